@@ -50,7 +50,7 @@ class BrokerView(PersonalView):
 def snapshot_of(link: BrokerLink) -> dict[str, Any]:
     """Return `as_of` (ms since the epoch) and `stale` of a broker's snapshot. Raises BrokerUnreachable if there is none
     yet."""
-    link.require_known()
+    link.require_snapshot()
     return {"as_of": link.as_of, "stale": not link.connected}
 
 

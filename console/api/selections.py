@@ -20,7 +20,7 @@ class _SelectionView(BrokerView):
         link = self.link
         queues = found.queues
         if queues is not None:
-            link.require_known()
+            link.require_snapshot()
         return {
             "id": found.pk,
             "name": found.name,

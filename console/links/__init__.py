@@ -1,4 +1,4 @@
-"""Links: each follows one broker, is connected, kept up to date and reconnected.
+"""Links to brokers: each stays connected to one broker and maintains a snapshot of its state.
 
-`registry.py` has the links of a process; `visible.py` gives out what a user may see of them.
+`registry.py` has the links of a process; `visible.py` returns them restricted to a user's permissions.
 """

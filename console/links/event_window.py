@@ -1,7 +1,7 @@
-"""The newest events of a broker, in order and without a hole between them. Pure: no I/O, no thread of its own.
+"""A window of a broker's newest events, in order and without gaps. Pure: no I/O and no thread.
 
-A reader asks for what came after the number it has. The answer is either all of it, or the number of the first event
-that is still here, so that a reader always knows whether it missed something.
+A reader requests the events after a number. It gets either all of them, or the events that are left and the number of
+the first one, so that a reader always detects missed events.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from brokers.admin import Event
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """`events` ascend by one. `expired_before`: if not None, events below that number are not here any more and the
-    reader has not had them; `events` starts from it. `last`: if not None, every event up to that number was looked at
-    and the reader goes on from there, since some are not for them."""
+    """Events after a number, consecutive. `expired_before`: if not None, events below that number have expired before
+    the reader got them, and `events` starts from it. `last`: if not None, the reader continues after that number:
+    events up to it that are not in `events` are not visible to the reader."""
 
     events: tuple[Event, ...]
     expired_before: int | None = None
@@ -26,17 +26,17 @@ class Tail:
 
     @property
     def position(self) -> int | None:
-        """The number to go on after; None: the one that was asked for."""
+        """The number to continue after; None: unchanged."""
         return self.last if self.last is not None else self.events[-1].number if self.events else None
 
 
 class EventWindow:
-    """At most `keep` events. Written by one thread; a reader of another thread holds the link's lock."""
+    """At most `capacity` events. Written by one thread; readers in other threads acquire the link's lock."""
 
-    def __init__(self, keep: int = 5000) -> None:
-        self._events: deque[Event] = deque(maxlen=keep)
-        self.keep = keep
-        #: Number of the newest event that was ever here; None before the first.
+    def __init__(self, capacity: int = 5000) -> None:
+        self._events: deque[Event] = deque(maxlen=capacity)
+        self.capacity = capacity
+        #: Number of the newest event that was ever added; None before the first.
         self.last: int | None = None
 
     @property
@@ -44,12 +44,12 @@ class EventWindow:
         return self._events[0].number if self._events else None
 
     def begin_after(self, number: int) -> None:
-        """Forget everything; the next event is `number` + 1."""
+        """Clear the window; the next event is `number` + 1."""
         self._events.clear()
         self.last = number
 
     def add(self, events: Iterable[Event]) -> list[Event]:
-        """Take the events that are new; a hole in the numbers empties the window first. Returns the new ones."""
+        """Add the events that are new, and return these. A gap in the numbers clears the window first."""
         new = []
         for event in events:
             if self.last is not None and event.number <= self.last:
@@ -62,7 +62,8 @@ class EventWindow:
         return new
 
     def after(self, number: int) -> Tail:
-        """What came after event `number`. A number that was never reached means that the broker counts anew."""
+        """Return the events after `number`. A number above the newest means that the broker restarted its numbers, and
+        returns the whole window."""
         if self.last is None:
             return Tail(())
         first = self.first if self.first is not None else self.last + 1
@@ -70,6 +71,6 @@ class EventWindow:
             return Tail(tuple(self._events), first)
         if number + 1 < first:
             return Tail(tuple(self._events), first)
-        # From the right end: readers are a few events behind, and many.
+        # From the right end: there are many readers, each a few events behind.
         newest = list(islice(reversed(self._events), self.last - number))
         return Tail(tuple(reversed(newest)))

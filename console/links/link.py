@@ -1,8 +1,8 @@
-"""The live link to one broker: it connects by itself, follows it, and connects again when the connection is lost.
+"""The link to one broker: connect, synchronize the snapshot, and reconnect after a lost connection.
 
-It lives in the one thread of the loop of `registry.py`; other threads and loops read what it knows (`state.py`) and ask
-the broker through `call` and `acall`. After a lost connection it goes on from the last event it had, so that no reader
-misses one.
+A link runs in the thread of the event loop of `registry.py`. Other threads and loops read its snapshot (`state.py`)
+and send requests to the broker with `call` and `acall`. After reconnecting it continues after its last event, so no
+reader misses one.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import TypeVar
 
 from brokers.admin import AdminError, BrokerAdmin, BrokerUnreachable, Event, EventsExpired
 from console.links.event_window import Tail
-from console.links.following import BROKER, Following, Pace
 from console.links.state import BrokerState
+from console.links.synchronization import BROKER, Pace, Synchronization
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
 class BrokerLink(BrokerState):
-    """One broker. `connect` opens a connection; it may raise AdminError or OSError."""
+    """The link to one broker. `connect` opens a connection; it may raise AdminError or OSError."""
 
     def __init__(
         self,
@@ -32,50 +32,50 @@ class BrokerLink(BrokerState):
         loop: asyncio.AbstractEventLoop,
         *,
         pace: Pace | None = None,
-        keep_events: int = 5000,
+        event_capacity: int = 5000,
     ) -> None:
-        super().__init__(slug, keep_events)
+        super().__init__(slug, event_capacity)
         self.title = title
         self.pace = pace or Pace()
         self._connect = connect
         self._loop = loop
         self._admin: BrokerAdmin | None = None
-        #: The link as it is for those who see some virtual hosts only; see `seen.py`.
-        self.seen: dict[frozenset[str], BrokerLink] = {}
+        #: Restricted links, by visible virtual hosts; see `visibility.py`.
+        self.restricted: dict[frozenset[str], BrokerLink] = {}
         self._attempted = asyncio.Event()
 
-    def call(self, ask: Callable[[BrokerAdmin], Awaitable[T]], timeout: float | None = None) -> T:
-        """Ask the broker and wait for the answer; not from a coroutine. Raises AdminError, among them
-        BrokerUnreachable when it is not connected or the time (seconds) is up."""
-        return asyncio.run_coroutine_threadsafe(self._ask(ask, timeout), self._loop).result()
+    def call(self, request: Callable[[BrokerAdmin], Awaitable[T]], timeout: float | None = None) -> T:
+        """Send a request to the broker and wait for the answer; not for coroutines. `timeout`: s. Raises AdminError,
+        among them BrokerUnreachable if the broker is disconnected or does not answer in time."""
+        return asyncio.run_coroutine_threadsafe(self._request(request, timeout), self._loop).result()
 
-    async def acall(self, ask: Callable[[BrokerAdmin], Awaitable[T]], timeout: float | None = None) -> T:  # noqa: ASYNC109
+    async def acall(self, request: Callable[[BrokerAdmin], Awaitable[T]], timeout: float | None = None) -> T:  # noqa: ASYNC109
         """`call` for coroutines of any loop."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ask(ask, timeout), self._loop))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._request(request, timeout), self._loop))
 
-    def require_known(self) -> None:
-        """Raises BrokerUnreachable while nothing is known here at all; waits for the first attempt to connect."""
+    def require_snapshot(self) -> None:
+        """Raise BrokerUnreachable if there is no snapshot; wait for the first attempt to connect."""
         if self.as_of is None:
             self.call(_nothing)
             if self.as_of is None:
                 raise BrokerUnreachable(f"{self.title} has not been read yet")
 
     def require_current(self) -> None:
-        """Raises BrokerUnreachable unless what is known here is of now: for what a decision is made from."""
+        """Raise BrokerUnreachable unless the snapshot is current: decisions must not depend on an old one."""
         if not self.connected:
             self.call(_nothing)
             if not self.connected:
                 raise BrokerUnreachable(f"{self.title} has not been read yet")
 
     async def events_after(self, number: int, count: int = 1000) -> Tail:
-        """At most `count` events after `number`, from here or, if they are older, from the broker's journal. Nothing
-        while they are still on their way. Raises AdminError."""
+        """Return at most `count` events after `number`, from the window or, if they are older, from the broker's
+        journal; none while they are in flight. Raises AdminError."""
         tail = self.recent_events(number)
         if self.connected and number > self.newest_event:
-            # Either the reader is ahead of this link for a moment, or the broker lost its journal and counts anew.
+            # Either the reader is briefly ahead of this link, or the broker lost its journal and restarted its numbers.
             newest = int((await self.acall(lambda admin: admin.read(BROKER)))["last_event"])
             if number <= newest:
-                self.knows_event(newest)
+                self.note_newest_event(newest)
                 return Tail(())
             with self.lock:
                 tail = self.window.after(number)
@@ -94,19 +94,19 @@ class BrokerLink(BrokerState):
 
     # -- in the loop --------------------------------------------------------------------------------------------
 
-    async def _ask(self, ask: Callable[[BrokerAdmin], Awaitable[T]], seconds: float | None) -> T:
+    async def _request(self, request: Callable[[BrokerAdmin], Awaitable[T]], seconds: float | None) -> T:
         limit = self.pace.answer if seconds is None else seconds
         try:
             async with asyncio.timeout(limit):
                 await self._attempted.wait()
                 if self._admin is None:
                     raise BrokerUnreachable(f"{self.title} cannot be reached: {self._status.error}")
-                return await ask(self._admin)
+                return await request(self._admin)
         except TimeoutError:
             raise BrokerUnreachable(f"{self.title} did not answer within {limit:g} s") from None
 
     async def run(self) -> None:
-        """Connect and follow for ever; ends by cancellation only."""
+        """Connect and synchronize until cancelled."""
         delay = self.pace.retry_first
         while True:
             try:
@@ -120,7 +120,7 @@ class BrokerLink(BrokerState):
                 try:
                     self._admin = admin
                     self._attempted.set()
-                    await Following(admin, self, self.pace).run()
+                    await Synchronization(admin, self, self.pace).run()
                 except (AdminError, OSError, TimeoutError) as error:
                     if self.connected:
                         delay = self.pace.retry_first
@@ -136,17 +136,18 @@ class BrokerLink(BrokerState):
 
 
 def _bug(slug: str, error: Exception) -> str:
-    """A fault of ours or of a driver must not leave pages with what looks like the truth: it is a lost connection."""
-    log.exception("%s: following the broker failed", slug)
-    return f"following the broker failed: {type(error).__name__}: {error}"
+    """Log an unexpected error and return its text. It counts as a lost connection, so that pages show their data as
+    outdated."""
+    log.exception("%s: synchronization failed", slug)
+    return f"synchronization failed: {type(error).__name__}: {error}"
 
 
 async def _nothing(admin: BrokerAdmin) -> None:
-    """Asks nothing: the broker is reached, or `call` raises."""
+    """Send no request: `call` raises unless the broker is connected."""
 
 
 async def _collect(admin: BrokerAdmin, after: int, last: int) -> list[Event]:
-    """The events above `after` up to number `last`, which exist already."""
+    """Return the existing events above `after` up to number `last`."""
     events: list[Event] = []
     if after >= last:
         return events
@@ -168,4 +169,4 @@ async def _close(admin: BrokerAdmin) -> None:
         async with asyncio.timeout(1):
             await admin.close()
     except (AdminError, OSError, TimeoutError):
-        pass  # it was lost already
+        pass  # the connection is already lost

@@ -1,7 +1,7 @@
 """The two JSON shapes of a managed object. Pure.
 
-A row is flat, as tables, pages and the calls about queues have it. The calls about objects of any type have the
-attributes apart from name and version, since a type may declare an attribute of either name.
+Tables, pages and API calls about queues use flat rows. API calls about objects of any type separate the attributes
+from name and version, since a type may declare attributes with these names.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from brokers.model import ObjectName
 
 @lru_cache(maxsize=50_000)
 def text_of(name: ObjectName) -> str:
-    """The object name as text; the names of queues come by every second."""
+    """Return an object name as text. Cached: the names of queues are converted every second."""
     return str(name)
 
 
 def row_of(thing: ManagedObject) -> dict[str, Any]:
-    """`object` (its name as text), its attributes, `version`."""
+    """Return a flat row: `object` (the name as text), the attributes, `version`."""
     return {"object": text_of(thing.name), **thing.attributes, "version": thing.version}
 
 
@@ -30,5 +30,5 @@ def rows_of(things: Iterable[ManagedObject]) -> list[dict[str, Any]]:
 
 
 def object_of(thing: ManagedObject) -> dict[str, Any]:
-    """`name` (as text), `version`, `attributes`."""
+    """Return {`name` (as text), `version`, `attributes`}."""
     return {"name": text_of(thing.name), "version": thing.version, "attributes": dict(thing.attributes)}

@@ -1,4 +1,4 @@
-"""Filters over the rows of queues: by text in their names, and by state. Pure."""
+"""Filter rows of queues by name and state. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from console.links.queue_table import Row
 
 
 def matching(rows: Sequence[Row], *, search: str = "", states: Iterable[str] = ()) -> Sequence[Row]:
-    """The queues whose name has the text and whose state is one of those given, if any are."""
+    """Return the queues whose virtual host and name contain `search`, case-insensitive, and whose state is one of
+    `states`, if any are given."""
     wanted = frozenset(states)
     needle = search.strip().casefold()
     if wanted:
@@ -21,5 +22,5 @@ def matching(rows: Sequence[Row], *, search: str = "", states: Iterable[str] = (
 
 @lru_cache(maxsize=50_000)
 def searched_text(virtualhost: str, name: str) -> str:
-    """What a search looks in."""
+    """Return the text that a search matches."""
     return f"{virtualhost}/{name}".casefold()

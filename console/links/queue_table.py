@@ -1,6 +1,6 @@
-"""The newest values of every queue of a broker, as rows that are replaced and never changed. Pure.
+"""The table of a broker's queues, with their newest values. Rows are replaced and never mutated. Pure.
 
-Every source tells absolute values (a query, a sample, an event), so a value missed is mended by the next one.
+Every source (query, sample, event) has absolute values, so the next value corrects a missed one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from console.links.object_shapes import row_of, text_of
 Row = Mapping[str, Any]
 
 _ATTRIBUTES = frozenset(a.name for a in TYPES["Queue"].attributes)
-#: Kinds of events after which more of a queue may differ than the event tells.
+#: Kinds of events that may change more of a queue than their attributes show.
 _READ_AFTER = frozenset(
     {
         "queue-created",
@@ -29,10 +29,10 @@ _READ_AFTER = frozenset(
 
 
 class QueueTable:
-    """Rows by object name text. `revision` grows with every change."""
+    """Rows by the text of the object name. `revision` increases with every change."""
 
     def __init__(self, clock: Callable[[], int] = lambda: 0) -> None:
-        """`clock`: the time now, ms."""
+        """`clock`: returns the current time, ms."""
         self._clock = clock
         self._rows: dict[str, Row] = {}
         self._changed: dict[str, int] = {}
@@ -46,14 +46,15 @@ class QueueTable:
         return self._rows.get(name)
 
     def unchanged_since(self, name: str) -> int | None:
-        """When the row became what it is, ms. Counters are part of it: any message since would have changed it."""
+        """Return when the row last changed, ms by the table's clock. Rows contain counters, so every message changes
+        them. None: no such queue."""
         return self._changed.get(name)
 
     def rows(self) -> list[Row]:
         return list(self._rows.values())
 
     def put(self, queue: ManagedObject) -> None:
-        """A queue as it was read whole."""
+        """Replace the row of a queue by all its attributes."""
         text = text_of(queue.name)
         row = row_of(queue)
         self._put_since_sweep.add(text)
@@ -63,7 +64,7 @@ class QueueTable:
             self.revision += 1
 
     def merge(self, name: ObjectName, values: Mapping[str, Any]) -> bool:
-        """New values of some attributes; False if the queue is not known, so that it must be read."""
+        """Update some attributes of a queue; return False if the queue is not in the table and must be read."""
         text = text_of(name)
         row = self._rows.get(text)
         if row is None:
@@ -80,17 +81,17 @@ class QueueTable:
             self.revision += 1
 
     def begin_sweep(self) -> None:
-        """From now on note which queues are put; see `end_sweep`."""
+        """Start recording which queues are put; see `end_sweep`."""
         self._put_since_sweep = set()
 
     def end_sweep(self) -> set[ObjectName]:
-        """All queues have been put since `begin_sweep`, page by page: those that were not may be gone, or have slipped
-        from one page to another while queues came and went, so that each of them must be asked for."""
+        """Return the queues that have not been put since `begin_sweep`, to be read one by one. They may have been
+        deleted, or have moved to another page while queues were created and deleted."""
         return {ObjectName.parse(text) for text in self._rows.keys() - self._put_since_sweep}
 
 
 def queue_of(event: Event) -> ObjectName | None:
-    """The queue that an event is about: it is its object, or the target of the link that is."""
+    """Return the queue of an event: its object, or the target of its link; None if there is none."""
     if event.object.type == "Queue":
         return event.object
     text = event.attributes.get("queue")
@@ -104,7 +105,7 @@ def queue_of(event: Event) -> ObjectName | None:
 
 
 def queue_values(event: Event) -> dict[str, Any]:
-    """What an event about a queue tells of the queue's attributes just after it."""
+    """Return the attributes of a queue that an event contains, as of just after the event."""
     values = {key: value for key, value in event.attributes.items() if key in _ATTRIBUTES}
     if event.kind == "queue-overfull":
         values.setdefault("overfull_since", event.at)
@@ -114,7 +115,7 @@ def queue_values(event: Event) -> dict[str, Any]:
 
 
 def must_be_read(events: Iterable[Event]) -> tuple[set[ObjectName], bool]:
-    """After these events: (queues to read whole, whether to read all queues since a wider scope has changed)."""
+    """Return the queues to read after these events, and whether to read all because a wider scope has changed."""
     names: set[ObjectName] = set()
     everything = False
     for event in events:

@@ -1,7 +1,7 @@
-"""Who wants to know when something changes: woken on their own loops, one call for all readers of a loop.
+"""Notify subscribers of changes on their own event loops, with one call for all subscribers of a loop.
 
-Changes come by the thousand in a second, and readers by the hundred: wake-ups that come while one is on its way to a
-loop are one.
+There may be thousands of changes per second and hundreds of subscribers: while a wake-up of a loop is pending, further
+ones are merged into it.
 """
 
 from __future__ import annotations
@@ -22,53 +22,53 @@ class Subscription:
 
 
 @dataclass(slots=True)
-class _Together:
+class _LoopReaders:
     """The readers of one loop."""
 
     loop: asyncio.AbstractEventLoop
     readers: set[Subscription] = field(default_factory=set)
-    on_its_way: bool = False
+    is_pending: bool = False
 
     def notify(self) -> None:
-        if self.on_its_way:
+        if self.is_pending:
             return
-        self.on_its_way = True
-        with suppress(RuntimeError):  # the loop has ended without unsubscribing: nobody is there to be told
-            self.loop.call_soon_threadsafe(self._arrive)
+        self.is_pending = True
+        with suppress(RuntimeError):  # the loop has ended without unsubscribing
+            self.loop.call_soon_threadsafe(self._wake)
 
-    def _arrive(self) -> None:
-        self.on_its_way = False
+    def _wake(self) -> None:
+        self.is_pending = False
         for reader in tuple(self.readers):
             reader.wake()
 
 
 class Readers:
-    """For every thread."""
+    """The subscriptions to one source of changes; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._by_loop: dict[asyncio.AbstractEventLoop, _Together] = {}
+        self._by_loop: dict[asyncio.AbstractEventLoop, _LoopReaders] = {}
 
     def __len__(self) -> int:
-        return sum(len(together.readers) for together in tuple(self._by_loop.values()))
+        return sum(len(readers_of_loop.readers) for readers_of_loop in tuple(self._by_loop.values()))
 
     def subscribe(self, wake: Callable[[], None]) -> Subscription:
-        """Call `wake` on the running loop whenever something has changed."""
+        """Call `wake` on the running loop after changes."""
         loop = asyncio.get_running_loop()
         subscription = Subscription(wake, loop)
         with self._lock:
-            self._by_loop.setdefault(loop, _Together(loop)).readers.add(subscription)
+            self._by_loop.setdefault(loop, _LoopReaders(loop)).readers.add(subscription)
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
         with self._lock:
-            together = self._by_loop.get(subscription.loop)
-            if together is not None:
-                together.readers.discard(subscription)
-                if not together.readers:
+            readers_of_loop = self._by_loop.get(subscription.loop)
+            if readers_of_loop is not None:
+                readers_of_loop.readers.discard(subscription)
+                if not readers_of_loop.readers:
                     del self._by_loop[subscription.loop]
 
     def notify(self) -> None:
-        """Something has changed."""
-        for together in tuple(self._by_loop.values()):
-            together.notify()
+        """Wake all subscribers."""
+        for readers_of_loop in tuple(self._by_loop.values()):
+            readers_of_loop.notify()

@@ -1,7 +1,7 @@
-"""The live links to the configured brokers, one per process, in one background thread with its own event loop.
+"""The links of this process to the configured brokers, in one background thread with its own event loop.
 
-Synchronous views, coroutines of any loop and workers all use the same links: `link().call(lambda admin: ...)` or
-`await link().acall(...)`. The links start with the first use in a process (a worker forks before that).
+Synchronous views, coroutines of any loop and workers share the links: `link().call(lambda admin: ...)` or
+`await link().acall(...)`. The links start on first use in a process (a worker forks before that).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable
-from console.links.following import Pace
 from console.links.link import BrokerLink
 from console.links.state import Status
+from console.links.synchronization import Pace
 
 __all__ = [
     "BrokerLink",
@@ -30,34 +30,34 @@ __all__ = [
     "UnknownBroker",
     "close_links",
     "connect_bundled",
+    "connector",
     "link",
     "links",
-    "opening",
 ]
 
 
 class UnknownBroker(LookupError):
-    """No broker of that slug is configured. The message is a sentence for people."""
+    """No broker with this slug is configured, or visible to the user. The message is for people."""
 
 
 async def connect_bundled(*, host: str, port: int, user: str, secret: str, ca: str = "") -> BrokerAdmin:
-    """Connect to Headgate's own broker; `secret` is the file with the user's password, `ca` that with the authority of
-    the broker's certificate: with TLS, then."""
+    """Connect to Headgate's own broker. `secret`: path of the file with the user's password. `ca`: path of the
+    certificate authority; if set, use TLS. Raises BrokerUnreachable."""
     from brokers.drivers.bundled import BundledBroker
 
     try:
-        password = Path(secret).read_text().strip()  # noqa: ASYNC240 - a few bytes; read anew, the broker may write it
+        password = Path(secret).read_text().strip()  # noqa: ASYNC240 - a few bytes; not cached, since the broker may write it
     except OSError as error:
-        raise BrokerUnreachable(f"the password file {secret} cannot be read: {error.strerror}") from error
+        raise BrokerUnreachable(f"cannot read password file {secret}: {error.strerror}") from error
     try:
         tls = ssl.create_default_context(cafile=ca) if ca else None
     except (OSError, ssl.SSLError) as error:
-        raise BrokerUnreachable(f"the authority file {ca} cannot be used: {error.strerror or error}") from error
+        raise BrokerUnreachable(f"cannot use certificate authority file {ca}: {error.strerror or error}") from error
     return await BundledBroker.connect(host, port, user, password, tls=tls)
 
 
-def opening(entry: Mapping[str, Any]) -> Callable[[], Awaitable[BrokerAdmin]]:
-    """What opens a connection to a broker of the settings."""
+def connector(entry: Mapping[str, Any]) -> Callable[[], Awaitable[BrokerAdmin]]:
+    """Return the function that opens a connection to a broker; `entry`: from the settings."""
     connect: Callable[..., Awaitable[BrokerAdmin]] = entry["connect"]
     if isinstance(connect, str):
         connect = import_string(connect)
@@ -65,7 +65,7 @@ def opening(entry: Mapping[str, Any]) -> Callable[[], Awaitable[BrokerAdmin]]:
 
 
 class _Links:
-    """All links of this process and the thread they live in."""
+    """All links of this process, and their thread."""
 
     def __init__(self, configured: list[dict[str, Any]]) -> None:
         self.pid = os.getpid()
@@ -76,7 +76,7 @@ class _Links:
 
     def _link(self, entry: Mapping[str, Any]) -> BrokerLink:
         title = entry.get("title", entry["slug"])
-        return BrokerLink(entry["slug"], title, opening(entry), self._loop, pace=entry.get("pace"))
+        return BrokerLink(entry["slug"], title, connector(entry), self._loop, pace=entry.get("pace"))
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -113,18 +113,18 @@ def _started() -> _Links:
 
 
 def links() -> list[BrokerLink]:
-    """The link of every configured broker, the default one first."""
+    """Return the links of all configured brokers, the default one first."""
     return list(_started().by_slug.values())
 
 
 def link(slug: str = "") -> BrokerLink:
-    """The link of one broker; no slug: the default one. Raises UnknownBroker."""
-    known = _started().by_slug
+    """Return the link of one broker; no slug: the default one. Raises UnknownBroker."""
+    by_slug = _started().by_slug
     if not slug:
-        return next(iter(known.values()))
-    if slug not in known:
-        raise UnknownBroker(f"there is no broker {slug!r}: there is {', '.join(known)}")
-    return known[slug]
+        return next(iter(by_slug.values()))
+    if slug not in by_slug:
+        raise UnknownBroker(f"unknown broker {slug!r}: configured are {', '.join(by_slug)}")
+    return by_slug[slug]
 
 
 def close_links() -> None:

@@ -1,6 +1,6 @@
-"""What is known of one broker: rows of its queues, its own attributes, the newest events, and whether it is there.
+"""The snapshot of one broker: rows of its queues, its attributes, the newest events, and the connection's status.
 
-Written in the links' thread only, by `following.py` and `link.py`; read, and subscribed to, from any thread.
+Written only in the links' thread, by `synchronization.py` and `link.py`; read, and subscribed to, from any thread.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from console.links.readers import Readers
 
 log = logging.getLogger(__name__)
 
-#: Attributes of the broker that change all the time and that the queues' rows and the events tell sooner.
-_TOLD_BY_QUEUES = frozenset(
+#: Attributes of the broker that change often, and that rows of queues and events show sooner.
+_DERIVED_FROM_QUEUES = frozenset(
     {
         "queues",
         "overfull_queues",
@@ -37,17 +37,17 @@ _TOLD_BY_QUEUES = frozenset(
 )
 
 
-#: The error of a link that has not tried yet.
+#: The error of a link before its first attempt to connect.
 CONNECTING = "connecting"
-#: A broker that has answered nothing for longer than this, ms, may hang: no conditions are drawn from what it said.
+#: After this time without an answer the broker may hang, and conditions are not updated, ms.
 SILENT = 4000
-#: By so much, ms, the broker's clock was set, if its samples tell: of one that is less they may just come late.
+#: A change of the difference of the clocks by this much is a step of the broker's clock, ms; less may be a late sample.
 STEP = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`since`: ms since the epoch. `error`: a sentence, while it is not connected."""
+    """The status of a connection. `since`: ms since the epoch. `error`: why it is disconnected, for people."""
 
     connected: bool
     since: int
@@ -55,25 +55,25 @@ class Status:
 
 
 class BrokerState:
-    """See the module. `lock` is held by every thread for as long as it touches the window or the table."""
+    """See the module. Every thread acquires `lock` to access the window or the table."""
 
-    #: The virtual hosts that this is about; None: all.
+    #: The visible virtual hosts; None: all.
     only_hosts: frozenset[str] | None = None
 
-    def __init__(self, slug: str, keep_events: int, clock: SteadyClock | None = None) -> None:
+    def __init__(self, slug: str, event_capacity: int, clock: SteadyClock | None = None) -> None:
         self.slug = slug
         self.lock = threading.Lock()
-        self.window = EventWindow(keep_events)
+        self.window = EventWindow(event_capacity)
         self.clock = clock or SteadyClock()
         self.table = QueueTable(self.clock.now)
         self.trends = Trends()
         self.active_conditions = ActiveConditions()
         self.hosts: Mapping[str, Row] = {}  # attributes of the virtual hosts, by name
-        self._broker_ahead: int | None = None  # the broker's clock less ours, ms; None: no sample has told it yet
+        self._broker_ahead: int | None = None  # the broker's clock minus ours, ms; None: before the first sample
         self._broker: Row | None = None
-        # Both by the steady clock: what is told of them is the time of day.
+        # Both by the steady clock; public properties convert them to the time of day.
         self._status = Status(False, self.clock.now(), CONNECTING)
-        self._told: tuple[Status, int, Status] | None = None
+        self._public_status: tuple[Status, int, Status] | None = None
         self._answered: int | None = None
         self._was_lost = False
         self._revision = 0
@@ -85,11 +85,11 @@ class BrokerState:
     @property
     def status(self) -> Status:
         status, ahead = self._status, self.clock.shown()
-        told = self._told
-        if told is None or told[0] is not status or told[1] != ahead:
-            # The same one until it changes: readers look whether it is.
-            self._told = told = status, ahead, replace(status, since=status.since + ahead)
-        return told[2]
+        public = self._public_status
+        if public is None or public[0] is not status or public[1] != ahead:
+            # The same object until it changes: readers compare its identity.
+            self._public_status = public = status, ahead, replace(status, since=status.since + ahead)
+        return public[2]
 
     @property
     def connected(self) -> bool:
@@ -97,13 +97,13 @@ class BrokerState:
 
     @property
     def as_of(self) -> int | None:
-        """What is known here is at least as new as this, ms since the epoch by the console's clock: when the last
-        question that the broker has answered was asked. None: it has answered none, and nothing is known."""
+        """The age of the snapshot: when the last answered request was sent, ms since the epoch by the console's clock.
+        None: there is no snapshot."""
         return None if self._answered is None else self._answered + self.clock.shown()
 
     @property
     def answered_at(self) -> int | None:
-        """As `as_of`, by `clock`, whatever the machine's clock is set to."""
+        """As `as_of`, by the steady `clock`, which steps of the machine's clock do not affect."""
         return self._answered
 
     @property
@@ -113,16 +113,16 @@ class BrokerState:
 
     @property
     def revision(self) -> int:
-        """Grows whenever a queue, the broker's totals or the status change."""
+        """Increases whenever a queue, the broker's totals or the status change."""
         return self._revision + self.table.revision
 
     @property
     def newest_event(self) -> int:
-        """Number of the newest event that is known to exist, whether it has arrived here yet or not."""
+        """Number of the newest event that is known to exist, including events in flight."""
         return max(self._newest_event, self.window.last or 0)
 
     def queues(self) -> list[Row]:
-        """Every queue's newest row: its attributes and `object`, the text of its name."""
+        """Return the newest row of every queue: its attributes and `object`, the text of its name."""
         with self.lock:
             return self.table.rows()
 
@@ -134,33 +134,33 @@ class BrokerState:
         return self.table.row(str(name))
 
     def unchanged_since(self, queue: str) -> int | None:
-        """Since when nothing of a queue has changed, by the text of its name, ms by the console's clock."""
+        """Return when a queue last changed, by the text of its name, ms since the epoch by the console's clock."""
         since = self.table.unchanged_since(queue)
         return None if since is None else since + self.clock.shown()
 
     @property
     def broker_now(self) -> int:
-        """The time by the broker's clock, as far as its samples tell, ms since the epoch."""
+        """The time by the broker's clock, as estimated from its samples, ms since the epoch."""
         return self.clock.now() + (self.clock.shown() if self._broker_ahead is None else self._broker_ahead)
 
     def rates(self, queue: str) -> Rates:
-        """How fast a queue fills and drains, by the text of its name."""
+        """Return the rates of a queue, by the text of its name."""
         with self.lock:
             return self.trends.of(queue, self.broker_now)
 
     def conditions(self, name: str = "") -> list[Condition]:
-        """What looks wrong now, trouble first; of one object only, if the text of its name is given."""
+        """Return the active conditions, the most severe first; of one object if the text of its name is given."""
         return [c for c in self.active_conditions.conditions if name in ("", c.finding.object)]
 
     def recent_events(self, after: int) -> Tail:
-        """What this link has of the events after `after`; see `events_after` for older ones."""
+        """Return the events after `after` from the window; see `events_after` for older ones."""
         with self.lock:
             if after > (self.window.last or 0):
-                return Tail(())  # still on their way
+                return Tail(())  # in flight
             return self.window.after(after)
 
     def has_events_after(self, number: int) -> bool:
-        """Whether `recent_events` would tell something new."""
+        """Return whether there are events that `recent_events` or `events_after` would return."""
         with self.lock:
             last = self.window.last or 0
             if number > last:
@@ -169,33 +169,35 @@ class BrokerState:
 
     # -- in the links' thread -----------------------------------------------------------------------------------
 
-    def knows_event(self, number: int) -> None:
-        """An event of that number exists, whether it has arrived or not."""
+    def note_newest_event(self, number: int) -> None:
+        """Record that an event with this number exists, which may be in flight."""
         self._newest_event = max(self._newest_event, number)
 
     def begin_events(self, newest: int) -> int:
-        """The broker's newest event has that number: returns the number to go on after."""
+        """Prepare for events of a new connection; `newest`: number of the broker's newest event. Return the number to
+        continue after."""
         with self.lock:
             if self.window.last is None or newest < self.window.last:
-                # The first connection, or a broker whose journal was lost and that counts anew.
-                self.window.begin_after(max(0, newest - self.window.keep))
+                # The first connection, or a broker that lost its journal and restarted its numbers.
+                self.window.begin_after(max(0, newest - self.window.capacity))
             self._newest_event = newest
             return self.window.last or 0
 
-    def clock_shows(self, at: int) -> None:
-        """It is `at` by the broker's clock. If that was set, what is remembered by it is set with it: what has lasted
-        for a second has not lasted for an hour then."""
-        known, self._broker_ahead = self._broker_ahead, at - self.clock.now()
-        if known is not None and abs(by := self._broker_ahead - known) >= STEP:
+    def update_broker_clock(self, at: int) -> None:
+        """Process the time of a sample, ms since the epoch by the broker's clock. If that clock was set, stored times
+        are moved with it, so that durations stay correct."""
+        before, self._broker_ahead = self._broker_ahead, at - self.clock.now()
+        if before is not None and abs(by := self._broker_ahead - before) >= STEP:
             self.trends.shift(by)
             self.active_conditions.shift(by)
 
-    def answered(self, asked: int) -> None:
-        """The broker has answered what was asked at `asked`, ms by `clock`; see `as_of`."""
-        self._answered = asked
+    def answered(self, requested: int) -> None:
+        """Record that the broker answered a request that was sent at `requested`, ms by `clock`; see `as_of`."""
+        self._answered = requested
 
-    def look(self) -> None:
-        """Once a second: look for what is wrong; not while the broker is silent, which is not "nothing moves"."""
+    def update_conditions(self) -> None:
+        """Detect conditions; called once a second. Does nothing while the broker does not answer, since values that do
+        not change then do not mean that there is no traffic."""
         if self._answered is not None and self.clock.now() - self._answered > SILENT:
             return
         broker = self._broker or {}
@@ -216,21 +218,23 @@ class BrokerState:
             self.notify()
 
     def put_broker(self, attributes: Row) -> None:
-        known, self._broker = self._broker, dict(attributes)
-        if known is None or any(known.get(a) != v for a, v in attributes.items() if a not in _TOLD_BY_QUEUES):
+        """Replace the attributes of the broker."""
+        before, self._broker = self._broker, dict(attributes)
+        if before is None or any(before.get(a) != v for a, v in attributes.items() if a not in _DERIVED_FROM_QUEUES):
             self._revision += 1
 
-    def connected_now(self, asked: int) -> None:
-        """All has been read; the reading began at `asked`, ms by `clock`."""
-        self.answered(asked)
+    def connected_now(self, requested: int) -> None:
+        """Set the status to connected after everything has been read, from `requested` on, ms by `clock`."""
+        self.answered(requested)
         self._status = Status(True, self.clock.now())
         self._revision += 1
         log.log(logging.INFO if self._was_lost else logging.DEBUG, "%s: connected", self.slug)
         self.notify()
 
     def lost(self, error: str) -> None:
+        """Set the status to disconnected; `error`: why, for people."""
         if self.connected:
-            log.warning("%s: lost: %s", self.slug, error)
+            log.warning("%s: connection lost: %s", self.slug, error)
             self._was_lost = True
         if self.connected or self._status.error != error:
             self._status = Status(False, self.clock.now() if self.connected else self._status.since, error)
@@ -238,5 +242,5 @@ class BrokerState:
             self.notify()
 
     def notify(self) -> None:
-        """Wake whoever has subscribed."""
+        """Wake all subscribers."""
         self.readers.notify()

@@ -1,8 +1,8 @@
-"""A broker as a user knows it who may see some of its virtual hosts only.
+"""Restrict a link to the virtual hosts that a user sees.
 
-Such a link neither reads nor changes anything else: objects of other virtual hosts are not there, their events did not
-happen, and the broker's totals are those of what is visible. So views need not know who they answer. What belongs to
-the broker as a whole (its limits, stops of all producers) is visible to all, since it affects all; its users are not.
+A restricted link neither reads nor changes anything else: objects and events of other virtual hosts do not exist for
+it, and the broker's totals are sums over visible virtual hosts. So views need no checks of their own. What belongs to
+the whole broker (its limits, stops of all producers) is visible to all users, since it affects all; its users are not.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from console.permissions.rights import host_of
 T = TypeVar("T")
 
 _BROKER = object_name("Broker")
-#: What virtual hosts count as the broker does: summed over those that are seen. What the store holds is left as it is:
-#: the broker's limits weigh it whole.
+#: Attributes that virtual hosts and the broker share, summed over the visible virtual hosts. The usage of the store is
+#: not, since the broker's limits apply to all of it.
 _TOTALS = (
     {a.name for a in TYPES["VirtualHost"].attributes if not a.writable and a.kind is Kind.INTEGER and a.unit}
     & {a.name for a in TYPES["Broker"].attributes}
 ) - {"store_used_bytes"}
-#: Operations of the broker that name what they touch.
+#: Operations of the broker with queues as an argument.
 _BY_NAME = frozenset({"stop-producers", "start-producers"})
-#: Events looked through at once for one that is seen, and how often.
+#: Events searched at once for visible ones, and the number of such searches per call.
 _CHUNK, _CHUNKS = 2000, 10
 _MOST_LINKS = 64
 
 
 def as_visible(link: BrokerLink, hosts: frozenset[str] | None) -> BrokerLink:
-    """The link as it is for a user who sees these virtual hosts; None: all there is. The same hosts, the same link: its
-    results are shared."""
+    """Return the link for users who see these virtual hosts; None: all. Users with the same virtual hosts share a
+    link, and so its results."""
     if hosts is None:
         return link
-    known = link.seen
-    if hosts not in known:
-        while len(known) >= _MOST_LINKS:
-            known.pop(next(iter(known)), None)
-        known[hosts] = RestrictedLink(link, hosts)
-    return known[hosts]
+    restricted = link.restricted
+    if hosts not in restricted:
+        while len(restricted) >= _MOST_LINKS:
+            restricted.pop(next(iter(restricted)), None)
+        restricted[hosts] = RestrictedLink(link, hosts)
+    return restricted[hosts]
 
 
 class RestrictedLink(BrokerLink):
-    """Everything public of a link is answered from the `whole` one, without what is not seen."""
+    """A link whose public methods return the visible part of what the `whole` link returns."""
 
     def __init__(self, whole: BrokerLink, hosts: frozenset[str]) -> None:
-        # Not the whole one's: this one keeps nothing of its own.
+        # The base class is not initialized: a restricted link has no state.
         self.whole = whole
         self.only_hosts = hosts
         self.slug = whole.slug
@@ -61,7 +61,7 @@ class RestrictedLink(BrokerLink):
         self.pace = whole.pace
         self.readers = whole.readers
 
-    # -- what is known ------------------------------------------------------------------------------------------
+    # -- snapshot -----------------------------------------------------------------------------------------------
 
     @property
     def status(self) -> Status:
@@ -77,8 +77,8 @@ class RestrictedLink(BrokerLink):
 
     @property
     def broker(self) -> Row | None:
-        known = self.whole.broker
-        return None if known is None else _redacted(known, self.hosts.values(), self._sees_text)
+        broker = self.whole.broker
+        return None if broker is None else _redacted(broker, self.hosts.values(), self._sees_text)
 
     @property
     def hosts(self) -> Mapping[str, Row]:  # type: ignore[override]
@@ -125,7 +125,7 @@ class RestrictedLink(BrokerLink):
         return self.whole.has_events_after(number)
 
     async def events_after(self, number: int, count: int = 1000) -> Tail:
-        """As the whole link's; many that are not seen are passed over before it answers without one."""
+        """As the whole link's. Returns no events only after many invisible ones."""
         expired = None
         position = number
         for _ in range(_CHUNKS):
@@ -145,25 +145,25 @@ class RestrictedLink(BrokerLink):
         last = tail.events[-1].number if tail.events else tail.last
         return Tail(events, tail.expired_before, last)
 
-    # -- being told, and asking -----------------------------------------------------------------------------------
+    # -- requests -------------------------------------------------------------------------------------------------
 
-    def call(self, ask: Callable[[BrokerAdmin], Awaitable[T]], timeout: float | None = None) -> T:
-        return self.whole.call(lambda admin: ask(SeenAdmin(admin, self)), timeout)
+    def call(self, request: Callable[[BrokerAdmin], Awaitable[T]], timeout: float | None = None) -> T:
+        return self.whole.call(lambda admin: request(RestrictedAdmin(admin, self)), timeout)
 
-    async def acall(self, ask: Callable[[BrokerAdmin], Awaitable[T]], timeout: float | None = None) -> T:  # noqa: ASYNC109
-        return await self.whole.acall(lambda admin: ask(SeenAdmin(admin, self)), timeout)
+    async def acall(self, request: Callable[[BrokerAdmin], Awaitable[T]], timeout: float | None = None) -> T:  # noqa: ASYNC109
+        return await self.whole.acall(lambda admin: request(RestrictedAdmin(admin, self)), timeout)
 
     async def run(self) -> None:
         raise TypeError("only the whole link connects")
 
-    # -- what is seen ---------------------------------------------------------------------------------------------
+    # -- visibility -----------------------------------------------------------------------------------------------
 
     @property
     def _hosts(self) -> frozenset[str]:
         return self.only_hosts or frozenset()
 
     def sees(self, name: ObjectName) -> bool:
-        """Whether that object, were it there, would be seen."""
+        """Return whether an object with this name is visible, if it exists."""
         return name.type == "Broker" or host_of(name) in self._hosts
 
     def _sees_text(self, text: str) -> bool:
@@ -173,8 +173,8 @@ class RestrictedLink(BrokerLink):
             return False
 
 
-class SeenAdmin:
-    """What `RestrictedLink` hands to those who ask the broker itself."""
+class RestrictedAdmin:
+    """The BrokerAdmin of a `RestrictedLink`: requests to the broker, restricted to visible objects."""
 
     def __init__(self, whole: BrokerAdmin, link: RestrictedLink) -> None:
         self._whole = whole
@@ -202,15 +202,17 @@ class SeenAdmin:
         key = _key_of_host(type_name)
         if key is None:
             return Page((), 0, offset)
-        asked = dict(where or {})
+        where_visible = dict(where or {})
         hosts = set(self._link.only_hosts or ())
-        if key in asked:
-            value = asked[key]
+        if key in where_visible:
+            value = where_visible[key]
             hosts &= set(value if isinstance(value, list | tuple) else [value])
         if not hosts:
             return Page((), 0, offset)
-        asked[key] = sorted(hosts)
-        return await self._whole.query(type_name, where=asked, search=search, sort=sort, offset=offset, count=count)
+        where_visible[key] = sorted(hosts)
+        return await self._whole.query(
+            type_name, where=where_visible, search=search, sort=sort, offset=offset, count=count
+        )
 
     async def create(self, name: ObjectName, attributes: Mapping[str, Any], *, actor: str = "") -> ManagedObject:
         self._check(name)
@@ -248,7 +250,7 @@ class SeenAdmin:
             yield Samples(samples.at, tuple(each for each in samples.queues if self._link.sees(each[0])))
 
     async def close(self) -> None:
-        return None  # it is the whole link's
+        return None  # the whole link owns the connection
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
@@ -258,13 +260,13 @@ class SeenAdmin:
 
     def _check_not_broker(self, name: ObjectName, what: str) -> None:
         if name == _BROKER:
-            raise NotAllowed(f"{what}: that needs sight of the whole broker, not of some virtual hosts of it")
+            raise NotAllowed(f"{what}: requires visibility of all virtual hosts of the broker")
 
     def _check_changes(self, changes: Any) -> None:
-        """A change of a virtual host and what is in it touches nothing beyond; one of the broker touches all."""
+        """Raise NotFound or NotAllowed for changes of invisible objects, or of the broker, which affects all."""
         for change in changes if isinstance(changes, list | tuple) else ():
             if not isinstance(change, Mapping):
-                continue  # the broker says what is wrong with it
+                continue  # the broker refuses it
             for text in change.get("objects") or [change.get("object")]:
                 name = _parsed(text)
                 self._check(name)
@@ -290,7 +292,7 @@ class SeenAdmin:
 
 
 def _redacted(broker: Row, hosts: Iterable[Row], sees: Callable[[str], bool]) -> dict[str, Any]:
-    """The broker's attributes with the totals of these virtual hosts, and the stops that are seen."""
+    """Return the broker's attributes with the totals of the visible virtual hosts and the visible stops."""
     rows = list(hosts)
     sums = {name: sum(row.get(name) or 0 for row in rows) for name in _TOTALS if name in broker}
     stops = [_without_queue(s, sees) for s in broker.get("stops") or () if sees(str(s.get("object") or ""))]
@@ -298,7 +300,7 @@ def _redacted(broker: Row, hosts: Iterable[Row], sees: Callable[[str], bool]) ->
 
 
 def _without_queue(stop: Mapping[str, Any], sees: Callable[[str], bool]) -> Mapping[str, Any]:
-    """A stop of all that a staged start left behind does not name a queue that is not seen."""
+    """Return a stop without the name of an invisible queue that halted a staged start."""
     halted = stop.get("halted")
     if not halted or sees(halted["queue"]):
         return stop

@@ -1,6 +1,6 @@
-"""The brokers as users may see them: the one place from which the code that answers requests gets links.
+"""The links that a user may see: code that answers requests gets its links from here.
 
-`console/links/registry.py` has the links themselves, for code that acts for the console and not for a user.
+`console/links/registry.py` has the unrestricted links, for code that acts for the console and not for a user.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ __all__ = ["UnknownBroker", "visible_link", "visible_links"]
 
 
 def visible_links(rights: Rights) -> list[BrokerLink]:
-    """Every broker that they see any of, each as far as they see it; the default one first."""
+    """Return the links of all brokers of which the user sees a part, restricted to that; the default one first."""
     return [as_visible(each, rights.hosts(Role.VIEWER, each.slug)) for each in links() if rights.sees(each.slug)]
 
 
 def visible_link(rights: Rights, slug: str = "") -> BrokerLink:
-    """One broker; no slug: the first one that they see. Raises UnknownBroker for one that they do not see, as for one
-    that is not there."""
+    """Return the link of one broker, restricted to what the user sees; no slug: the first visible one. Raises
+    UnknownBroker, also for a broker that the user does not see."""
     if not slug:
         found = visible_links(rights)
         if not found:
-            raise UnknownBroker("there is no broker that you may see")
+            raise UnknownBroker("no broker is visible to you")
         return found[0]
     if not rights.sees(slug):
-        known = ", ".join(each.slug for each in visible_links(rights))
-        raise UnknownBroker(f"there is no broker {slug!r}: there is {known}")
+        slugs = ", ".join(each.slug for each in visible_links(rights))
+        raise UnknownBroker(f"unknown broker {slug!r}: visible are {slugs}")
     return as_visible(link(slug), rights.hosts(Role.VIEWER, slug))

@@ -164,7 +164,7 @@ def hanging(database: None, tmp_path: Path, settings: Any) -> Iterator[Hanging]:
                 "title": "Local broker",
                 "connect": connect_bundled,
                 "options": {"host": "127.0.0.1", "port": port, "user": "console", "secret": str(made.secret)},
-                "pace": Pace(answer=4, hearing=0.5, retry_most=1),
+                "pace": Pace(answer=4, probe=0.5, retry_most=1),
             }
         ]
         with clients(port):

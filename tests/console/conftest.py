@@ -21,7 +21,7 @@ T = TypeVar("T")
 #: Seconds after which what should happen at once has not: long, where other work shares the machine.
 LIMIT = 60.0
 
-QUICK = Pace(retry_first=0.01, retry_most=0.05, requery=30, totals=0.05, hosts=0.2, looking=0.02, answer=2)
+QUICK = Pace(retry_first=0.01, retry_most=0.05, requery=30, totals=0.05, hosts=0.2, conditions=0.02, answer=2)
 
 
 class Broker:

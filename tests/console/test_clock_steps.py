@@ -20,7 +20,7 @@ class Machine:
         self.day, self.steady = NOW, 5_000
         self.state = BrokerState("local", 100, SteadyClock(lambda: self.day, lambda: self.steady))
         self.state.connected_now(self.state.clock.now())
-        self.state.clock_shows(self.day)
+        self.state.update_broker_clock(self.day)
 
     def set_clock(self, by: int) -> None:
         self.day += by
@@ -32,8 +32,8 @@ class Machine:
     def look(self) -> list[str]:
         """The broker answers and tells its time, and the console looks for conditions."""
         self.state.answered(self.state.clock.now())
-        self.state.clock_shows(self.day)
-        self.state.look()
+        self.state.update_broker_clock(self.day)
+        self.state.update_conditions()
         return [condition.finding.kind for condition in self.state.conditions()]
 
 
@@ -58,7 +58,7 @@ def test_a_condition_is_told_after_as_long_as_ever(machine: Machine, by: int) ->
     assert machine.look() == []
     machine.passes(1000)
     machine.set_clock(by)
-    machine.state.look()  # before the broker has told the time
+    machine.state.update_conditions()  # before the broker has told the time
     assert machine.state.conditions() == []
     for _ in range(2):
         machine.passes(1000)
@@ -92,18 +92,18 @@ def test_what_happened_lately_happened_lately_and_rates_go_on(machine: Machine, 
     for _ in range(10):
         machine.passes(1000)
         count += 50
-        machine.state.clock_shows(machine.day)
+        machine.state.update_broker_clock(machine.day)
         trends.take("orders", machine.day, sample(count))
     conditions.became_overfull("orders", machine.day)
     conditions.broke_flow_control("orders", machine.day, "said")
     before = trends.of("orders", machine.state.broker_now)
     machine.set_clock(by)
     assert trends.of("orders", machine.state.broker_now) == before, "the broker has not told its time yet"
-    machine.state.clock_shows(machine.day)
+    machine.state.update_broker_clock(machine.day)
     assert trends.of("orders", machine.state.broker_now) == before
     assert (conditions._overfull["orders"][0], conditions._broken["orders"][0]) == (machine.day, (machine.day, "said"))
     machine.passes(1000)
-    machine.state.clock_shows(machine.day)
+    machine.state.update_broker_clock(machine.day)
     trends.take("orders", machine.day, sample(count + 50))
     after = trends.of("orders", machine.state.broker_now)
     assert after.messages_in == pytest.approx(50, rel=0.05)
@@ -135,10 +135,10 @@ def test_a_broker_that_has_just_answered_is_not_taken_for_silent_and_a_silent_on
     conditions = machine.state.active_conditions
     conditions.update = lambda *a, **k: bool(looks.append(1))  # type: ignore[method-assign,func-returns-value]
     machine.set_clock(by)
-    machine.state.look()
+    machine.state.update_conditions()
     assert len(looks) == 1
     machine.passes(SILENT + 1)
-    machine.state.look()
+    machine.state.update_conditions()
     assert len(looks) == 1
 
 
@@ -154,5 +154,5 @@ def test_samples_that_come_late_are_no_step(machine: Machine) -> None:
     blocked(machine)
     machine.look()
     machine.passes(4000)
-    machine.state.clock_shows(machine.day - 3000)
+    machine.state.update_broker_clock(machine.day - 3000)
     assert machine.look() == ["blocked-without-consumer"]

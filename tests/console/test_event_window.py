@@ -1,4 +1,4 @@
-"""The newest events, in order and without a hole."""
+"""The window of newest events, in order and without gaps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def numbers(window: EventWindow, after: int) -> list[int]:
     return [e.number for e in window.after(after).events]
 
 
-def test_number_within_the_window_yields_what_came_after() -> None:
+def test_number_within_the_window_returns_the_later_events() -> None:
     window = EventWindow()
     window.begin_after(0)
     window.add(event(n) for n in range(1, 8))
@@ -28,8 +28,8 @@ def test_number_within_the_window_yields_what_came_after() -> None:
     assert window.after(4).expired_before is None
 
 
-def test_number_below_the_window_tells_the_first_that_is_left() -> None:
-    window = EventWindow(keep=3)
+def test_number_below_the_window_returns_the_first_event_left() -> None:
+    window = EventWindow(capacity=3)
     window.begin_after(0)
     window.add(event(n) for n in range(1, 8))
     tail = window.after(2)
@@ -38,14 +38,14 @@ def test_number_below_the_window_tells_the_first_that_is_left() -> None:
 
 
 def test_number_just_before_the_window_has_missed_nothing() -> None:
-    window = EventWindow(keep=3)
+    window = EventWindow(capacity=3)
     window.begin_after(0)
     window.add(event(n) for n in range(1, 8))
     assert window.after(4).expired_before is None
     assert numbers(window, 4) == [5, 6, 7]
 
 
-def test_number_that_was_never_reached_means_the_broker_counts_anew() -> None:
+def test_number_above_the_window_returns_the_whole_window() -> None:
     window = EventWindow()
     window.begin_after(0)
     window.add([event(1), event(2)])
@@ -54,7 +54,7 @@ def test_number_that_was_never_reached_means_the_broker_counts_anew() -> None:
     assert len(tail.events) == 2
 
 
-def test_event_that_is_here_already_is_not_taken_twice() -> None:
+def test_duplicate_event_is_not_added() -> None:
     window = EventWindow()
     window.begin_after(0)
     window.add([event(1), event(2)])
@@ -63,8 +63,8 @@ def test_event_that_is_here_already_is_not_taken_twice() -> None:
 
 
 @given(st.lists(st.integers(1, 60), max_size=60), st.integers(1, 20), st.integers(0, 70))
-def test_any_arrivals_leave_no_hole_that_is_not_told(arrivals: list[int], keep: int, after: int) -> None:
-    window = EventWindow(keep)
+def test_every_gap_is_reported(arrivals: list[int], capacity: int, after: int) -> None:
+    window = EventWindow(capacity)
     window.begin_after(0)
     for number in arrivals:
         window.add([event(number)])

@@ -1,4 +1,4 @@
-"""The live link: it follows a broker, and what a lost connection does to it."""
+"""Links: synchronization with a broker, lost connections, and requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def limit(memory: InMemoryBroker, messages: int) -> None:
     memory.attach_producer("orders")
     version = memory.management.read(ORDERS).version
     memory.management.update(ORDERS, {"capacity_messages": messages}, version)
-    memory.advance(1000)  # the credit handed out before comes back, and new credit within the limit goes out
+    memory.advance(1000)  # earlier credit is withdrawn, and new credit within the limit is granted
 
 
 def overfill(memory: InMemoryBroker) -> None:
@@ -40,7 +40,7 @@ def test_connected_link_has_every_queue(broker: Broker) -> None:
     assert len(broker.connected().queues()) == 1203
 
 
-def test_sample_brings_new_values(broker: Broker) -> None:
+def test_sample_updates_values(broker: Broker) -> None:
     broker.memory.fill("orders", 3, size=10)
     broker.connected()
     broker.do(lambda memory: memory.fill("orders", 4, size=10))
@@ -59,7 +59,7 @@ def test_event_changes_the_state_without_waiting_for_a_sample(broker: Broker) ->
     assert row["blocked_producers"] > 0
 
 
-def test_created_queue_turns_up_and_deleted_queue_goes(broker: Broker) -> None:
+def test_created_queue_appears_and_deleted_queue_disappears(broker: Broker) -> None:
     broker.connected()
     broker.do(lambda memory: memory.attach_producer("orders"))
     until(lambda: state(broker) == "NORMAL")
@@ -78,7 +78,7 @@ def test_stop_of_the_whole_broker_reaches_every_queue_and_the_totals(broker: Bro
     until(lambda: broker.link.broker is not None and len(broker.link.broker["stops"]) == 1)
 
 
-def test_lost_connection_comes_back_with_no_event_missed_and_the_truth(broker: Broker) -> None:
+def test_reconnected_link_has_the_current_state_and_missed_no_event(broker: Broker) -> None:
     limit(broker.memory, 5)
     before = broker.connected().newest_event
     broker.lose()
@@ -103,7 +103,7 @@ def test_lost_connection_comes_back_with_no_event_missed_and_the_truth(broker: B
 
 
 def test_replayed_event_does_not_undo_the_state_that_was_read_after_it(broker: Broker) -> None:
-    """Overfull and underfull again while the link was away: the replay ends with the present state."""
+    """Overfull and underfull again while the link was disconnected: the state after the replay is the current one."""
     limit(broker.memory, 5)
     broker.connected()
     broker.lose()
@@ -123,7 +123,7 @@ def test_replayed_event_does_not_undo_the_state_that_was_read_after_it(broker: B
     assert (row["state"], row["depth_messages"]) == (truth["state"], truth["depth_messages"])
 
 
-def test_events_that_expired_meanwhile_are_told(broker: Broker) -> None:
+def test_expired_events_are_reported(broker: Broker) -> None:
     broker.memory._keep = 10
     broker.memory.attach_producer("orders")
     before = broker.connected().newest_event
@@ -137,17 +137,17 @@ def test_events_that_expired_meanwhile_are_told(broker: Broker) -> None:
     assert [event.number for event in tail.events] == list(range(newest - 9, newest + 1))
 
 
-async def test_broker_that_lost_its_journal_starts_the_events_anew(broker: Broker) -> None:
+async def test_broker_that_lost_its_journal_restarts_the_events(broker: Broker) -> None:
     for n in range(50):
         broker.memory.attach_producer(f"q{n}")
     before = (await asyncio.to_thread(broker.connected)).newest_event
     await asyncio.to_thread(broker.lose)
 
-    def anew(memory: InMemoryBroker) -> None:
+    def restarted(memory: InMemoryBroker) -> None:
         broker.memory = InMemoryBroker()
         broker.memory.attach_producer("orders")
 
-    await asyncio.to_thread(broker.do, anew)
+    await asyncio.to_thread(broker.do, restarted)
     await until_async(lambda: broker.link.connected)
     newest = broker.memory.engine.last_event
     assert newest < before
@@ -157,10 +157,10 @@ async def test_broker_that_lost_its_journal_starts_the_events_anew(broker: Broke
     assert tail.events[-1].number == newest
 
 
-async def test_reader_that_is_ahead_of_the_link_gets_nothing_yet_and_has_missed_nothing(broker: Broker) -> None:
+async def test_reader_ahead_of_the_link_gets_no_events_and_has_missed_none(broker: Broker) -> None:
     await asyncio.to_thread(broker.connected)
     for n in range(20):
-        broker.memory.attach_producer(f"q{n}")  # in this thread: the link has not been told yet
+        broker.memory.attach_producer(f"q{n}")  # in this thread: the link has no event yet
     ahead = broker.memory.engine.last_event
     tail = await broker.link.events_after(ahead)
     assert (tail.events, tail.expired_before) == ((), None)
@@ -177,14 +177,14 @@ async def test_events_older_than_the_window_are_read_from_the_broker(broker: Bro
     assert [event.number for event in tail.events] == list(range(11, 31))
 
 
-def test_call_while_the_broker_is_away_says_so(broker: Broker) -> None:
+def test_call_to_a_disconnected_broker_raises(broker: Broker) -> None:
     broker.connected()
     broker.lose()
     with pytest.raises(BrokerUnreachable, match="Local broker cannot be reached"):
         broker.link.call(lambda admin: admin.read(ORDERS))
 
 
-def test_answer_that_takes_too_long_is_unreachable(broker: Broker) -> None:
+def test_call_times_out(broker: Broker) -> None:
     broker.connected()
     with pytest.raises(BrokerUnreachable, match="did not answer within"):
         broker.link.call(lambda admin: asyncio.sleep(60), timeout=0.01)
@@ -200,10 +200,10 @@ def test_first_call_waits_for_the_first_connection(broker: Broker) -> None:
     assert link().call(lambda admin: admin.read(object_name("Broker")))["queues"] == 0
 
 
-def test_broker_that_is_not_configured_is_named(broker: Broker) -> None:
+def test_unknown_broker_is_named_in_the_error(broker: Broker) -> None:
     with pytest.raises(UnknownBroker, match="'elsewhere'"):
         link("elsewhere")
-    assert [known.slug for known in links()] == ["local"]
+    assert [each.slug for each in links()] == ["local"]
 
 
 async def test_subscriber_is_woken_on_its_own_loop(broker: Broker) -> None:
@@ -215,7 +215,7 @@ async def test_subscriber_is_woken_on_its_own_loop(broker: Broker) -> None:
     broker.link.readers.unsubscribe(subscription)
 
 
-def test_fault_in_following_is_a_lost_connection_that_is_tried_again(
+def test_unexpected_error_during_synchronization_causes_a_reconnect(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(InMemoryBroker, "query", lambda *args, **kwargs: 1 / 0)
@@ -226,7 +226,7 @@ def test_fault_in_following_is_a_lost_connection_that_is_tried_again(
     assert broker.connections >= 2
 
 
-def test_secret_that_is_not_there_yet_is_named(broker: Broker, settings: Any, tmp_path: Path) -> None:
+def test_missing_password_file_is_named_in_the_error(broker: Broker, settings: Any, tmp_path: Path) -> None:
     options = {"host": "127.0.0.1", "port": 1, "user": "console", "secret": str(tmp_path / "console.secret")}
     settings.HEADGATE_BROKERS = [
         {"slug": "real", "title": "Real", "connect": "console.links.registry.connect_bundled", "options": options}
@@ -236,12 +236,12 @@ def test_secret_that_is_not_there_yet_is_named(broker: Broker, settings: Any, tm
         link().call(lambda admin: admin.read(ORDERS))
 
 
-def test_queue_that_slips_from_page_to_page_while_others_go_is_kept(
+def test_queue_that_moves_to_another_page_while_others_are_deleted_is_read(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pages are by place: when an earlier queue goes between two pages, the first of the next page is skipped."""
-    monkeypatch.setattr("console.links.following._PAGE", 2)
-    monkeypatch.setattr("console.links.following._SWEEPS", 1)
+    """Pages are by offset: if an earlier queue is deleted between two pages, the first of the next page is skipped."""
+    monkeypatch.setattr("console.links.synchronization._PAGE", 2)
+    monkeypatch.setattr("console.links.synchronization._SWEEPS", 1)
     names = [f"q{n}" for n in range(6)]
     for name in names:
         version = broker.memory.engine.create_queue(broker.memory.engine.virtualhosts["default"], name, {}).version

@@ -1,4 +1,4 @@
-"""Trouble first, filtered, sorted and cut."""
+"""The overview's list of queues: order by severity, filters, sorting and pages."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def row(name: str, **values: Any) -> dict[str, Any]:
     return {**empty, "object": text, "virtualhost": "default", "name": name, "state": "NORMAL", **values}
 
 
-def names(rows: list[dict[str, Any]], **asked: Any) -> list[str]:
-    return [queue["name"] for queue in overview({"stops": []}, rows, **asked)["queues"]]
+def names(rows: list[dict[str, Any]], **options: Any) -> list[str]:
+    return [queue["name"] for queue in overview({"stops": []}, rows, **options)["queues"]]
 
 
 ROWS = [
@@ -33,11 +33,11 @@ ROWS = [
 ]
 
 
-def test_no_sort_puts_trouble_first_and_the_longest_trouble_before_the_newest() -> None:
+def test_default_order_is_by_severity_and_then_by_duration() -> None:
     assert names(ROWS) == ["both", "long-overfull", "newly-overfull", "stopped", "brimming", "calm"]
 
 
-def test_states_keep_only_those_states_and_count_them() -> None:
+def test_filter_by_states_counts_the_matching_queues() -> None:
     data = overview({"stops": []}, ROWS, states=["STOPPED", "OVERFULL_STOPPED"])
     assert [queue["name"] for queue in data["queues"]] == ["both", "stopped"]
     assert data["total"] == 2
@@ -47,7 +47,7 @@ def test_search_ignores_case() -> None:
     assert names(ROWS, search="OverFull") == ["long-overfull", "newly-overfull"]
 
 
-def test_search_and_states_leave_the_totals_of_the_whole_broker() -> None:
+def test_totals_do_not_depend_on_filters() -> None:
     data = overview({"stops": []}, ROWS, search="calm")
     assert data["totals"]["queues"] == 6
     assert data["totals"]["overfull_queues"] == 3
@@ -58,21 +58,21 @@ def test_search_and_states_leave_the_totals_of_the_whole_broker() -> None:
     ("sort", "first"),
     [("-depth_messages", "brimming"), ("name", "both"), ("-name", "stopped"), ("-state,name", "stopped")],
 )
-def test_sort_by_attributes_goes_either_way(sort: str, first: str) -> None:
+def test_sort_by_attributes_ascending_and_descending(sort: str, first: str) -> None:
     assert names(ROWS, sort=sort)[0] == first
 
 
-def test_sort_puts_what_has_no_value_last() -> None:
+def test_sort_puts_missing_values_last() -> None:
     assert names(ROWS, sort="overfull_since")[:3] == ["long-overfull", "newly-overfull", "both"]
     assert names(ROWS, sort="-overfull_since")[:3] == ["both", "newly-overfull", "long-overfull"]
 
 
-def test_sort_by_something_else_is_refused_by_name() -> None:
+def test_sort_by_an_unknown_attribute_is_refused() -> None:
     with pytest.raises(BadSort, match="colour"):
         overview(None, [], sort="-colour")
 
 
-def test_pages_go_through_all_queues_in_order_and_count_them() -> None:
+def test_pages_contain_all_queues_in_order() -> None:
     rows = [row(f"q{n:03}") for n in range(25)]
     pages = [overview({"stops": []}, rows, page=number, size=10) for number in (1, 2, 3)]
     assert [[queue["name"] for queue in data["queues"]] for data in pages] == [
@@ -81,12 +81,12 @@ def test_pages_go_through_all_queues_in_order_and_count_them() -> None:
     assert [(data["page"], data["total"]) for data in pages] == [(1, 25), (2, 25), (3, 25)]
 
 
-def test_page_of_a_sort_by_attribute_goes_on_where_the_one_before_ended() -> None:
+def test_page_of_sorted_queues_continues_the_previous_one() -> None:
     rows = [row(f"q{n:03}", depth_messages=n) for n in range(25)]
     assert names(rows, sort="-depth_messages", page=2, size=10)[0] == "q014"
 
 
-def test_page_behind_the_last_one_is_the_last_one() -> None:
+def test_page_beyond_the_last_is_the_last() -> None:
     data = overview({"stops": []}, [row(f"q{n:03}") for n in range(25)], page=9, size=10)
     assert data["page"] == 3
     assert len(data["queues"]) == 5

@@ -1,4 +1,4 @@
-"""What the console tells of a broker that does not answer any more: as of when it is, and nothing that is not known."""
+"""Snapshots of a broker that stopped answering: their age, and no data that is unknown."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from console.live.watching import Watch, last_known
 from tests.console.conftest import Broker, until
 
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
-HELD = ["/api/v1/conditions/", "/api/v1/events/", "/api/v1/timeline/"]
+FROM_SNAPSHOT = ["/api/v1/conditions/", "/api/v1/events/", "/api/v1/timeline/"]
 
 
 class Hanging:
-    """A connection to a broker that answers nothing, and closes nothing, while `hung`."""
+    """A connection to a broker that neither answers nor closes while `hung`."""
 
     def __init__(self, admin: BrokerAdmin, hung: list[bool]) -> None:
         self._admin, self._hung = admin, hung
 
     def __getattr__(self, name: str) -> Any:
-        async def asked(*given: Any, **named: Any) -> Any:
+        async def request(*given: Any, **named: Any) -> Any:
             if self._hung[0]:
                 await asyncio.Event().wait()
             return await getattr(self._admin, name)(*given, **named)
 
-        return asked
+        return request
 
     def events(self, after: int | None = None) -> AsyncIterator[Event]:
         return self._admin.events(after)
@@ -46,11 +46,11 @@ class Hanging:
 
 @pytest.fixture
 def hung(broker: Broker, settings: Any) -> list[bool]:
-    """Whether the broker hangs; a connection to it can be opened all the same."""
+    """Whether the broker hangs; connections to it can still be opened."""
     now = [False]
     broker.wrap = lambda admin: Hanging(admin, now)  # type: ignore[assignment,return-value]
     settings.HEADGATE_BROKERS[0]["pace"] = Pace(
-        retry_first=0.01, retry_most=0.05, totals=0.05, hosts=0.2, looking=0.02, answer=0.5, hearing=0.1
+        retry_first=0.01, retry_most=0.05, totals=0.05, hosts=0.2, conditions=0.02, answer=0.5, probe=0.1
     )
     broker.memory = InMemoryBroker(now=int(time.time() * 1000))
     return now
@@ -66,9 +66,7 @@ def with_orders(broker: Broker) -> None:
     until(lambda: (broker.link.queue(ORDERS) or {}).get("state") == "OVERFULL")
 
 
-def test_broker_that_hangs_while_nothing_changes_is_noticed_and_what_is_known_is_dated_before(
-    broker: Broker, hung: list[bool]
-) -> None:
+def test_hanging_idle_broker_is_detected_and_the_snapshot_is_older(broker: Broker, hung: list[bool]) -> None:
     with_orders(broker)
     hung[0] = True
     at = int(time.time() * 1000)
@@ -82,61 +80,61 @@ def test_broker_that_hangs_while_nothing_changes_is_noticed_and_what_is_known_is
 
 
 @pytest.mark.django_db
-def test_answers_from_the_snapshot_say_as_of_when_they_are_and_questions_to_the_broker_503(
+def test_answers_from_the_snapshot_have_its_age_and_requests_to_the_broker_are_503(
     broker: Broker, hung: list[bool], as_viewer: APIClient
 ) -> None:
     with_orders(broker)
-    for path in HELD:
+    for path in FROM_SNAPSHOT:
         assert as_viewer.get(path).json()["stale"] is False, path
     hung[0] = True
     at = int(time.time() * 1000)
     until(lambda: not broker.link.connected, 20)
-    for path in HELD:
-        told = as_viewer.get(path).json()
-        assert told["stale"] is True, path
-        assert told["as_of"] <= at, path
+    for path in FROM_SNAPSHOT:
+        answer = as_viewer.get(path).json()
+        assert answer["stale"] is True, path
+        assert answer["as_of"] <= at, path
     (one,) = as_viewer.get("/api/v1/brokers/").json()
     assert (one["stale"], one["as_of"]) == (True, broker.link.as_of)
-    asked = {"scope": "type=Broker"}
-    for answer in (
+    stop = {"scope": "type=Broker"}
+    for refused in (
         as_viewer.get("/api/v1/queues/"),
         as_viewer.get(f"/api/v1/why/?object={ORDERS}"),
-        as_viewer.post("/api/v1/stop-producers/preview/", asked, format="json"),
+        as_viewer.post("/api/v1/stop-producers/preview/", stop, format="json"),
     ):
-        assert answer.status_code == 503
-        assert "Local broker" in answer.json()["detail"]
+        assert refused.status_code == 503
+        assert "Local broker" in refused.json()["detail"]
 
 
 @pytest.mark.django_db
-def test_where_nothing_is_known_the_answer_is_503_and_not_an_empty_list(
+def test_without_a_snapshot_the_answer_is_503_and_not_an_empty_list(
     broker: Broker, hung: list[bool], as_viewer: APIClient
 ) -> None:
     hung[0] = True
-    for path in HELD:
+    for path in FROM_SNAPSHOT:
         answer = as_viewer.get(path)
         assert answer.status_code == 503, path
         assert "Local broker" in answer.json()["detail"]
-    assert as_viewer.get("/api/v1/timeline/?told_by=people").status_code == 200
+    assert as_viewer.get("/api/v1/timeline/?source=people").status_code == 200
     (one,) = as_viewer.get("/api/v1/brokers/").json()
     assert (one["connected"], one["as_of"], one["stale"]) == (False, None, False)
     with pytest.raises(BrokerUnreachable):
-        broker.link.require_known()
+        broker.link.require_snapshot()
 
 
-def test_last_known_of_a_queue_has_no_word_of_its_producers_and_no_old_sums(broker: Broker, hung: list[bool]) -> None:
+def test_snapshot_of_a_queue_omits_producers_and_outdated_sums(broker: Broker, hung: list[bool]) -> None:
     with_orders(broker)
     hung[0] = True
     until(lambda: not broker.link.connected, 20)
-    told = json.loads(last_known(broker.link, Watch("queue", ORDERS)))
-    assert told["queue"]["depth_messages"] == 11
-    assert told["queue"]["capacity_messages"] == 10
-    assert not {"producers", "consumers", "explain"} & told.keys()
-    assert not {"overfull_ms", "overfull_count"} & told["queue"].keys()
+    shown = json.loads(last_known(broker.link, Watch("queue", ORDERS)))
+    assert shown["queue"]["depth_messages"] == 11
+    assert shown["queue"]["capacity_messages"] == 10
+    assert not {"producers", "consumers", "explain"} & shown.keys()
+    assert not {"overfull_ms", "overfull_count"} & shown["queue"].keys()
     missing = object_name("Queue", virtualhost="default", name="missing")
     assert json.loads(last_known(broker.link, Watch("queue", missing))) == {"gone": True}
 
 
-def test_row_that_has_not_changed_says_since_when() -> None:
+def test_row_has_the_time_of_its_last_change() -> None:
     now = [1000]
     table = QueueTable(lambda: now[0])
     memory = InMemoryBroker()

@@ -16,7 +16,7 @@ from django.core.management.base import BaseCommand
 
 from console.history.record.recorder import Recorder, Rhythm
 from console.history.storage.landing import Landing, LandingError
-from console.links.registry import opening
+from console.links.registry import connector
 
 
 class Command(BaseCommand):
@@ -43,7 +43,7 @@ class Command(BaseCommand):
                 self.stderr.write(str(error))
                 sys.exit(1)
             recorders = [
-                Recorder(entry["slug"], opening(entry), landing, rhythm=Rhythm(rotate=rotate))
+                Recorder(entry["slug"], connector(entry), landing, rhythm=Rhythm(rotate=rotate))
                 for entry in settings.HEADGATE_BROKERS
             ]
             asyncio.run(_run(recorders, self._say))

@@ -1,6 +1,6 @@
-"""Following a broker over one connection: read its state, then keep it up to date until the connection is lost.
+"""Synchronize the snapshot of a broker over one connection: read its state, then update it until the connection ends.
 
-Events and samples tell absolute values, and both are listened to before the state is read, so nothing falls between.
+Events and samples have absolute values, and both subscriptions start before the state is read, so no change is missed.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ T = TypeVar("T")
 BROKER = object_name("Broker")
 STORES = frozenset({"store-overfull", "store-underfull"})
 STOPS = frozenset({"producers-stopped", "producers-started"})
-_SWEEPS = 3  # at most, one after the other
-_PAGE = 500  # queues asked for at once
-#: A broker with more queues is not asked for all of them again when a wider scope has changed: that would cost it more
-#: than the samples that tell the same within a second.
+_SWEEPS = 3  # at most, in sequence
+_PAGE = 500  # queues per query
+#: The queues of a larger broker are not all read again after a change of a wider scope: samples have the new values
+#: within a second at a lower cost.
 _READ_ALL = 1000
-_READ_SINGLY = 50  # more queues than this to read: read all of them, page by page
+_READ_SINGLY = 50  # if more queues are to be read, all are, page by page
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds. `retry_first` doubles up to `retry_most`. `requery`: all queues are read anew, as a safety net.
-    `totals`: the broker object is read at most this often, with many
-    queues more rarely, unless its stops or defaults have changed. `hosts`: the
-    virtual hosts are, unless a store has become full. `looking`: how often conditions are looked for.
-    `answer`: the time limit of one question. `hearing`: a broker that has answered nothing for so long is asked
-    something small, so that one that hangs is noticed, and what is shown has its time."""
+    """Intervals and time limits, s. `retry_first`: pause before reconnecting; it doubles up to `retry_most`.
+    `requery`: interval of reading all queues, as a safety net. `totals`: shortest interval of reading the broker
+    object, longer with many queues; a change of its stops or defaults is read at once. `hosts`: interval of reading
+    virtual hosts; a shortage of a store is read at once. `conditions`: interval of detecting conditions. `answer`:
+    time limit of a request. `probe`: a broker that has not answered for this time gets a small request, so that a
+    hanging broker is detected and the snapshot's age is known."""
 
     retry_first: float = 0.2
     retry_most: float = 3.0
     requery: float = 300.0
     totals: float = 1.0
     hosts: float = 10.0
-    looking: float = 1.0
+    conditions: float = 1.0
     answer: float = 5.0
-    hearing: float = 1.0
+    probe: float = 1.0
 
 
-class Following:
-    """One connection's worth of following; `run` ends with the AdminError that ended the connection."""
+class Synchronization:
+    """Synchronization over one connection; `run` raises the AdminError that ended the connection."""
 
     def __init__(self, admin: BrokerAdmin, state: BrokerState, pace: Pace) -> None:
         self._admin = admin
@@ -77,43 +77,43 @@ class Following:
             self._state.put_broker(broker.attributes)
             self._state.connected_now(began)
             tasks += [
-                asyncio.ensure_future(keeping)
-                for keeping in (
-                    self._keep_read(),
-                    self._keep_totals(),
-                    self._keep_hosts(),
-                    self._keep_hearing(),
-                    self._keep_looking(),
+                asyncio.ensure_future(work)
+                for work in (
+                    self._read_due_queues(),
+                    self._read_totals(),
+                    self._read_hosts(),
+                    self._probe(),
+                    self._update_conditions(),
                 )
             ]
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-            raise BrokerUnreachable("the broker ended the stream of events")
+            raise BrokerUnreachable("the broker closed the stream of events")
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _until_done(self, work: Awaitable[None], watched: Sequence[asyncio.Future[None]]) -> None:
-        """Do the work, but give up as soon as one of the watched tasks ends."""
+        """Do the work; raise as soon as one of the watched tasks ends."""
         task = asyncio.ensure_future(work)
         try:
             await asyncio.wait([task, *watched], return_when=asyncio.FIRST_COMPLETED)
             for ended in watched:
                 if ended.done():
                     ended.result()
-                    raise BrokerUnreachable("the broker ended the stream of events")
+                    raise BrokerUnreachable("the broker closed the stream of events")
             await task
         finally:
             task.cancel()
 
-    async def _follow_events(self, after: int, known: int) -> None:
-        """`known`: events up to this number happened before the state was read, and so tell nothing new about it."""
+    async def _follow_events(self, after: int, newest: int) -> None:
+        """Process events after a number. Those up to `newest` precede the state that is read, and do not change it."""
         while True:
             try:
                 async for event in self._admin.events(after=after):
-                    self._take_event(event, applies=event.number > known)
+                    self._take_event(event, applies=event.number > newest)
                 return
             except EventsExpired as expired:
                 after = expired.first - 1
@@ -155,7 +155,7 @@ class Following:
     async def _follow_samples(self) -> None:
         async for samples in self._admin.samples():
             with self._state.lock:
-                self._state.clock_shows(samples.at)
+                self._state.update_broker_clock(samples.at)
                 for name, values in samples.queues:
                     self._state.trends.take(text_of(name), samples.at, values)
                     if not self._state.table.merge(name, values):
@@ -166,7 +166,8 @@ class Following:
             self._state.notify()
 
     async def _read_queues(self) -> None:
-        """Read every queue, page by page; again, if queues came or went meanwhile so that one may have slipped by."""
+        """Read every queue, page by page; repeat it if queues were created or deleted meanwhile, since the pages may
+        then miss a queue."""
         table = self._state.table
         for _ in range(_SWEEPS):
             with self._state.lock:
@@ -188,8 +189,8 @@ class Following:
                 break
         self._state.notify()
 
-    async def _keep_read(self) -> None:
-        """Read whole what events left open, and everything now and then."""
+    async def _read_due_queues(self) -> None:
+        """Read the queues whose events are incomplete, and all queues periodically."""
         while True:
             try:
                 async with asyncio.timeout(self._pace.requery):
@@ -217,54 +218,54 @@ class Following:
         with self._state.lock:
             self._state.table.put(queue)
 
-    async def _keep_totals(self) -> None:
+    async def _read_totals(self) -> None:
         while True:
             await self._totals_due.wait()
             self._totals_due.clear()
             self._totals_urgent.clear()
             self._state.put_broker((await self._within(self._admin.read(BROKER))).attributes)
             self._state.notify()
-            # The broker sums up its queues for it, tens of milliseconds for ten thousand of them.
-            rarely = max(1, len(self._state.table) / _READ_ALL)
+            # The broker computes sums over its queues, which takes tens of milliseconds for 10,000 of them.
+            factor = max(1, len(self._state.table) / _READ_ALL)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._pace.totals * rarely):
+                async with asyncio.timeout(self._pace.totals * factor):
                     await self._totals_urgent.wait()
 
-    async def _keep_hosts(self) -> None:
+    async def _read_hosts(self) -> None:
         while True:
             self._hosts_due.clear()
-            with suppress(NotFound):  # a broker need not have any
+            with suppress(NotFound):  # a broker without virtual hosts
                 page = await self._within(self._admin.query("VirtualHost", count=_PAGE))
                 self._state.hosts = {h.name["name"]: {"object": str(h.name), **h.attributes} for h in page.items}
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pace.hosts):
                     await self._hosts_due.wait()
 
-    async def _keep_hearing(self) -> None:
-        """A broker where nothing changes says nothing, and neither does one that hangs."""
+    async def _probe(self) -> None:
+        """Send a small request after a time without answers, to tell an idle broker from a hanging one."""
         while True:
             answered = self._state.answered_at or 0
-            left = self._pace.hearing - (self._state.clock.now() - answered) / 1000
+            left = self._pace.probe - (self._state.clock.now() - answered) / 1000
             await asyncio.sleep(max(left, 0.01))
             if (self._state.answered_at or 0) == answered:
-                await self._within(self._small_question())
+                await self._within(self._small_request())
 
-    async def _small_question(self) -> None:
-        with suppress(NotFound):  # a broker without virtual hosts has answered, too
+    async def _small_request(self) -> None:
+        with suppress(NotFound):  # also an answer
             await self._admin.query("VirtualHost", count=0)
 
-    async def _keep_looking(self) -> None:
+    async def _update_conditions(self) -> None:
         while True:
-            self._state.look()
-            await asyncio.sleep(self._pace.looking)
+            self._state.update_conditions()
+            await asyncio.sleep(self._pace.conditions)
 
     async def _within(self, answer: Awaitable[T]) -> T:
-        asked = self._state.clock.now()
+        requested = self._state.clock.now()
         try:
             async with asyncio.timeout(self._pace.answer):
-                told = await answer
+                result = await answer
         except TimeoutError:
             raise BrokerUnreachable(f"the broker did not answer within {self._pace.answer:g} s") from None
-        if self._state.connected:  # before all has been read, what is known is as old as before
-            self._state.answered(asked)
-        return told
+        if self._state.connected:  # until everything has been read, the snapshot keeps its age
+            self._state.answered(requested)
+        return result
