@@ -153,12 +153,12 @@ class HeatView(StrictAPIView):
         return Response(found)
 
 
-def _episodes_in(request: Request) -> episode_list.Wanted:
+def _episodes_in(request: Request) -> episode_list.EpisodeQuery:
     query = request.query_params
     begin, end = range_in(query)
     queue = maybe_queue_in(query)
     sort = choice_in(query, "sort", _SORTS, "-start")
-    return episode_list.Wanted(
+    return episode_list.EpisodeQuery(
         begin,
         end,
         now_ms(),
@@ -208,11 +208,11 @@ class EpisodesFileView(StrictAPIView):
         return download(request._request, rows, kind, "episodes")
 
 
-def _events_in(request: Request) -> incident.Wanted:
+def _events_in(request: Request) -> incident.EventQuery:
     query = request.query_params
     begin, end = range_in(query)
     queue = maybe_queue_in(query)
-    return incident.Wanted(
+    return incident.EventQuery(
         begin,
         end,
         broker=queue.broker if queue else broker_in(query),

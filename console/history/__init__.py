@@ -1,6 +1,6 @@
-"""Flow history: recorded events and samples of brokers as files, and the episodes and rollups that follow from them.
+"""Flow history: recorded events and samples of brokers as files, and the episodes and rollups derived from them.
 
-`record/`, `importing/` and `generate/` write into the landing folder; `pipeline/` turns it into tables; `query/` and
-`whatif/` read those. These six know each other only by what lies in `storage/`; the contract between them begins in
-`storage/landing.py`. Here are what Django and Celery look for at the top of an app: `models.py`, `tasks.py`, `apps.py`.
+`record/`, `importing/` and `generate/` write landing files; `pipeline/` ingests them into tables; `query/` and
+`whatif/` read the tables. These six meet only in `storage/`; the contract between writers and pipeline is in
+`storage/landing.py`. Django and Celery require `models.py`, `tasks.py` and `apps.py` here.
 """

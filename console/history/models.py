@@ -1,4 +1,5 @@
-"""What the console's database keeps of the pipeline: who runs it now, and what came of each run. No row of history."""
+"""Database rows about the pipeline: its lease, its runs, requests of maintenance jobs. The history itself is in
+files."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ __all__ = ["Held", "HistoryRun", "JobRequest"]
 
 
 class JobRequest(models.Model):
-    """A maintenance job that was asked for, by a person or (`requested_by` is empty) by the schedule, until it has run.
+    """A requested maintenance job, by a user or, with an empty `requested_by`, by the schedule, until it has run.
 
-    `looked`: when its task last looked whether the lease is free; None: no worker has taken it yet. `error`: why it
-    failed, the last time."""
+    `polled`: when its task last tried to acquire the lease; None: no worker has started it yet. `error`: message of
+    the last failure."""
 
     work = models.CharField(max_length=20)
     requested = models.DateTimeField(db_index=True)
@@ -41,18 +42,18 @@ class HistoryRun(models.Model):
     holder = models.CharField(max_length=200)
     started = models.DateTimeField(db_index=True)
     finished = models.DateTimeField(null=True)
-    #: The step that goes on, or that failed.
+    #: The current step, or the one that failed.
     step = models.CharField(max_length=40, default="")
     files = models.PositiveIntegerField(default=0)
-    #: Landed rows by kind, and seconds by step.
+    #: Ingested rows by kind, and seconds by step.
     rows = models.JSONField(default=dict)
     seconds = models.JSONField(default=dict)
-    #: The newest moment that the landed rows tell of, and how long after it they could be read.
+    #: Time of the newest ingested row, and ms from then until it could be queried.
     newest = models.DateTimeField(null=True)
     lag_ms = models.BigIntegerField(null=True)
-    #: Landing files that could not be read and were left where they are, with the reason.
+    #: Unreadable landing files, which are left in place, with the reason.
     unreadable = models.JSONField(default=dict)
-    #: Why it failed, in a sentence; "": it did not.
+    #: Error message; "": no failure.
     error = models.TextField(default="")
 
     class Meta:

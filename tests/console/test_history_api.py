@@ -175,7 +175,7 @@ def test_unreadable_table_is_an_error_that_names_it(recorded_hour: str, as_viewe
     (log / "00000000000000000001.json").write_text("{not json")
     from console.api.history_reading import whole_history
 
-    whole_history()._tables["episodes"]._looked = float("-inf")  # the list of files is cached for a second
+    whole_history()._tables["episodes"]._refreshed_at = float("-inf")  # the list of files is cached for a second
     assert "episodes" in query(as_viewer, "episodes", 503)["detail"]
 
 

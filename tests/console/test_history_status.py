@@ -295,11 +295,11 @@ def test_job_is_queued_once_and_its_state_is_shown(as_operator: APIClient, monke
         return str(request["state"])
 
     assert state() == "queued"
-    job_requests.looks(request.pk, "advise")
+    job_requests.start_polling(request.pk, "advise")
     assert state() == "waiting"
-    job_requests.failed(request, "the disk is full", for_good=True)
+    job_requests.fail(request, "the disk is full", is_final=True)
     assert state() == "failed"
-    job_requests.done(request)
+    job_requests.finish(request)
     assert state() == "done"
 
 

@@ -1,4 +1,4 @@
-"""Tasks by the clock: what they start and when, and what comes of a failure. The commands are stand-ins."""
+"""Scheduled tasks: when they run commands, and the handling of failures. The commands are stand-ins."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def url(tmp_path: Path, settings: Any) -> str:
 
 
 class Commands:
-    """Stands in for `manage.py history --once`; `code`: what it ends with."""
+    """A stand-in for `manage.py history --once`. `code`: its exit code."""
 
     def __init__(self) -> None:
         self.called: list[str] = []
@@ -52,34 +52,34 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
 
 
 def take_all(url: str) -> None:
-    """Note every landing file as taken, as the pipeline does."""
+    """Record every landing file as processed, as the pipeline does."""
     landed = Landing(url).landed()
     rows = {"kind": [kind for kind, _ in landed], "file": [name for _, name in landed]}
     deltalake.write_deltalake(table_url(url, "taken"), pa.table(rows), mode="append")
 
 
 def age(url: str, by: dt.timedelta) -> None:
-    """Let the files have landed that long ago."""
+    """Set the time since the files landed."""
     landing = Landing(url)
     when = (timezone.now() - by).timestamp()
     for kind, name in landing.landed():
         os.utime(Path(landing.folder(kind)) / name, (when, when))
 
 
-def test_files_that_the_warm_process_will_take_start_nothing(url: str, commands: Commands) -> None:
+def test_recent_files_start_no_run(url: str, commands: Commands) -> None:
     land(url, Story().watch(0, 1).rows)
     assert tasks.run() == "nothing is overdue"
     assert commands.called == []
 
 
-def test_files_that_nobody_takes_are_run(url: str, commands: Commands) -> None:
+def test_overdue_files_start_a_run(url: str, commands: Commands) -> None:
     land(url, Story().watch(0, 1).rows)
     age(url, tasks.OVERDUE * 2)
     assert tasks.run() == "done"
     assert commands.called == ["run"]
 
 
-def test_files_that_were_taken_long_ago_start_nothing(url: str, commands: Commands) -> None:
+def test_processed_files_start_no_run(url: str, commands: Commands) -> None:
     land(url, Story().watch(0, 1).rows)
     age(url, tasks.OVERDUE * 2)
     take_all(url)
@@ -87,16 +87,16 @@ def test_files_that_were_taken_long_ago_start_nothing(url: str, commands: Comman
     assert commands.called == []
 
 
-def test_a_run_that_finds_another_at_it_is_done(url: str, commands: Commands) -> None:
+def test_run_beside_another_one_is_done(url: str, commands: Commands) -> None:
     commands.code, commands.out = tasks.BUSY, "x:1:1 is at it"
-    assert tasks.run(always=True) == "another process is at it"
+    assert tasks.run(always=True) == "another process owns the lease"
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("task", "code"), [(tasks.run, 1), (tasks.compact, 1), (tasks.retain, 1), (tasks.advise, 1), (tasks.compact, 75)]
 )
-def test_what_failed_is_tried_again_and_says_why(url: str, commands: Commands, task: Any, code: int) -> None:
+def test_failed_command_is_retried_with_its_error(url: str, commands: Commands, task: Any, code: int) -> None:
     commands.code, commands.out, commands.err = code, "another is at it", "warning\nthe disk is full\n"
     with pytest.raises(Retry) as retried:
         task.apply(kwargs={"always": True} if task is tasks.run else {}, throw=True)
@@ -104,27 +104,27 @@ def test_what_failed_is_tried_again_and_says_why(url: str, commands: Commands, t
 
 
 @pytest.mark.django_db
-def test_a_job_waits_for_the_lease_for_as_long_as_it_is_taken_and_then_runs(commands: Commands) -> None:
+def test_job_waits_for_the_lease_without_a_limit_and_then_runs(commands: Commands) -> None:
     commands.code, commands.out = tasks.BUSY, "x:1:1 is at it"
     request = JobRequest.objects.create(work="advise", requested=timezone.now(), requested_by="ada", address="10.0.0.1")
-    for retries in (0, 19, 20, 500):  # it does not give up
+    for retries in (0, 19, 20, 500):  # there is no limit
         with pytest.raises(Retry):
             tasks.advise.apply(kwargs={"request": request.pk}, retries=retries, throw=True)
         request.refresh_from_db()
-        assert job_requests.shown(request)["state"] == "waiting"  # type: ignore[index]
-        assert job_requests.waits()  # so the pipeline does not begin another run meanwhile
+        assert job_requests.request_facts(request)["state"] == "waiting"  # type: ignore[index]
+        assert job_requests.is_job_waiting()  # so the pipeline starts no other run
     commands.code = 0
     assert tasks.advise.apply(kwargs={"request": request.pk}, throw=True).get() == "done"
     request.refresh_from_db()
-    assert job_requests.shown(request)["state"] == "done"  # type: ignore[index]
-    assert not job_requests.waits()
+    assert job_requests.request_facts(request)["state"] == "done"  # type: ignore[index]
+    assert not job_requests.is_job_waiting()
     row = AuditEntry.objects.get()
     assert (row.user_name, row.operation, row.outcome) == ("ada", "advise", "done")
     assert f"request {request.pk}" in row.detail
 
 
 @pytest.mark.django_db
-def test_a_job_that_fails_for_good_says_why_and_is_audited_as_failed(commands: Commands) -> None:
+def test_finally_failed_job_has_its_error_and_is_audited_as_failed(commands: Commands) -> None:
     commands.code, commands.err = 1, "the disk is full\n"
     request = JobRequest.objects.create(work="compact", requested=timezone.now(), requested_by="ada")
     for failures in range(tasks.MOST_FAILURES - 1):
@@ -132,7 +132,7 @@ def test_a_job_that_fails_for_good_says_why_and_is_audited_as_failed(commands: C
             tasks.compact.apply(kwargs={"request": request.pk, "failures": failures}, throw=True)
         request.refresh_from_db()
         assert (request.finished, request.error) == (None, "the disk is full")
-        assert not job_requests.waits()  # while it pauses the pipeline goes on
+        assert not job_requests.is_job_waiting()  # the pipeline runs during the pause
     assert not AuditEntry.objects.exists()
     with pytest.raises(tasks.HistoryFailed):
         tasks.compact.apply(kwargs={"request": request.pk, "failures": tasks.MOST_FAILURES - 1}, throw=True)
@@ -140,20 +140,20 @@ def test_a_job_that_fails_for_good_says_why_and_is_audited_as_failed(commands: C
 
 
 @pytest.mark.django_db
-def test_a_job_whose_worker_has_gone_does_not_hold_the_pipeline_up() -> None:
+def test_job_without_its_worker_does_not_delay_the_pipeline() -> None:
     now = timezone.now()
-    JobRequest.objects.create(work="advise", requested=now, polled=now - job_requests.PATIENCE * 2)
-    assert not job_requests.waits()
+    JobRequest.objects.create(work="advise", requested=now, polled=now - job_requests.POLL_TIMEOUT * 2)
+    assert not job_requests.is_job_waiting()
 
 
-def test_beat_names_tasks_that_there_are() -> None:
+def test_scheduled_tasks_exist() -> None:
     app.loader.import_default_modules()
     named = {entry["task"] for entry in app.conf.beat_schedule.values()}
     assert named >= {f"history.{work}" for work in ("run", "sweep", "compact", "retain", "advise")}
     assert named <= set(app.tasks)
 
 
-def test_only_taken_files_that_no_writer_looks_back_at_are_swept(url: str) -> None:
+def test_sweep_removes_only_processed_files_that_no_writer_reads(url: str) -> None:
     land(url, Story().watch(0, 1).sample(0, 1).rows)
     now = timezone.now()
     assert sweep(url, now) == 0
@@ -165,7 +165,7 @@ def test_only_taken_files_that_no_writer_looks_back_at_are_swept(url: str) -> No
     assert find_backlog(url).files == 1
 
 
-def test_what_writers_that_died_left_unfinished_is_removed_after_a_day(url: str) -> None:
+def test_unfinished_files_of_killed_writers_are_removed_after_a_day(url: str) -> None:
     land(url, Story().watch(0, 1).rows)
     root = Path(url)
     (root / "recorder").mkdir()

@@ -1,4 +1,4 @@
-"""`manage.py worker` as a process: a message through the data folder is work done."""
+"""`manage.py worker` as a process: it executes a task sent through the data folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.history.rows import Story, land
 from tests.up.running import wait_until
 
 
-def test_a_task_that_is_sent_is_done_and_a_signal_stops_the_worker(tmp_path: Path) -> None:
+def test_worker_executes_a_task_and_stops_on_a_signal(tmp_path: Path) -> None:
     data = tmp_path / "data"
     env = environment(data)
     url = str(data / "history")

@@ -22,7 +22,7 @@ from typing import BinaryIO
 from console.history.importing.log_times import LogTimes
 from console.history.storage.event_rows import Row, table
 from console.history.storage.landing import Landing, part
-from console.history.storage.log_lines import Columns, Unreadable, has_code, may_tell, read_line
+from console.history.storage.log_lines import Columns, Unreadable, has_code, may_be_event, read_line
 
 #: Events of one file in the landing folder.
 BATCH = 50_000
@@ -152,7 +152,7 @@ class LogImport:
             report.lines += len(lines)
             last_line = lines[-1] or last_line
             for raw in lines:
-                if not may_tell(raw):
+                if not may_be_event(raw):
                     report.other_lines += 1
                     continue
                 line = raw.decode("utf-8", "replace").rstrip("\r")

@@ -1,1 +1,1 @@
-"""The pipeline from the landing folder to the tables: its runs, its steps, its maintenance jobs, its status."""
+"""The pipeline from the landing folder to the tables: runs, steps, maintenance jobs, status."""

@@ -1,7 +1,7 @@
-"""Maintenance jobs that wait for the pipeline: what is asked for, how far it is; the pipeline lets it go first.
+"""Requests of maintenance jobs and their states. The pipeline yields to waiting jobs.
 
-A job and the pipeline share one lease. The pipeline takes it again some seconds after each run, so a job that only
-looks now and then might find it taken for ever: while a job waits, the pipeline does not begin another run.
+A job and the pipeline share one lease. The pipeline acquires it again seconds after each run, so a job that only polls
+for it might never get it: while a job waits, the pipeline starts no other run.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from django.utils import timezone
 from console.audit.models import AuditEntry, Outcome
 from console.history.models import JobRequest
 
-#: Seconds between two looks of a job whether the lease is free.
-AGAIN = 7
-#: A job that has not looked for so long does not hold the pipeline up: its worker has gone, or it pauses.
-PATIENCE = dt.timedelta(seconds=3 * AGAIN)
+#: Seconds between two attempts of a job to acquire the lease.
+POLL_SECONDS = 7
+#: A job that has not polled for this long does not delay the pipeline: its worker has ended, or it pauses.
+POLL_TIMEOUT = dt.timedelta(seconds=3 * POLL_SECONDS)
 
 
-def waits(now: dt.datetime | None = None) -> bool:
-    """Whether a job waits for the lease at this moment."""
+def is_job_waiting(now: dt.datetime | None = None) -> bool:
+    """Return whether a job waits for the lease now."""
     now = now or timezone.now()
-    # Not either one that has looked at a time that is still to come: the clock has been set back since.
-    lately = (now - PATIENCE, now + PATIENCE)
-    return JobRequest.objects.filter(finished=None, error="", polled__range=lately).exists()
+    # A time in the future does not count either: the clock has been set back since.
+    recent = (now - POLL_TIMEOUT, now + POLL_TIMEOUT)
+    return JobRequest.objects.filter(finished=None, error="", polled__range=recent).exists()
 
 
-def looks(number: int | None, work: str) -> JobRequest:
-    """The request whose task begins to look for the lease: that of a person, or a new one of the schedule."""
+def start_polling(number: int | None, work: str) -> JobRequest:
+    """Return the request of a task that polls for the lease: that of a user, or a new one of the schedule."""
     now = timezone.now()
     found = JobRequest.objects.filter(pk=number).first() if number is not None else None
     if found is None:
@@ -38,20 +38,20 @@ def looks(number: int | None, work: str) -> JobRequest:
     return found
 
 
-def failed(request: JobRequest, error: str, *, for_good: bool) -> None:
-    """It failed with that sentence, and is tried again unless it is `for_good`."""
-    JobRequest.objects.filter(pk=request.pk).update(error=error, finished=timezone.now() if for_good else None)
-    if for_good:
+def fail(request: JobRequest, error: str, *, is_final: bool) -> None:
+    """Record a failure with its message; unless it `is_final`, the job will be retried."""
+    JobRequest.objects.filter(pk=request.pk).update(error=error, finished=timezone.now() if is_final else None)
+    if is_final:
         _audit(request, Outcome.FAILED, error)
 
 
-def done(request: JobRequest) -> None:
+def finish(request: JobRequest) -> None:
     JobRequest.objects.filter(pk=request.pk).update(error="", finished=timezone.now())
     _audit(request, Outcome.DONE, "")
 
 
 def _audit(request: JobRequest, outcome: Outcome, error: str) -> None:
-    """What a person asked for is told when it has run, beside the row of the request."""
+    """Audit the result of a user's request, in addition to the request itself."""
     if not request.requested_by:
         return
     waited = (timezone.now() - request.requested).total_seconds()
@@ -66,9 +66,9 @@ def _audit(request: JobRequest, outcome: Outcome, error: str) -> None:
     ).save()
 
 
-def shown(request: JobRequest | None) -> dict[str, Any] | None:
-    """For the page of the status; `state`: queued (no worker has it yet), waiting (for the lease, or running), failed
-    (and tried again, unless it is finished) or done."""
+def request_facts(request: JobRequest | None) -> dict[str, Any] | None:
+    """Return a request for the status page. `state`: queued (no worker has started it), waiting (for the lease, or
+    running), failed (to be retried, unless it has `finished`) or done."""
     if request is None:
         return None
     if request.error:

@@ -1,7 +1,7 @@
-"""Maintenance of the history: landing files that are in the tables go, old rows go, small files are compacted.
+"""Maintenance of the history: removal of processed landing files, retention, compaction.
 
-Each job may be stopped at any moment and done again. The caller holds the lease, since rewriting a partition and
-running the pipeline on it at once would make one of the two fail.
+Each job may be stopped at any time and repeated. The caller owns the lease, since rewriting a partition and running
+the pipeline on it at the same time would make one of the two fail.
 """
 
 from __future__ import annotations
@@ -10,37 +10,37 @@ import datetime as dt
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from console.history.storage.backlog import taken_files
+from console.history.storage.backlog import processed_files
 from console.history.storage.landing import SETTLED_SECONDS, Landing
 from console.history.storage.layout import LAYOUTS
 
 if TYPE_CHECKING:
     from console.history.storage.tables import Tables
 
-#: Files that a partition which still grows may lie in before it is put together.
+#: Maximum number of files of a partition that still grows; with more it is compacted.
 MOST_FILES = 40
 
 
-#: What lies unfinished in the landing folder for so long belongs to a writer that died.
+#: Older unfinished files in the landing folder are those of a writer that was killed.
 ABANDONED = dt.timedelta(days=1)
 
 
 def sweep(url: str, now: dt.datetime) -> int:
-    """Remove the landing files that are in the tables and that no writer looks back at, and what writers that died have
-    left unfinished; return how many of the former."""
+    """Remove processed landing files that no writer reads any more, and unfinished files of writers that were killed;
+    return the number of the former."""
     landing = Landing(url)
     landing.remove_unfinished(now - ABANDONED)
     settled = now - dt.timedelta(seconds=SETTLED_SECONDS)
-    taken = taken_files(url)
-    done = [file for file, at in landing.landed().items() if at < settled and file in taken]
+    processed = processed_files(url)
+    done = [file for file, at in landing.landed().items() if at < settled and file in processed]
     for kind, name in done:
         landing.remove(kind, name)
     return len(done)
 
 
 def compact(tables: Tables, today: dt.date, on_step: Callable[[str], None] = lambda _name: None) -> int:
-    """Lay every partition that lies in several files in one sorted file, those that still grow only when they lie in
-    many; return how many partitions were rewritten."""
+    """Rewrite every partition with several files as one sorted file, a growing one only if it has many; return the
+    number of rewritten partitions."""
     rewritten = 0
     for name, layout in LAYOUTS.items():
         on_step(name)
@@ -54,9 +54,9 @@ def compact(tables: Tables, today: dt.date, on_step: Callable[[str], None] = lam
 
 
 def retain(tables: Tables, today: dt.date, on_step: Callable[[str], None] = lambda _name: None) -> None:
-    """Drop what is kept no longer, then remove the files that no version of the tables in use needs."""
+    """Delete rows beyond their retention, then remove files that no table version in use needs."""
     for name, layout in LAYOUTS.items():
         on_step(name)
         if layout.keep_days is not None:
-            tables.forget(name, today - dt.timedelta(days=layout.keep_days))
+            tables.delete_before(name, today - dt.timedelta(days=layout.keep_days))
         tables.vacuum(name)

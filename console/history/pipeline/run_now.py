@@ -1,7 +1,7 @@
-"""Runs of the history's pipeline, or of a maintenance job, that a user starts.
+"""Start a run of the pipeline or of a maintenance job on a user's request.
 
-It is no change of a broker, but takes the machine's time from everybody, and is about all brokers: it needs the role of
-operator of every broker, and leaves an audit row that names none.
+A run changes no broker, but uses the machine's processors and covers all brokers: it requires the role of operator of
+every broker, and writes an audit row without a broker.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from console.celery import app
 from console.history.models import HistoryRun, JobRequest
 from console.permissions.rights import Role
 
-#: What can be asked for, with the task that does it and its arguments.
+#: Work -> its task and the task's arguments.
 HISTORY_WORKS = {
     "run": ("history.run", {"always": True}),
     "compact": ("history.compact", {}),
     "retain": ("history.retain", {}),
     "advise": ("history.advise", {}),
 }
-#: A worker that comes later than this, in seconds, does not run the pipeline any more. A job waits for its worker.
+#: A request to run the pipeline expires after this, in seconds; requests of jobs do not expire.
 EXPIRES = 600
 
 
 class QueueUnreachable(AdminError):
-    """The task could not be handed over: Celery's broker does not answer."""
+    """The task could not be queued: Celery's broker does not respond."""
 
 
 def run_history(by: Actor, work: str, reason: str = "") -> None:
-    """Hand the work, one of `HISTORY_WORKS`, to Celery's worker. Raises PermissionDenied, QueueUnreachable."""
+    """Queue the work, one of `HISTORY_WORKS`, for Celery's worker. Raises PermissionDenied, QueueUnreachable."""
     entry = AuditEntry(
         user=by.user if isinstance(by.user, User) else None,
         user_name=by.name,
@@ -57,10 +57,10 @@ def run_history(by: Actor, work: str, reason: str = "") -> None:
         task, arguments = HISTORY_WORKS[work]
         if work not in HistoryRun.MAINTENANCE:
             app.send_task(task, kwargs=arguments, expires=EXPIRES)
-            entry.outcome, entry.detail = Outcome.DONE, f"handed to the worker as {task}"
+            entry.outcome, entry.detail = Outcome.DONE, f"queued for the worker as {task}"
             return
-        lately = [timezone.now() + sign * dt.timedelta(seconds=EXPIRES) for sign in (-1, 1)]
-        waiting = Q(requested__range=lately) | Q(polled__range=lately)
+        recent = [timezone.now() + sign * dt.timedelta(seconds=EXPIRES) for sign in (-1, 1)]
+        waiting = Q(requested__range=recent) | Q(polled__range=recent)
         same = JobRequest.objects.filter(waiting, work=work, finished=None).first()
         if same is not None:
             entry.outcome, entry.detail = Outcome.DONE, f"request {same.pk} is queued already"
@@ -73,7 +73,7 @@ def run_history(by: Actor, work: str, reason: str = "") -> None:
         except (OperationalError, OSError):
             request.delete()
             raise
-        entry.outcome, entry.detail = Outcome.DONE, f"request {request.pk}, handed to the worker as {task}"
+        entry.outcome, entry.detail = Outcome.DONE, f"request {request.pk}, queued for the worker as {task}"
     except PermissionDenied as error:
         entry.detail = str(error)
         raise

@@ -1,4 +1,4 @@
-"""Each run of the pipeline or of a maintenance job as a row for people: its step, its result, or why it failed."""
+"""Database rows of runs of the pipeline and of maintenance jobs: step, result or error."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from django.utils import timezone
 from console.history.models import HistoryRun, JobRequest
 from console.leases.process import me
 
-#: Runs that went well are kept for a day, others for a month.
+#: Retention of successful and of other runs.
 KEEP_DONE, KEEP_FAILED = dt.timedelta(days=1), dt.timedelta(days=30)
 
 
 class Report(Protocol):
-    """What a run tells of itself, as `run.Report` does."""
+    """The result of a run, as `run.Report`."""
 
     @property
     def files(self) -> int: ...
@@ -34,15 +34,15 @@ class Report(Protocol):
 
 
 class Recorded:
-    """The row of a run that goes on."""
+    """The row of the current run."""
 
     def __init__(self, row: HistoryRun) -> None:
         self._row = row
 
     def step(self, name: str) -> None:
-        """It begins this step."""
+        """Record the start of a step."""
         self._row.step = name
-        with contextlib.suppress(DatabaseError):  # it is for people, the run goes on without
+        with contextlib.suppress(DatabaseError):  # informational: the run continues
             self._row.save(update_fields=["step"])
 
     def report(self, report: Report) -> None:
@@ -50,13 +50,13 @@ class Recorded:
         row.files, row.rows, row.seconds = report.files, report.rows, report.seconds
         row.newest, row.unreadable = report.newest, dict(report.unreadable)
         if report.newest is not None:
-            # Imported logs tell of the past: how late they are is no property of the pipeline.
+            # For imported logs this is the age of their rows, not a latency of the pipeline.
             row.lag_ms = max(0, round((timezone.now() - report.newest).total_seconds() * 1000))
 
 
 @contextlib.contextmanager
 def recorded(work: str = HistoryRun.RUN) -> Iterator[Recorded]:
-    """Record what goes on in the block; an exception that leaves it is the reason of a failure."""
+    """Record the block as a run; an exception that leaves it is recorded as its error."""
     row = HistoryRun.objects.create(work=work, holder=me(), started=timezone.now())
     try:
         yield Recorded(row)
@@ -71,23 +71,23 @@ def recorded(work: str = HistoryRun.RUN) -> Iterator[Recorded]:
 
 
 def reason(error: BaseException) -> str:
-    """The first line of what went wrong: Spark's messages go on with plans and stacks of Java, and what it was that
-    Java could not do stands in the last cause."""
+    """Return the first line of an error. Messages of Spark continue with plans and stack traces of Java, and the last
+    cause has the actual error."""
     if (java := getattr(error, "java_exception", None)) is not None:
-        with contextlib.suppress(Exception):  # Java may be gone
+        with contextlib.suppress(Exception):  # Java may have ended
             while java.getCause() is not None:
                 java = java.getCause()
             name = java.getClass().getSimpleName()
-            return f"{name}: {java.getMessage() or 'no more is said'}".splitlines()[0][:2000]
+            return f"{name}: {java.getMessage() or 'no message'}".splitlines()[0][:2000]
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = lines[0] if lines else ""
+    message = lines[0] if lines else ""
     if isinstance(error, (KeyboardInterrupt, SystemExit)):
         return "it was stopped"
-    return f"{type(error).__name__}: {said}"[:2000] if said else type(error).__name__
+    return f"{type(error).__name__}: {message}"[:2000] if message else type(error).__name__
 
 
 def abandon_dead_runs() -> int:
-    """Runs of processes that were killed have no end: say so. Call it while holding the lease."""
+    """Record the end of runs whose process was killed; return their number. The caller owns the lease."""
     dead = HistoryRun.objects.filter(finished=None)
     return dead.update(finished=timezone.now(), error="the process ended in the middle of it")
 

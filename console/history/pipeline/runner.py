@@ -1,8 +1,8 @@
-"""The pipeline, kept warm: looks for new landing files every few seconds and runs while there are any.
+"""The long-running pipeline: polls for new landing files every few seconds, and runs while there are any.
 
-A run begins when something has landed, at most every `PAUSE` seconds; between two runs it rests at least as long as the
-last one took, up to `REST`, so that on a small machine half of a processor's time is the most that it takes, and that
-at the lowest priority.
+A run starts when files have landed, at most every `Rhythm.pause` seconds. Between two runs it rests at least as long
+as the last run took, up to `Rhythm.rest`: on a small machine it takes half of a processor at most, at the lowest
+priority.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from console.history.pipeline.run_records import Report, abandon_dead_runs, reas
 from console.history.storage.landing import Landing
 from console.leases.lease import Busy, lease
 
-#: Who runs the pipeline or keeps its tables in shape holds this lease.
+#: The lease of the pipeline and of its maintenance jobs.
 LEASE = "history"
 
 
 class Unusable(Exception):
-    """What runs the pipeline is beyond repair in this process: end it, so that it is started anew."""
+    """Spark cannot be used any more in this process: exit, so that the supervisor restarts it."""
 
 
 class MoreReport(Report, Protocol):
-    """`more`: something was left for the next run."""
+    """`more`: files are left for the next run."""
 
     @property
     def more(self) -> bool: ...
 
 
-#: Runs the pipeline once; calls back with the name of each step.
+#: Runs the pipeline once; calls the argument with the name of each step.
 OneRun = Callable[[Callable[[str], None]], MoreReport]
 
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """Seconds: between looks at the landing folder, between the beginnings of two runs at least, of rest after a run at
-    most, and after a failure the first time and at most."""
+    """Seconds. `look`: between two polls of the landing folder; `pause`: at least between the starts of two runs;
+    `rest`: at most after a run; `failed`, `longest`: first and longest delay after failures."""
 
     look: float = 1.0
     pause: float = 4.0
@@ -50,7 +50,7 @@ class Rhythm:
 
 
 class Runner:
-    """`run_once`: see OneRun. `say`: a line for the process's output."""
+    """`run_once`: see OneRun. `say`: prints a line of output."""
 
     def __init__(
         self, url: str, run_once: OneRun, *, rhythm: Rhythm | None = None, say: Callable[[str], None] = print
@@ -63,7 +63,7 @@ class Runner:
         self._complete = False
 
     def run_until(self, ended: threading.Event) -> None:
-        """Until told to end. What fails is recorded and tried again. Raises Unusable."""
+        """Run until `ended` is set. Failures are recorded and retried. Raises Unusable."""
         rhythm = self._rhythm
         failures = 0
         while not ended.is_set():
@@ -78,7 +78,7 @@ class Runner:
             except Exception as error:
                 failures += 1
                 pause = min(rhythm.failed * 2 ** (failures - 1), rhythm.longest)
-                self._say(f"failed, tried again in {pause:g} s: {reason(error)}")
+                self._say(f"failed, retrying in {pause:g} s: {reason(error)}")
                 self._complete = False
                 ended.wait(pause)
                 continue
@@ -89,12 +89,12 @@ class Runner:
                 ended.wait(max(rhythm.pause - took, min(took, rhythm.rest)))
 
     def run_if_new(self) -> bool:
-        """Run once if anything has landed since the last run, or it left something. Raises Busy, or what the run
-        raises. Returns whether it ran."""
+        """Run once if files have landed since the last run, or it left some. Return whether it ran. Raises Busy, and
+        the errors of the run."""
         landed = set(self._landing.landed())
         if self._complete and landed <= self._seen:
             return False
-        if not landed or job_requests.waits():
+        if not landed or job_requests.is_job_waiting():
             return False
         with lease(LEASE):
             abandon_dead_runs()

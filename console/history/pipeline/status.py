@@ -227,7 +227,7 @@ def _job(entry: Mapping[str, Any], now: dt.datetime) -> Facts:
         "work": work,
         "next": None if at is None else _ms(at),
         "last": None if last is None else _run(last),
-        "request": job_requests.shown(JobRequest.objects.filter(work=work).first()),
+        "request": job_requests.request_facts(JobRequest.objects.filter(work=work).first()),
         "done": None if done is None or done.finished is None else _ms(done.finished),
     }
 

@@ -1,1 +1,1 @@
-"""Queries of the web side over the history's tables."""
+"""Queries of the pages and the API over the history's tables."""

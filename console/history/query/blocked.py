@@ -1,4 +1,4 @@
-"""Where time was lost: the queues and producers that were blocked longest, and when."""
+"""The most blocked queues and producers, and blocked time by hour."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from console.history.query.coverage import Span, watched
 from console.history.storage.durations import DAY, HOUR, MINUTE
 from console.history.storage.reader import Reader
 
-#: What "time" is meant: producers' time that flow control took, or a queue's own time in a state.
+#: Measure -> column: time of producers blocked by flow control, or time of queues in a state.
 MEASURES = {"blocked": "blocked_ms", "overfull": "overfull_ms", "stopped": "stopped_ms"}
-#: Of what: the rollups' kind.
+#: Subject -> the rollups' kind.
 SUBJECTS = {"queues": "queue", "producers": "producer", "virtualhosts": "virtualhost"}
 
-#: Minutes are kept for 100 days; beyond this age hours are asked.
-_MINUTES_KEPT = 95 * DAY
+#: Minutes are retained for 100 days; ranges that start earlier than this, in ms, use hours.
+_MINUTES_AGE = 95 * DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class _Source:
 
 def _source(begin: int, end: int, now: int) -> _Source:
     span = end - begin
-    if span <= 12 * HOUR and begin > now - _MINUTES_KEPT:
+    if span <= 12 * HOUR and begin > now - _MINUTES_AGE:
         return _Source("minutes", MINUTE)
     return _Source("hours", HOUR) if span <= 48 * DAY else _Source("days", DAY)
 
@@ -57,10 +57,10 @@ def top(
     broker: str = "",
     most: int = 10,
 ) -> dict[str, Any]:
-    """The `most` subjects that lost the most time by a measure. `from` and `until` of the answer are the range's, made
-    whole to the `step_ms` of the rollup that it was answered from."""
+    """Return the `most` subjects with the most time of a measure. `from` and `until` of the result are the range
+    rounded to `step_ms`, the resolution used. Raises NothingRecorded, HistoryBroken."""
     source = _source(begin, end, now)
-    low, high = _whole(begin, end, source.step)
+    low, high = _rounded(begin, end, source.step)
     column = MEASURES[measure]
     rows = reader.rows(
         _TOP % (source.table, column, column),
@@ -89,7 +89,7 @@ GROUP BY ALL
 ORDER BY total DESC, broker, virtualhost, name, slot
 """
 
-#: ms of a heat map's column, and the longest range that it is taken for.
+#: (ms per column of a heat map, longest range in ms that it is used for).
 _BUCKETS = (
     (MINUTE, HOUR),
     (5 * MINUTE, 4 * HOUR),
@@ -111,11 +111,11 @@ def heat(
     broker: str = "",
     most: int = 25,
 ) -> dict[str, Any]:
-    """Blocked time by queue and slot of time. `values[i][j]`: ms of queue i in the `bucket_ms` after `at[j]`, null
-    where nobody looked."""
+    """Return blocked time by queue and time slot. `values[i][j]`: ms of queue i in the `bucket_ms` from `at[j]` on;
+    null: not recorded. Raises NothingRecorded, HistoryBroken."""
     source = _source(begin, end, now)
     bucket = max(source.step, next(bucket for bucket, up_to in _BUCKETS if end - begin <= up_to))
-    low, high = _whole(begin, end, bucket)
+    low, high = _rounded(begin, end, bucket)
     rows = reader.rows(
         _CELLS.format(column=MEASURES[measure], table=source.table),
         {"begin": low, "end": high, "broker": broker, "most": most, "bucket": bucket},
@@ -124,8 +124,8 @@ def heat(
         where={"broker": broker} if broker else {},
     )
     times = list(range(low, high, bucket))
-    looked = watched(reader, low, min(high, now), broker)
-    seen = {slug: _slots(spans, low, bucket) for slug, spans in looked.items()}
+    recorded = watched(reader, low, min(high, now), broker)
+    recorded_slots = {slug: _slots(spans, low, bucket) for slug, spans in recorded.items()}
     queues: dict[tuple[str, str, str], dict[int, int]] = {}
     for row in rows:
         queues.setdefault((row["broker"], row["virtualhost"], row["name"]), {})[row["slot"]] = row["value"]
@@ -139,16 +139,16 @@ def heat(
             for (b, v, n), cells in queues.items()
         ],
         "values": [
-            [cells.get(at, 0 if slot in seen.get(key[0], ()) else None) for slot, at in enumerate(times)]
+            [cells.get(at, 0 if slot in recorded_slots.get(key[0], ()) else None) for slot, at in enumerate(times)]
             for key, cells in queues.items()
         ],
     }
 
 
 def _slots(spans: list[Span], low: int, bucket: int) -> set[int]:
-    """Numbers of the slots that a span touches."""
+    """Return the numbers of the slots that overlap a span."""
     return {slot for a, u in spans for slot in range((a - low) // bucket, -(-(u - low) // bucket))}
 
 
-def _whole(begin: int, end: int, step: int) -> tuple[int, int]:
+def _rounded(begin: int, end: int, step: int) -> tuple[int, int]:
     return begin // step * step, -(-end // step) * step

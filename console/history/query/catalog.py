@@ -1,4 +1,4 @@
-"""What the history knows of at all: the brokers that somebody looked at, from when to when, and their queues."""
+"""The catalog of the history: recorded brokers with their time range, and their queues."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ GROUP BY broker, virtualhost, name ORDER BY lower(name), broker, virtualhost LIM
 
 
 def brokers(reader: Reader) -> list[dict[str, Any]]:
-    """Each with the first and the last moment, ms, that is known of it; `imported`: from logs alone. Raises
+    """Return the brokers with their first and last recorded moment, ms; `imported`: from logs only. Raises
     NothingRecorded, HistoryBroken."""
     return reader.rows(_BROKERS)
 
 
 def queues(reader: Reader, *, broker: str = "", search: str = "", most: int = 100) -> list[dict[str, Any]]:
-    """Queues by name, with the first and the last day, ms, that is known of them."""
+    """Return queues by name, with their first and last recorded day, ms. Raises NothingRecorded, HistoryBroken."""
     return reader.rows(_QUEUES, {"broker": broker, "search": search.lower(), "most": most})

@@ -1,4 +1,4 @@
-"""When somebody looked at a broker, and what times of a range nothing is known of."""
+"""Recorded and unrecorded time of a broker."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from console.history.storage.reader import Reader
 
 Span = tuple[int, int]
 
-#: Two rows of coverage that are this near to each other, in ms, touch: clocks are read one after the other.
-_TOUCH = 2_000
+#: Two rows of coverage at most this far apart, in ms, are contiguous: their clocks are read one after the other.
+_TOLERANCE = 2_000
 
 _SPANS = """
 WITH rows AS (
@@ -17,7 +17,7 @@ WITH rows AS (
     SELECT *, max(u) OVER (PARTITION BY broker ORDER BY a, u ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM rows
 ), islands AS (
-    SELECT *, sum(CASE WHEN before IS NULL OR a > before + $touch THEN 1 ELSE 0 END)
+    SELECT *, sum(CASE WHEN before IS NULL OR a > before + $tolerance THEN 1 ELSE 0 END)
         OVER (PARTITION BY broker ORDER BY a, u) AS island
     FROM marked
 )
@@ -26,10 +26,10 @@ SELECT broker, min(a) AS a, max(u) AS u FROM islands GROUP BY broker, island ORD
 
 
 def watched(reader: Reader, begin: int, end: int, broker: str = "") -> dict[str, list[Span]]:
-    """The spans of [begin, end), in ms, in which each broker (or the one) was looked at; in order, apart."""
+    """Return the recorded spans of each broker, or of the given one, within [begin, end), ms; in order, disjoint."""
     rows = reader.rows(
         _SPANS,
-        {"begin": begin, "end": end, "broker": broker, "touch": _TOUCH},
+        {"begin": begin, "end": end, "broker": broker, "tolerance": _TOLERANCE},
         end=end,
         where={"broker": broker} if broker else {},
         optional=("coverage",),
@@ -40,8 +40,8 @@ def watched(reader: Reader, begin: int, end: int, broker: str = "") -> dict[str,
     return found
 
 
-def gaps(spans: list[Span], begin: int, end: int, least: int = _TOUCH) -> list[Span]:
-    """What of [begin, end) no span covers; gaps shorter than `least` ms are left out."""
+def gaps(spans: list[Span], begin: int, end: int, least: int = _TOLERANCE) -> list[Span]:
+    """Return the parts of [begin, end) that no span covers, except those shorter than `least` ms."""
     found: list[Span] = []
     reached = begin
     for a, u in spans:

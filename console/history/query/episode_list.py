@@ -1,4 +1,4 @@
-"""Episodes as operators look for them: by range, queue and words, sorted, in pages, or all of them as a download."""
+"""Queries of episodes by range, queue and text: sorted pages, or all for an export."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 KINDS = ("overfull", "stopped")
-#: What may be sorted by, and by which column.
+#: Sort key -> SQL expression.
 SORTS = {
     "start": '"start"',
     "duration": "lasted",
@@ -25,8 +25,9 @@ SORTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Episodes that touch [begin, end), ms. `queue` needs its `virtualhost`; it brings the stops that cover it."""
+class EpisodeQuery:
+    """A query of the episodes that overlap [begin, end), ms. `queue` requires its `virtualhost`, and includes the stops
+    that cover it."""
 
     begin: int
     end: int
@@ -54,59 +55,59 @@ WHERE ($broker = '' OR broker = $broker)
 
 _AFTER = """duration_ms, peak_messages, peak_bytes, stop_messages, stop_bytes, producers, connections, blocked_ms,
     actor, reason, released_by, released_actor, released_reason"""
-_SHOWN = f"""SELECT id, kind, broker, virtualhost, queue, scope, epoch_ms("start") AS "start", epoch_ms("end") AS "end",
-    {_AFTER}"""
-#: A download has times that people and spreadsheets read.
-_SAVED = f'SELECT id, kind, broker, virtualhost, queue, scope, "start", "end", {_AFTER}'
+_LISTED = f"""SELECT id, kind, broker, virtualhost, queue, scope,
+    epoch_ms("start") AS "start", epoch_ms("end") AS "end", {_AFTER}"""
+#: An export has times as timestamps instead of ms.
+_EXPORTED = f'SELECT id, kind, broker, virtualhost, queue, scope, "start", "end", {_AFTER}'
 
 
-def page(reader: Reader, wanted: Wanted, number: int, size: int) -> tuple[int, list[dict[str, Any]]]:
-    """(episodes that match, those of page `number`, from 1). Raises NothingRecorded, HistoryBroken."""
-    given = _given(reader, wanted)
+def page(reader: Reader, query: EpisodeQuery, number: int, size: int) -> tuple[int, list[dict[str, Any]]]:
+    """Return (count of matching episodes, episodes of page `number`, from 1). Raises NothingRecorded, HistoryBroken."""
+    given = _given(reader, query)
     rows = reader.rows(
-        f"{_SHOWN}, count(*) OVER () AS matching {_WHERE} {_order(wanted.sort)} LIMIT $size OFFSET $offset",
+        f"{_LISTED}, count(*) OVER () AS matching {_WHERE} {_order(query.sort)} LIMIT $size OFFSET $offset",
         given | {"size": size, "offset": (number - 1) * size},
-        end=wanted.end,
-        where=_narrow(wanted),
+        end=query.end,
+        where=_narrow(query),
     )
     if rows or number == 1:
         count = rows[0]["matching"] if rows else 0
     else:
-        count = reader.rows(f"SELECT count(*) AS n {_WHERE}", given, end=wanted.end)[0]["n"]
+        count = reader.rows(f"SELECT count(*) AS n {_WHERE}", given, end=query.end)[0]["n"]
     return count, [{name: value for name, value in row.items() if name != "matching"} for row in rows]
 
 
-def every(reader: Reader, wanted: Wanted) -> pa.RecordBatchReader:
-    """All that match, a part at a time. Raises NothingRecorded, HistoryBroken."""
-    sql = f"{_SAVED} {_WHERE} {_order(wanted.sort)}"
-    return reader.batches(sql, _given(reader, wanted), end=wanted.end, where=_narrow(wanted))
+def every(reader: Reader, query: EpisodeQuery) -> pa.RecordBatchReader:
+    """Return all matching episodes in batches. Raises NothingRecorded, HistoryBroken."""
+    sql = f"{_EXPORTED} {_WHERE} {_order(query.sort)}"
+    return reader.batches(sql, _given(reader, query), end=query.end, where=_narrow(query))
 
 
-def _given(reader: Reader, wanted: Wanted) -> dict[str, Any]:
+def _given(reader: Reader, query: EpisodeQuery) -> dict[str, Any]:
     return {
-        "begin": wanted.begin,
-        "end": wanted.end,
-        "now": wanted.now,
-        "broker": wanted.broker,
-        "virtualhost": wanted.virtualhost,
-        "queue": wanted.queue,
-        "kind": wanted.kind,
-        "search": wanted.search.lower(),
-        "covering": _covering(reader, wanted) if wanted.queue else [],
+        "begin": query.begin,
+        "end": query.end,
+        "now": query.now,
+        "broker": query.broker,
+        "virtualhost": query.virtualhost,
+        "queue": query.queue,
+        "kind": query.kind,
+        "search": query.search.lower(),
+        "covering": _covering(reader, query) if query.queue else [],
     }
 
 
-def _covering(reader: Reader, wanted: Wanted) -> list[str]:
-    """Ids of the stops that the queue was under."""
-    stops = replace(wanted, virtualhost="", queue="", kind="stopped", search="")
-    rows = reader.rows(f"SELECT id, scope {_WHERE}", _given(reader, stops), end=wanted.end, where=_narrow(stops))
-    return [row["id"] for row in rows if covers(row["scope"] or "", wanted.virtualhost, wanted.queue)]
+def _covering(reader: Reader, query: EpisodeQuery) -> list[str]:
+    """Return the ids of the stops that covered the queue."""
+    stops = replace(query, virtualhost="", queue="", kind="stopped", search="")
+    rows = reader.rows(f"SELECT id, scope {_WHERE}", _given(reader, stops), end=query.end, where=_narrow(stops))
+    return [row["id"] for row in rows if covers(row["scope"] or "", query.virtualhost, query.queue)]
 
 
-def _narrow(wanted: Wanted) -> dict[str, str]:
-    return {"broker": wanted.broker} if wanted.broker else {}
+def _narrow(query: EpisodeQuery) -> dict[str, str]:
+    return {"broker": query.broker} if query.broker else {}
 
 
 def _order(sort: str) -> str:
-    way = "DESC" if sort.startswith("-") else "ASC"
-    return f'ORDER BY {SORTS[sort.removeprefix("-")]} {way} NULLS LAST, "start" DESC, id'
+    direction = "DESC" if sort.startswith("-") else "ASC"
+    return f'ORDER BY {SORTS[sort.removeprefix("-")]} {direction} NULLS LAST, "start" DESC, id'

@@ -1,6 +1,6 @@
-"""What happened in a range, in order: events of flow control, operators' edits and actions, and the broker's own.
+"""Queries of the events in a range: events of flow control, operators' edits and actions, and broker events.
 
-About one queue: what happened to it, and what was done to scopes, policies and virtual hosts that it lies in.
+For one queue: its events, and changes of the scopes, policies and virtual hosts that apply to it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from console.history.storage.stop_scopes import covers
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Kinds of events as people look for them; what is in none of them is of the last.
+#: Group -> kinds of events; all other kinds belong to the last group.
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "flow": (
         "queue-overfull",
@@ -42,8 +42,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Events of [begin, end), ms. `queue` needs its `virtualhost`. `kinds` and `groups`: only these, if any."""
+class EventQuery:
+    """A query of the events of [begin, end), ms. `queue` requires its `virtualhost`. `kinds`, `groups`: only these;
+    empty: all."""
 
     begin: int
     end: int
@@ -71,7 +72,7 @@ WHERE epoch_ms("at") >= $begin AND epoch_ms("at") < $end
     AND ($virtualhost = '' OR virtualhost IS NULL OR virtualhost = $virtualhost)
     AND ($queue = '' OR queue = $queue
         OR (queue IS NULL AND (scope IS NOT NULL OR object_type IN ('Broker', 'VirtualHost', 'Policy', 'Exchange'))
-            AND NOT list_contains($beside::VARCHAR[], concat(broker, chr(10), run, chr(10), number))))
+            AND NOT list_contains($excluded::VARCHAR[], concat(broker, chr(10), run, chr(10), number))))
     AND (len($kinds::VARCHAR[]) = 0 OR list_contains($kinds::VARCHAR[], kind))
     AND ($search = '' OR contains(lower(concat_ws(chr(10), text, object, client, actor, reason)), $search))
 """
@@ -81,54 +82,55 @@ _COLUMNS = """broker, run, number, epoch_ms("at") AS "at", sequence, kind, objec
     client, link, connection, channel, reasons, state, depth_messages, depth_bytes, blocked_producers,
     stop_messages, stop_bytes, resume_messages, resume_bytes, actor, reason, scope, pattern, queues, producers,
     "before", "after", lasted_ms, messages, text, source"""
-_SAVED = _COLUMNS.replace('epoch_ms("at") AS "at"', '"at"').replace(
+_EXPORTED = _COLUMNS.replace('epoch_ms("at") AS "at"', '"at"').replace(
     "reasons,", "array_to_string(reasons, '; ') AS reasons,"
 )
 
 
-def page(reader: Reader, wanted: Wanted, number: int, size: int, *, newest_first: bool = False) -> dict[str, Any]:
-    """`count` of those that match; `groups`: how many there are of each, wanted or not; and the `events` of page
-    `number`, from 1, in the order in which they happened. Raises NothingRecorded, HistoryBroken."""
-    given = _given(reader, wanted)
-    way = "DESC" if newest_first else "ASC"
-    narrow = _narrow(wanted)
+def page(reader: Reader, query: EventQuery, number: int, size: int, *, newest_first: bool = False) -> dict[str, Any]:
+    """Return the `count` of matching events; `groups`: counts of all groups, including those not selected; and the
+    `events` of page `number`, from 1, in order of time. Raises NothingRecorded, HistoryBroken."""
+    given = _given(reader, query)
+    direction = "DESC" if newest_first else "ASC"
+    narrow = _narrow(query)
     every_group = {name: value for name, value in given.items() if name != "groups"}
     counted = reader.rows(
         f"SELECT {_GROUP} AS name, count(*) AS n {_ALL_GROUPS} GROUP BY ALL",
         every_group,
-        begin=wanted.begin,
-        end=wanted.end,
+        begin=query.begin,
+        end=query.end,
         where=narrow,
     )
     groups = dict.fromkeys(GROUPS, 0) | {row["name"]: row["n"] for row in counted}
+    order = f'ORDER BY "at" {direction}, broker, sequence {direction}, number'
     rows = reader.rows(
-        f'SELECT {_COLUMNS} {_WHERE} ORDER BY "at" {way}, broker, sequence {way}, number LIMIT $size OFFSET $offset',
+        f"SELECT {_COLUMNS} {_WHERE} {order} LIMIT $size OFFSET $offset",
         given | {"size": size, "offset": (number - 1) * size},
-        begin=wanted.begin,
-        end=wanted.end,
+        begin=query.begin,
+        end=query.end,
         where=narrow,
     )
-    count = sum(n for name, n in groups.items() if not wanted.groups or name in wanted.groups)
+    count = sum(n for name, n in groups.items() if not query.groups or name in query.groups)
     return {"count": count, "groups": groups, "events": rows}
 
 
-def every(reader: Reader, wanted: Wanted) -> pa.RecordBatchReader:
-    """All that match, in order, a part at a time. Raises NothingRecorded, HistoryBroken."""
-    sql = f'SELECT {_SAVED} {_WHERE} ORDER BY "at", broker, sequence, number'
-    return reader.batches(sql, _given(reader, wanted), begin=wanted.begin, end=wanted.end, where=_narrow(wanted))
+def every(reader: Reader, query: EventQuery) -> pa.RecordBatchReader:
+    """Return all matching events in order, in batches. Raises NothingRecorded, HistoryBroken."""
+    sql = f'SELECT {_EXPORTED} {_WHERE} ORDER BY "at", broker, sequence, number'
+    return reader.batches(sql, _given(reader, query), begin=query.begin, end=query.end, where=_narrow(query))
 
 
-def _given(reader: Reader, wanted: Wanted) -> dict[str, Any]:
+def _given(reader: Reader, query: EventQuery) -> dict[str, Any]:
     return {
-        "begin": wanted.begin,
-        "end": wanted.end,
-        "broker": wanted.broker,
-        "virtualhost": wanted.virtualhost,
-        "queue": wanted.queue,
-        "kinds": list(wanted.kinds),
-        "groups": list(wanted.groups),
-        "search": wanted.search.lower(),
-        "beside": _beside(reader, wanted) if wanted.queue else [],
+        "begin": query.begin,
+        "end": query.end,
+        "broker": query.broker,
+        "virtualhost": query.virtualhost,
+        "queue": query.queue,
+        "kinds": list(query.kinds),
+        "groups": list(query.groups),
+        "search": query.search.lower(),
+        "excluded": _excluded(reader, query) if query.queue else [],
     }
 
 
@@ -139,17 +141,17 @@ WHERE epoch_ms("at") >= $begin AND epoch_ms("at") < $end AND ($broker = '' OR br
 """
 
 
-def _beside(reader: Reader, wanted: Wanted) -> list[str]:
-    """Stops, starts and policies that do not reach the queue, named as in the condition above."""
-    given = {"begin": wanted.begin, "end": wanted.end, "broker": wanted.broker}
-    rows = reader.rows(_WIDE, given, begin=wanted.begin, end=wanted.end, where=_narrow(wanted))
-    beside = [row for row in rows if not _reaches(row, wanted.virtualhost, wanted.queue)]
-    return [f"{row['broker']}\n{row['run']}\n{row['number']}" for row in beside]
+def _excluded(reader: Reader, query: EventQuery) -> list[str]:
+    """Return stops, starts and policy changes that do not apply to the queue, as keys of the condition above."""
+    given = {"begin": query.begin, "end": query.end, "broker": query.broker}
+    rows = reader.rows(_WIDE, given, begin=query.begin, end=query.end, where=_narrow(query))
+    excluded = [row for row in rows if not _applies(row, query.virtualhost, query.queue)]
+    return [f"{row['broker']}\n{row['run']}\n{row['number']}" for row in excluded]
 
 
-def _reaches(row: Mapping[str, Any], virtualhost: str, queue: str) -> bool:
+def _applies(row: Mapping[str, Any], virtualhost: str, queue: str) -> bool:
     if row["scope"]:
-        # An exchange's queues are not known: better shown than missed.
+        # The bindings of an exchange are not recorded, so its stops are always included.
         return row["scope"].startswith("exchange ") or covers(row["scope"], virtualhost, queue)
     try:
         keys = dict(ObjectName.parse(row["object"] or "").keys)
@@ -158,5 +160,5 @@ def _reaches(row: Mapping[str, Any], virtualhost: str, queue: str) -> bool:
     return keys.get("virtualhost", virtualhost) == virtualhost and matches(str(keys.get("pattern", "")), queue)
 
 
-def _narrow(wanted: Wanted) -> dict[str, str]:
-    return {"broker": wanted.broker} if wanted.broker else {}
+def _narrow(query: EventQuery) -> dict[str, str]:
+    return {"broker": query.broker} if query.broker else {}

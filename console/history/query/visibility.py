@@ -1,6 +1,6 @@
-"""The history as far as a user may see it: rows of other brokers and virtual hosts are not there, in any query.
+"""Visibility of the history: queries return no rows of brokers and virtual hosts that the user may not view.
 
-What belongs to a broker as a whole, and stops of all its producers, is visible to all who see any of it.
+Rows about a whole broker, and stops of all its producers, are visible to every user with permission for a part of it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from console.permissions.rights import Grant, Rights, Role
 
 
 def as_visible(reader: Reader, rights: Rights) -> Reader:
-    """The reader for somebody with these rights."""
+    """Return the reader for a user with these rights."""
     grants = [grant for grant in rights.grants if grant.gives(Role.VIEWER)]
     if any(not grant.broker and not grant.virtualhost for grant in grants):
         return reader
@@ -20,7 +20,7 @@ def as_visible(reader: Reader, rights: Rights) -> Reader:
 
 
 def condition(table: str, grants: list[Grant]) -> str:
-    """Which rows of a table are seen, in SQL."""
+    """Return the SQL condition of the visible rows of a table; "": all rows."""
     columns = {name for name, _ in columns_of(table)}
     if "broker" not in columns:
         return ""
@@ -40,7 +40,8 @@ def _of(grant: Grant, columns: set[str]) -> str:
 
 
 def _scopes(virtualhost: str) -> str:
-    """Stops of the virtual host, of what is in it, and of the whole broker, as `storage/stop_scopes.py` has it."""
+    """Return the SQL condition of stops of the virtual host, its objects and the whole broker
+    (`storage/stop_scopes.py`)."""
     host = json.dumps(virtualhost, ensure_ascii=False)
     names = {host} if any(c in virtualhost for c in ' /"') else {host, virtualhost}
     tests = ["scope = 'broker'", "starts_with(scope, 'broker ')"]

@@ -1,1 +1,1 @@
-"""Recording: one process follows each broker into the landing folder."""
+"""Recording of brokers into the landing folder."""

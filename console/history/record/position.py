@@ -1,7 +1,7 @@
-"""How far a recorder has come with one broker's events: told by what it has published, never by what it meant to.
+"""The position of a recorder in one broker's events: the last event that it has published.
 
-The name of every file of events ends in the number of its last one, so the newest name is the position; it is there
-together with the rows or not at all. `recorder/<broker>.json` says the same for when the pipeline has taken the files.
+The name of every file of events ends in the number of its last event, so the newest name is the position, which appears
+together with the rows. `recorder/<broker>.json` has the same for when the pipeline has processed and removed the files.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from console.history.storage.landing import Landing, LandingError, part
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`number` of the last event stored of a `journal`; `at` (ms) and `text` are that event's. `rewinds`: how often the
-    journal was found to have given numbers anew, after a power cut."""
+    """The last stored event of a `journal`: `number`, `at` (ms), `text`. `rewinds`: how often the journal has reused
+    numbers, after power failures."""
 
     journal: str
     number: int
@@ -35,25 +35,25 @@ def run_of(journal: str, rewinds: int) -> str:
 
 
 def file_name(broker: str, run: str, first: int, last: int) -> str:
-    """The name of a file of events, without its ending."""
+    """Return the name of a file of events, without its extension."""
     return f"recorder~{part(broker)}~{part(run)}~{first:019}-{last:019}"
 
 
 def store(landing: Landing, broker: str, position: Position) -> None:
-    """Raises LandingError."""
+    """Store the position. Raises LandingError."""
     landing.put(_path(broker), json.dumps(asdict(position)).encode())
 
 
 def load(landing: Landing, broker: str) -> Position | None:
-    """None: nothing was ever stored of this broker. Raises LandingError."""
-    position = _kept(landing, broker)
+    """Return the position; None if nothing of this broker was stored. Raises LandingError."""
+    position = _stored(landing, broker)
     if position is None:
         return _newest(landing, broker, "", 0, 0)
-    # It may have been killed after publishing a file and before storing the position.
+    # The recorder may have been killed between publishing a file and storing the position.
     return _newest(landing, broker, position.journal, position.rewinds, position.number) or position
 
 
-def _kept(landing: Landing, broker: str) -> Position | None:
+def _stored(landing: Landing, broker: str) -> Position | None:
     content = landing.get(_path(broker))
     if content is None:
         return None
@@ -64,7 +64,8 @@ def _kept(landing: Landing, broker: str) -> Position | None:
 
 
 def _newest(landing: Landing, broker: str, journal: str, rewinds: int, above: int) -> Position | None:
-    """From the files: the last event of the run, or without a journal of the run that was written last."""
+    """Return the last event in the files of the run, or without a `journal` of the run written last; None if its number
+    is not above `above`."""
     prefix = f"recorder~{part(broker)}~"
     if journal:
         name = max(landing.names("events", f"{prefix}{part(run_of(journal, rewinds))}~"), key=_last, default="")

@@ -1,11 +1,11 @@
-"""Following one broker into the landing folder, for ever: every event once, every sample that comes, when it looked.
+"""Record one broker into the landing folder continuously: every event once, every received sample, and the coverage.
 
-Events are replayed by number from the last one that was published, so none is lost and none is stored twice, whoever is
-killed. Samples cannot be replayed: a row of coverage says from when to when they were followed, and is only written
-after them, so what was not seen looks like it. Times are the broker's own clock's.
+Events are requested by number from the last published one on, so none is lost or stored twice if any process is killed.
+Samples cannot be requested again: a row of coverage states when they were recorded, and is written only after them, so
+that gaps are visible. Times are those of the broker's clock.
 
-Rows are gathered for `Rhythm.rotate` seconds or `Rhythm.rows` rows, then a file of each kind is published. A folder
-that cannot be written is tried again: events wait in the broker's journal meanwhile, samples here, up to a limit.
+Rows are buffered for `Rhythm.rotate` seconds or up to `Rhythm.rows` rows, then published as a file of each kind. While
+the folder cannot be written, events remain in the broker's journal, and samples in memory up to a limit.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 BROKER = object_name("Broker")
-_PAGE = 500  # queues asked for at once
-#: A change is in a sample after a second; ms until it is certain to be here if anything that was sent later is.
-_ON_ITS_WAY = 1500
+_PAGE = 500  # queues per request
+#: ms after which a change has arrived in a sample, if anything sent later has arrived. Samples are sent every second.
+_SAMPLE_DELAY_MS = 1500
 
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """Seconds, and `rows`: a file is published sooner than `rotate` with so many, later (`idle`) if there is nothing to
-    tell but that. `whole`: all queues are read anew.
-    `most_samples`: kept while the folder cannot be written; then the oldest are given up."""
+    """Seconds. `rotate`: between two files, fewer once there are `rows` rows, up to `idle` if there is only coverage.
+    `whole`: between two reads of all queues. `answer`: timeout of a request. `retry_first`, `retry_most`: delays before
+    a new connection. `most_samples`: maximum buffered while the folder cannot be written; the oldest are dropped
+    first."""
 
     rotate: float = 5.0
     idle: float = 15.0
@@ -52,7 +53,7 @@ class Rhythm:
 
 @dataclass(slots=True)
 class _Pending:
-    """What was taken and is not published yet."""
+    """Received rows that are not published yet."""
 
     events: list[Event] = field(default_factory=list)
     samples: list[Row] = field(default_factory=list)
@@ -60,7 +61,8 @@ class _Pending:
 
 
 class Recorder:
-    """`connect` opens a connection to the broker `slug`; it may raise AdminError or OSError. `clock`: ms."""
+    """Records the broker `slug`. `connect` opens a connection to it and may raise AdminError or OSError. `clock`:
+    ms."""
 
     def __init__(
         self,
@@ -76,12 +78,12 @@ class Recorder:
         self._connect = connect
         self._landing = landing
         self._clock = clock
-        self._ahead = 0  # the broker's clock less ours, ms
+        self._ahead = 0  # offset of the broker's clock, ms
         self._position: Position | None = None
         self._journal, self._rewinds = "", 0
         self._pending = _Pending()
-        self._missing: Row | None = None  # events that are gone, until it is known from when the next one is
-        self._followed_from: int | None = None  # nothing since then is covered yet
+        self._missing: Row | None = None  # coverage of lost events, until the time of the next event is known
+        self._followed_from: int | None = None  # start of the time that has no coverage yet
         self._full = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -93,7 +95,7 @@ class Recorder:
         return run_of(self._journal, self._rewinds)
 
     async def run(self) -> None:
-        """Connect and follow for ever. Cancelled, it publishes what it has."""
+        """Connect and record until cancelled; then publish the buffered rows."""
         delay = self.rhythm.retry_first
         while True:
             try:
@@ -102,16 +104,16 @@ class Recorder:
                 async with asyncio.timeout(self.rhythm.answer):
                     admin = await self._connect()
             except (AdminError, OSError, TimeoutError, LandingError) as error:
-                self._say(str(error) or "no connection in time")
+                self._report(str(error) or "no connection in time")
             else:
                 try:
                     await self._follow(admin)
                 except (AdminError, OSError, TimeoutError) as error:
-                    self._say(f"following {self.slug} ended: {error or 'no answer in time'}")
+                    self._report(f"recording of {self.slug} ended: {error or 'no response in time'}")
                     delay = self.rhythm.retry_first
                 except Exception as error:
                     log.exception("%s: recording failed", self.slug)
-                    self._say(f"recording failed: {error}")
+                    self._report(f"recording failed: {error}")
                 finally:
                     with suppress(AdminError, OSError, TimeoutError):
                         async with asyncio.timeout(1):
@@ -119,8 +121,8 @@ class Recorder:
             await asyncio.sleep(delay)
             delay = min(delay * 2, self.rhythm.retry_most)
 
-    def _say(self, trouble: str) -> None:
-        """A trouble that goes on is told once."""
+    def _report(self, trouble: str) -> None:
+        """Log a change of the state: an error, once, or "" for recording."""
         if trouble != self._trouble:
             log.warning("%s: %s", self.slug, trouble) if trouble else log.info("%s: recording", self.slug)
         self._trouble = trouble
@@ -129,7 +131,7 @@ class Recorder:
 
     async def _follow(self, admin: BrokerAdmin) -> None:
         broker = await self._within(admin.read(BROKER))
-        after = await self._place(admin, broker)
+        after = await self._resume_after(admin, broker)
         tasks = [
             asyncio.ensure_future(work)
             for work in (
@@ -150,38 +152,38 @@ class Recorder:
             await asyncio.gather(*tasks, return_exceptions=True)
             self._followed_from = None
             await self._publish()
-            self._pending.events.clear()  # what could not be written waits in the broker's journal
+            self._pending.events.clear()  # unwritten ones remain in the broker's journal
             self._room.set()
 
-    async def _place(self, admin: BrokerAdmin, broker: ManagedObject) -> int:
-        """The number of the event to go on after. Another journal counts its own events, from the beginning."""
+    async def _resume_after(self, admin: BrokerAdmin, broker: ManagedObject) -> int:
+        """Return the number of the event to continue after: 0 for another journal, which has its own numbers."""
         journal = str(broker.attributes.get("journal") or f"started-{broker['started']}")
         newest = int(broker["last_event"])
-        known = self._position
-        if known is None or known.journal != journal:
+        last = self._position
+        if last is None or last.journal != journal:
             self._journal, self._rewinds = journal, 0
             return 0
-        self._journal, self._rewinds = journal, known.rewinds
-        if known.number <= newest and await self._same_as(admin, known):
-            return known.number
-        # After a power cut the broker may have lost its last events, and given their numbers to others since.
+        self._journal, self._rewinds = journal, last.rewinds
+        if last.number <= newest and await self._same_as(admin, last):
+            return last.number
+        # After a power failure the broker may have lost its last events and reused their numbers.
         self._rewinds += 1
-        log.warning("%s: events after number %s were lost by the broker and are numbered anew", self.slug, known.number)
-        self._missing = {"reason": "the broker lost its last events and numbered on from older ones"}
+        log.warning("%s: the broker lost the events before number %s and reuses numbers", self.slug, last.number)
+        self._missing = {"reason": "the broker lost its last events and reused their numbers"}
         return newest
 
-    async def _same_as(self, admin: BrokerAdmin, known: Position) -> bool:
-        if known.number < 1:
+    async def _same_as(self, admin: BrokerAdmin, last: Position) -> bool:
+        if last.number < 1:
             return True
-        stream = admin.events(after=known.number - 1)
+        stream = admin.events(after=last.number - 1)
         try:
             event = await self._within(anext(stream))
         except EventsExpired:
-            return True  # pruned: what it was cannot be seen any more
+            return True  # pruned: it cannot be compared any more
         finally:
             with suppress(AttributeError):
                 await stream.aclose()  # type: ignore[attr-defined]
-        return (event.at, event.text) == (known.at, known.text)
+        return (event.at, event.text) == (last.at, last.text)
 
     async def _follow_events(self, admin: BrokerAdmin, after: int) -> None:
         while True:
@@ -192,16 +194,16 @@ class Recorder:
                 return
             except EventsExpired as expired:
                 if after == 0:
-                    pass  # what was before the first time that anybody recorded is not missing
+                    pass  # events from before the first recording are not missing
                 elif expired.first <= after:
-                    raise BrokerUnreachable("the broker's journal is another one now") from expired
+                    raise BrokerUnreachable("the broker has another journal now") from expired
                 else:
                     log.warning(
-                        "%s: events %s to %s are lost: the broker does not keep them any more",
+                        "%s: events %s to %s are lost: the broker has deleted them",
                         *(self.slug, after + 1, expired.first - 1),
                     )
                     self._missing = {
-                        "reason": "nobody recorded for so long that the broker dropped events",
+                        "reason": "not recorded for so long that the broker deleted events",
                         "first_missing": after + 1,
                         "last_missing": expired.first - 1,
                     }
@@ -215,7 +217,7 @@ class Recorder:
         self._pending.events.append(event)
         if len(self._pending.events) >= self.rhythm.rows:
             self._full.set()
-            self._room.clear()  # the rest waits in the broker's journal
+            self._room.clear()  # the rest remains in the broker's journal
 
     async def _follow_samples(self, admin: BrokerAdmin) -> None:
         async for samples in admin.samples():
@@ -230,7 +232,7 @@ class Recorder:
             self._full.set()
 
     async def _read_whole(self, admin: BrokerAdmin) -> None:
-        """All queues, at once and every now and then: what does not change is in no sample."""
+        """Read all queues at the start and periodically: unchanged queues are in no sample."""
         first = True
         while True:
             began = self._now()
@@ -244,7 +246,7 @@ class Recorder:
                 offset, total = offset + max(len(page.items), 1), page.total
             if first:
                 self._followed_from, first = began, False
-                self._say("")
+                self._report("")
             await asyncio.sleep(self.rhythm.whole)
 
     # -- publishing -------------------------------------------------------------------------------------------
@@ -255,15 +257,15 @@ class Recorder:
                 async with asyncio.timeout(self.rhythm.rotate):
                     await self._full.wait()
             self._full.clear()
-            # The answer says that the broker lives, so a silence before it was no lost connection.
-            asked = self._now()
+            # A response proves that the connection was alive until the request.
+            requested = self._now()
             await self._within(admin.read(BROKER))
-            sure = asked - _ON_ITS_WAY
-            if self._followed_from is not None and sure > self._followed_from:
-                self._cover(self._followed_from, sure, followed=True)
-                self._followed_from = sure
-            news = self._pending.events or self._pending.samples
-            if news or time.monotonic() - self._published >= self.rhythm.idle:
+            certain = requested - _SAMPLE_DELAY_MS
+            if self._followed_from is not None and certain > self._followed_from:
+                self._cover(self._followed_from, certain, followed=True)
+                self._followed_from = certain
+            has_rows = self._pending.events or self._pending.samples
+            if has_rows or time.monotonic() - self._published >= self.rhythm.idle:
                 await self._publish()
 
     def _cover(self, at: int, until: int, **values: Any) -> None:
@@ -272,68 +274,68 @@ class Recorder:
         )
 
     async def _publish(self) -> None:
-        """Samples, then what they cover; events, then the position. What cannot be written is kept for next time."""
-        taken, self._pending = self._pending, _Pending()
+        """Publish samples before their coverage, and events before the position. Unwritten rows remain buffered."""
+        pending, self._pending = self._pending, _Pending()
         self._published = time.monotonic()
         try:
-            await _to_its_end(self._write, taken)
+            await _finish_in_thread(self._write, pending)
         except LandingError as error:
-            self._say(f"{error}; trying again")
+            self._report(f"{error}; retrying")
         else:
             if self._trouble and self._followed_from is not None:
-                self._say("")
+                self._report("")
         finally:
-            # `_write` has emptied what it could write.
-            self._pending.events[:0] = taken.events
-            self._pending.samples[:0] = taken.samples
-            self._pending.coverage[:0] = taken.coverage
-            self._give_up()
+            # `_write` has cleared the lists that it has written.
+            self._pending.events[:0] = pending.events
+            self._pending.samples[:0] = pending.samples
+            self._pending.coverage[:0] = pending.coverage
+            self._drop_oldest_samples()
             if len(self._pending.events) < self.rhythm.rows:
                 self._room.set()
 
-    def _write(self, taken: _Pending) -> None:
+    def _write(self, pending: _Pending) -> None:
         run = self.run_name
-        if taken.events:
-            first, last = taken.events[0], taken.events[-1]
-            rows = table("events", [event_row(self.slug, run, event) for event in taken.events])
+        if pending.events:
+            first, last = pending.events[0], pending.events[-1]
+            rows = table("events", [event_row(self.slug, run, event) for event in pending.events])
             self._landing.publish("events", rows, file_name(self.slug, run, first.number, last.number))
-            taken.events.clear()
+            pending.events.clear()
             self._position = Position(self._journal, last.number, last.at, last.text, self._rewinds)
             position.store(self._landing, self.slug, self._position)
-        if taken.samples:
-            at = taken.samples[0]["at"]
+        if pending.samples:
+            at = pending.samples[0]["at"]
             name = f"recorder~{part(self.slug)}~{at:015}~{time.time_ns()}"
-            self._landing.publish("samples", table("samples", taken.samples), name)
-            taken.samples.clear()
-        if taken.coverage:
-            name = f"recorder~{part(self.slug)}~{taken.coverage[0]['at']:015}~{time.time_ns()}"
-            self._landing.publish("coverage", table("coverage", taken.coverage), name)
-            taken.coverage.clear()
+            self._landing.publish("samples", table("samples", pending.samples), name)
+            pending.samples.clear()
+        if pending.coverage:
+            name = f"recorder~{part(self.slug)}~{pending.coverage[0]['at']:015}~{time.time_ns()}"
+            self._landing.publish("coverage", table("coverage", pending.coverage), name)
+            pending.coverage.clear()
 
-    def _give_up(self) -> None:
-        """Too many samples wait: the oldest go, and with them the claim to have followed that time."""
+    def _drop_oldest_samples(self) -> None:
+        """Drop the oldest samples above the maximum, and the coverage of their time."""
         samples = self._pending.samples
         if len(samples) <= self.rhythm.most_samples:
             return
-        gone = samples[: len(samples) - self.rhythm.most_samples]
-        del samples[: len(gone)]
-        lost_from, lost_until = gone[0]["at"], gone[-1]["at"]
-        log.warning("%s: %s samples are given up, since the history folder cannot be written", self.slug, len(gone))
-        kept = []
+        dropped = samples[: len(samples) - self.rhythm.most_samples]
+        del samples[: len(dropped)]
+        lost_from, lost_until = dropped[0]["at"], dropped[-1]["at"]
+        log.warning("%s: %s samples were dropped, since the history folder cannot be written", self.slug, len(dropped))
+        remaining = []
         for row in self._pending.coverage:
             if not row["followed"] or row["at"] > lost_until or row["until"] < lost_from:
-                kept.append(row)
+                remaining.append(row)
             elif row["until"] > lost_until:
-                kept.append({**row, "at": lost_until})
-        self._pending.coverage = kept
+                remaining.append({**row, "at": lost_until})
+        self._pending.coverage = remaining
         self._cover(lost_from, lost_until, followed=False, reason="the history folder could not be written")
         if self._followed_from is not None:
             self._followed_from = max(self._followed_from, lost_until)
 
-    # -- --------------------------------------------------------------------------------------------------------
+    # -- inside -------------------------------------------------------------------------------------------------
 
     def _now(self) -> int:
-        """By the broker's clock, as far as it is known."""
+        """Return the time of the broker's clock, ms, estimated from its last sample."""
         return self._clock() + self._ahead
 
     async def _within(self, answer: Awaitable[T]) -> T:
@@ -341,12 +343,12 @@ class Recorder:
             async with asyncio.timeout(self.rhythm.answer):
                 return await answer
         except TimeoutError:
-            raise BrokerUnreachable(f"the broker did not answer within {self.rhythm.answer:g} s") from None
+            raise BrokerUnreachable(f"the broker did not respond within {self.rhythm.answer:g} s") from None
 
 
-async def _to_its_end(work: Callable[[T], None], what: T) -> None:
-    """Work in a thread; whoever is cancelled meanwhile waits for its end first."""
-    working = asyncio.ensure_future(asyncio.to_thread(work, what))
+async def _finish_in_thread(work: Callable[[T], None], argument: T) -> None:
+    """Run `work` in a thread; if cancelled meanwhile, wait for its end first."""
+    working = asyncio.ensure_future(asyncio.to_thread(work, argument))
     try:
         await asyncio.shield(working)
     except asyncio.CancelledError:

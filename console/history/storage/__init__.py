@@ -1,1 +1,1 @@
-"""Where the history lies: landing folder, tables, file systems, and the rows that all parts of it share."""
+"""Storage of the history: landing folder, tables, file systems, and the rows that all parts share."""

@@ -1,4 +1,4 @@
-"""Which landing files wait to be taken, told without Spark: for deciding whether to start it, and for the status."""
+"""The backlog: landing files that are not processed yet. Determined without Spark."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ Landed = Mapping[tuple[str, str], dt.datetime]
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """`files` that landed and are in no table; `oldest`: when the first of them landed."""
+    """`files`: number of landing files that are in no table; `oldest`: when the first of them landed."""
 
     files: int = 0
     oldest: dt.datetime | None = None
 
 
 def find_backlog(url: str, landed: Landed | None = None) -> Backlog:
-    """Raises LandingError, or deltalake's errors when the table of what was taken cannot be read."""
+    """Return the backlog. Raises LandingError, and deltalake's errors if the table of processed files is unreadable."""
     landed = Landing(url).landed() if landed is None else landed
-    taken = taken_files(url) if landed else set()
-    times = [at for (kind, name), at in landed.items() if kind in SCHEMAS and (kind, name) not in taken]
+    processed = processed_files(url) if landed else set()
+    times = [at for (kind, name), at in landed.items() if kind in SCHEMAS and (kind, name) not in processed]
     return Backlog(len(times), min(times, default=None))
 
 
-def taken_files(url: str) -> set[tuple[str, str]]:
-    """(kind, name) of the landing files that are in the tables."""
+def processed_files(url: str) -> set[tuple[str, str]]:
+    """Return (kind, name) of the landing files that are in the tables. Raises deltalake's errors."""
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 

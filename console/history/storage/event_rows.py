@@ -1,4 +1,4 @@
-"""Events and samples of `brokers.admin` as rows of the landing folder. Pure."""
+"""Convert events and samples of `brokers.admin` to rows of the landing folder. Pure."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _STOPS = ("reason", "scope", "pattern", "queues", "producers")
 
 
 def event_row(broker: str, run: str, event: Event) -> Row:
-    """A row of EVENTS: what the event's attributes say, and else its text."""
-    told = event.attributes
+    """Return a row of EVENTS, from the event's attributes or else from its text."""
+    attributes = event.attributes
     name = event.object
-    queue = name if name.type == "Queue" else _queue(told.get("queue"))
+    queue = name if name.type == "Queue" else _queue(attributes.get("queue"))
     row = read_text(event.text) | {
         "broker": broker,
         "run": run,
@@ -42,24 +42,24 @@ def event_row(broker: str, run: str, event: Event) -> Row:
         "kind": event.kind,
         "object": str(name),
         "object_type": name.type,
-        "virtualhost": _virtualhost(name, queue, told),
+        "virtualhost": _virtualhost(name, queue, attributes),
         "queue": queue["name"] if queue else None,
-        "lasted_ms": told.get("overfull_ms", told.get("blocked_ms")),
+        "lasted_ms": attributes.get("overfull_ms", attributes.get("blocked_ms")),
         "text": event.text,
-        "attributes": json.dumps(dict(told), ensure_ascii=False, separators=(",", ":"), default=_plain),
+        "attributes": json.dumps(dict(attributes), ensure_ascii=False, separators=(",", ":"), default=_plain),
         "source": "recorder",
     }
-    row |= {column: told[column] for column in (*_ATTRIBUTES, *_STOPS) if column in told}
-    if "before" in told or "after" in told:
-        row |= {column: _map(told.get(column)) for column in ("before", "after")}
-    messages = told.get("messages")
+    row |= {column: attributes[column] for column in (*_ATTRIBUTES, *_STOPS) if column in attributes}
+    if "before" in attributes or "after" in attributes:
+        row |= {column: _map(attributes.get(column)) for column in ("before", "after")}
+    messages = attributes.get("messages")
     if isinstance(messages, int):
         row["messages"] = messages
     return row
 
 
 def sample_row(broker: str, run: str, at: int, queue: ObjectName, values: Mapping[str, Any], *, whole: bool) -> Row:
-    """A row of SAMPLES; what the values do not have stays null."""
+    """Return a row of SAMPLES; missing values are null."""
     row = {column: values.get(attribute) for column, attribute in _SAMPLED.items()}
     return row | {
         "broker": broker,
@@ -73,18 +73,19 @@ def sample_row(broker: str, run: str, at: int, queue: ObjectName, values: Mappin
 
 
 def table(kind: str, rows: Sequence[Row]) -> pa.Table:
-    """Rows as a table of that kind; times as ms since the epoch. Raises pyarrow.ArrowException for a wrong type."""
+    """Convert rows, with times as ms since the epoch, to a table of that kind. Raises pyarrow.ArrowException for a
+    wrong type."""
     schema = SCHEMAS[kind]
-    # By way of a struct, since pyarrow then looks the columns up itself: three times as fast as doing it here.
+    # Via a struct, with which pyarrow extracts the columns itself: three times as fast.
     return pa.Table.from_arrays(pa.array(rows, pa.struct(list(schema))).flatten(), schema=schema)
 
 
-def _virtualhost(name: ObjectName, queue: ObjectName | None, told: Mapping[str, Any]) -> str | None:
+def _virtualhost(name: ObjectName, queue: ObjectName | None, attributes: Mapping[str, Any]) -> str | None:
     if queue:
         return queue["virtualhost"]
     if name.type == "VirtualHost":
         return name["name"]
-    return name.get("virtualhost") or told.get("virtualhost")
+    return name.get("virtualhost") or attributes.get("virtualhost")
 
 
 def _queue(text: Any) -> ObjectName | None:

@@ -1,4 +1,4 @@
-"""The file system that a history lies on, as pyarrow knows it: this machine's, or an object store's."""
+"""The pyarrow file system of a history: local, or an object store."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 def file_system(url: str) -> tuple[pafs.FileSystem, str]:
-    """It and the path on it, without a slash at the end. `url`: a folder or a URL that pyarrow knows (s3://, gs://,
-    abfss://, hdfs://). Raises OSError, ValueError."""
+    """Return the file system and the path on it, without a trailing slash. `url`: a folder, or a URL that pyarrow
+    supports (s3://, gs://, abfss://, hdfs://). Raises OSError, ValueError."""
     import pyarrow.fs as pafs
 
     if "://" in url:
@@ -22,8 +22,8 @@ def file_system(url: str) -> tuple[pafs.FileSystem, str]:
 
 
 def of_table(url: str) -> pafs.FileSystem:
-    """A Delta table's folder alone, for deltalake to read its files from. The one that it has by itself is of Python:
-    pyarrow's threads call it, and one that still does when the process ends makes that an abort, though all is done."""
+    """Return the file system of a Delta table's folder, for deltalake. Its own one is implemented in Python: a thread
+    of pyarrow that still calls it at exit aborts the process."""
     import pyarrow.fs as pafs
 
     files, root = file_system(url)

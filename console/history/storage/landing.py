@@ -1,17 +1,17 @@
-"""The landing folder: the contract between what fills the history (recorder, imported logs) and the pipeline.
+"""The landing folder: the contract between the writers (recorder, imported and generated logs) and the pipeline.
 
-`<HEADGATE_HISTORY_URL>/landing/<kind>/<name>.parquet`, kind being one of `SCHEMAS`. The folder `recorder` beside
-`landing` is the recorder's own; every other one belongs to the pipeline.
+Files are `<HEADGATE_HISTORY_URL>/landing/<kind>/<name>.parquet`, with a kind of `SCHEMAS`. The folder `recorder` beside
+`landing` belongs to the recorder; all others belong to the pipeline.
 
-What a reader may rely on:
-- A file is there whole or not at all, and never changes. Names that begin with a dot are not finished: no reader looks
-  at them (Spark does not either).
-- Rows are at least once: after a kill a row may be in two files. `KEYS` tells what makes two rows the same row; which
-  of them is kept does not matter.
-- Rows come in any order, and late: an imported log may be years old. A file may hold rows of many days.
-- A reader may delete a file that it has taken once it is older than `SETTLED_SECONDS`: no writer looks back further.
+Guarantees for readers:
+- A file appears complete or not at all, and never changes. Files whose names begin with a dot are unfinished: readers
+  ignore them (as Spark does).
+- Rows are delivered at least once: after a kill a row may be in two files. Rows with equal `KEYS` are duplicates, of
+  which any one may be used.
+- Rows arrive in any order, and late: an imported log may be years old. A file may have rows of many days.
+- A reader may delete a processed file older than `SETTLED_SECONDS`: no writer reads older ones.
 
-Times are UTC with milliseconds. What a broker did not tell is null, never 0.
+Times are UTC with milliseconds. Values that a broker did not report are null, never 0.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ import pyarrow.parquet as pq
 
 from console.history.storage.file_systems import file_system
 
-#: What a writer may look back for in the landing folder to find out where it stopped, in seconds.
+#: Maximum age, in seconds, of files that a writer reads in the landing folder to find its last position.
 SETTLED_SECONDS = 3600
 
-#: Rows of one file, at most.
+#: Maximum number of rows of a file.
 MAX_ROWS = 500_000
 
 _TIME = pa.timestamp("ms", tz="UTC")
@@ -42,59 +42,60 @@ def _required(name: str, of: pa.DataType) -> pa.Field:
     return pa.field(name, of, nullable=False)
 
 
-#: One fact that a broker stated, or that one of its log's lines tells.
+#: An event that a broker reported, or a line of its log.
 EVENTS = pa.schema(
     [
         _required("broker", pa.string()),  # slug of the configured broker, or the name given to an imported log
-        # Whose numbers these are: the broker's event journal, `log` for imported lines, `made` for generated ones.
+        # What numbered the event: the broker's event journal, `log` for imported lines, `made` for generated ones.
         _required("run", pa.string()),
-        _required("number", pa.int64()),  # unique in its run; a recorder's grow by one, a log's are hashes of its lines
+        # Unique in its run: consecutive from a recorder, a hash of the line from a log.
+        _required("number", pa.int64()),
         _required("at", _TIME),
-        _required("sequence", pa.int64()),  # the order of events of one broker and one `at`
-        _required("kind", pa.string()),  # a notification declared in brokers/model/; of a log also `client-warning`
+        _required("sequence", pa.int64()),  # order of events of one broker with the same `at`
+        _required("kind", pa.string()),  # a notification declared in brokers/model/; from a log also `client-warning`
         pa.field(
             "object", pa.string()
         ),  # the managed object's name, such as type=Queue,virtualhost=default,name=orders
         pa.field("object_type", pa.string()),  # Broker, VirtualHost, Queue, Policy, Exchange, Connection, Producer
         pa.field("virtualhost", pa.string()),
         pa.field("queue", pa.string()),  # the queue's bare name
-        pa.field("connection", pa.string()),  # as the log's subject has it: con:2(guest@127.0.0.1:40000/test)
+        pa.field("connection", pa.string()),  # as in the log's subject: con:2(guest@127.0.0.1:40000/test)
         pa.field("channel", pa.string()),  # ch:1
-        pa.field("client", pa.string()),  # user, container and address of the client, for people
+        pa.field("client", pa.string()),  # user, container and address of the client, for display
         pa.field("link", pa.string()),  # the producer's link name, as the client chose it
         pa.field(
             "reasons", pa.list_(pa.string())
         ),  # why a producer is blocked: queue-overfull:NAME, operator-stop:SCOPE
-        # The queue just after the event.
+        # The queue after the event.
         pa.field("state", pa.string()),  # NORMAL, OVERFULL, STOPPED, OVERFULL_STOPPED
         pa.field("depth_messages", pa.int64()),
         pa.field("depth_bytes", pa.int64()),
         pa.field("blocked_producers", pa.int64()),
-        # The levels that the event's text names; 0: no limit.
-        pa.field("stop_bytes", pa.int64()),  # of overfull and dropped: the log's "Capacity"
+        # The levels in the event's text; 0: no limit.
+        pa.field("stop_bytes", pa.int64()),  # for overfull and dropped: the log's "Capacity"
         pa.field("stop_messages", pa.int64()),
-        pa.field("resume_bytes", pa.int64()),  # of underfull: the log's "Resume Capacity"
+        pa.field("resume_bytes", pa.int64()),  # for underfull: the log's "Resume Capacity"
         pa.field("resume_messages", pa.int64()),
-        # Of operators' stops, starts, edits and purges.
+        # For operators' stops, starts, edits and purges.
         pa.field("actor", pa.string()),
         pa.field("reason", pa.string()),
         pa.field("scope", pa.string()),  # queue VH/NAME, exchange VH/NAME, virtualhost VH [PATTERN], broker [PATTERN]
         pa.field("pattern", pa.string()),
-        pa.field("queues", pa.int64()),  # queues that the stop or start touched
-        pa.field("producers", pa.int64()),  # producers attached to them
+        pa.field("queues", pa.int64()),  # number of queues affected by the stop or start
+        pa.field("producers", pa.int64()),  # number of their producers
         pa.field("before", pa.string()),  # policy-changed: JSON map, attribute -> old value; null: not set
         pa.field("after", pa.string()),  # policy-changed: JSON map, attribute -> new value; null: not set
-        pa.field("lasted_ms", pa.int64()),  # underfull: how long it was overfull; producer-released: how long blocked
+        pa.field("lasted_ms", pa.int64()),  # underfull: overfull time; producer-released: blocked time
         pa.field("messages", pa.int64()),  # dropped, purged or recovered messages
         pa.field("text", pa.string()),  # the line of the broker log, without its timestamp
-        pa.field("attributes", pa.string()),  # JSON map: everything that the broker told of this event
+        pa.field("attributes", pa.string()),  # JSON map: all attributes of the broker's event
         _required("source", pa.string()),  # recorder, log, made
     ]
 )
 
-#: What one queue was like at one moment. A broker tells the queues that changed, about once a second, so between two
-#: samples of a queue nothing has changed if COVERAGE says that somebody looked all the time. `whole`: one of all queues
-#: of the broker, read at the beginning of each connection and every few minutes.
+#: The state of one queue at one time. A broker sends changed queues about once a second, so between two samples of a
+#: queue nothing has changed if COVERAGE has no gap there. `whole`: from a read of all queues of the broker, at the
+#: start of each connection and every few minutes.
 SAMPLES = pa.schema(
     [
         _required("broker", pa.string()),
@@ -113,7 +114,7 @@ SAMPLES = pa.schema(
         pa.field("credit", pa.int64()),
         pa.field("rate_in", pa.float64()),  # messages/s, over the last second
         pa.field("rate_out", pa.float64()),
-        # Ever, in this run of the broker process or since the queue was made: a smaller value is a new beginning.
+        # Totals since the start of the broker process or the creation of the queue: a smaller value is a reset.
         pa.field("enqueued_messages", pa.int64()),
         pa.field("dequeued_messages", pa.int64()),
         pa.field("rejected_messages", pa.int64()),
@@ -123,7 +124,7 @@ SAMPLES = pa.schema(
         pa.field("longest_wait_ms", pa.int64()),
         pa.field("overfull_since", _TIME),
         pa.field("stopped_since", _TIME),
-        # In force; 0: no limit.
+        # Effective limits; 0: no limit.
         pa.field("capacity_bytes", pa.int64()),
         pa.field("stop_bytes", pa.int64()),
         pa.field("resume_bytes", pa.int64()),
@@ -135,9 +136,9 @@ SAMPLES = pa.schema(
     ]
 )
 
-#: When somebody looked. From `at` to `until` every change of the broker's queues has reached the landing folder
-#: (`followed`), or it is known that none did, or that events are missing (not `followed`, with the `reason`). What no
-#: row covers is unknown as well. The rows of a recorder touch each other while it is connected.
+#: When a broker was recorded. From `at` to `until` every change of its queues has reached the landing folder
+#: (`followed`), or it was not recorded, or events are missing (not `followed`, with the `reason`). Time without a row
+#: was not recorded either. The rows of a connected recorder are contiguous.
 COVERAGE = pa.schema(
     [
         _required("broker", pa.string()),
@@ -146,7 +147,7 @@ COVERAGE = pa.schema(
         _required("until", _TIME),
         _required("followed", pa.bool_()),
         pa.field("reason", pa.string()),
-        pa.field("first_missing", pa.int64()),  # numbers of events that the broker did not keep for us
+        pa.field("first_missing", pa.int64()),  # numbers of events that the broker has deleted
         pa.field("last_missing", pa.int64()),
         _required("source", pa.string()),  # recorder, log (events only: there are no samples), made
     ]
@@ -154,7 +155,7 @@ COVERAGE = pa.schema(
 
 SCHEMAS: Mapping[str, pa.Schema] = {"events": EVENTS, "samples": SAMPLES, "coverage": COVERAGE}
 
-#: Rows that are alike in these columns are the same row.
+#: Rows with equal values in these columns are duplicates.
 KEYS: Mapping[str, tuple[str, ...]] = {
     "events": ("broker", "run", "number"),
     "samples": ("broker", "virtualhost", "queue", "at"),
@@ -163,11 +164,12 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 class LandingError(Exception):
-    """The landing folder cannot be used. The message is one line that names it and the reason."""
+    """The landing folder cannot be used. The message is one line with its name and the reason."""
 
 
 class Landing:
-    """`url`: the history's root, a folder or a URL that pyarrow knows (s3://, gs://, hdfs://)."""
+    """`url`: the history's root, a folder or a URL that pyarrow supports (s3://, gs://, hdfs://). Raises
+    LandingError."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -181,8 +183,8 @@ class Landing:
         return f"{self.root}/landing/{kind}"
 
     def publish(self, kind: str, rows: pa.Table, name: str = "") -> str:
-        """Make a file of these rows appear, whole, and return its name when it is safe on the disk. A file of that
-        name is replaced: give the same name only to the same rows. Raises LandingError; then there is no file."""
+        """Publish these rows as a complete file and return its name once it is durable. A file of that name is
+        replaced: use the same name only for the same rows. Raises LandingError; then there is no file."""
         name = f"{name or uuid.uuid4().hex}.parquet"
         table = rows.select(SCHEMAS[kind].names).cast(SCHEMAS[kind])
         buffer = io.BytesIO()
@@ -191,7 +193,7 @@ class Landing:
         return name
 
     def put(self, path: str, content: bytes) -> None:
-        """Write a file below the root, whole or not at all, over an older one. Raises LandingError."""
+        """Write or replace a file at a path relative to the root, atomically. Raises LandingError."""
         target = f"{self.root}/{path}"
         try:
             if self._local:
@@ -203,7 +205,7 @@ class Landing:
             raise LandingError(f"{target} cannot be written: {_why(error)}") from error
 
     def get(self, path: str) -> bytes | None:
-        """A file below the root; None if there is none. Raises LandingError."""
+        """Return the content of the file at a path relative to the root; None if there is none. Raises LandingError."""
         source = f"{self.root}/{path}"
         try:
             with self._files.open_input_stream(source) as stream:
@@ -215,11 +217,11 @@ class Landing:
             raise LandingError(f"{source} cannot be read: {_why(error)}") from error
 
     def names(self, kind: str, prefix: str = "") -> list[str]:
-        """Names of the finished files of a kind, with `.parquet`, sorted. Raises LandingError."""
+        """Return the names of the finished files of a kind, with `.parquet`, sorted. Raises LandingError."""
         return sorted(file.base_name for file in self._finished(kind) if file.base_name.startswith(prefix))
 
     def landed(self) -> dict[tuple[str, str], dt.datetime]:
-        """When each finished file landed, by (kind, name). Raises LandingError."""
+        """Return when each finished file landed, by (kind, name). Raises LandingError."""
         return {(kind, file.base_name): file.mtime for kind in SCHEMAS for file in self._finished(kind)}
 
     def _finished(self, kind: str) -> list[pafs.FileInfo]:
@@ -228,14 +230,14 @@ class Landing:
             try:
                 found = self._files.get_file_info(folder)
             except FileNotFoundError:
-                # pyarrow finds no folder and then asks whether there is one: it was made in between.
+                # The folder was created between two checks of pyarrow.
                 found = self._files.get_file_info(folder)
         except (pa.ArrowException, OSError) as error:
             raise LandingError(f"{self.folder(kind)} cannot be read: {_why(error)}") from error
         return [each for each in found if each.base_name.endswith(".parquet") and each.base_name[0] != "."]
 
     def remove(self, kind: str, name: str) -> None:
-        """Remove a file that has been taken; see above for when. Raises LandingError."""
+        """Remove a processed file; see above for when. Raises LandingError."""
         try:
             self._files.delete_file(f"{self.folder(kind)}/{name}")
         except FileNotFoundError:
@@ -244,8 +246,8 @@ class Landing:
             raise LandingError(f"{self.folder(kind)}/{name} cannot be removed: {_why(error)}") from error
 
     def remove_unfinished(self, before: dt.datetime) -> int:
-        """Remove what writers that died have left unfinished and nobody has touched since then; return how many. An
-        object store has none: an object appears whole. Raises LandingError."""
+        """Remove unfinished files of killed writers, not modified since `before`; return their number. An object store
+        has none, since an object appears complete. Raises LandingError."""
         if not self._local:
             return 0
         removed = 0
@@ -258,11 +260,11 @@ class Landing:
             except FileNotFoundError:
                 continue
             except (pa.ArrowException, OSError) as error:
-                raise LandingError(f"{folder} cannot be tidied: {_why(error)}") from error
+                raise LandingError(f"{folder} cannot be cleaned up: {_why(error)}") from error
         return removed
 
     def read(self, kind: str, name: str) -> pa.Table:
-        """The rows of a file. Raises LandingError."""
+        """Return the rows of a file. Raises LandingError."""
         path = f"{self.folder(kind)}/{name}"
         try:
             return pq.read_table(path, filesystem=self._files, partitioning=None)
@@ -270,7 +272,7 @@ class Landing:
             raise LandingError(f"{path} cannot be read: {_why(error)}") from error
 
     def footer(self, kind: str, name: str) -> pq.FileMetaData:
-        """What a file says of itself. Raises LandingError."""
+        """Return the footer of a file. Raises LandingError."""
         path = f"{self.folder(kind)}/{name}"
         try:
             return pq.read_metadata(path, filesystem=self._files)
@@ -278,11 +280,11 @@ class Landing:
             raise LandingError(f"{path} cannot be read: {_why(error)}") from error
 
     def read_all(self, kind: str) -> pa.Table:
-        """Every row of a kind; for tests and small histories. Raises LandingError."""
+        """Return all rows of a kind; for tests and small histories. Raises LandingError."""
         return pa.concat_tables([SCHEMAS[kind].empty_table(), *(self.read(kind, name) for name in self.names(kind))])
 
     def newest(self, kind: str, prefix: str) -> str:
-        """Name of the file of a kind that was published last; empty if there is none. Raises LandingError."""
+        """Return the name of the last published file of a kind; empty if there is none. Raises LandingError."""
         names = self.names(kind, prefix)
         try:
             written = self._files.get_file_info([f"{self.folder(kind)}/{name}" for name in names])
@@ -292,7 +294,7 @@ class Landing:
 
 
 def part(name: str) -> str:
-    """A text as a part of a file's name: `~` separates parts and never occurs in one."""
+    """Encode a text as a part of a file name. Parts are separated by `~`, which the result never contains."""
     return quote(name, safe="").replace("~", "%7E").replace(".", "%2E")
 
 
@@ -312,7 +314,7 @@ def _replace(target: str, content: bytes) -> None:
         raise
     entry = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(entry)  # the name as well
+        os.fsync(entry)  # makes the name durable
     finally:
         os.close(entry)
 

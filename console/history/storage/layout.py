@@ -1,18 +1,20 @@
-"""The tables of the history: their columns, how they lie on the disk, and how long rows are kept.
+"""The tables of the history: columns, layout on disk, retention.
 
 Every table is a Delta Lake table at `<HEADGATE_HISTORY_URL>/tables/<name>`. Times are UTC, durations in ms, depths in
-messages and bytes. Null is "not known", everywhere.
+messages and bytes. Null is "unknown", everywhere.
 
-`events`, `samples` and `coverage` are the landing rows, each once (`landing.py` describes the columns). The others are
-worked out from these three and can be worked out anew:
+`events`, `samples` and `coverage` are the landing rows without duplicates (`landing.py` describes the columns). The
+other tables are computed from these three, and can be recomputed:
 
-`holds`     a producer that flow control held: `start` to `end` (null: still), and what ended it.
+`holds`     blocks: the time from `start` to `end` (null: ongoing) for which flow control blocked a producer, and the
+cause
+            of the end. The table's name is that of stored data.
 `episodes`  kind `overfull`: a queue from overfull to underfull; kind `stopped`: a scope from an operator's stop to the
             start that lifted it.
 `minutes`, `hours`, `days`
-            what `at` and the time after it was like, for each `kind`: `queue` and `virtualhost` (`name` is its name),
-            and `producer` (`name` is client and link, `queue` where it publishes).
-`advice`    which limits each queue's last week asks for (`whatif/comparison.py`).
+            rollups of the minute, hour or day from `at` on, by `kind`: `queue` and `virtualhost` (`name` is its name),
+            and `producer` (`name` is client and link, `queue` the one it publishes to).
+`advice`    recommended limits from each queue's last week (`whatif/comparison.py`).
 """
 
 from __future__ import annotations
@@ -46,9 +48,9 @@ _ADVICE = """
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`columns`: as DDL; "": those of the landing schema. `time`: the column that tells a row's place in time; the
-    partition column, `day` or `month` (a date), is made from it. `order`: how rows lie within a file, so that readers
-    of one queue skip the rest. `keep_days`: None for ever."""
+    """The layout of a table. `columns`: as DDL; "": those of the landing schema. `time`: the column of a row's time,
+    from which the partition column, `day` or `month` (a date), is derived. `order`: sort order within a file, so that
+    readers of one queue skip the rest. `key`: columns that identify a row. `keep_days`: retention; None: unlimited."""
 
     time: str
     partition: str
@@ -91,7 +93,7 @@ LAYOUTS: Mapping[str, Layout] = {
     "minutes": Layout("at", "day", _BY_NAME, 100, _ROLLUP),
     "hours": Layout("at", "day", _BY_NAME, 1100, _ROLLUP),
     "days": Layout("at", "month", _BY_NAME, None, _ROLLUP),
-    # One row a queue, of the week until `at`; worked out anew as a whole.
+    # One row per queue for the week until `at`; replaced as a whole.
     "advice": Layout("at", "month", ("broker", "virtualhost", "queue"), None, _ADVICE),
     # Which landing files are in the tables above.
     "taken": Layout("at", "day", ("at",), 3, "kind string, file string, rows bigint, at timestamp"),

@@ -1,7 +1,7 @@
-"""What a line of a broker's log tells, its timestamp and level aside: the texts of DOMAIN.md section 6. Pure.
+"""Parse the messages of brokers' logs, without timestamp and level: the texts of DOMAIN.md section 6. Pure.
 
-Old and new forms of Qpid's Java broker (which Headgate's own broker writes, too), the C++ broker's lines about flow
-control, and the warnings of clients. Numbers may be grouped as any locale does it.
+Old and new formats of Qpid's Java broker (which Headgate's own broker writes, too), the C++ broker's lines about flow
+control, and the warnings of clients. Numbers may have the digit grouping of any locale.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _DROPPED = re.compile(
 )
 _ENFORCED = re.compile(r"Flow Control Enforced \(Queue (.*)\)$")
 _RECOVERED = re.compile(rf"Recovered {_N} messages")
-#: The Java broker's name for "the store is full, whatever the queue".
+#: The Java broker's name of all queues if the store is full.
 _ALL_QUEUES = "** All Queues **"
 
-_CPP_BEGAN = re.compile(
+_CPP_OVERFULL = re.compile(
     r'Queue "(?P<queue>.*?)": has reached (?P<count>\d+) enqueued (?P<unit>messages|bytes)\.'
     r" Producer flow control activated\."
 )
-_CPP_ENDED = re.compile(
+_CPP_UNDERFULL = re.compile(
     r'Queue "(?P<queue>.*?)": has drained below the flow control resume level\. Producer flow control deactivated\.'
 )
 #: The C++ broker has no virtual hosts.
@@ -65,30 +65,30 @@ _KINDS |= {
 
 
 class Unreadable(ValueError):
-    """The line has the code of an event and not its form."""
+    """The line has the code of an event, but not its format."""
 
 
-def may_tell(line: bytes) -> bool:
-    """Whether the line needs to be looked at any closer: most of a log's lines do not."""
-    # A pattern that begins with plain text is searched for five times as fast as one with a choice in front.
+def may_be_event(line: bytes) -> bool:
+    """Return whether the line may be an event: a fast check that excludes most lines."""
+    # A search for a pattern that starts with plain text is five times as fast as for one that starts with a choice.
     return _MESSAGE_CODE.search(line) is not None or b"flow control" in line
 
 
 def read_line(line: str) -> tuple[int, Columns] | None:
-    """Where the message begins in the line and what it tells, as columns of `landing.EVENTS`; None if it is nothing
-    that the history keeps. Raises Unreadable."""
+    """Return the position of the message in the line and its columns of `landing.EVENTS`; None if it is not an event of
+    the history. Raises Unreadable."""
     if match := _SUBJECT.search(line):
         columns = _operational(match["subject"], match["code"], match["words"].rstrip())
         return None if columns is None else (match.start(), columns)
     if "flow control" not in line:
         return None
-    if match := _CPP_BEGAN.search(line):
+    if match := _CPP_OVERFULL.search(line):
         limit = int(match["count"])
         levels = {"stop_bytes" if match["unit"] == "bytes" else "stop_messages": limit}
         return match.start(), _of_queue(
             "queue-overfull", CPP_VIRTUALHOST, match["queue"], match[0], "OVERFULL"
         ) | levels
-    if match := _CPP_ENDED.search(line):
+    if match := _CPP_UNDERFULL.search(line):
         return match.start(), _of_queue("queue-underfull", CPP_VIRTUALHOST, match["queue"], match[0], "NORMAL")
     if match := _CLIENT.search(line):
         seconds = match["delayed"] or match["failed"]
@@ -98,7 +98,7 @@ def read_line(line: str) -> tuple[int, Columns] | None:
 
 
 def read_text(text: str) -> Columns:
-    """What the text of a broker's event tells besides its attributes; nothing if it has no known form."""
+    """Return the columns in the text of a broker's event; empty for an unknown format."""
     try:
         read = read_line(text)
     except Unreadable:
@@ -107,7 +107,7 @@ def read_text(text: str) -> Columns:
 
 
 def has_code(line: str) -> str:
-    """The code of an operational message, such as CHN-1001; empty if there is none."""
+    """Return the code of an operational message, such as CHN-1001; empty if there is none."""
     match = _CODE.search(line)
     return match[1] if match else ""
 
@@ -132,7 +132,7 @@ def _operational(subjects: str, code: str, words: str) -> Columns | None:
 
 @lru_cache(65536)
 def _subject(subject: str) -> Columns:
-    """Cached: a log has few subjects. Whoever gets it must not change it."""
+    """Parse a subject. Cached, since a log has few subjects: callers must not change the result."""
     if match := _CONNECTION.match(subject):
         client, _, virtualhost = match["client"].rpartition("/")
         return {
@@ -226,5 +226,5 @@ _GROUPING = str.maketrans("", "", ",.'\u00a0\u202f\u2019")
 
 
 def _level(level: int | None) -> int | None:
-    """Qpid writes -1 where there is no limit, the history 0."""
+    """Convert a level: Qpid writes -1 for no limit, the history 0."""
     return level if level is None else max(level, 0)

@@ -1,7 +1,7 @@
-"""Files of an object store as DuckDB can scan them: through pyarrow, which has the store's credentials.
+"""Scan files of an object store with DuckDB through pyarrow, which has the store's credentials.
 
-On a store each look at a file is a request. A table's file never changes, so its footer is kept once it was read; and
-files are not asked for before they are scanned, but for the first one's columns.
+Each access to a file is a request. A table's file never changes, so its footer is cached; and files are not accessed
+before they are scanned, except the first one for its columns.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     import pyarrow.fs as pafs
 
-#: Footers that are kept, of some ten KB each.
-_KEPT = 2000
+#: Maximum number of cached footers, of about 10 KB each.
+_CACHED_FOOTERS = 2000
 
 
 class StoreError(Exception):
-    """A file cannot be read, or the store cannot be reached. The message is the reason."""
+    """A file cannot be read, or the store cannot be reached. The message has the reason."""
 
 
 class ObjectStore:
-    """`url`: the history's root, as pyarrow knows it. Safe to use from several threads."""
+    """`url`: the history's root, as for pyarrow. Thread-safe."""
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
         self._opening = threading.Lock()
-        self._place: tuple[pafs.FileSystem, str] | None = None
-        self._file = lru_cache(_KEPT)(self._new_file)
+        self._location: tuple[pafs.FileSystem, str] | None = None
+        self._file = lru_cache(_CACHED_FOOTERS)(self._new_file)
 
     def rows(self, urls: Sequence[str]) -> ds.Dataset:
-        """The rows of a table's files, one at least, as what DuckDB can register. Raises StoreError when the first
-        cannot be read; others are read when it comes to them."""
+        """Return the rows of one or more files of a table as a dataset that DuckDB can register. Raises StoreError if
+        the first file cannot be read; the others are read during the scan."""
         import pyarrow as pa
         import pyarrow.dataset as ds
 
@@ -57,6 +57,6 @@ class ObjectStore:
 
     def _opened(self) -> tuple[pafs.FileSystem, str]:
         with self._opening:
-            if self._place is None:
-                self._place = file_system(self._url)
-            return self._place
+            if self._location is None:
+                self._location = file_system(self._url)
+            return self._location

@@ -1,9 +1,9 @@
-"""The DuckDB database that the queries of this process run in, one after another of them.
+"""The DuckDB database of this process's queries, which is replaced from time to time.
 
-DuckDB keeps the footer of each Parquet file that it has read, which makes the next query of that file several times
-as quick, and gives none of them back, not even of files that have been deleted since: 38 KB for one of 25 columns in
-DuckDB 2.0, as long as the database is there. The pipeline writes new files every few seconds. So a database that has
-read `MOST_FILES` is replaced by a new one, and is gone when the last query in it has ended.
+DuckDB caches the footer of each Parquet file that it has read, which makes the next query of that file several times
+as fast, but never evicts one, not even those of deleted files: 38 KB for a file of 25 columns in DuckDB 2.0. The
+pipeline writes new files every few seconds. So a database that has read `MOST_FILES` is replaced by a new one, and is
+freed when its last query has ended.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import duckdb
 
-#: Some 75 MB of footers; a queue's month has some thirty files.
+#: About 75 MB of footers; a queue's month has about thirty files.
 MOST_FILES = 2000
 _MEMORY = "512MB"
 _THREADS = 2
@@ -23,19 +23,19 @@ Connection = duckdb.DuckDBPyConnection
 
 
 class QueryDatabase:
-    """Safe to use from several threads. Nothing is opened before the first query."""
+    """Thread-safe. Opened on the first query."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._first: Connection | None = None  # holds the database open
+        self._first: Connection | None = None  # keeps the database open
         self._idle: list[Connection] = []
         self._files: set[str] = set()
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """A connection for one query, which the next one may use again."""
+        """Return a connection for one query, which later queries reuse."""
         with self._lock:
-            first = self._opened()
+            first = self._open()
             connection = self._idle.pop() if self._idle else first.cursor()
         try:
             yield connection
@@ -48,23 +48,23 @@ class QueryDatabase:
                 connection.close()
 
     def cursor(self) -> Connection:
-        """A connection of the caller's own, who closes it."""
+        """Return a new connection, which the caller closes."""
         with self._lock:
-            return self._opened().cursor()
+            return self._open().cursor()
 
     def note(self, paths: Iterable[str]) -> None:
-        """These files are about to be read."""
+        """Count these files as read; replace the database if it has read too many."""
         with self._lock:
             self._files.update(paths)
             if len(self._files) <= MOST_FILES or self._first is None:
                 return
             idle = self._idle
-            # The first one is dropped and not closed: that would close the others with it, in the middle of a query.
+            # The first connection is not closed, since that would close the others during their queries.
             self._first, self._idle, self._files = None, [], set()
         for connection in idle:
             connection.close()
 
-    def _opened(self) -> Connection:
+    def _open(self) -> Connection:
         if self._first is None:
             settings: dict[str, str | bool | int | float | list[str]] = {
                 "threads": _THREADS,

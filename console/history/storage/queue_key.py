@@ -1,4 +1,4 @@
-"""What identifies a queue in the history's tables."""
+"""The key of a queue in the history's tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class QueueKey:
-    """`broker`: the slug of its settings; `name`: the queue's own."""
+    """`broker`: the broker's slug or the name of an imported log; `name`: the queue's name."""
 
     broker: str
     virtualhost: str

@@ -1,10 +1,10 @@
-"""The web side's reads of the history's tables: which files a table consists of now, and SQL over those that matter.
+"""SQL queries over the history's tables, for the pages and the API: selects the current files and runs DuckDB on them.
 
-A table is opened once in a process; its list of files is brought up to date when its log has grown, at most every
-`FRESH_SECONDS`. A query names the time that it is about, so only the files of those days (and of those brokers, kinds
-and names, as far as the files' statistics tell) are read. DuckDB reads them (`query_database.py`).
+A table is opened once per process; its list of files is refreshed when its log has grown, at most every
+`FRESH_SECONDS`. A query states its time range, so that only files of those days (and, by the files' statistics, of
+those brokers, kinds and names) are read. DuckDB reads them (`query_database.py`).
 
-Nothing here knows what rows mean, and nothing here writes. Spark is not needed.
+This module does not interpret rows and never writes. It does not need Spark.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
-#: A list of files is believed for so long.
+#: Seconds for which a list of files is cached.
 FRESH_SECONDS = 1.0
 
 Row = dict[str, Any]
 T = TypeVar("T")
-#: What is raised for a file that cannot be read; on a store DuckDB passes on what pyarrow told it.
+#: Exceptions for an unreadable file; on an object store DuckDB wraps those of pyarrow.
 _UNREADABLE = (duckdb.IOException,)
 _UNREADABLE_ON_A_STORE = (duckdb.IOException, StoreError, duckdb.InvalidInputException)
 
 
 class NothingRecorded(LookupError):
-    """A table that a question needs is not there: nothing has been recorded yet, or the pipeline has not run."""
+    """A required table does not exist: nothing has been recorded yet, or the pipeline has not run."""
 
 
 class HistoryBroken(Exception):
-    """The history cannot be read. The message is a sentence for people that names the table and the reason."""
+    """The history cannot be read. The message is a sentence with the table and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How large a table is. `size`: bytes; `first`, `last`: the first days of its oldest and newest partition."""
+    """The size of a table. `size`: bytes; `first`, `last`: first day of its oldest and of its newest partition."""
 
     files: int
     rows: int
@@ -62,7 +62,7 @@ class Extent:
 
 
 class _Table:
-    """One Delta table: its files as of some moment."""
+    """A Delta table with a cached list of files."""
 
     def __init__(self, url: str, name: str) -> None:
         self.name = name
@@ -71,15 +71,15 @@ class _Table:
         self._delta: DeltaTable | None = None
         self._files: list[TableFile] = []
         self._version = -1
-        self._looked = float("-inf")
+        self._refreshed_at = float("-inf")
         self._lock = threading.Lock()
 
-    def files(self, *, anew: bool = False) -> list[TableFile]:
-        """Raises NothingRecorded, HistoryBroken."""
+    def files(self, *, refresh: bool = False) -> list[TableFile]:
+        """Return the current files. Raises NothingRecorded, HistoryBroken."""
         with self._lock:
-            if anew or time.monotonic() - self._looked >= FRESH_SECONDS:
+            if refresh or time.monotonic() - self._refreshed_at >= FRESH_SECONDS:
                 self._refresh()
-                self._looked = time.monotonic()
+                self._refreshed_at = time.monotonic()
             return self._files
 
     def _refresh(self) -> None:
@@ -100,7 +100,7 @@ class _Table:
             raise NothingRecorded(f"the history has no table {self.name!r} yet") from error
         except (DeltaError, OSError, ValueError, KeyError) as error:
             self._forget()
-            # The library says so in words alone.
+            # The library has no exception type for this.
             if "no log files" in str(error).lower() or "not a delta table" in str(error).lower():
                 raise NothingRecorded(f"the history has no table {self.name!r} yet") from error
             raise HistoryBroken(
@@ -111,7 +111,7 @@ class _Table:
         self._delta, self._files, self._version = None, [], -1
 
     def _listed(self, delta: DeltaTable) -> list[TableFile]:
-        """With paths as DuckDB opens them."""
+        """Return the files with paths for DuckDB."""
         base = self._url.rstrip("/")
         local = "://" not in base
         found = []
@@ -120,20 +120,20 @@ class _Table:
             found.append(replace(file, path=path if "://" in path or path.startswith("/") else f"{base}/{path}"))
         return found
 
-    def about(
-        self, begin: dt.datetime | None, end: dt.datetime | None, where: Mapping[str, Any], *, anew: bool = False
+    def paths(
+        self, begin: dt.datetime | None, end: dt.datetime | None, where: Mapping[str, Any], *, refresh: bool = False
     ) -> list[str]:
-        """Paths of the files that may have rows of [begin, end) with these values. None: no bound."""
+        """Return the paths of the files that may have rows of [begin, end) with these values. None: no bound."""
         return [
             file.path
-            for file in self.files(anew=anew)
+            for file in self.files(refresh=refresh)
             if file.may_have_days(begin, end)
             and all(file.may_have_text(column, value) for column, value in where.items() if isinstance(value, str))
         ]
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _Query:
     sql: str
     parameters: dict[str, Any]
     begin: int | None
@@ -143,7 +143,7 @@ class _Question:
 
 
 class Reader:
-    """`url`: the history's root, as for `landing.Landing`. Safe to use from several threads."""
+    """`url`: the history's root, as for `landing.Landing`. Thread-safe."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -154,14 +154,14 @@ class Reader:
         self._condition: Callable[[str], str] | None = None
 
     def only(self, condition: Callable[[str], str]) -> Reader:
-        """The same tables, in which only those rows are there that meet a condition in SQL: `condition(table)`, "" for
-        all of them."""
+        """Return a reader of the same tables, restricted to rows that meet the SQL condition `condition(table)`; "":
+        all rows."""
         narrower = copy.copy(self)
         narrower._condition = condition
         return narrower
 
     def has(self, name: str) -> bool:
-        """Whether the table is there and has a file. Raises HistoryBroken."""
+        """Return whether the table exists and has a file. Raises HistoryBroken."""
         if name not in self._tables:
             return False
         try:
@@ -170,7 +170,7 @@ class Reader:
             return False
 
     def extent(self, name: str) -> Extent:
-        """Raises NothingRecorded, HistoryBroken."""
+        """Return the current files. Raises NothingRecorded, HistoryBroken."""
         files = self._tables[name].files()
         days = [file.partition for file in files]
         return Extent(
@@ -191,15 +191,15 @@ class Reader:
         where: Mapping[str, Any] | None = None,
         optional: Sequence[str] = (),
     ) -> list[Row]:
-        """The rows of a query, in which `{minutes}` stands for that table.
+        """Return the rows of a query, in which `{minutes}` denotes that table.
 
-        `begin`, `end`: ms, the time that the rows read lie in, so that other files are not opened; the query itself
-        still says which rows it wants. `where`: the same for columns with one value. `optional`: tables that count as
-        empty while they are not there. Raises NothingRecorded, HistoryBroken.
+        `begin`, `end`: ms, the time range of the rows, so that other files are not opened; the query itself still needs
+        the conditions. `where`: the same for columns with a single value. `optional`: tables that count as empty if
+        they do not exist. Raises NothingRecorded, HistoryBroken.
         """
-        asked = _Question(sql, dict(parameters or {}), begin, end, where or {}, tuple(optional))
-        # What is registered for a query on an object store goes with its connection.
-        return self._answer(asked, _as_rows, self._own if self._store else self._database.connection)
+        query = _Query(sql, dict(parameters or {}), begin, end, where or {}, tuple(optional))
+        # On an object store the files are registered with the connection, so each query has its own.
+        return self._answer(query, _as_rows, self._own_connection if self._store else self._database.connection)
 
     def batches(
         self,
@@ -211,55 +211,55 @@ class Reader:
         where: Mapping[str, Any] | None = None,
         rows: int = 10_000,
     ) -> pa.RecordBatchReader:
-        """As `rows`, a part at a time: for downloads. Raises before there is a first part."""
+        """As `rows`, in batches of `rows` rows, for exports. Raises before the first batch."""
 
         def opened(connection: Connection, text: str, given: dict[str, Any]) -> pa.RecordBatchReader:
             return connection.sql(text, params=given).to_arrow_reader(rows)
 
-        asked = _Question(sql, dict(parameters or {}), begin, end, where or {})
-        return self._answer(asked, opened, self._own)
+        query = _Query(sql, dict(parameters or {}), begin, end, where or {})
+        return self._answer(query, opened, self._own_connection)
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _answer(
         self,
-        asked: _Question,
+        query: _Query,
         read: Callable[[Connection, str, dict[str, Any]], T],
         connection: Callable[[], AbstractContextManager[Connection]],
     ) -> T:
-        for anew in (False, True):
+        for refresh in (False, True):
             try:
                 with connection() as on:
-                    return read(on, self._with_sources(asked, on, anew=anew), asked.parameters)
+                    return read(on, self._with_sources(query, on, refresh=refresh), query.parameters)
             except self._unreadable as error:
-                # A file that is gone was dropped by a newer version of its table: ask for that.
-                if anew:
+                # A missing file was removed by a newer version of its table: refresh.
+                if refresh:
                     raise HistoryBroken(f"A file of the history cannot be read: {first_line(error)}") from error
             except (duckdb.InvalidInputException, duckdb.BinderException, duckdb.OutOfMemoryException) as error:
                 raise HistoryBroken(f"The history cannot be read: {first_line(error)}") from error
         raise AssertionError("unreachable")
 
-    def _with_sources(self, asked: _Question, connection: Connection, *, anew: bool) -> str:
-        sql = asked.sql
+    def _with_sources(self, query: _Query, connection: Connection, *, refresh: bool) -> str:
+        sql = query.sql
         bounds = (
-            None if asked.begin is None else moment(asked.begin),
-            None if asked.end is None else moment(asked.end),
+            None if query.begin is None else moment(query.begin),
+            None if query.end is None else moment(query.end),
         )
         for name, table in self._tables.items():
             if f"{{{name}}}" not in sql:
                 continue
             try:
-                paths = table.about(*bounds, asked.where, anew=anew)
+                paths = table.paths(*bounds, query.where, refresh=refresh)
             except NothingRecorded:
-                if name not in asked.optional:
+                if name not in query.optional:
                     raise
                 paths = []
-            sql = sql.replace(f"{{{name}}}", self._seen(name, self._source(name, paths, connection)))
+            sql = sql.replace(f"{{{name}}}", self._restricted(name, self._source(name, paths, connection)))
         return sql
 
-    def _seen(self, name: str, source: str) -> str:
+    def _restricted(self, name: str, source: str) -> str:
         condition = self._condition(name) if self._condition else ""
-        # The condition is of this console's own making, its texts quoted.
+        # The condition is generated by the console, with quoted texts.
         return f"(SELECT * FROM {source} WHERE {condition})" if condition else source  # noqa: S608
 
     def _source(self, name: str, paths: list[str], connection: Connection) -> str:
@@ -272,14 +272,14 @@ class Reader:
         quoted = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
         return f"read_parquet([{quoted}], hive_partitioning = false)"
 
-    def _own(self) -> AbstractContextManager[Connection]:
-        """A connection that lasts as long as what was made of it: no other query uses it, and nothing closes it."""
+    def _own_connection(self) -> AbstractContextManager[Connection]:
+        """Return a connection used by no other query, which lives as long as its results."""
         return nullcontext(self._database.cursor())
 
 
 @lru_cache(maxsize=4)
 def reader_of(url: str) -> Reader:
-    """The one of this process: what it has found out of the tables is found out once."""
+    """Return this process's reader, whose lists of files are shared."""
     return Reader(url)
 
 
@@ -294,7 +294,7 @@ def _as_rows(connection: Connection, sql: str, given: dict[str, Any]) -> list[Ro
 
 
 def _without_rows(name: str) -> str:
-    """A subquery that has the table's columns."""
+    """Return a subquery with the table's columns and no rows."""
     columns = ", ".join(f'CAST(NULL AS {kind}) AS "{column}"' for column, kind in columns_of(name))
     return f"(SELECT {columns} WHERE false)"
 
@@ -317,7 +317,7 @@ _OF_ARROW = {
 
 
 def columns_of(name: str) -> list[tuple[str, str]]:
-    """A table's columns with DuckDB's names of their types."""
+    """Return (name, DuckDB type) of a table's columns."""
     declared = LAYOUTS[name].columns
     if declared:
         return [(word, _KINDS[kind]) for word, kind in (one.split() for one in declared.split(","))]
@@ -327,6 +327,6 @@ def columns_of(name: str) -> list[tuple[str, str]]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what a library said, without its own name for the kind of error."""
+    """Return the first line of an error's message, without DuckDB's name of the error type."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return re.sub(r"^[A-Z][\w ]* Error: ", "", line)

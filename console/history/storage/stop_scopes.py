@@ -1,7 +1,7 @@
-"""The scope of an operator's stop or start as events tell it, what lies inside it, and which queues it covers. Pure.
+"""Scopes of operators' stops and starts, as in events: which scopes and queues a scope contains. Pure.
 
-`broker [PATTERN]`, `virtualhost VH [PATTERN]`, `exchange VH/NAME` or `queue VH/NAME`, VH in JSON's quotes where it
-needs them.
+`broker [PATTERN]`, `virtualhost VH [PATTERN]`, `exchange VH/NAME` or `queue VH/NAME`; VH is a quoted JSON string where
+necessary.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HOST = re.compile(r'("(?:[^"\\]|\\.)*"|[^ /]+)(.*)', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A name that is empty does not narrow it."""
+    """A parsed scope. An empty field does not restrict it."""
 
     virtualhost: str = ""
     queue: str = ""
@@ -26,7 +26,7 @@ class Scope:
 
     @classmethod
     def parse(cls, text: str) -> Scope | None:
-        """None for a text that is no scope."""
+        """Parse a scope; None if the text is no scope."""
         kind, _, rest = text.partition(" ")
         if kind == "broker":
             return cls(pattern=rest)
@@ -45,7 +45,7 @@ class Scope:
         return cls(host, queue=name) if kind == "queue" else cls(host, exchange=name)
 
     def contains(self, other: Scope) -> bool:
-        """Whether a start of this scope lifts a stop of the other: the same one, or one that lies wholly inside."""
+        """Return whether a start of this scope lifts a stop of the other: an equal one, or one that it contains."""
         if self == other:
             return True
         if self.queue or self.exchange or (self.virtualhost and self.virtualhost != other.virtualhost):
@@ -53,14 +53,15 @@ class Scope:
         return matches(self.pattern, other.queue) if other.queue else pattern_contains(self.pattern, other.pattern)
 
     def covers(self, virtualhost: str, queue: str) -> bool:
-        """Whether a stop of this scope stops the queue. An exchange's cannot be told: its bindings then are not
-        known."""
+        """Return whether a stop of this scope stops the queue; False for an exchange, whose bindings are not
+        recorded."""
+
         if self.exchange or (self.virtualhost and self.virtualhost != virtualhost):
             return False
         return self.queue == queue if self.queue else matches(self.pattern, queue)
 
 
 def covers(text: str, virtualhost: str, queue: str) -> bool:
-    """`Scope.covers` of a scope's text; False for a text that is none."""
+    """Return `Scope.covers` for a scope's text; False if the text is no scope."""
     scope = Scope.parse(text)
     return scope is not None and scope.covers(virtualhost, queue)

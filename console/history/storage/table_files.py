@@ -1,6 +1,6 @@
-"""The files of a table, as Delta's log lists them, and which of them may have the rows that a query needs.
+"""The files of a table according to its Delta log, and the selection of those that a query needs.
 
-The pipeline and the web side choose files here, each by what it knows: days, values, bounds of a column.
+The pipeline and the queries select files by days, values and bounds of columns.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _LISTED = ("path", "size_bytes", "num_records", "partition.", "min.", "max.", "n
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """`path`: as in the log. `partition`, `after`: the days of its partition, half-open. `size`: bytes. `bounds`: of
-    columns, as (least, most, whether some are null); values are None where they are not known."""
+    """One file. `path`: as in the log. `partition`, `after`: first day of its partition and the day after it. `size`:
+    bytes. `bounds`: column -> (minimum, maximum, has nulls); None: unknown."""
 
     path: str
     partition: dt.date
@@ -30,19 +30,19 @@ class TableFile:
     bounds: dict[str, tuple[Any, Any, bool]]
 
     def may_have_days(self, begin: dt.datetime | None, end: dt.datetime | None) -> bool:
-        """Whether its partition touches [begin, end). None: no bound."""
+        """Return whether its partition overlaps [begin, end). None: no bound."""
         return (begin is None or self.after > begin.date()) and (end is None or self.partition <= end.date())
 
     def may_have_moments(self, column: str, begin: dt.datetime | None, end: dt.datetime | None) -> bool:
-        """Whether a row may have a value in [begin, end), or null. None: no bound."""
+        """Return whether a row may have a value in [begin, end), or null. None: no bound."""
         least, most, null = self.bounds.get(column, (None, None, True))
         if null or least is None or most is None:
             return True
         return (end is None or least < end) and (begin is None or most >= begin)
 
     def may_have_text(self, column: str, value: str) -> bool:
-        """Whether a row may have this value. The statistics of a long text are cut short: any text that begins as they
-        do may be in the file."""
+        """Return whether a row may have this value. Statistics of long texts are truncated: any text with the maximum
+        as its prefix may be in the file."""
         least, most, _null = self.bounds.get(column, (None, None, True))
         if not isinstance(least, str) or not isinstance(most, str):
             return True
@@ -50,7 +50,7 @@ class TableFile:
 
 
 def table_files(delta: DeltaTable, layout: Layout) -> list[TableFile]:
-    """The files of the version that `delta` has loaded."""
+    """Return the files of the version that `delta` has loaded."""
     import pyarrow as pa
 
     actions = pa.table(delta.get_add_actions(flatten=True))
@@ -73,7 +73,7 @@ def table_files(delta: DeltaTable, layout: Layout) -> list[TableFile]:
 
 
 def _end_of_partition(first: dt.date, layout: Layout) -> dt.date:
-    """The first day after it."""
+    """Return the first day after a partition."""
     if layout.partition == "month":
         return (first.replace(day=1) + dt.timedelta(days=32)).replace(day=1)
     return first + dt.timedelta(days=1)

@@ -1,11 +1,11 @@
-"""The one place where the pipeline reads and writes: landing files in, Delta Lake tables in and out.
+"""The pipeline's access to data: reads landing files, reads and writes Delta Lake tables.
 
-Every write is one Delta commit: a reader sees the table before it or after it. Nothing here knows what rows mean.
+Every write is one Delta commit: a reader sees the table before or after it. This module does not interpret rows.
 
-A table's list of files comes from its log by way of `deltalake`, and Spark reads those files that matter. What Spark
-has worked out is committed in one of two ways, `at_once` tells which: gathered and written by `deltalake`, some ms for
-what a few seconds of recording bring; or written by Spark's executors (`delta-spark`), for anything large. To a reader
-they are the same.
+`deltalake` lists a table's files from its log, and Spark reads the relevant ones. Rows computed by Spark are committed
+in one of two ways: with `at_once` they are collected and written by `deltalake`, which takes milliseconds for a few
+seconds of recording; otherwise Spark's executors write them (`delta-spark`), for large amounts. The result is the same
+for readers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-#: Files that no version in use needs any more are removed after this long: no reader takes so much time.
+#: Unused files are removed after this time, which exceeds the duration of any query.
 _PROPERTIES = {
     "delta.logRetentionDuration": "interval 1 days",
     "delta.deletedFileRetentionDuration": "interval 1 days",
@@ -38,7 +38,7 @@ _PROPERTIES = {
     "delta.enableDeletionVectors": "false",
 }
 
-#: Besides the columns that files are sorted by, the bounds of these are kept for each file.
+#: Columns with statistics per file, in addition to those of the sort order.
 _BOUNDED = ("until", "end")
 
 Range = tuple[dt.datetime, dt.datetime]
@@ -56,20 +56,20 @@ class Tables:
     # -- landing ------------------------------------------------------------------------------------------------
 
     def landed(self, kind: str, files: Sequence[str]) -> DataFrame:
-        """The rows of these landing files."""
+        """Return the rows of these landing files."""
         base = _spark_url(self.url)
         return self._parquet([f"{base}/landing/{kind}/{name}" for name in files], landing_schema(kind))
 
     # -- tables -------------------------------------------------------------------------------------------------
 
     def read(self, name: str, keep: Callable[[TableFile], bool] = lambda _file: True) -> DataFrame:
-        """Rows of the files to keep, without the partition's column."""
+        """Return the rows of the files for which `keep` is true, without the partition column."""
         base = table_url(self.url, name)
         paths = [_spark_url(f"{base}/{file.path}") for file in self.files(name) if keep(file)]
         return self._parquet(paths, schema(name))
 
     def read_ranges(self, name: str, ranges: Iterable[Range]) -> DataFrame:
-        """Rows whose time lies in one of the half-open ranges."""
+        """Return the rows whose time is in one of the half-open ranges."""
         ranges = list(ranges)
         time = LAYOUTS[name].time
         rows = self.read(name, lambda file: any(file.may_have_moments(time, begin, end) for begin, end in ranges))
@@ -77,7 +77,8 @@ class Tables:
         return rows.where(" OR ".join(f"({each})" for each in conditions) or "false")
 
     def read_touching(self, name: str, until: str, begin: dt.datetime, end: dt.datetime | None = None) -> DataFrame:
-        """Rows that last from their time to the column `until` (null: still) and touch [begin, end]."""
+        """Return the rows whose interval, from their time to the column `until` (null: ongoing), overlaps [begin,
+        end]."""
         time = LAYOUTS[name].time
         after = None if end is None else end + dt.timedelta(milliseconds=1)
         rows = self.read(
@@ -87,40 +88,40 @@ class Tables:
         return rows if end is None else rows.where(f"{time} <= {_literal(end)}")
 
     def gather(self, name: str, columns: Sequence[str], condition: Any = None) -> pa.Table:
-        """A few columns of the rows that meet a pyarrow condition, without Spark."""
+        """Return columns of the rows that meet a pyarrow condition, without Spark."""
         rows = self._table(name).to_pyarrow_dataset(filesystem=of_table(table_url(self.url, name)))
         return rows.to_table(columns=list(columns), filter=condition)
 
     def append(self, name: str, rows: DataFrame | pa.Table, *, at_once: bool) -> None:
-        """Nothing is committed for no rows, if that can be told cheaply."""
+        """Append rows. With `at_once`, no rows cause no commit."""
         self._write(name, rows, None, at_once=at_once)
 
     def replace(self, name: str, ranges: Iterable[Range], rows: DataFrame, *, at_once: bool) -> None:
-        """Put `rows` in the place of every row whose time lies in one of the half-open ranges, in one commit."""
+        """Replace all rows whose time is in one of the half-open ranges by `rows`, in one commit."""
         self._write(name, rows, list(ranges), at_once=at_once)
 
     def files(self, name: str) -> list[TableFile]:
         return table_files(self._table(name), LAYOUTS[name])
 
-    # -- keeping them in shape ------------------------------------------------------------------------------------
+    # -- maintenance ----------------------------------------------------------------------------------------------
 
     def crowded(self, name: str, most: int = 1) -> list[dt.date]:
-        """Partitions that lie in more files than that."""
+        """Return the partitions with more than `most` files."""
         counts: dict[dt.date, int] = {}
         for file in self.files(name):
             counts[file.partition] = counts.get(file.partition, 0) + 1
         return sorted(part for part, count in counts.items() if count > most)
 
     def compact(self, name: str, partitions: Collection[dt.date]) -> None:
-        """Lay the rows of each of these partitions in one sorted file. Readers see the same rows throughout."""
+        """Rewrite each of these partitions as one sorted file. Readers see the same rows throughout."""
         layout = LAYOUTS[name]
         for partition in sorted(partitions):
             rows = self.read(name, lambda file, wanted=partition: file.partition == wanted)  # type: ignore[misc]
             condition = f"{layout.partition} = DATE'{partition}'"
             self._commit_by_spark(name, rows, {"replaceWhere": condition, "dataChange": "false"}, "overwrite")
 
-    def forget(self, name: str, before: dt.date) -> int:
-        """Drop the partitions that end before that day; return how many rows went."""
+    def delete_before(self, name: str, before: dt.date) -> int:
+        """Delete the partitions that end before that day; return the number of deleted rows."""
         layout = LAYOUTS[name]
         oldest = before.replace(day=1) if layout.partition == "month" else before
         if not any(file.partition < oldest for file in self.files(name)):
@@ -128,7 +129,7 @@ class Tables:
         return int(self._table(name).delete(f"{layout.partition} < '{oldest}'")["num_deleted_rows"] or 0)
 
     def vacuum(self, name: str) -> None:
-        """Remove files that no version of the last day needs, and the log's older parts."""
+        """Remove files that no version of the last day needs, and expired log entries."""
         table = self._table(name)
         table.vacuum(retention_hours=24, dry_run=False, enforce_retention_duration=False)
         table.create_checkpoint()
@@ -143,20 +144,20 @@ class Tables:
         return rows.select(*columns.names)
 
     def _table(self, name: str) -> DeltaTable:
-        """As it is now; made if it is not there."""
+        """Return the current version of the table; create a missing one."""
         table = self._open.get(name)
         if table is None:
             url = table_url(self.url, name)
             try:
                 table = DeltaTable(url)
             except TableNotFoundError:
-                table = self._made(name, url)
+                table = self._create(name, url)
             self._open[name] = table
         else:
             table.update_incremental()
         return table
 
-    def _made(self, name: str, url: str) -> DeltaTable:
+    def _create(self, name: str, url: str) -> DeltaTable:
         layout = LAYOUTS[name]
         columns = _arrow_schema(name)
         if "://" not in url:
@@ -207,19 +208,19 @@ class Tables:
         self._table(name)
         partition = partition_column(layout.partition, F.col(layout.time)).alias(layout.partition)
         if layout.partition in rows.columns:
-            partition = F.col(layout.partition)  # the same; Spark then sees whether rows lie by it already
+            partition = F.col(layout.partition)  # equal, but lets Spark use an existing partitioning
         rows = rows.select(
             *(F.col(field.name).cast(field.dataType).alias(field.name) for field in schema(name)), partition
         )
-        # One file a partition and write: readers open fewer files, and sorted ones.
+        # One sorted file per partition and write, so that readers open few files.
         rows = rows.repartition(layout.partition).sortWithinPartitions(layout.partition, *layout.order)
         rows.write.format("delta").mode(mode).options(**options).save(_spark_url(table_url(self.url, name)))
 
 
 def no_rows(spark: SparkSession, columns: StructType) -> DataFrame:
-    """Known to be empty when a query is planned, so that what depends on it is not even planned."""
-    nothing = spark.range(1).where("false")
-    return nothing.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in columns))
+    """Return an empty frame that Spark's planner knows to be empty, so that it prunes dependent parts of a plan."""
+    empty = spark.range(1).where("false")
+    return empty.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in columns))
 
 
 def landing_schema(kind: str) -> StructType:
@@ -229,7 +230,7 @@ def landing_schema(kind: str) -> StructType:
 
 
 def schema(name: str) -> StructType:
-    """A table's columns, without the partition's."""
+    """Return a table's columns, without the partition column."""
     from pyspark.sql.types import StructField, StructType
 
     columns = LAYOUTS[name].columns
@@ -254,7 +255,7 @@ def _partition(time: dt.datetime, partition: str) -> dt.date:
 
 
 def _condition(name: str, ranges: Iterable[Range], date: str = "", moment: str = "") -> str:
-    """As SQL, on both the partition and the time: files are skipped by the one and by the bounds of the other."""
+    """Return an SQL condition on both the partition and the time, so that files are skipped by both."""
     layout = LAYOUTS[name]
     conditions = []
     for begin, end in ranges:
@@ -276,7 +277,8 @@ def _literal(time: dt.datetime) -> str:
 
 
 def _spark_url(url: str) -> str:
-    """As Spark's file systems want it: S3 is `s3a` there, and a path is a file wherever the default lies."""
+    """Return the URL for Spark: `s3a` for S3, and `file:` for a path, which does not depend on the default file
+    system."""
     if url.startswith("s3://"):
         return "s3a://" + url.removeprefix("s3://")
     return url if "://" in url else "file:" + os.path.abspath(os.path.expanduser(url))

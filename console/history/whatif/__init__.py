@@ -1,1 +1,1 @@
-"""What-if: recorded traffic against other limits, and recommendations."""
+"""Simulation of recorded traffic with other limits, and recommendations."""

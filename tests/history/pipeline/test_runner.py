@@ -117,7 +117,7 @@ def test_a_failure_is_recorded_with_its_step_and_its_first_line_and_tried_again(
     done, failed = HistoryRun.objects.all()
     assert (failed.state, failed.error, failed.step) == ("failed", "ValueError: no such column", "minutes")
     assert done.state == "done"
-    assert said == ["failed, tried again in 0.01 s: ValueError: no such column"]
+    assert said == ["failed, retrying in 0.01 s: ValueError: no such column"]
 
 
 def test_what_is_beyond_repair_ends_the_process_and_is_recorded(url: str) -> None:

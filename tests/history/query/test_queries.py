@@ -87,13 +87,13 @@ def test_tables_of_the_pipeline_are_read_as_they_were_told(history: History) -> 
     heat = blocked.heat(reader, START, at(240), now=now)
     assert heat["values"] == [[0, 29_000, 0, None]]
 
-    count, episodes = episode_list.page(reader, episode_list.Wanted(START, at(240), now, sort="start"), 1, 10)
+    count, episodes = episode_list.page(reader, episode_list.EpisodeQuery(START, at(240), now, sort="start"), 1, 10)
     assert [(each["kind"], each["start"], each["duration_ms"]) for each in episodes] == [
         ("overfull", at(60), 30_000),
         ("stopped", at(100), 10_000),
     ]
     assert count == 2
-    happened = incident.page(reader, incident.Wanted(START, at(240), "b", "default", "q"), 1, 10)
+    happened = incident.page(reader, incident.EventQuery(START, at(240), "b", "default", "q"), 1, 10)
     assert [event["kind"] for event in happened["events"]] == [
         "queue-overfull",
         "producer-blocked",
@@ -113,7 +113,7 @@ def test_new_rows_are_seen_by_a_reader_that_has_the_table_open(
     assert not reader.has("episodes")
     for number in (1, 2):
         write(url, "episodes", [episode(at(number), at(number + 1))])
-        assert episode_list.page(reader, episode_list.Wanted(START, at(60), at(60)), 1, 10)[0] == number
+        assert episode_list.page(reader, episode_list.EpisodeQuery(START, at(60), at(60)), 1, 10)[0] == number
 
 
 @pytest.mark.parametrize("kept", [(), (3,)], ids=["no file is left", "some files are left"])
@@ -123,7 +123,7 @@ def test_file_that_a_newer_version_dropped_makes_the_reader_look_again(
     url = str(tmp_path)
     for second in (3, 1, 2):
         write(url, "episodes", [episode(at(second), at(second + 1))])
-    wanted = episode_list.Wanted(START, at(60), at(60))
+    wanted = episode_list.EpisodeQuery(START, at(60), at(60))
     reader = opened(url)
     assert episode_list.page(reader, wanted, 1, 10)[0] == 3
     table = DeltaTable(table_url(url, "episodes"))
@@ -182,7 +182,7 @@ def test_threads_read_side_by_side(tmp_path: Path, opened: Callable[[str], Reade
     url = str(tmp_path)
     write(url, "episodes", [episode(at(n), at(n + 1)) for n in range(50)])
     reader = opened(url)
-    wanted = episode_list.Wanted(START, at(600), at(600))
+    wanted = episode_list.EpisodeQuery(START, at(600), at(600))
     with ThreadPoolExecutor(8) as threads:
         counts = list(threads.map(lambda _: episode_list.page(reader, wanted, 1, 10)[0], range(64)))
     assert counts == [50] * 64

@@ -1,4 +1,4 @@
-"""The recorder with a broker in memory: what it stores of whom, and what it says it did not see."""
+"""The recorder with a broker in memory: stored events and samples, coverage, gaps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ORDERS = object_name("Queue", virtualhost="default", name="orders")
 
 
 class FullDisk(Landing):
-    """A folder that can be made to refuse."""
+    """A landing folder whose writes can be made to fail."""
 
     full = False
 
@@ -72,7 +72,7 @@ def numbers(landing: Landing, run: str) -> list[int]:
 
 
 async def recorded(landing: Landing, memory: InMemoryBroker) -> None:
-    """Every event up to now is there, once."""
+    """Check that all events up to now are stored once."""
     last = memory.engine.last_event
     await until(
         lambda: numbers(landing, memory.engine.journal)[-1:] == [last], f"event {last} of {memory.engine.journal}"
@@ -80,13 +80,13 @@ async def recorded(landing: Landing, memory: InMemoryBroker) -> None:
 
 
 async def looked(landing: Landing, memory: InMemoryBroker, since: int = 0) -> None:
-    """Time passes until it is stored that it looked after `since` (ms)."""
+    """Let time pass until coverage after `since` (ms) is stored."""
 
-    def told() -> bool:
+    def is_covered() -> bool:
         memory.advance(500, step=500)
         return any(row["followed"] and _ms(row["at"]) >= since for row in rows(landing, "coverage"))
 
-    await until(told, f"it looked after {since}")
+    await until(is_covered, f"coverage after {since}")
 
 
 async def facts(memory: InMemoryBroker, count: int = 5) -> None:
@@ -95,7 +95,7 @@ async def facts(memory: InMemoryBroker, count: int = 5) -> None:
         await memory.call(BROKER, verb, {"reason": f"incident {n}", "actor": "anna"})
 
 
-async def test_every_event_is_stored_once_with_what_it_tells(landing: Landing) -> None:
+async def test_every_event_is_stored_once_with_its_attributes(landing: Landing) -> None:
     memory = InMemoryBroker()
     await memory.create(ORDERS, {"capacity_messages": 10, "flow_resume_messages": 5})
     async with recording(memory, landing):
@@ -130,7 +130,7 @@ async def test_every_event_is_stored_once_with_what_it_tells(landing: Landing) -
     assert json.loads(edited["attributes"])["actor"] == "olga"
 
 
-async def test_a_recorder_that_starts_again_goes_on_with_the_next_event(landing: Landing) -> None:
+async def test_restarted_recorder_continues_with_the_next_event(landing: Landing) -> None:
     memory = InMemoryBroker()
     for _ in range(3):
         await facts(memory)
@@ -141,7 +141,7 @@ async def test_a_recorder_that_starts_again_goes_on_with_the_next_event(landing:
 
 
 @pytest.mark.parametrize("lost", ["the position", "the files", "the last position"])
-async def test_position_comes_from_what_is_left_of_files_and_position(landing: Landing, lost: str) -> None:
+async def test_position_is_restored_from_the_remaining_files(landing: Landing, lost: str) -> None:
     memory = InMemoryBroker()
     position = Path(landing.root) / "recorder" / "local.json"
     await facts(memory)
@@ -169,7 +169,7 @@ async def test_position_comes_from_what_is_left_of_files_and_position(landing: L
     assert numbers(landing, memory.engine.journal) == list(range(first, memory.engine.last_event + 1))
 
 
-async def test_another_journal_is_another_run_from_its_first_event(landing: Landing) -> None:
+async def test_another_journal_is_a_new_run_from_its_first_event(landing: Landing) -> None:
     old, new = InMemoryBroker(), InMemoryBroker()
     for memory in (old, new):
         await facts(memory)
@@ -179,13 +179,13 @@ async def test_another_journal_is_another_run_from_its_first_event(landing: Land
         assert numbers(landing, memory.engine.journal) == list(range(1, memory.engine.last_event + 1))
 
 
-async def test_numbers_that_are_given_anew_by_the_same_journal_are_another_run_and_a_gap(landing: Landing) -> None:
+async def test_reused_numbers_of_a_journal_are_a_new_run_and_a_gap(landing: Landing) -> None:
     memory = InMemoryBroker()
     await facts(memory, 6)
     async with recording(memory, landing):
         await recorded(landing, memory)
     known = memory.engine.last_event
-    # A power cut: the last two are lost, and two others have had their numbers since.
+    # A power failure: the last two events are lost, and two others have reused their numbers.
     del memory._events[-2:]
     memory.engine.last_event -= 2
     memory.advance(1000)
@@ -199,10 +199,10 @@ async def test_numbers_that_are_given_anew_by_the_same_journal_are_another_run_a
     assert numbers(landing, run) == list(range(known + 1, known + 4))
     assert numbers(landing, memory.engine.journal) == list(range(1, known + 1))
     gaps = [row for row in rows(landing, "coverage") if not row["followed"]]
-    assert ["numbered on" in gap["reason"] for gap in gaps] == [True]
+    assert ["reused their numbers" in gap["reason"] for gap in gaps] == [True]
 
 
-async def test_events_that_the_broker_dropped_meanwhile_are_a_gap_that_is_told(
+async def test_events_deleted_by_the_broker_are_a_recorded_gap(
     landing: Landing, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = InMemoryBroker(keep=5)
@@ -223,7 +223,7 @@ async def test_events_that_the_broker_dropped_meanwhile_are_a_gap_that_is_told(
     assert "are lost" in caplog.text
 
 
-async def test_the_first_start_takes_what_the_journal_still_has_and_misses_nothing(landing: Landing) -> None:
+async def test_first_recording_stores_the_whole_journal_without_a_gap(landing: Landing) -> None:
     memory = InMemoryBroker(keep=5)
     await facts(memory, 20)
     async with recording(memory, landing):
@@ -233,7 +233,7 @@ async def test_the_first_start_takes_what_the_journal_still_has_and_misses_nothi
     assert all(row["followed"] for row in rows(landing, "coverage"))
 
 
-async def test_samples_are_stored_with_levels_and_quiet_queues_at_the_beginning(landing: Landing) -> None:
+async def test_samples_have_levels_and_include_unchanged_queues_at_the_start(landing: Landing) -> None:
     memory = InMemoryBroker()
     await memory.create(ORDERS, {"capacity_messages": 100, "flow_resume_messages": "50%"})
     await memory.create(object_name("Queue", virtualhost="default", name="quiet"), {})
@@ -248,12 +248,12 @@ async def test_samples_are_stored_with_levels_and_quiet_queues_at_the_beginning(
     assert (sample["capacity_messages"], sample["stop_messages"], sample["resume_messages"]) == (100, 100, 50)
     assert (sample["state"], sample["producers"], sample["rate_in"]) == ("NORMAL", 1, 7.0)
     assert sample["overfull_since"] is None
-    assert sample["overfull_ms"] is None  # not told by samples
+    assert sample["overfull_ms"] is None  # not in samples
     whole = {r["queue"]: r for r in rows(landing, "samples") if r["whole"]}
     assert whole["quiet"]["depth_messages"] == whole["quiet"]["overfull_ms"] == 0
 
 
-async def test_while_nothing_changes_it_says_that_it_looked_and_while_away_nothing(landing: Landing) -> None:
+async def test_coverage_grows_while_nothing_changes_and_not_while_disconnected(landing: Landing) -> None:
     memory = InMemoryBroker()
     await facts(memory, 1)
     async with recording(memory, landing) as recorder:
@@ -273,12 +273,12 @@ async def test_while_nothing_changes_it_says_that_it_looked_and_while_away_nothi
 
 
 def newest(recorder: Recorder) -> int:
-    """The depth that the newest sample tells; 0 while none waits."""
+    """Return the depth in the newest buffered sample; 0 if there is none."""
     samples = recorder._pending.samples
     return int(samples[-1]["depth_messages"]) if samples else 0
 
 
-async def test_a_full_disk_loses_no_event_and_what_it_costs_in_samples_is_told(landing: FullDisk) -> None:
+async def test_full_disk_loses_no_event_and_lost_samples_are_a_gap(landing: FullDisk) -> None:
     memory = InMemoryBroker()
     await memory.create(ORDERS, {})
     producer = memory.attach_producer("orders")
@@ -290,14 +290,14 @@ async def test_a_full_disk_loses_no_event_and_what_it_costs_in_samples_is_told(l
             memory.publish(producer)
             memory.advance(1000)
             memory.sample()
-            # The clock must not run ahead of what has come: a recorder counts on samples that take a second at most.
+            # The clock must not overtake the samples: a recorder expects them within a second.
             await until(lambda n=n: newest(recorder) == n + 1, "the sample has come")
             if n % 20 == 0:
                 await facts(memory, 20)
-        await until(lambda: len(recorder._pending.samples) == 20, "the oldest samples are given up")
+        await until(lambda: len(recorder._pending.samples) == 20, "the oldest samples are dropped")
         landing.full = False
         await recorded(landing, memory)
-        await until(lambda: any(not r["followed"] for r in rows(landing, "coverage")), "the hole is told")
+        await until(lambda: any(not r["followed"] for r in rows(landing, "coverage")), "the gap is stored")
         await until(lambda: len(rows(landing, "samples")) > 20, "the newest")
     assert numbers(landing, memory.engine.journal) == list(range(1, memory.engine.last_event + 1))
     holes = [(_ms(r["at"]), _ms(r["until"])) for r in rows(landing, "coverage") if not r["followed"]]
@@ -307,7 +307,7 @@ async def test_a_full_disk_loses_no_event_and_what_it_costs_in_samples_is_told(l
     assert depths[-20:] == list(range(181, 201))
 
 
-def test_a_file_appears_whole_and_leaves_nothing_behind_when_it_cannot(landing: Landing, monkeypatch: Any) -> None:
+def test_file_appears_complete_and_a_failed_write_leaves_nothing(landing: Landing, monkeypatch: Any) -> None:
     import os
 
     row = dict.fromkeys(EVENTS.names)
@@ -327,7 +327,7 @@ def test_a_file_appears_whole_and_leaves_nothing_behind_when_it_cannot(landing: 
 
 
 class FirstFileMeanwhile:
-    """A file system that finds no folder, in which the first file is by the time that it says so."""
+    """A file system whose folder is created after its first check."""
 
     def __init__(self, landing: Landing) -> None:
         self.landing, self.files = landing, landing._files
@@ -339,12 +339,12 @@ class FirstFileMeanwhile:
 
 
 @pytest.mark.parametrize("look", [lambda landing: landing.names("events"), lambda landing: [*landing.landed()]])
-def test_a_folder_that_is_made_while_it_is_looked_for_is_read(landing: Any, look: Any) -> None:
+def test_folder_created_during_a_check_is_read(landing: Any, look: Any) -> None:
     landing._files = FirstFileMeanwhile(landing)
     assert look(landing) in (["first.parquet"], [("events", "first.parquet")])
 
 
-def test_the_keys_are_columns_that_are_never_null() -> None:
+def test_key_columns_are_never_null() -> None:
     from console.history.storage.landing import SCHEMAS
 
     for kind, key in KEYS.items():

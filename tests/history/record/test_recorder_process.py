@@ -1,4 +1,4 @@
-"""`manage.py recorder` beside a real broker, both killed again and again: every event is stored, once."""
+"""`manage.py recorder` with a real broker, both killed repeatedly: every event is stored once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROUNDS = 6
 
 
 class Pair:
-    """A broker and a recorder on one data folder."""
+    """A broker and a recorder with one data folder."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.data, self.port = folder, folder / "data", free_port()
@@ -50,7 +50,7 @@ class Pair:
         return await BundledBroker.connect("127.0.0.1", self.port, "console", secret, timeout=30)
 
     async def act(self, count: int) -> int:
-        """Some events; the number of the last."""
+        """Cause some events; return the number of the last."""
         admin = await self.connect()
         for n in range(count):
             await admin.call(BROKER, "start-producers" if n % 2 else "stop-producers", {"reason": f"{n}"})
@@ -62,7 +62,7 @@ class Pair:
         return sorted(self.landing.read_all("events")["number"].to_pylist())
 
     def has(self, last: int) -> bool:
-        return last in self.numbers()  # the end of the connection that asked is an event, too
+        return last in self.numbers()  # the end of this connection is an event, too
 
 
 @pytest.fixture
@@ -76,12 +76,12 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.timeout(300)
-def test_whoever_is_killed_every_event_is_stored_and_none_twice(pair: Pair) -> None:
+def test_kills_of_broker_and_recorder_lose_and_duplicate_no_event(pair: Pair) -> None:
     dice = random.Random(4)
     broker, recorder, last = pair.broker(), pair.recorder(), 0
     for n in range(ROUNDS):
         last = asyncio.run(pair.act(40))
-        if n % 2:  # sometimes it has just stored them, sometimes it is at it
+        if n % 2:  # sometimes after it has stored them, sometimes before
             wait_until(lambda: pair.has(last), f"event {last} is stored")  # noqa: B023
         if dice.random() < 0.7:
             os.kill(recorder.process.pid, signal.SIGKILL)
@@ -101,7 +101,7 @@ def test_whoever_is_killed_every_event_is_stored_and_none_twice(pair: Pair) -> N
 
 
 @pytest.mark.timeout(120)
-def test_told_to_end_it_stores_what_it_has_and_a_second_one_is_refused(pair: Pair) -> None:
+def test_terminated_recorder_stores_its_rows_and_a_second_recorder_is_refused(pair: Pair) -> None:
     pair.broker()
     recorder = pair.recorder()
     second = Running(["manage.py", "recorder"], pair.folder)
@@ -116,7 +116,7 @@ def test_told_to_end_it_stores_what_it_has_and_a_second_one_is_refused(pair: Pai
 
 
 @pytest.mark.timeout(120)
-def test_a_recorder_without_a_broker_waits_for_it(pair: Pair) -> None:
+def test_recorder_waits_for_its_broker(pair: Pair) -> None:
     recorder = pair.recorder()
     wait_until(lambda: "local: " in recorder.err, "it says that it cannot reach the broker")
     pair.broker()

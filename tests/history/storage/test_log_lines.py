@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from brokers.engine.values.events import dropped_words, overfull_words, queue_subject, text, underfull_words
-from console.history.storage.log_lines import Unreadable, may_tell, read_line
+from console.history.storage.log_lines import Unreadable, may_be_event, read_line
 
 SUBJECT = "[vh(/test)/qu(MyQueue)]"
 CHANNEL = "[con:2(guest@anonymous(713889609)/test)/ch:1]"
@@ -82,7 +82,7 @@ CHANNEL = "[con:2(guest@anonymous(713889609)/test)/ch:1]"
     ],
 )
 def test_a_line_of_the_domain_is_read_in_every_form(line: str, told: dict[str, object]) -> None:
-    assert may_tell(line.encode())
+    assert may_be_event(line.encode())
     read = read_line(line)
     assert read is not None
     columns = read[1]
