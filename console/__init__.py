@@ -1,2 +1,1 @@
-"""The web console: what people and programs use to watch and steer the brokers. Knows brokers only by their admin
-interface."""
+"""The web console: pages, API and command line to monitor and control brokers, through their admin interface only."""

@@ -11,7 +11,7 @@ _http = get_asgi_application()  # sets Django up, so it comes before what needs 
 
 from channels.routing import ProtocolTypeRouter  # noqa: E402
 
-from console.intake.bodies import measured  # noqa: E402
+from console.intake.bodies import limited  # noqa: E402
 from console.live.routing import websocket_application  # noqa: E402
 
-application = ProtocolTypeRouter({"http": measured(_http), "websocket": websocket_application})
+application = ProtocolTypeRouter({"http": limited(_http), "websocket": websocket_application})

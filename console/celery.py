@@ -1,6 +1,6 @@
-"""The Celery application: what the console does later, again, or on a schedule. Settings stand in `settings.py`.
+"""The Celery application: background and periodic tasks. Its settings are in `settings.py`.
 
-It lies at the top of the project, where Celery looks for it; `file_transport.py`, which it registers, lies beside it.
+It is at the top of the project, where Celery looks for it, with `file_transport.py`, which it registers.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ log = logging.getLogger(__name__)
 
 
 def send(task: Any, *arguments: Any) -> None:
-    """Ask the workers for it now. What must be done is a row that a sweep finds, too: if the message cannot be sent, it
-    is done later."""
+    """Queue a task. If the message cannot be sent, the next sweep finds the work, which is a database row."""
     try:
         task.apply_async(arguments, retry=False)
     except (OperationalError, OSError) as error:
-        log.warning("%s%s could not be sent to the workers (%s): the next sweep finds it", task.name, arguments, error)
+        log.warning(
+            "%s%s could not be sent to the workers (%s): the next sweep will find the work", task.name, arguments, error
+        )

@@ -1,7 +1,7 @@
-"""The data folder: where everything that this installation must keep lives, and the secrets generated into it.
+"""The data folder of the installation, and the secrets that are generated in it.
 
-Secrets are generated once, by the process that comes first, and never have a default in code. It lies beside
-`settings.py`, which alone imports it, before there is a Django to be configured.
+Secrets are generated once, by the first process, and never have a default in code. Only `settings.py` imports this
+module, before Django is configured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class DataFolderError(Exception):
 
 
 def prepare(folder: Path) -> Path:
-    """Create the folder if need be and return its absolute path; raises DataFolderError."""
+    """Create the folder if it is missing and return its absolute path. Raises DataFolderError."""
     folder = folder.expanduser().absolute()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -30,7 +30,7 @@ def prepare(folder: Path) -> Path:
 
 
 def database(path: Path) -> Path:
-    """The file of the console's database, if it may be written, and files beside it made; raises DataFolderError."""
+    """Return the path of the console's database. Raises DataFolderError if the file or its folder is not writable."""
     for each, needed in ((path.parent, os.W_OK | os.X_OK), (path, os.W_OK)):
         if each.exists() and not os.access(each, needed):
             raise DataFolderError(f"the console's database {path} cannot be written: {each} is read-only for this user")
@@ -38,11 +38,11 @@ def database(path: Path) -> Path:
 
 
 def secret(path: Path) -> str:
-    """Return the secret in the file, generating it (mode 0600) if there is none; raises DataFolderError."""
+    """Return the secret in the file, generating it (mode 0600) if it is missing. Raises DataFolderError."""
     try:
         if not path.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Written apart and then linked, so that of two processes starting together one wins and none reads half.
+            # Written to another file and then linked: of two processes one wins, and none reads a partial file.
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
             try:
                 with os.fdopen(handle, "w") as file:
@@ -53,4 +53,4 @@ def secret(path: Path) -> str:
                 os.unlink(name)
         return path.read_text().strip()
     except OSError as error:
-        raise DataFolderError(f"the secret {path} cannot be kept: {error.strerror}") from error
+        raise DataFolderError(f"the secret {path} cannot be stored: {error.strerror}") from error

@@ -1,12 +1,13 @@
-"""Celery's messages as files in the data folder: kombu's transport, made safe for readers and writers that meet.
+"""Celery messages as files in the data folder: kombu's filesystem transport, made safe for concurrent readers and
+writers.
 
-What kombu's own does, and this does not: it writes a message under its final name, so that a reader may take half of
-it; it takes one by moving it to the machine's folder for temporary files, which copies it if that is another disk, so
-that two readers may both have it, and anybody may read it there; and it names files by a clock that a reboot sets back.
+kombu's own transport writes a message under its final name, so that a reader may get a partial message. It takes a
+message by moving it to the system's folder for temporary files, which is a copy if that is another disk: two readers
+may both get it, and other users may read it there. And it names files by a clock that restarts with the machine.
 
-Here a message appears whole by one rename and is taken by another, within one folder. A message is taken once; a reader
-that dies while it reads leaves it in `taken/`, from where it goes back. It is not kept once it was read: work that must
-not be lost is a row of the database, which a sweep finds, and a message only says that there is some.
+Here a message appears by one atomic rename and is taken by another, within one folder, and exactly once. If a reader
+dies while it reads, the message stays in `taken/` and is requeued later. A message is deleted once it is read: work
+that must not be lost is a database row, which a sweep finds.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from kombu.utils.json import dumps, loads
 
 SCHEME = "headgate-files"
 
-#: Seconds after which a message that was taken and not read goes back: its reader has died.
-FORGOTTEN = 60.0
+#: Seconds after which a taken message is requeued: its reader has died.
+TAKEN_TIMEOUT = 60.0
 
 
 class Channel(filesystem.Channel):  # type: ignore[misc]
@@ -38,7 +39,7 @@ class Channel(filesystem.Channel):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self._taken = Path(self.data_folder_in) / "taken"
         self._taken.mkdir(mode=0o700, exist_ok=True)
-        self._put_back()
+        self._requeue_abandoned()
 
     def _put(self, queue: str, payload: Any, **_: Any) -> None:
         name = f"{time.time_ns():020d}_{uuid.uuid4()}.{queue}.msg"
@@ -64,7 +65,7 @@ class Channel(filesystem.Channel):  # type: ignore[misc]
         raise Empty
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
-        """The table of an exchange is never seen half written."""
+        """Bind a queue. The table of the exchange is replaced atomically."""
         file = self._exchange_file(exchange)
         self.control_folder.mkdir(mode=0o700, exist_ok=True)
         with _locked(self.control_folder / ".lock"):
@@ -76,8 +77,8 @@ class Channel(filesystem.Channel):  # type: ignore[misc]
             part.write_bytes(str_to_bytes(dumps([bound, *table])))
             part.rename(file)
 
-    def _put_back(self) -> None:
-        long_ago = time.time() - FORGOTTEN
+    def _requeue_abandoned(self) -> None:
+        long_ago = time.time() - TAKEN_TIMEOUT
         for file in self._taken.iterdir():
             try:
                 if file.stat().st_ctime < long_ago:
@@ -87,13 +88,13 @@ class Channel(filesystem.Channel):  # type: ignore[misc]
 
 
 class Transport(filesystem.Transport):  # type: ignore[misc]
-    """See the module."""
+    """The transport; see the module's docstring."""
 
     Channel = Channel
     polling_interval = 0.5
 
     def drain_events(self, connection: Any, timeout: float | None = None, **more: Any) -> Any:
-        """A worker looks between two calls whether it shall end: it need not wait two seconds for that."""
+        """Wait for at most 0.5 s, since a worker checks for shutdown only between two calls."""
         return super().drain_events(connection, None if timeout is None else min(timeout, 0.5), **more)
 
 
@@ -105,5 +106,5 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def register() -> None:
-    """Let Celery find it by its scheme."""
+    """Register the transport with kombu under its URL scheme."""
     TRANSPORT_ALIASES[SCHEME] = f"{__name__}:Transport"

@@ -1,23 +1,23 @@
 """Django's settings, from the environment. Wiring only.
 
 HEADGATE_DATA              the data folder, default ./data
-HEADGATE_DEBUG             1: Django's debug pages, static files read anew at each request
+HEADGATE_DEBUG             1: Django's debug pages, no caching of static files
 HEADGATE_ALLOWED_HOSTS     host names besides the loopback ones, separated by commas
 HEADGATE_TRUSTED_ORIGINS   origins (https://console.example.org) that may post forms and open WebSockets through a proxy
-HEADGATE_HTTPS             1: people reach the console by HTTPS only (through a proxy): cookies for nothing else
-HEADGATE_PROXIES           addresses of reverse proxies whose X-Forwarded-For and -Proto are believed, default none
-HEADGATE_BROKER_HOST/PORT  where the broker listens, default 127.0.0.1 and 5672
+HEADGATE_HTTPS             1: the console is served by HTTPS only (through a proxy): secure cookies, HSTS
+HEADGATE_PROXIES           addresses of reverse proxies whose X-Forwarded-For and -Proto are trusted, default none
+HEADGATE_BROKER_HOST/PORT  address of the broker, default 127.0.0.1 and 5672
 HEADGATE_BROKER_CONNECT    how to connect: dotted name of a coroutine function, default for Headgate's own broker
-HEADGATE_BROKER_CA         file with the authority of the broker's certificate: connect with TLS, to the TLS port
+HEADGATE_BROKER_CA         file with the CA of the broker's certificate: connect with TLS, to the TLS port
 HEADGATE_BROKER_SECRET     file with the password of the broker's user `console`, default <data>/broker/console.secret
 HEADGATE_MAIL_HOST/PORT    the mail server for alerts, port 25 by default; without a host no mail is sent
-HEADGATE_MAIL_USER         and HEADGATE_MAIL_PASSWORD_FILE: how to sign in there
+HEADGATE_MAIL_USER         and HEADGATE_MAIL_PASSWORD_FILE: credentials for the mail server
 HEADGATE_MAIL_TLS          starttls or tls, default neither; HEADGATE_MAIL_FROM: the sender's address
-HEADGATE_URL               where people reach the console, for links in alerts
-REDIS_URL                  where Celery's messages go; default: files in the data folder, which need no server
+HEADGATE_URL               public URL of the console, for links in alerts
+REDIS_URL                  Redis for Celery's messages; default: files in the data folder, which need no server
 HEADGATE_HISTORY_URL       folder or URL (s3://…) of the flow history, default <data>/history
 DATABASE_URL               default: SQLite in the data folder
-HEADGATE_OIDC_…            sign-in at an OpenID Connect provider: console/access/oidc_settings.py tells them
+HEADGATE_OIDC_…            sign-in at an OpenID Connect provider: see console/access/oidc_settings.py
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _port(variable: str, default: int) -> int:
 
 
 def _file(variable: str) -> str:
-    """What stands in the file that it names."""
+    """Return the content of the file that the variable names; empty if it is not set."""
     try:
         return Path(os.environ[variable]).read_text().strip() if os.environ.get(variable) else ""
     except OSError as error:
@@ -69,17 +69,17 @@ try:
         database(_DATABASE_FILE)
     HEADGATE_OIDC = oidc_from_environment(os.environ)
 except (DataFolderError, OidcSettingsError) as error:
-    sys.exit(str(error))  # one line for whoever started a command, not a traceback
+    sys.exit(str(error))  # one line instead of a traceback
 
 DEBUG = os.environ.get("HEADGATE_DEBUG") == "1"
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", *_words("HEADGATE_ALLOWED_HOSTS")]
-#: Without one, nobody is believed who says on whose behalf a request comes: the audit trail keeps real addresses.
+#: Empty: X-Forwarded-For is ignored, so that the audit trail has the real addresses.
 HEADGATE_PROXIES = _words("HEADGATE_PROXIES")
 CSRF_TRUSTED_ORIGINS = _words("HEADGATE_TRUSTED_ORIGINS")
 
 # -- brokers ----------------------------------------------------------------------------------------------------
 
-#: The brokers that this console drives, first the default one. `connect` is the dotted name of a coroutine function
+#: The brokers of this console; the first is the default. `connect` is the dotted name of a coroutine function
 #: that takes `options` as keyword arguments and returns a `brokers.admin.BrokerAdmin`.
 HEADGATE_BROKERS: list[dict[str, Any]] = [
     {
@@ -98,7 +98,7 @@ HEADGATE_BROKERS: list[dict[str, Any]] = [
 
 # -- history ----------------------------------------------------------------------------------------------------
 
-#: Where the flow history lives: `console/history/storage/landing.py` tells what is below it.
+#: Location of the flow history; `console/history/storage/landing.py` describes its layout.
 HEADGATE_HISTORY_URL = os.environ.get("HEADGATE_HISTORY_URL") or str(DATA / "history")
 
 # -- applications -----------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "console.intake.requests.MeasuredRequestMiddleware",  # before any view, and before forms are read for their token
+    "console.intake.requests.RequestLimitsMiddleware",  # before any view, and before forms are read for their token
     "axes.middleware.AxesMiddleware",  # last, so that it has the last word on a sign-in
 ]
 
@@ -178,13 +178,12 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# -- work by the clock ------------------------------------------------------------------------------------------
+# -- background tasks -------------------------------------------------------------------------------------------
 
 if os.environ.get("REDIS_URL"):
     CELERY_BROKER_URL = os.environ["REDIS_URL"]
 else:
-    # One machine, a few messages a minute: a transport through files needs no server and no package
-    # (`file_transport.py`). Never through the broker that the console manages.
+    # On one host, with few messages per minute, a transport through files suffices and needs no server
     _queue = DATA / "worker" / "queue"
     for _folder in (_queue, _queue / "control"):
         _folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -194,19 +193,19 @@ else:
         "data_folder_out": str(_queue),
         "control_folder": str(_queue / "control"),
     }
-CELERY_TASK_IGNORE_RESULT = True  # what came of runs is in the database, for people
+CELERY_TASK_IGNORE_RESULT = True  # outcomes are in the database
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TIMEZONE = "UTC"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
-CELERY_WORKER_ENABLE_REMOTE_CONTROL = False  # nobody asks: no queue of its own for each worker
-CELERY_WORKER_PREFETCH_MULTIPLIER = 1  # what a worker has taken dies with it, and waits for the next sweep
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False  # unused, and needs a queue per worker
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1  # prefetched messages are lost with a worker until the next sweep
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
 CELERY_BEAT_MAX_LOOP_INTERVAL = 1
-CELERY_RESULT_EXPIRES = None  # no results are kept, so none are cleaned up
+CELERY_RESULT_EXPIRES = None  # no results are stored
 CELERY_BEAT_SCHEDULE = {
-    # Messages that wait longer than their next turn are dropped, so that a worker that was away does nothing twice.
+    # Messages expire before the next one is sent, so that a worker that was down does not run a task several times.
     "alerts-sweep": {"task": "alerts.sweep", "schedule": timedelta(seconds=5), "options": {"expires": 5}},
     "alerts-forget": {"task": "alerts.forget", "schedule": crontab(hour=3, minute=40), "options": {"expires": 7200}},
     "access-forget": {"task": "access.forget", "schedule": crontab(hour=3, minute=50), "options": {"expires": 7200}},
@@ -239,10 +238,10 @@ EMAIL_USE_TLS = os.environ.get("HEADGATE_MAIL_TLS") == "starttls"
 EMAIL_USE_SSL = os.environ.get("HEADGATE_MAIL_TLS") == "tls"
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = os.environ.get("HEADGATE_MAIL_FROM") or "headgate@localhost"
-#: Where people reach the console: links in what alerts tell begin with it. Empty: no links.
+#: Public URL of the console, for links in notifications. Empty: no links.
 HEADGATE_URL = os.environ.get("HEADGATE_URL") or ""
 
-# -- people -----------------------------------------------------------------------------------------------------
+# -- users ------------------------------------------------------------------------------------------------------
 
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
@@ -252,14 +251,14 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
 
-#: The first one refuses who has failed too often; it knows no users of its own.
+#: The first one refuses sign-ins after too many failures; it has no users of its own.
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
     *(["console.access.oidc.OidcBackend"] if HEADGATE_OIDC else []),
     "django.contrib.auth.backends.ModelBackend",
 ]
-#: After so many failures a user's name is refused from that address for so long; each is kept in the database, so that
-#: all web processes count together and a restart forgets nothing.
+#: After this number of failures a user name is locked for an address. Failures are stored in the database, so that all
+#: web processes count together and a restart does not reset them.
 AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=5)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
@@ -267,17 +266,17 @@ AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_HANDLER = "console.access.attempts.Attempts"
 AXES_LOCKOUT_CALLABLE = "console.pages.sign_in.locked_out"
-AXES_DISABLE_ACCESS_LOG = True  # who signed in is nobody's business but the audit trail's
+AXES_DISABLE_ACCESS_LOG = True  # sign-ins are recorded in the audit trail only
 AXES_ENABLE_ADMIN = AXES_VERBOSE = False
 
 HTTPS = os.environ.get("HEADGATE_HTTPS") == "1"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
-SECURE_HSTS_SECONDS = 3600 if HTTPS else 0  # long enough against a stripped link, short enough to take back
+SECURE_HSTS_SECONDS = 3600 if HTTPS else 0  # long enough against downgrades, short enough to revert
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_NAME = "headgate_session"
 CSRF_COOKIE_NAME = "headgate_csrf"
-CSRF_COOKIE_HTTPONLY = True  # pages hand the token to scripts in the body, never through the cookie
+CSRF_COOKIE_HTTPONLY = True  # scripts get the token from the page's body, not from the cookie
 CSRF_COOKIE_SAMESITE = "Lax"
 
 # -- headers ----------------------------------------------------------------------------------------------------
@@ -330,14 +329,14 @@ LOGGING: dict[str, Any] = {
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     "loggers": {
         "django": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
-        # A refused request is the caller's to read, not the operator's of this server.
+        # Refused requests are reported to the client, not in the server's log.
         "django.request": {"handlers": ["stderr"], "level": "ERROR", "propagate": False},
         "axes": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
         "console": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
     },
 }
 
-# -- HTTP interface ---------------------------------------------------------------------------------------------
+# -- API --------------------------------------------------------------------------------------------------------
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
@@ -346,7 +345,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["console.api.permission.HasAnyRole"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["console.intake.parser.MeasuredJSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["console.intake.parser.LimitedJSONParser"],
     "EXCEPTION_HANDLER": "console.api.errors.exception_handler",
     "DEFAULT_SCHEMA_CLASS": "console.api.description.OperationSchema",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
@@ -355,15 +354,14 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = input_limits.BODY
 DATA_UPLOAD_MAX_NUMBER_FIELDS = input_limits.FIELDS
 SPECTACULAR_SETTINGS = {
     "TITLE": "Headgate",
-    "DESCRIPTION": "Watch and steer the producer flow control of message brokers. A call refuses parameters and fields"
-    " that it does not declare, values that their schema does not allow (types are not converted), and what exceeds"
-    " these limits, with 400 and the field's name (413 for a body, 414 for"
-    f" an address that is too long):\n\n{input_limits.table()}",
+    "DESCRIPTION": "Monitor and control the producer flow control of message brokers. Undeclared parameters and fields,"
+    " values that their schema does not allow (types are not converted), and input above these limits are refused with"
+    f" 400 and the field's name (413: body too large; 414: URL too long):\n\n{input_limits.table()}",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": ["console.api.permission.HasAnyRole"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
-    "COMPONENT_SPLIT_PATCH": False,  # what a PATCH requires shall be seen as required
+    "COMPONENT_SPLIT_PATCH": False,  # show which fields a PATCH requires
     "POSTPROCESSING_HOOKS": [],
     "AUTHENTICATION_WHITELIST": [
         "console.api.authentication.BearerAuthentication",

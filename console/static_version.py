@@ -1,8 +1,8 @@
-"""A name for the present content of all static files, so that their URLs can be cached for ever.
+"""A version of all static files by their content, so that their URLs can be cached without limit.
 
-It is a part of the path (`/static/<version>/console/page.js`) and not of each file's name: the modules of a page
-import each other by relative paths, and all of them get new URLs when one changes, without a collecting step. It lies
-beside `settings.py`, which alone imports it, before there is a Django to be configured.
+It is part of the path (`/static/<version>/console/page.js`), not of each file name: the modules of a page import each
+other by relative paths, and all get new URLs when one changes, without a collecting step. Only `settings.py` imports
+this module, before Django is configured.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def static_version(folders: Iterable[Path], packages: Iterable[str]) -> str:
-    """Hash the content of the files in `folders` and the versions of the `packages` that bring their own files."""
+    """Return a hash of the files in `folders` and the versions of `packages` that have static files."""
     digest = hashlib.sha256()
     for package in packages:
         digest.update(f"{package} {version(package)}\n".encode())

@@ -1,4 +1,4 @@
-"""Where each URL goes. Wiring only."""
+"""Root URLs. Wiring only."""
 
 from __future__ import annotations
 

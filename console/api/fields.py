@@ -10,7 +10,7 @@ from rest_framework import serializers
 
 from brokers.admin import InvalidValue
 from brokers.model import ObjectName
-from console.intake.moments import moment_in
+from console.intake.times import parse_time
 
 
 class TextField(serializers.CharField):
@@ -70,7 +70,7 @@ class MomentField(serializers.JSONField):
         if not text:
             return None
         try:
-            return moment_in(self.field_name or "it", text)
+            return parse_time(self.field_name or "it", text)
         except InvalidValue as error:
             raise serializers.ValidationError(next(iter(error.errors.values()))) from None
 

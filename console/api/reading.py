@@ -15,7 +15,7 @@ from brokers.model import TYPES, Attribute, Kind, ManagedType, ObjectName
 from console.access.actor import Actor
 from console.access.people import rights_in
 from console.api.strict import StrictAPIView
-from console.intake.moments import moment_in
+from console.intake.times import parse_time
 from console.links.link import BrokerLink
 from console.links.visible import visible_link
 from console.permissions.rights import Rights
@@ -106,7 +106,7 @@ def time_in(query: Mapping[str, str], field: str) -> int | None:
     """Return a time in ms since the epoch, given as that or as ISO 8601 with a zone; None if it is omitted. Raises
     InvalidValue."""
     text = query.get(field, "").strip()
-    return moment_in(field, text) if text else None
+    return parse_time(field, text) if text else None
 
 
 def type_in(query: QueryDict) -> ManagedType:

@@ -11,7 +11,7 @@ from django.db.models import Q
 
 from brokers.admin import InvalidValue
 from console.audit.models import Outcome
-from console.intake.moments import moment_in
+from console.intake.times import parse_time
 
 if TYPE_CHECKING:
     from console.audit.models import AuditQuerySet
@@ -69,7 +69,7 @@ def _moment(query: Mapping[str, str], name: str) -> dt.datetime | None:
     text = query.get(name, "").strip()
     if not text:
         return None
-    return dt.datetime.fromtimestamp(moment_in(name, text, zone=dt.UTC) / 1000, dt.UTC)
+    return dt.datetime.fromtimestamp(parse_time(name, text, zone=dt.UTC) / 1000, dt.UTC)
 
 
 #: What a file of the audit trail has of each row.

@@ -1,4 +1,4 @@
-"""Questions to `/api/v1/`, and its refusals as problems."""
+"""HTTP client of `/api/v1/`. Errors become `Problem`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from requests.auth import AuthBase
 from console.cli.credentials import Credentials
 from console.cli.problems import NOT_ALLOWED, REFUSED, UNREACHABLE, Problem
 
-#: Seconds to connect, and to answer.
-_PATIENCE = (5.0, 60.0)
+#: Timeouts, in seconds: to connect, and to wait for a response.
+_TIMEOUT = (5.0, 60.0)
 _PAGE = 500
 
 
 class _Bearer(AuthBase):
-    """As `auth`, so that no entry in ~/.netrc takes the token's place."""
+    """Authentication by token. As `auth` of the session, so that an entry in ~/.netrc does not replace it."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -28,26 +28,26 @@ class _Bearer(AuthBase):
 
 
 class Client:
-    """One console. `broker`: the slug of the one that questions are about; "": the first one."""
+    """Client of one console. `broker`: slug of the broker of all requests; "": the first in the configuration."""
 
-    def __init__(self, credentials: Credentials, broker: str = "", patience: tuple[float, float] = _PATIENCE) -> None:
+    def __init__(self, credentials: Credentials, broker: str = "", timeout: tuple[float, float] = _TIMEOUT) -> None:
         self.url = credentials.url
         self.broker = broker
-        self._patience = patience
+        self._timeout = timeout
         self._session = requests.Session()
         self._session.auth = _Bearer(credentials.token)
         self._session.headers["User-Agent"] = "headgate"
 
     def get(self, path: str, **query: Any) -> Any:
-        """`path` below /api/v1/. Raises Problem."""
-        return self._ask("GET", path, query, None)
+        """GET `path`, relative to /api/v1/, and return the JSON body. Raises Problem."""
+        return self._request("GET", path, query, None)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Raises Problem."""
-        return self._ask("POST", path, {}, body)
+        """POST a JSON body to `path` and return the JSON body of the response. Raises Problem."""
+        return self._request("POST", path, {}, body)
 
-    def every(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
-        """The rows of all pages of a list."""
+    def all_rows(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """Yield the rows of all pages of a list. Raises Problem."""
         number = 1
         while True:
             page = self.get(path, **query, page=number, page_size=_PAGE)
@@ -56,50 +56,51 @@ class Client:
                 return
             number += 1
 
-    def _ask(self, method: str, path: str, query: Mapping[str, Any], body: Mapping[str, Any] | None) -> Any:
-        asked = {name: value for name, value in query.items() if value not in ("", None, (), [])}
+    def _request(self, method: str, path: str, query: Mapping[str, Any], body: Mapping[str, Any] | None) -> Any:
+        parameters = {name: value for name, value in query.items() if value not in ("", None, (), [])}
         if self.broker:
-            asked["broker"] = self.broker
+            parameters["broker"] = self.broker
         url = f"{self.url}/api/v1/{path}"
         try:
-            answer = self._session.request(
-                method, url, params=asked, json=body, timeout=self._patience, allow_redirects=False
+            response = self._session.request(
+                method, url, params=parameters, json=body, timeout=self._timeout, allow_redirects=False
             )
         except requests.exceptions.SSLError as error:
             raise Problem(f"{self.url}: its certificate is not trusted: {_cause(error)}", UNREACHABLE) from None
         except requests.RequestException as error:
-            done = "" if method == "GET" else " Whether anything was changed is unknown: look before you try again."
-            raise Problem(f"{self.url} does not answer: {_cause(error)}.{done}", UNREACHABLE) from None
-        return self._read(answer)
+            done = "" if method == "GET" else " It is unknown whether the change was made: check before you retry."
+            raise Problem(f"{self.url} does not respond: {_cause(error)}.{done}", UNREACHABLE) from None
+        return self._read(response)
 
-    def _read(self, answer: requests.Response) -> Any:
+    def _read(self, response: requests.Response) -> Any:
         try:
-            told = answer.json() if answer.content else None
+            body = response.json() if response.content else None
         except ValueError:
-            told = None
-        if answer.ok and (told is not None or not answer.content) and not answer.is_redirect:
-            return told
-        sentence = _sentence(told) or f"{self.url} answered with {answer.status_code} {answer.reason}"
-        if answer.status_code in (401, 403):
+            body = None
+        if response.ok and (body is not None or not response.content) and not response.is_redirect:
+            return body
+        sentence = _sentence(body) or f"{self.url} responded with {response.status_code} {response.reason}"
+        if response.status_code in (401, 403):
             raise Problem(sentence, NOT_ALLOWED)
-        if answer.status_code >= 500:
+        if response.status_code >= 500:
             raise Problem(sentence, UNREACHABLE)
-        if told is None:
-            raise Problem(f"{self.url} is no console of Headgate: {sentence}", UNREACHABLE)
+        if body is None:
+            raise Problem(f"{self.url} is not a Headgate console: {sentence}", UNREACHABLE)
         raise Problem(sentence, REFUSED)
 
 
-def _sentence(told: Any) -> str:
-    if not isinstance(told, dict):
+def _sentence(body: Any) -> str:
+    """Return the error messages of a JSON body; empty if there are none."""
+    if not isinstance(body, dict):
         return ""
-    if isinstance(told.get("detail"), str):
-        return str(told["detail"])
-    wrong = [text for each in told.values() for text in (each if isinstance(each, list) else [each])]
+    if isinstance(body.get("detail"), str):
+        return str(body["detail"])
+    wrong = [text for each in body.values() for text in (each if isinstance(each, list) else [each])]
     return "; ".join(text for text in wrong if isinstance(text, str))
 
 
 def _cause(error: BaseException) -> str:
-    """What went wrong at the bottom of it, without the library's own words around it."""
+    """Return the message of the innermost exception, without the library's prefix."""
     while True:
         inner = error.__cause__ or error.__context__ or getattr(error.args[0] if error.args else None, "reason", None)
         if not isinstance(inner, BaseException) or inner is error:

@@ -1,7 +1,7 @@
-"""Where the console is and the token for it: from the environment, or as `headgate login` stored them.
+"""Address of the console and API token: from the environment, or as stored by `headgate login`.
 
-The file is the user's alone (0600), in `$XDG_CONFIG_HOME/headgate/`. The token is never an argument of a command, where
-everybody on the machine could read it.
+The file is in `$XDG_CONFIG_HOME/headgate/`, with mode 0600. The token is never an argument of a command, where all
+users of the machine could read it.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """`url`: of the console, without a slash at its end. `token`: "" for none."""
+    """`url`: address of the console, without a trailing slash. `token`: "" for none."""
 
     url: str
     token: str
 
 
 def path() -> Path:
+    """Return the path of the file with the stored credentials."""
     home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(home) / "headgate" / "credentials.json"
 
 
-def found(url: str = "") -> Credentials:
-    """`url`: as given on the command line. Raises Problem."""
-    kept = _kept()
-    wanted = checked(url or os.environ.get("HEADGATE_URL") or kept.url or DEFAULT_URL)
-    # A token is for the console that gave it.
-    token = os.environ.get("HEADGATE_TOKEN") or (kept.token if kept.url == wanted else "")
+def load(url: str = "") -> Credentials:
+    """Return the credentials to use. `url`: from the command line; "": not given. Raises Problem."""
+    stored = _stored()
+    wanted = checked(url or os.environ.get("HEADGATE_URL") or stored.url or DEFAULT_URL)
+    # A stored token is sent only to the console that issued it.
+    token = os.environ.get("HEADGATE_TOKEN") or (stored.token if stored.url == wanted else "")
     if not token:
         raise Problem(
             f"no token for {wanted}: create one in the console (your name, API tokens), then `headgate login {wanted}`,"
@@ -47,10 +48,11 @@ def found(url: str = "") -> Credentials:
     return Credentials(wanted, token.strip())
 
 
-def keep(credentials: Credentials) -> Path:
+def store(credentials: Credentials) -> Path:
+    """Store the credentials and return the path of the file. Raises OSError."""
     where = path()
     where.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Never readable by others, not even while it is being written.
+    # mkstemp: not readable by other users at any time.
     number, name = tempfile.mkstemp(dir=where.parent)
     try:
         with os.fdopen(number, "w") as file:
@@ -62,17 +64,17 @@ def keep(credentials: Credentials) -> Path:
     return where
 
 
-def forget() -> bool:
-    """Whether there was anything to forget."""
-    there = path().exists()
+def delete() -> bool:
+    """Delete the stored credentials, and return whether there were any."""
+    existed = path().exists()
     path().unlink(missing_ok=True)
-    return there
+    return existed
 
 
-def _kept() -> Credentials:
+def _stored() -> Credentials:
     try:
-        told = json.loads(path().read_text())
-        return Credentials(str(told["url"]), str(told["token"]))
+        answer = json.loads(path().read_text())
+        return Credentials(str(answer["url"]), str(answer["token"]))
     except FileNotFoundError:
         return Credentials("", "")
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -80,11 +82,11 @@ def _kept() -> Credentials:
 
 
 def checked(url: str) -> str:
-    """The address without what is too much; raises Problem for one that would give the token away."""
+    """Return a normalized address. Raises Problem if it is invalid, or would expose the token."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Problem(f"{url!r} is not the address of a console, such as {DEFAULT_URL}", USAGE)
-    if parts.scheme == "http" and not _is_here(parts.hostname) and os.environ.get("HEADGATE_ALLOW_HTTP") != "1":
+    if parts.scheme == "http" and not _is_local(parts.hostname) and os.environ.get("HEADGATE_ALLOW_HTTP") != "1":
         raise Problem(
             f"{url} is not encrypted and would expose the token: use https, or set HEADGATE_ALLOW_HTTP=1",
             USAGE,
@@ -92,7 +94,7 @@ def checked(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
 
 
-def _is_here(host: str) -> bool:
+def _is_local(host: str) -> bool:
     if host == "localhost":
         return True
     try:

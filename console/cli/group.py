@@ -1,4 +1,4 @@
-"""The group of all commands, and what they have in common."""
+"""The root command, and options that several commands share."""
 
 from __future__ import annotations
 
@@ -16,34 +16,35 @@ from console.cli.problems import Problem
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Told(click.ClickException):
-    """A problem, as click ends the command with it."""
+class _ClickProblem(click.ClickException):
+    """Adapter: makes click end the command with the message and exit code of a problem."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
-        vars(self)["exit_code"] = problem.code  # click declares it of the class
+        vars(self)["exit_code"] = problem.code  # click declares it as a class attribute
 
 
 class Group(click.Group):
-    """Commands whose errors are one sentence, without a traceback."""
+    """A group whose commands print one sentence for an error, without a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except Problem as problem:
-            raise _Told(problem) from None
+            raise _ClickProblem(problem) from None
 
 
 def client_of(ctx: click.Context) -> Client:
+    """Return a client with the options of the root command. Raises Problem."""
     options = ctx.find_root().params
-    return Client(credentials.found(options.get("url") or ""), options.get("broker") or "")
+    return Client(credentials.load(options.get("url") or ""), options.get("broker") or "")
 
 
 def queue_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of queues, for the shell: nothing rather than an error or a long wait."""
+    """Return names of queues for shell completion; none on errors or after a short timeout."""
     try:
         options = ctx.find_root().params
-        client = Client(credentials.found(options.get("url") or ""), options.get("broker") or "", (0.5, 1.5))
+        client = Client(credentials.load(options.get("url") or ""), options.get("broker") or "", (0.5, 1.5))
         needle = incomplete.partition("/")[2] or incomplete
         rows = client.get("queues/", search=needle, page_size=50)["results"]
     except Problem:
@@ -64,20 +65,22 @@ def json_option(command: F) -> F:
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--url", envvar="HEADGATE_URL", help="Address of the console (default: the one of `headgate login`; HEADGATE_URL)."
+    "--url",
+    envvar="HEADGATE_URL",
+    help="Address of the console (default: HEADGATE_URL, or as stored by `headgate login`).",
 )
 @click.option(
-    "--broker", envvar="HEADGATE_BROKER", help="Slug of the broker (default: the first one; HEADGATE_BROKER)."
+    "--broker", envvar="HEADGATE_BROKER", help="Slug of the broker (default: HEADGATE_BROKER, or the first one)."
 )
 def cli(url: str | None, broker: str | None) -> None:
-    """Headgate on the command line: what is blocked and why, stop and start producers, policies.
+    """Headgate on the command line: blocked queues and causes, stopping and starting producers, policies.
 
     Sign in with an API token of the console: `headgate login`, or HEADGATE_TOKEN. Exit codes: 0 success; 1 differences,
-    or a change failed; 2 wrong usage; 3 not signed in, or no permission; 4 refused; 5 the console or the broker cannot
-    be reached.
+    or a change failed; 2 wrong usage; 3 not signed in, or no permission; 4 refused; 5 the console or the broker is
+    unreachable.
     """
 
 
-def is_a_person() -> bool:
-    """Whether the terminal is interactive."""
+def is_interactive() -> bool:
+    """Return whether standard input is a terminal."""
     return sys.stdin.isatty()

@@ -1,4 +1,4 @@
-"""`headgate`: signing in, completion, and the commands of the other modules."""
+"""`headgate`: sign-in and completion; imports the modules of the other commands."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def login(ctx: click.Context, url: str | None) -> None:
         token = click.prompt(f"Token (create one at {wanted}/tokens/)", hide_input=True)
     else:
         token = sys.stdin.readline()
-    kept = credentials.Credentials(wanted, token.strip())
-    me = Client(kept).get("me/")
-    where = credentials.keep(kept)
+    stored = credentials.Credentials(wanted, token.strip())
+    me = Client(stored).get("me/")
+    where = credentials.store(stored)
     click.echo(f"Signed in to {wanted} as {me['user']}; stored in {where}.")
 
 
 @cli.command()
 def logout() -> None:
     """Delete the stored address and token. The token itself is revoked in the console."""
-    click.echo("Deleted." if credentials.forget() else "Nothing was stored.")
+    click.echo("Deleted." if credentials.delete() else "No token was stored.")
 
 
 @cli.command()

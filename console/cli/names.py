@@ -1,4 +1,4 @@
-"""Names of objects as people type them on a command line."""
+"""Names of objects and durations on the command line."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 
 
 def object_name(type_name: str, **keys: str) -> str:
-    """The text of a managed object's name, as the interface takes it."""
+    """Return an object name in the API's format."""
     return ",".join([f"type={type_name}", *(f"{key}={_quoted(value)}" for key, value in keys.items())])
 
 
 def queue(text: str) -> str:
-    """`orders`, `test/orders` (virtual host, name) or the object name itself. A name with a slash, in the default
-    virtual host, is written `default/a/b`."""
+    """Return the object name of `orders`, `test/orders` (virtual host, name) or an object name. A queue of the default
+    virtual host with a slash in its name is written `default/a/b`."""
     if text.startswith("type="):
         return text
     host, slash, name = text.partition("/")
@@ -23,23 +23,23 @@ def queue(text: str) -> str:
     )
 
 
-def within(text: str) -> tuple[str, str]:
-    """`exchange` or `test/exchange` -> (virtual host, name)."""
+def split_host(text: str) -> tuple[str, str]:
+    """Split `exchange` or `test/exchange` into virtual host and name."""
     host, slash, name = text.partition("/")
     return (host, name) if slash else ("default", text)
 
 
-def short(object_text: str) -> str:
-    """The queue's virtual host and name, of its object name."""
+def short_name(object_text: str) -> str:
+    """Return virtual host and name of a queue, such as default/orders; other object names as they are."""
     found = re.match(r'type=Queue,virtualhost=("(?:[^"\\]|\\.)*"|[^,]*),name=(.*)$', object_text, re.DOTALL)
     return "/".join(_plain(part) for part in found.groups()) if found else object_text
 
 
 def milliseconds(text: str) -> int:
-    """`90`, `90s`, `30m`, `2h`, `1d`; raises ValueError."""
+    """Parse a duration: `90`, `90s`, `30m`, `2h`, `1d`. Returns ms. Raises ValueError."""
     found = re.fullmatch(r"(\d+)\s*(s|m|h|d)?", text.strip())
     if not found:
-        raise ValueError(f"{text!r} is no length of time, such as 90s, 30m or 2h")
+        raise ValueError(f"{text!r} is not a duration such as 90s, 30m or 2h")
     return int(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2] or "s"] * 1000
 
 

@@ -1,4 +1,4 @@
-"""Output of answers for people in a terminal: tables, times, counts."""
+"""Formatting of API responses for a terminal: tables, times, counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from console.cli.names import short
+from console.cli.names import short_name
 
 _STATES = {"OVERFULL": "red", "OVERFULL_STOPPED": "red", "STOPPED": "yellow"}
 
@@ -23,7 +23,7 @@ def line_as_json(value: Any) -> None:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> None:
-    """Columns as wide as they must be; numbers of columns in `right` end there."""
+    """Print a table. `right`: indexes of right-aligned columns."""
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
     ends = set(right)
     for number, row in enumerate([heads, *rows]):
@@ -63,9 +63,9 @@ def state(text: str) -> str:
     return text.replace("_", " ").lower()
 
 
-def why(told: Mapping[str, Any]) -> None:
-    click.secho(told["says"], bold=True)
-    for cause in told["causes"]:
+def why(answer: Mapping[str, Any]) -> None:
+    click.secho(answer["says"], bold=True)
+    for cause in answer["causes"]:
         click.echo(f"\n{cause['title']}" + (f", since {when(cause['since'])}" if cause.get("since") else ""))
         for limit in cause.get("limits") or []:
             click.echo(
@@ -77,22 +77,23 @@ def why(told: Mapping[str, Any]) -> None:
         if cause.get("reason"):
             click.echo(f"  {cause['actor'] or 'unknown'}: {cause['reason']}")
         click.echo(f"  {resumes(cause)}")
-    click.echo(f"\nConsumers ({told['consumers_total']:,}):")
-    for consumer in told["consumers"][:20]:
+    click.echo(f"\nConsumers ({answer['consumers_total']:,}):")
+    for consumer in answer["consumers"][:20]:
         click.echo(f"  {consumer['object']}: {consumer['doing']}")
-    click.echo(f"Producers ({told['producers_total']:,}), the blocked ones first:")
-    for producer in told["producers"][:20]:
+    click.echo(f"Producers ({answer['producers_total']:,}), the blocked ones first:")
+    for producer in answer["producers"][:20]:
         click.echo(f"  {producer.get('client') or producer['object']}: {state(producer['state'])}")
 
 
 def resumes(cause: Mapping[str, Any]) -> str:
     known = cause.get("resume_ms")
     because = cause.get("because") or ""
-    when = f"resumes in about {length(known)}" if known is not None else "when it resumes is unknown"
-    return f"{when}: {because}" if because else when
+    time = f"resumes in about {duration(known)}" if known is not None else "resume time unknown"
+    return f"{time}: {because}" if because else time
 
 
-def length(ms: int) -> str:
+def duration(ms: int) -> str:
+    """Return a duration in ms in its largest unit, such as 3 min."""
     seconds = round(ms / 1000)
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
@@ -101,24 +102,24 @@ def length(ms: int) -> str:
 
 
 def when(ms: int) -> str:
-    """In the local time zone."""
+    """Return a time, ms since the epoch, in the local time zone."""
     return dt.datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def preview(told: Mapping[str, Any], verb: str) -> None:
-    click.echo(f"This {verb} affects {_many(told['producers'], 'producer')} of {_many(told['queues'], 'queue')}.")
-    for row in told.get("largest") or []:
+def preview(answer: Mapping[str, Any], verb: str) -> None:
+    click.echo(f"This {verb} affects {_many(answer['producers'], 'producer')} of {_many(answer['queues'], 'queue')}.")
+    for row in answer.get("largest") or []:
         click.echo(
             f"  {row['virtualhost']}/{row['name']}: {_many(row['producers'], 'producer')},"
             f" {_many(row['depth_messages'], 'message')}"
         )
 
 
-def stopped(told: Mapping[str, Any], verb: str) -> None:
-    done = "Nothing to change" if not told.get("changed", True) else f"{verb.capitalize()} done"
+def stopped(answer: Mapping[str, Any], verb: str) -> None:
+    done = "Nothing to change" if not answer.get("changed", True) else f"{verb.capitalize()} done"
     click.echo(
-        f"{done}: {_many(told['queues'], 'queue')}, {_many(told['producers'], 'producer')};"
-        f" {told['stopped']:,} stopped, {told['draining']:,} draining."
+        f"{done}: {_many(answer['queues'], 'queue')}, {_many(answer['producers'], 'producer')};"
+        f" {answer['stopped']:,} stopped, {answer['draining']:,} draining."
     )
 
 
@@ -126,28 +127,28 @@ def _many(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
-def event(told: Mapping[str, Any]) -> None:
-    click.echo(f"{when(told['at'])}  {told['kind']:<20}  {told['text']}")
+def event(answer: Mapping[str, Any]) -> None:
+    click.echo(f"{when(answer['at'])}  {answer['kind']:<20}  {answer['text']}")
 
 
-def changes(told: Mapping[str, Any]) -> None:
+def changes(answer: Mapping[str, Any]) -> None:
     signs = {"update": "~", "create": "+", "delete": "-"}
-    for change in told["changes"]:
+    for change in answer["changes"]:
         fields = ", ".join(
             f"{field} {_value(change['was'].get(field))} -> {_value(value)}"
             if change["action"] == "update"
             else f"{field} {value}"
             for field, value in change["attributes"].items()
         )
-        click.echo(f"{signs[change['action']]} {short(change['object'])}{': ' if fields else ''}{fields}")
-    for place, sentence in told["problems"].items():
+        click.echo(f"{signs[change['action']]} {short_name(change['object'])}{': ' if fields else ''}{fields}")
+    for place, sentence in answer["problems"].items():
         click.secho(f"! {sentence}" if not place or place in sentence else f"! {place}: {sentence}", fg="red")
-    if told["left_alone"]:
+    if answer["left_alone"]:
         click.echo(
-            f"{len(told['left_alone'])} objects are not in the file and stay as they are"
+            f"{len(answer['left_alone'])} objects are not in the file and stay as they are"
             " (--prune removes their settings)."
         )
-    if effect := told.get("preview"):
+    if effect := answer.get("preview"):
         click.echo(
             "{changed} of {queues} queues affected: {overfull} become overfull, {released} resume;"
             " {held} producers blocked, {freed} unblocked.".format(**effect)

@@ -1,4 +1,4 @@
-"""Commands about all policies as one file: export, diff, apply."""
+"""Commands for policy files: export, diff, apply."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import click
 
 from console.cli import names, output
-from console.cli.group import Group, cli, client_of, is_a_person, json_option
+from console.cli.group import Group, cli, client_of, is_interactive, json_option
 from console.cli.problems import DIFFERS
 
 
 @cli.group(cls=Group)
 def policies() -> None:
-    """All policies of a broker as one YAML file."""
+    """Export and import all policies of a broker as a YAML file."""
 
 
 _FILE = click.argument("file", type=click.File("r", encoding="utf-8"))
@@ -35,14 +35,14 @@ def export(ctx: click.Context, file: Any) -> None:
 @click.pass_context
 def diff(ctx: click.Context, file: Any, prune: bool, json_: bool) -> None:
     """Show the difference and its impact preview; exit code 1 if anything differs."""
-    told = client_of(ctx).post("policies/file/", {"yaml": file.read(), "prune": prune, "dry_run": True})
+    answer = client_of(ctx).post("policies/file/", {"yaml": file.read(), "prune": prune, "dry_run": True})
     if json_:
-        output.as_json(told)
+        output.as_json(answer)
     else:
-        output.changes(told)
-        if not told["changes"] and not told["problems"]:
+        output.changes(answer)
+        if not answer["changes"] and not answer["problems"]:
             click.echo("No differences.")
-    if told["changes"] or told["problems"]:
+    if answer["changes"] or answer["problems"]:
         ctx.exit(DIFFERS)
 
 
@@ -57,27 +57,27 @@ def apply(ctx: click.Context, *, file: Any, prune: bool, reason: str, yes: bool,
     """Apply the file, object by object; exit code 1 if a change failed."""
     client, body = client_of(ctx), {"yaml": file.read(), "prune": prune, "reason": reason}
     if not yes:
-        told = client.post("policies/file/", {**body, "dry_run": True})
-        if not told["changes"] and not told["problems"]:
-            return output.as_json(told) if json_ else click.echo("No differences.")
-        if json_ or not is_a_person():
+        answer = client.post("policies/file/", {**body, "dry_run": True})
+        if not answer["changes"] and not answer["problems"]:
+            return output.as_json(answer) if json_ else click.echo("No differences.")
+        if json_ or not is_interactive():
             raise click.UsageError(
-                f"this would change {len(told['changes'])} objects: check with diff, then confirm with --yes"
+                f"this would change {len(answer['changes'])} objects: check with diff, then confirm with --yes"
             )
-        output.changes(told)
+        output.changes(answer)
         click.confirm("Apply these changes?", abort=True)
-        body["digest"] = told["digest"]
-    told = client.post("policies/file/", body)
-    failed = [each for each in told["applied"] if each["outcome"] != "done"]
+        body["digest"] = answer["digest"]
+    answer = client.post("policies/file/", body)
+    failed = [each for each in answer["applied"] if each["outcome"] != "done"]
     if json_:
-        output.as_json(told)
+        output.as_json(answer)
     else:
-        for each in told["applied"]:
+        for each in answer["applied"]:
             detail = f": {each['detail']}" if each["detail"] else ""
-            click.echo(f"{each['outcome']}: {each['action']} {names.short(each['object'])}{detail}")
-        for sentence in told["problems"].values():
+            click.echo(f"{each['outcome']}: {each['action']} {names.short_name(each['object'])}{detail}")
+        for sentence in answer["problems"].values():
             click.secho(f"! {sentence}", fg="red")
-        click.echo(f"{len(told['applied']) - len(failed)} changed, {len(failed) + len(told['problems'])} failed.")
-    if failed or told["problems"]:
+        click.echo(f"{len(answer['applied']) - len(failed)} changed, {len(failed) + len(answer['problems'])} failed.")
+    if failed or answer["problems"]:
         ctx.exit(DIFFERS)
     return None

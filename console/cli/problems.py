@@ -1,13 +1,13 @@
-"""Errors of commands: a sentence for people and an exit code for programs."""
+"""Errors of commands: a message and an exit code."""
 
 from __future__ import annotations
 
-#: Exit codes besides 0. 1: it differs, or not all could be done. 2: the command line is wrong (click's own).
+#: Exit codes besides 0. 1: differences, or a change failed. 2: wrong usage (click's own).
 DIFFERS, USAGE, NOT_ALLOWED, REFUSED, UNREACHABLE = 1, 2, 3, 4, 5
 
 
 class Problem(Exception):
-    """The message is a sentence; `code` what the command ends with."""
+    """An error of a command. The message is a sentence; `code`: the exit code."""
 
     def __init__(self, sentence: str, code: int) -> None:
         super().__init__(sentence)

@@ -11,7 +11,7 @@ from console.cli import names, output
 from console.cli.group import cli, client_of, json_option, queue_names
 
 STATES = ("NORMAL", "OVERFULL", "STOPPED", "OVERFULL_STOPPED")
-#: Seconds between two looks at what is new.
+#: Seconds between two polls for new events.
 _PAUSE = 1.0
 
 
@@ -44,10 +44,10 @@ def list_(
     limit: int,
     json_: bool,
 ) -> None:
-    """Queues: state, depth, blocked producers, consumers, rates. SEARCH: text in the name."""
+    """List queues: state, depth, blocked producers, consumers, rates. SEARCH: text in the name."""
     query = {"search": search or "", "virtualhost": virtualhost, "state": list(state), "sort": sort}
     rows = []
-    for row in client_of(ctx).every("queues/", **query):
+    for row in client_of(ctx).all_rows("queues/", **query):
         rows.append(row)
         if limit and len(rows) >= limit:
             break
@@ -60,8 +60,8 @@ def list_(
 @click.pass_context
 def why(ctx: click.Context, queue: str, json_: bool) -> None:
     """Explain why QUEUE (name, virtualhost/name, or the object name of a producer) is blocked, and until when."""
-    told = client_of(ctx).get("why/", object=names.queue(queue))
-    return output.as_json(told) if json_ else output.why(told)
+    answer = client_of(ctx).get("why/", object=names.queue(queue))
+    return output.as_json(answer) if json_ else output.why(answer)
 
 
 @cli.command()
@@ -84,7 +84,7 @@ def watch(
     """Print every event as it occurs; with --json, one per line."""
     client, queues = client_of(ctx), {names.queue(text) for text in wanted}
     position = client.get("events/", count=1)["newest"] if after is None else after
-    told = 0
+    printed = 0
     while True:
         page = client.get("events/", after=position, count=1000)
         for event in page["events"]:
@@ -92,10 +92,10 @@ def watch(
             if (queues and not about & queues) or (kind and event["kind"] not in kind):
                 continue
             (output.line_as_json if json_ else output.event)(event)
-            told += 1
-            if count and told >= count:
+            printed += 1
+            if count and printed >= count:
                 return
         sys.stdout.flush()
         position = max(position, page["last"])
         if position >= page["newest"]:
-            time.sleep(_PAUSE)  # the API tells nobody of what is new: it is asked
+            time.sleep(_PAUSE)  # the API has no push: poll

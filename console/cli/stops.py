@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from console.cli import names, output
-from console.cli.group import cli, client_of, is_a_person, json_option, queue_names
+from console.cli.group import cli, client_of, is_interactive, json_option, queue_names
 from console.cli.problems import REFUSED, Problem
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,7 +32,7 @@ def _aim_options(command: F) -> F:
 def _aim(
     queues: tuple[str, ...], *, everything: bool, virtualhost: str | None, exchange: str | None, pattern: str | None
 ) -> dict[str, Any]:
-    """The body that selects the producers."""
+    """Return the fields of the request body that select the producers. Raises UsageError."""
     scopes = sum(map(bool, (queues, exchange, everything or (pattern and not virtualhost), virtualhost)))
     if scopes != 1 or (pattern and (queues or exchange)):
         raise click.UsageError(
@@ -41,7 +41,7 @@ def _aim(
     if queues:
         return {"scope": "type=Broker", "queues": [names.queue(text) for text in queues]}
     if exchange:
-        host, name = names.within(exchange)
+        host, name = names.split_host(exchange)
         return {"scope": names.object_name("Exchange", virtualhost=host, name=name)}
     scope = names.object_name("VirtualHost", name=virtualhost) if virtualhost else "type=Broker"
     return {"scope": scope, **({"pattern": pattern} if pattern else {})}
@@ -50,14 +50,14 @@ def _aim(
 def _act(ctx: click.Context, verb: str, aim: dict[str, Any], more: dict[str, Any], *, yes: bool, json_: bool) -> None:
     client = client_of(ctx)
     if not yes:
-        told = client.post("stop-producers/preview/", aim)
-        if not told["queues"]:
-            raise Problem("no queue matches: nothing was changed", REFUSED)
-        if json_ or not is_a_person():
+        answer = client.post("stop-producers/preview/", aim)
+        if not answer["queues"]:
+            raise Problem("no queue matches: nothing changed", REFUSED)
+        if json_ or not is_interactive():
             raise click.UsageError(
-                f"this would {verb} {told['producers']} producers of {told['queues']} queues: confirm with --yes"
+                f"this would {verb} {answer['producers']} producers of {answer['queues']} queues: confirm with --yes"
             )
-        output.preview(told, verb)
+        output.preview(answer, verb)
         click.confirm(f"{verb.capitalize()} them?", abort=True)
     answer = client.post(f"{verb}-producers/", {**aim, **more})
     if json_:

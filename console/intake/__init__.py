@@ -1,1 +1,1 @@
-"""What comes in over HTTP and WebSockets is measured before anything is made of it: `brokers/input_limits.py`."""
+"""Checks of HTTP and WebSocket input against the limits of `brokers/input_limits.py`, before it is parsed."""

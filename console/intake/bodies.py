@@ -1,7 +1,7 @@
-"""How large the body of a request may be, held while it arrives: before it fills a disk or is given to a parser; and
-in which encoding, since a name of a codec that makes no text ends in a fault of the server while a request is made.
+"""Size and encoding of request bodies, enforced while they arrive, before they fill a disk or reach a parser.
 
-The server's interface to applications has no limit of its own, and not every request says how long it will be.
+ASGI has no limit of its own, and not every request has a Content-Length. The encoding is checked because Django fails
+with 500 on a charset whose codec does not decode to text.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 def body_limit(path: str) -> int:
-    """Bytes."""
+    """Return the largest body of a request to this path, in bytes."""
     return limits.FILE_BODY if path in _FILES else limits.BODY
 
 
 def too_large(path: str) -> str:
-    return f"the body has more than {body_limit(path):,} bytes: send less at once"
+    return f"the body has more than {body_limit(path):,} bytes"
 
 
-def measured(application: Application) -> Callable[[Any, Receive, Send], Awaitable[None]]:
-    """The ASGI application, which hears of a disconnect instead of more than it may be sent; who sends it is answered
-    413, and 415 for a charset other than UTF-8."""
+def limited(application: Application) -> Callable[[Any, Receive, Send], Awaitable[None]]:
+    """Return the ASGI application with limits: a body that is too large appears as a disconnect to it and is answered
+    with 413, and a charset other than UTF-8 with 415."""
 
-    async def measuring(scope: Any, receive: Receive, send: Send) -> None:
+    async def application_with_limits(scope: Any, receive: Receive, send: Send) -> None:
         most, got = body_limit(scope["path"]), 0
         too_much = started = False
 
@@ -58,18 +58,18 @@ def measured(application: Application) -> Callable[[Any, Receive, Send], Awaitab
         if encoding := _other_encoding(scope):
             await _refuse(send, 415, f"the body's charset is {encoding!r}: it must be utf-8")
             return
-        if _said(scope) > most:
+        if _content_length(scope) > most:
             too_much = True
         else:
             await application(scope, received, sent)
         if too_much and not started:
             await _refuse(send, 413, too_large(scope["path"]))
 
-    return measuring
+    return application_with_limits
 
 
-async def _refuse(send: Send, status: int, says: str) -> None:
-    body = json.dumps({"detail": [says]}).encode()
+async def _refuse(send: Send, status: int, message: str) -> None:
+    body = json.dumps({"detail": [message]}).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
@@ -80,16 +80,16 @@ async def _refuse(send: Send, status: int, says: str) -> None:
 
 
 def _other_encoding(scope: Any) -> str:
-    """The charset of Content-Type, unless it is one that bodies may have."""
+    """Return the charset of Content-Type if it is not supported, else an empty text."""
     for name, value in scope["headers"]:
         if name == b"content-type" and (found := _CHARSET.search(value)):
-            said: str = found[1].decode("latin-1")
-            return "" if said.lower() in _ENCODINGS else shortened(said)
+            charset: str = found[1].decode("latin-1")
+            return "" if charset.lower() in _ENCODINGS else shortened(charset)
     return ""
 
 
-def _said(scope: Any) -> int:
-    """Content-Length; 0 if it is not said, or nonsense, which Django takes for nothing."""
+def _content_length(scope: Any) -> int:
+    """Return Content-Length; 0 if it is missing or invalid, as in Django."""
     for name, value in scope["headers"]:
         if name == b"content-length":
             return int(value) if value.isdigit() and len(value) < 20 else 0

@@ -1,5 +1,4 @@
-"""The answers for what went wrong outside of a view: pages that look like the product and say what to do, and JSON for
-everything below the HTTP interface's path."""
+"""Responses to errors outside of a view: HTML pages, and JSON for URLs of the API."""
 
 from __future__ import annotations
 
@@ -14,32 +13,33 @@ _API = "/api/"
 
 
 def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    return _answer(request, 403, "Not allowed", _said(exception), "You do not have permission to do that.")
+    return _answer(request, 403, "Not allowed", _message(exception), "You do not have permission to do that.")
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    return _answer(request, 404, "Not found", _said(exception), f"There is nothing at {shortened(request.path)}.")
+    return _answer(request, 404, "Not found", _message(exception), f"There is no {shortened(request.path)}.")
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    return refused(request, 400, {"detail": _said(exception) or "The request cannot be read."})
+    return refused(request, 400, {"detail": _message(exception) or "The request is malformed."})
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    return _answer(request, 500, "Something broke", "", "Something broke; the log of the web process says what.")
+    return _answer(request, 500, "Internal error", "", "Internal error; see the log of the web process.")
 
 
 def refused(request: HttpRequest, status: int, wrong: Mapping[str, str]) -> HttpResponse:
-    """What came in is out of bounds. `wrong`: sentences by field."""
+    """Return the response to refused input. `wrong`: sentences by field."""
     wrong = readable_sentences(wrong)
     if _is_call(request):
         return JsonResponse({field: [sentence] for field, sentence in wrong.items()}, status=status)
-    context = {"title": "Not taken", "said": " ".join(wrong.values())}
+    context = {"title": "Request refused", "said": " ".join(wrong.values())}
     return render(request, "400.html", context, status=status)
 
 
 def _answer(request: HttpRequest, status: int, title: str, said: str, otherwise: str) -> HttpResponse:
-    """`said` may be empty: a page then has its own words, and a call `otherwise`."""
+    """Return a page or JSON. `said`: the error message; if it is empty, a page has its own text and JSON
+    `otherwise`."""
     if _is_call(request):
         return JsonResponse({"detail": said or otherwise}, status=status)
     return render(request, f"{status}.html", {"title": title, "said": said}, status=status)
@@ -49,6 +49,6 @@ def _is_call(request: HttpRequest) -> bool:
     return request.path.startswith(_API) and request.path != _API
 
 
-def _said(exception: Exception | None) -> str:
-    said = exception.args[0] if exception and exception.args else ""
-    return readable(shortened(said, 1000)) if isinstance(said, str) else ""
+def _message(exception: Exception | None) -> str:
+    message = exception.args[0] if exception and exception.args else ""
+    return readable(shortened(message, 1000)) if isinstance(message, str) else ""

@@ -1,4 +1,4 @@
-"""JSON from outside, read without a way to exhaust the reader: its depth is known before, its numbers are bounded."""
+"""Parsing of untrusted JSON with bounded depth and bounded numbers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from brokers import input_limits as limits
 from brokers.admin import InvalidValue
 from brokers.input_checks import TooLong, value_faults
 
-#: A whole text (also one that never ends), or a bracket. Possessive: nothing is looked at twice.
+#: A string (also an unterminated one), or a bracket. Possessive quantifiers: no backtracking.
 _PART = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 def read_json(text: str) -> Any:
-    """The value. Raises InvalidValue: with the field for what is out of bounds, with `detail` for what is no JSON."""
+    """Parse JSON. Raises InvalidValue: by field if a value exceeds a limit, by `detail` if the text is not JSON."""
     _check_depth(text)
     try:
         value = json.loads(text, parse_int=_whole)
@@ -34,8 +34,8 @@ def _check_depth(text: str) -> None:
                 depth += 1
                 if depth > limits.DEPTH:
                     line = text.count("\n", 0, part.start()) + 1
-                    says = f"line {line}: more than {limits.DEPTH} lists and objects inside each other"
-                    raise InvalidValue({"detail": says})
+                    message = f"line {line}: more than {limits.DEPTH} lists and objects inside each other"
+                    raise InvalidValue({"detail": message})
             case "]" | "}":
                 depth -= 1
 

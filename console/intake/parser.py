@@ -1,4 +1,4 @@
-"""The parser of the HTTP interface's bodies: JSON in UTF-8, measured before it is read."""
+"""Parser of API bodies: JSON in UTF-8, checked against the limits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from brokers.admin import InvalidValue
 from console.intake.json_text import read_json
 
 
-class MeasuredJSONParser(JSONParser):
+class LimitedJSONParser(JSONParser):
     def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
-        """Raises InvalidValue."""
+        """Parse the body. Raises InvalidValue."""
         try:
             text = stream.read().decode()
         except UnicodeDecodeError as error:
-            raise InvalidValue({"detail": f"JSON parse error - byte {error.start:,} of the body is no UTF-8"}) from None
+            raise InvalidValue(
+                {"detail": f"JSON parse error - byte {error.start:,} of the body is not UTF-8"}
+            ) from None
         return read_json(text)

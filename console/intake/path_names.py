@@ -1,9 +1,9 @@
-"""Names of queues and virtual hosts as parts of an address, such that every name can be opened.
+"""Escaping of queue and virtual host names in URL paths, so that every name has a URL.
 
-Browsers and proxies resolve `.` and `..` and merge empty parts, also percent-encoded ones, and a slash cannot stand in
-one part of a path, nor a control character anywhere. A name with any of these is written `~~` and then its UTF-8 bytes,
-each but letters, digits, `-` and `_` as `~` and two hex digits: `..` is `~~~2E~2E`. Every other name is written as it
-is. `static/console/core/object_names.js` has the same.
+Browsers and proxies resolve `.` and `..` and merge empty segments, also percent-encoded ones; a segment cannot contain
+a slash, nor a path a control character. A name with any of these is escaped: `~~`, then its UTF-8 bytes, where each
+byte but letters, digits, `-` and `_` is `~` and two hex digits: `..` is `~~~2E~2E`. Other names are not escaped.
+`static/console/core/object_names.js` has the same.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from django.urls.converters import PathConverter, StringConverter
 _MARK = "~~"
 _ESCAPED = re.compile(r"~~((?:[A-Za-z0-9_-]|~[0-9A-F]{2})*)")
 _PLAIN = re.compile(rb"[A-Za-z0-9_-]")
-#: What looks like the long form already, and what no address has.
+#: Names that look escaped, and characters that URLs cannot contain.
 _LONG = re.compile("^~~|[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-#: Parts that mean something else: to browsers, to proxies, or after a queue's name in an address of ours.
+#: Segments with another meaning: to browsers, to proxies, or after a queue's name in the console's own URLs.
 _TAKEN = frozenset({"", ".", "..", "check"})
 
 
 def escaped(name: str) -> str:
-    """The name in the long form."""
+    """Return the escaped form of a name."""
     return _MARK + "".join(
         chr(byte) if _PLAIN.fullmatch(bytes([byte])) else f"~{byte:02X}" for byte in name.encode("utf-8", "replace")
     )
 
 
 def unescaped(part: str) -> str:
-    """The name that a part of an address stands for. What only looks like the long form is a name itself."""
+    """Return the name of a path segment. A segment that only looks escaped is the name itself."""
     found = _ESCAPED.fullmatch(part)
     if not found:
         return part
@@ -42,7 +42,7 @@ def unescaped(part: str) -> str:
 
 
 class QueueNameConverter(PathConverter):
-    """Slashes within the name stay slashes."""
+    """A queue name; slashes within the name stay slashes."""
 
     def to_python(self, value: str) -> str:
         return unescaped(value)
@@ -61,7 +61,7 @@ class HostNameConverter(StringConverter):
 
 
 class ObjectNameConverter(PathConverter):
-    """A whole object name, which clients percent-encode: of any characters."""
+    """A percent-encoded object name of any characters."""
 
     regex = r"[\s\S]+"
 

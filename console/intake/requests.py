@@ -1,5 +1,5 @@
-"""What every request has to pass before a view sees it: the length of its path, its parameters and the fields of a
-form. The body of a call is read by `parser.py`."""
+"""Middleware that checks path, parameters and form fields of every request against the limits. `parser.py` checks JSON
+bodies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from console.intake.error_pages import refused
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
-class MeasuredRequestMiddleware(MiddlewareMixin):
+class RequestLimitsMiddleware(MiddlewareMixin):
     def process_request(self, request: HttpRequest) -> HttpResponse | None:
         if fault := _outside(request):
             return refused(request, *fault)
@@ -27,7 +27,7 @@ class MeasuredRequestMiddleware(MiddlewareMixin):
 
 
 def _outside(request: HttpRequest) -> tuple[int, dict[str, str]] | None:
-    """What can be known without reading parameters: the status, and what is wrong."""
+    """Return status and errors of the checks that need no parsed parameters; None if there are none."""
     query: str = request.META.get("QUERY_STRING", "")
     if len(request.path) + len(query) > limits.QUERY:
         return 414, {"detail": f"the path and parameters have more than {limits.QUERY:,} bytes"}

@@ -1,5 +1,5 @@
-"""YAML from outside: its events are counted before nodes are made of them, since that is done by a function which
-calls itself for each level, in C, and for each alias again."""
+"""Parsing of untrusted YAML: the parser's events are counted first, since composing nodes recurses in C for each level,
+and again for each alias."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 def compose(text: str, field: str = "yaml") -> Any:
-    """The root node, None of an empty file. Raises InvalidValue, about `field`, with the line."""
+    """Return the root node; None of an empty file. Raises InvalidValue for `field`, with the line."""
     if fault := text_fault("the file", text, limits.FILE):
         raise InvalidValue({field: fault})
     try:
@@ -29,7 +29,7 @@ def compose(text: str, field: str = "yaml") -> Any:
 
 
 def _measure(text: str, field: str) -> None:
-    """Raises InvalidValue, YAMLError."""
+    """Check the limits. Raises InvalidValue, YAMLError."""
     measure = _Measure()
     for event in yaml.parse(text, Loader=_Loader):
         if fault := measure.take(event):
@@ -38,16 +38,16 @@ def _measure(text: str, field: str) -> None:
 
 
 class _Measure:
-    """Counts the nodes of a file, aliases expanded, and how deep they are nested, by the parser's events."""
+    """Counts nodes, with aliases expanded, and nesting depth from the parser's events."""
 
     def __init__(self) -> None:
         self._nodes = 0
-        self._sizes: dict[str, int] = {}  # nodes that each anchor stands for
-        #: For each map or list that is being read: its anchor, and how many nodes there were before it.
+        self._sizes: dict[str, int] = {}  # number of nodes by anchor
+        #: Of each open map or list: its anchor, and the number of nodes before it.
         self._open: list[tuple[str | None, int]] = []
 
     def take(self, event: yaml.Event) -> str:
-        """What is wrong with the file up to here; empty: nothing."""
+        """Count an event, and return what exceeds a limit; empty: nothing."""
         fault = ""
         match event:
             case yaml.ScalarEvent():
@@ -66,7 +66,7 @@ class _Measure:
                     self._sizes[anchor] = self._nodes - before
             case yaml.AliasEvent(anchor=str(name)):
                 if name in {anchor for anchor, _ in self._open}:
-                    fault = f"*{shortened(name)} is inside what it stands for"
+                    fault = f"*{shortened(name)} refers to a node that contains it"
                 self._nodes += self._sizes.get(name, 1)
         if not fault and self._nodes > limits.FILE_NODES:
             fault = f"the file has more than {limits.FILE_NODES:,} names and values"

@@ -1,4 +1,4 @@
-"""A running console before a broker in memory, and the command line beside it, in the same process."""
+"""A running console with an in-memory broker, and the command line in the same process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass
 class Terminal:
-    """Somebody with a token who types commands."""
+    """A terminal of a user with a token."""
 
     url: str
     token: str
@@ -48,8 +48,8 @@ class Terminal:
         return stat.filemode((self.home / "headgate" / "credentials.json").stat().st_mode)
 
 
-def elsewhere(do: Callable[[], T]) -> T:
-    """Do it in a thread of its own, whose connection to the database is closed after it."""
+def in_thread(do: Callable[[], T]) -> T:
+    """Call `do` in another thread and close its database connection afterwards."""
 
     def act() -> T:
         try:
@@ -62,7 +62,7 @@ def elsewhere(do: Callable[[], T]) -> T:
 
 
 @pytest.fixture
-def somebody(console: Console, tmp_path: Path) -> Callable[..., Terminal]:  # noqa: F811
+def terminal_of(console: Console, tmp_path: Path) -> Callable[..., Terminal]:  # noqa: F811
     def make(name: str, *grants: Grant) -> Terminal:
         def token() -> str:
             user = User.objects.create_user(name)
@@ -72,26 +72,26 @@ def somebody(console: Console, tmp_path: Path) -> Callable[..., Terminal]:  # no
 
         home = tmp_path / name
         home.mkdir()
-        return Terminal(console.url, elsewhere(token), home)
+        return Terminal(console.url, in_thread(token), home)
 
     return make
 
 
 @pytest.fixture
-def olga(somebody: Callable[..., Terminal]) -> Terminal:
-    return somebody("olga", Grant(Role.OPERATOR), Grant(Role.POLICY_EDITOR))
+def olga(terminal_of: Callable[..., Terminal]) -> Terminal:
+    return terminal_of("olga", Grant(Role.OPERATOR), Grant(Role.POLICY_EDITOR))
 
 
 @pytest.fixture
-def vera(somebody: Callable[..., Terminal]) -> Terminal:
-    return somebody("vera", Grant(Role.VIEWER))
+def vera(terminal_of: Callable[..., Terminal]) -> Terminal:
+    return terminal_of("vera", Grant(Role.VIEWER))
 
 
 @pytest.fixture(autouse=True)
-def _no_variables_of_ours() -> Iterator[None]:
-    kept = {name: os.environ.pop(name) for name in list(os.environ) if name in ("HEADGATE_TOKEN", "HEADGATE_URL")}
+def _no_headgate_variables() -> Iterator[None]:
+    saved = {name: os.environ.pop(name) for name in list(os.environ) if name in ("HEADGATE_TOKEN", "HEADGATE_URL")}
     yield
-    os.environ.update(kept)
+    os.environ.update(saved)
 
 
 def ok(result: Any) -> str:

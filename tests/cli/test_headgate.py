@@ -1,4 +1,4 @@
-"""Every command of `headgate` does what it says against a live console, and ends with the code that it promises."""
+"""Every command of `headgate` against a live console: output, effects and exit codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from console.audit.models import AuditEntry
 from console.cli import names, output, queries
 from console.permissions.rights import Grant, Role
 from tests.browser.conftest import Console
-from tests.cli.conftest import Terminal, elsewhere, ok
+from tests.cli.conftest import Terminal, in_thread, ok
 from tests.console.conftest import Broker, until
 
 LIMITS = "version: 1\nvirtualhosts: {default: {queues: {orders: {capacity_messages: 2}}}}\n"
@@ -48,7 +48,7 @@ def limited(olga: Terminal, broker: Broker) -> None:
 # -- signing in -------------------------------------------------------------------------------------------------------
 
 
-def test_login_keeps_the_token_for_its_owner_alone(olga: Terminal) -> None:
+def test_login_stores_the_token_readable_by_its_owner_only(olga: Terminal) -> None:
     said = ok(olga.run("login", olga.url, typed=f"{olga.token}\n", HEADGATE_TOKEN=""))
     assert "Signed in" in said
     assert "olga" in said
@@ -61,34 +61,34 @@ def test_login_keeps_the_token_for_its_owner_alone(olga: Terminal) -> None:
     assert (refused.exit_code, "headgate login" in refused.output) == (3, True)
 
 
-def test_a_wrong_token_is_told_and_not_kept(olga: Terminal) -> None:
+def test_wrong_token_is_refused_and_not_stored(olga: Terminal) -> None:
     refused = olga.run("login", olga.url, typed="headgate_wrong\n", HEADGATE_TOKEN="")
     assert (refused.exit_code, "not known" in refused.output) == (3, True)
     assert not (olga.home / "headgate" / "credentials.json").exists()
 
 
-def test_a_kept_token_goes_to_the_console_that_gave_it_alone(olga: Terminal) -> None:
+def test_stored_token_is_sent_only_to_its_console(olga: Terminal) -> None:
     ok(olga.run("login", olga.url, typed=f"{olga.token}\n", HEADGATE_TOKEN=""))
     refused = olga.run("--url", "http://127.0.0.1:9", "list", HEADGATE_TOKEN="")
     assert (refused.exit_code, "no token for http://127.0.0.1:9" in refused.output) == (3, True)
 
 
 @pytest.mark.parametrize("url", ["http://console.example.org", "ftp://127.0.0.1", "http://"])
-def test_an_address_that_would_give_the_token_away_is_refused(olga: Terminal, url: str) -> None:
+def test_url_that_would_expose_the_token_is_refused(olga: Terminal, url: str) -> None:
     assert olga.run("--url", url, "list").exit_code == 2
 
 
-def test_a_console_that_is_not_there_ends_with_5(olga: Terminal) -> None:
+def test_unreachable_console_ends_with_5(olga: Terminal) -> None:
     answer = olga.run("--url", "http://127.0.0.1:9", "list")
     assert answer.exit_code == 5
-    assert "does not answer" in answer.output
+    assert "does not respond" in answer.output
     assert "Traceback" not in answer.output
 
 
 # -- queries ----------------------------------------------------------------------------------------------------------
 
 
-def test_list_tells_queues_as_a_table_and_as_json(olga: Terminal) -> None:
+def test_list_prints_queues_as_a_table_and_as_json(olga: Terminal) -> None:
     table = ok(olga.run("list"))
     assert table.splitlines()[0].split()[:3] == ["QUEUE", "STATE", "DEPTH"]
     assert "default/orders" in table
@@ -101,7 +101,7 @@ def test_list_tells_queues_as_a_table_and_as_json(olga: Terminal) -> None:
     assert (wrong.exit_code, "colour" in wrong.output) == (4, True)
 
 
-def test_why_tells_the_limit_and_where_it_comes_from(olga: Terminal, broker: Broker) -> None:
+def test_why_shows_the_limit_and_its_origin(olga: Terminal, broker: Broker) -> None:
     assert "No producers of bills are blocked" in ok(olga.run("why", "bills"))
     limited(olga, broker)
     said = ok(olga.run("why", "orders"))
@@ -119,16 +119,16 @@ def test_why_tells_the_limit_and_where_it_comes_from(olga: Terminal, broker: Bro
         ({"resume_ms": 0, "because": ""}, "resumes in about 0 s"),
         (
             {"resume_ms": None, "because": "the queue has no consumers"},
-            "when it resumes is unknown: the queue has no consumers",
+            "resume time unknown: the queue has no consumers",
         ),
-        ({"resume_ms": None, "because": None}, "when it resumes is unknown"),
+        ({"resume_ms": None, "because": None}, "resume time unknown"),
     ],
 )
-def test_why_tells_when_a_queue_resumes_and_ends_no_sentence_with_a_colon(cause: dict[str, Any], said: str) -> None:
+def test_why_shows_the_resume_time_without_a_trailing_colon(cause: dict[str, Any], said: str) -> None:
     assert output.resumes(cause) == said
 
 
-def test_watch_tells_every_event_since_a_number(
+def test_watch_prints_every_event_after_a_number(
     olga: Terminal, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limited(olga, broker)
@@ -140,7 +140,7 @@ def test_watch_tells_every_event_since_a_number(
     def new(seconds: float) -> None:
         broker.do(lambda memory: memory.attach_producer("late"))
 
-    # Of this module alone: other threads sleep, too, and an event before the command begins is none that it waits for.
+    # Only of this module: other threads sleep, too, and would publish the event before the command starts.
     monkeypatch.setattr(queries, "time", SimpleNamespace(sleep=new))
     later = json.loads(ok(olga.run("watch", "-n", "1", "-k", "queue-created", "--json")))
     assert later["object"] == "type=Queue,virtualhost=default,name=late"
@@ -165,7 +165,9 @@ def stopped(broker: Broker) -> set[str]:
         (["-v", "default", "-p", "orders"], {"orders"}),
     ],
 )
-def test_stop_and_start_reach_what_is_meant(olga: Terminal, broker: Broker, aim: list[str], names_: set[str]) -> None:
+def test_stop_and_start_affect_the_selected_queues(
+    olga: Terminal, broker: Broker, aim: list[str], names_: set[str]
+) -> None:
     said = ok(olga.run("stop", *aim, "--reason", "test", "--yes"))
     assert f"{len(names_)} queue" in said
     until(lambda: stopped(broker) == names_)
@@ -174,12 +176,12 @@ def test_stop_and_start_reach_what_is_meant(olga: Terminal, broker: Broker, aim:
     until(lambda: not stopped(broker))
 
 
-def test_stop_shows_first_what_it_touches_and_asks(
+def test_stop_shows_its_impact_and_asks_for_confirmation(
     olga: Terminal, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = olga.run("stop", "--all", "-r", "test")
     assert (refused.exit_code, "2 producers of 2 queues: confirm with --yes" in refused.output) == (2, True)
-    monkeypatch.setattr("console.cli.stops.is_a_person", lambda: True)
+    monkeypatch.setattr("console.cli.stops.is_interactive", lambda: True)
     no = olga.run("stop", "--all", "-r", "test", typed="n\n")
     assert (no.exit_code, "2 producers of 2 queues" in no.output) == (1, True)
     assert not stopped(broker)
@@ -187,7 +189,7 @@ def test_stop_shows_first_what_it_touches_and_asks(
     until(lambda: stopped(broker) == {"orders", "bills"})
 
 
-def test_a_stop_may_end_by_itself_and_a_start_go_gradually(olga: Terminal, broker: Broker) -> None:
+def test_stop_with_an_end_and_staged_start(olga: Terminal, broker: Broker) -> None:
     limited(olga, broker)
     ok(olga.run("stop", "orders", "-r", "test", "-y", "--for", "30m", "--below", "20"))
     stops = olga.run("list", "orders", "--json")
@@ -212,24 +214,24 @@ def test_a_stop_may_end_by_itself_and_a_start_go_gradually(olga: Terminal, broke
         ["dance"],
     ],
 )
-def test_a_command_line_that_cannot_be_ends_with_2_and_does_nothing(
+def test_invalid_command_line_ends_with_2_and_changes_nothing(
     olga: Terminal, broker: Broker, arguments: list[str]
 ) -> None:
     assert olga.run(*arguments).exit_code == 2
     assert not stopped(broker)
 
 
-def test_who_may_not_is_told_so_and_it_is_audited(vera: Terminal, broker: Broker) -> None:
+def test_stop_without_permission_is_refused_and_audited(vera: Terminal, broker: Broker) -> None:
     assert "orders" in ok(vera.run("list"))
     refused = vera.run("stop", "orders", "-r", "test", "-y")
     assert (refused.exit_code, "role of operator" in refused.output) == (3, True)
     assert not stopped(broker)
-    row = elsewhere(lambda: AuditEntry.objects.filter(operation="stop-producers").get())
+    row = in_thread(lambda: AuditEntry.objects.filter(operation="stop-producers").get())
     assert (row.user_name, row.source_address, row.outcome) == ("vera", "127.0.0.1, token cli", "refused")
 
 
-def test_who_sees_one_virtual_host_lists_that_alone(somebody: Callable[..., Terminal]) -> None:
-    nora = somebody("nora", Grant(Role.VIEWER, "local", "elsewhere"))
+def test_user_of_one_virtual_host_lists_only_its_queues(terminal_of: Callable[..., Terminal]) -> None:
+    nora = terminal_of("nora", Grant(Role.VIEWER, "local", "elsewhere"))
     assert "No queue matches" in ok(nora.run("list"))
     assert nora.run("why", "orders").exit_code == 4
 
@@ -245,7 +247,7 @@ def test_policies_are_exported_compared_and_applied(olga: Terminal, broker: Brok
     assert "~ default/orders: capacity_messages not set -> 2" in differs.output
     assert "1 become overfull" in differs.output
     assert json.loads(olga.run("policies", "diff", str(file), "--json").output)["changes"][0]["action"] == "update"
-    assert olga.run("policies", "apply", str(file)).exit_code == 2  # nobody is there to be asked
+    assert olga.run("policies", "apply", str(file)).exit_code == 2  # not interactive: no confirmation
     assert "1 changed, 0 failed." in ok(olga.run("policies", "apply", str(file), "-y", "-r", "release 42"))
     assert "No differences." in ok(olga.run("policies", "diff", str(file)))
     out = tmp_path / "out.yaml"
@@ -255,10 +257,10 @@ def test_policies_are_exported_compared_and_applied(olga: Terminal, broker: Brok
     file.write_text("version: 1\nbroker: {colour: red}\n")
     wrong = olga.run("policies", "diff", str(file))
     assert (wrong.exit_code, "colour is not a policy field" in wrong.output) == (4, True)
-    assert elsewhere(lambda: AuditEntry.objects.get(operation="update").reason) == "release 42"
+    assert in_thread(lambda: AuditEntry.objects.get(operation="update").reason) == "release 42"
 
 
-def test_policies_are_not_for_who_may_not(vera: Terminal, tmp_path: Path) -> None:
+def test_applying_policies_requires_a_policy_editor(vera: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "policies.yaml"
     file.write_text(LIMITS)
     assert vera.run("policies", "diff", str(file)).exit_code == 1
@@ -270,13 +272,13 @@ def test_policies_are_not_for_who_may_not(vera: Terminal, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("shell", "says"), [("bash", "complete "), ("zsh", "#compdef"), ("fish", "complete ")])
-def test_completion_scripts_are_for_each_shell(olga: Terminal, shell: str, says: str) -> None:
+def test_completion_script_of_each_shell(olga: Terminal, shell: str, says: str) -> None:
     script = ok(olga.run("completion", shell))
     assert says in script
     assert "_HEADGATE_COMPLETE" in script
 
 
-def test_names_of_queues_are_completed(olga: Terminal) -> None:
+def test_queue_names_are_completed(olga: Terminal) -> None:
     from console.cli.main import cli
 
     given = {"HEADGATE_URL": olga.url, "HEADGATE_TOKEN": olga.token}
@@ -293,7 +295,7 @@ def test_names_of_queues_are_completed(olga: Terminal) -> None:
         assert complete(["why"], "or") == []
 
 
-def test_the_command_is_installed_and_stands_alone() -> None:
+def test_command_is_installed_and_imports_only_its_package() -> None:
     found = shutil.which("headgate", path=str(Path(sys.executable).parent))
     assert found
     answer = subprocess.run([found, "--help"], capture_output=True, text=True, timeout=30, check=False)
@@ -310,7 +312,7 @@ def test_the_command_is_installed_and_stands_alone() -> None:
 
 
 @pytest.mark.parametrize("text", ["orders", "a/b", 'odd, "name"', " spaced "])
-def test_names_are_written_as_the_interface_reads_them(text: str) -> None:
+def test_object_names_have_the_format_of_the_api(text: str) -> None:
     typed = names.queue(f"default/{text}")
     assert ObjectName.parse(typed) == object_name("Queue", virtualhost="default", name=text)
-    assert names.short(typed) == f"default/{text}"
+    assert names.short_name(typed) == f"default/{text}"

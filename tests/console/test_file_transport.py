@@ -115,5 +115,5 @@ def test_a_message_whose_reader_died_while_it_read_goes_back(tmp_path: Path, mon
         written.rename(tmp_path / "taken" / written.name)
         line.channel()
         assert not list(tmp_path.glob("*.msg"))  # its reader may be at it yet
-        monkeypatch.setattr(file_transport, "FORGOTTEN", -1.0)
+        monkeypatch.setattr(file_transport, "TAKEN_TIMEOUT", -1.0)
         assert line.channel()._get("work") == {"kept": True}

@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 from brokers import input_limits as limits
 from brokers.admin import InvalidValue
 from console.asgi import application
-from console.intake.bodies import measured
+from console.intake.bodies import limited
 from console.intake.json_text import read_json
 from console.operations import policy_file
 from tests.console.conftest import Broker
@@ -35,7 +35,7 @@ FILE = "/api/v1/policies/file/"
         ("{a: " * 200_000, "line 1: more than 12 maps and lists inside each other"),
         ("- " * 400_000, "line 1: more than 12 maps and lists inside each other"),
         ("a: " + "x" * 900_000, "line 1: a name or value has 900,000 characters: 4,000 at most"),
-        ("version: 1\nbroker: &a\n  b: *a\n", "line 3: *a is inside what it stands for"),
+        ("version: 1\nbroker: &a\n  b: *a\n", "line 3: *a refers to a node that contains it"),
         ("a: \ud800", "yaml has half a character (a surrogate) U+D800 as its character 4: that is no text"),
     ],
 )
@@ -187,9 +187,9 @@ async def test_body_is_given_up_as_soon_as_it_is_too_long(said: bool) -> None:
         sent.append(message)
 
     headers = [(b"content-length", b"1000000000000")] if said else []
-    await measured(reading)({"path": "/api/v1/stop-producers/", "headers": headers}, receive, send)
+    await limited(reading)({"path": "/api/v1/stop-producers/", "headers": headers}, receive, send)
     assert sent[0]["status"] == 413
-    assert json.loads(sent[1]["body"])["detail"] == ["the body has more than 2,500,000 bytes: send less at once"]
+    assert json.loads(sent[1]["body"])["detail"] == ["the body has more than 2,500,000 bytes"]
     assert taken <= (0 if said else limits.BODY)
 
 
