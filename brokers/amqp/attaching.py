@@ -1,6 +1,6 @@
-"""What a link that a client attaches becomes: a producer, a consumer, a fan-out, or a node's link; or a refusal.
+"""Attaching: open a client's link as a producer, a consumer, a fan-out, or a node's link, or refuse it.
 
-One function for the two directions; rights are checked here, and the link is opened as what it was granted to be.
+One function for both directions. Permissions are checked here, and the link is opened as it was granted.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from brokers.engine.registry.exchange import Exchange
 from brokers.engine.registry.subscription import Subscription
 from brokers.engine.services.fan_out import FanOut
 
-#: How a receiver asks for message groups: by a capability of its source or, where a client can set none (JMS), by this
-#: at the end of the address, unless a queue has that very name.
+#: How a receiver requests message groups: by a capability of its source or, if a client cannot set one (JMS), by this
+#: suffix of the address, unless a queue has exactly that name.
 GROUPS, GROUPS_PARAMETER = "message-groups", "?message-groups=true"
 
 
 def attach(context: LinkContext, pointer: Any, engine: Connection, *, channel: int, nodes: Mapping[str, Node]) -> Link:
-    """Open the link and make what stands for it here. `channel`: the number of its session on the connection; `nodes`:
-    addresses that are not queues. Raises AdminError or Refused: then it is not open yet."""
+    """Open the link and return its object. `channel`: the number of its session on the connection; `nodes`: addresses
+    that are not queues. Raises AdminError or Refused: then the link is not open yet."""
     attaching = _Attaching(context, engine, channel, nodes)
     return attaching.source(pointer) if pn.link_is_sender(pointer) else attaching.target(pointer)
 
@@ -62,7 +62,7 @@ class _Attaching:
         self.nodes = nodes
 
     def source(self, pointer: Any) -> Link:
-        """The client receives."""
+        """Attach a link on which the client receives."""
         remote = pn.link_remote_source(pointer)
         address = pn.terminus_address(remote)
         if pn.terminus_type(remote) == pn.UNSPECIFIED:
@@ -97,9 +97,9 @@ class _Attaching:
         """No source, or none with an address: the durable subscription of the link's name, as a client asks that will
         unsubscribe it."""
         self._check_right("consume")
-        name, everybody = subscription_name(pn.link_name(pointer)), is_global(pn.link_name(pointer))
+        name, of_all_clients = subscription_name(pn.link_name(pointer)), is_global(pn.link_name(pointer))
         try:
-            subscription = self.broker.subscriptions.named(self.engine, name, of_all_clients=everybody)
+            subscription = self.broker.subscriptions.named(self.engine, name, of_all_clients=of_all_clients)
         except NotFound as missing:
             raise NotFound(f"the source has no address, and {missing}") from None
         describe(pointer, subscription.spec)
@@ -107,7 +107,7 @@ class _Attaching:
 
     def _open_subscriber(self, pointer: Any, subscription: Subscription) -> Link:
         link = SubscriberLink(self.context, pointer, subscription, presettled=_presettled(pointer))
-        # Qpid JMS asks for copies on durable subscriptions: what a subscription has is a copy already.
+        # Qpid JMS requests copies on durable subscriptions: the messages of a subscription are copies already.
         self._open_consumer(pointer, link, subscription.queue, browsing=False)
         link.consumer.oldest = link.oldest
         return link
@@ -122,7 +122,7 @@ class _Attaching:
         selects: Callable[[bytes], bool] | None = None,
         grouped: bool = False,
     ) -> Link:
-        """The link's local source is set. `grouped`: the client asks for message groups."""
+        """Open the link, whose local source is set, and attach its consumer. `grouped`: with message groups."""
         pn.terminus_copy(pn.link_target(pointer), pn.link_remote_target(pointer))
         pn.link_set_snd_settle_mode(pointer, pn.link_remote_snd_settle_mode(pointer))
         pn.link_set_rcv_settle_mode(pointer, pn.RCV_FIRST)
@@ -139,7 +139,7 @@ class _Attaching:
         return link
 
     def target(self, pointer: Any) -> Link:
-        """The client sends."""
+        """Attach a link on which the client sends."""
         remote = pn.link_remote_target(pointer)
         address = pn.terminus_address(remote)
         if pn.terminus_type(remote) == pn.COORDINATOR:
@@ -184,18 +184,18 @@ class _Attaching:
         return link
 
     def _route_to(self, exchange: Exchange, key: str | None, *, topic: bool) -> Route:
-        """To an exchange, with the key of the address or else the subject of each message."""
+        """Route to an exchange, with the key of the address or else the subject of each message."""
         return lambda body: self._find(exchange, properties(body).subject if key is None else key, body, topic=topic)
 
     def _find(self, exchange: Exchange, key: str, body: bytes, *, topic: bool) -> Sequence[Queue] | str:
-        """The queues for a message. That nobody subscribes to a topic is no fault of its publisher."""
+        """Return the queues for a message, or why it is refused. A topic without subscribers is not an error."""
         found = exchange.route(key)
         if not found and not topic:
             return "no queue is bound for this message's routing key"
         return self.broker.active_subscriptions.wanting(found, body, self.engine)
 
     def _route_by_message(self) -> Route:
-        """No target address: each message says where it goes to (the anonymous terminus)."""
+        """Route each message by its `to`: the link has no target address (the anonymous terminus)."""
 
         def route(body: bytes) -> Sequence[Queue] | str:
             found = properties(body)
@@ -216,7 +216,7 @@ class _Attaching:
         return route
 
     def _open_target(self, link: IncomingLink, remote: Any, *, dynamic: str = "") -> None:
-        """`dynamic`: the name of what was created for the link."""
+        """`dynamic`: the name of the queue or topic that was created for the link."""
         pointer = link.pointer
         if dynamic:
             describe_dynamic(pn.link_target(pointer), remote, dynamic)
@@ -229,7 +229,7 @@ class _Attaching:
         pn.link_open(pointer)
 
     def _attach_dynamic_source(self, pointer: Any) -> Link:
-        """A temporary queue of its own; answers of nodes can be sent there, too, to those who may ask them."""
+        """Attach to a new temporary queue; nodes send their answers there, too, to users with permission for nodes."""
         user = self.context.user
         if user is None or not self.broker.accounts.rights(user).manages_something:
             self._check_right("consume")
@@ -244,7 +244,7 @@ class _Attaching:
         return link
 
     def _attach_dynamic_target(self, pointer: Any) -> Link:
-        """A temporary queue or topic: for its connection to consume from, for others to send to."""
+        """Attach to a new temporary queue or topic: its connection consumes from it, others send to it."""
         self._check_right("consume")
         temporary, remote = self.broker.temporary, pn.link_remote_target(pointer)
         capabilities = pn.terminus_capabilities(remote)
@@ -276,7 +276,7 @@ class _Attaching:
         return link
 
     def _take_replies(self, link: NodeSource) -> None:
-        """Replies for the link's address go to it, until it ends or another takes them."""
+        """Send replies for the link's address to it, until it ends or another link has that address."""
         links, address = self.context.replies, link.address
         links[address] = link
         link.on_end.append(lambda: links.pop(address) if links.get(address) is link else None)
@@ -291,23 +291,24 @@ class _Attaching:
         if node is None:
             raise Refused("amqp:not-found", f"there is no node {address}")
         if self.context.user is None:
-            raise Refused("amqp:unauthorized-access", f"{address} is for users who signed in")
+            raise Refused("amqp:unauthorized-access", f"{address} requires a user who signed in")
         if not self.broker.accounts.rights(self.context.user).manages_something:
             raise Refused(
-                "amqp:unauthorized-access", f"user {self.context.user} has not the right to manage: no {address}"
+                "amqp:unauthorized-access",
+                f"user {self.context.user} has no permission to manage, which {address} requires",
             )
         self.context.prefer()
         return node
 
     def _check_right(self, right: str) -> None:
-        """Nobody who signed in may less than an anonymous client."""
+        """Raise Refused if the user lacks the permission. No user has fewer permissions than an anonymous client."""
         if self.context.user is None or self.broker.virtualhosts[self.engine.virtualhost].anonymous:
             return
         host = self.engine.virtualhost
         if not self.broker.accounts.rights(self.context.user).may(right, host):
             raise Refused(
                 "amqp:unauthorized-access",
-                f"user {self.context.user} has not the right to {right} in virtual host {host}",
+                f"user {self.context.user} has no permission to {right} in virtual host {host}",
             )
 
 

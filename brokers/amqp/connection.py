@@ -1,8 +1,8 @@
-"""One AMQP connection, from sign-in to its end: the engine's `Connection`, and what the server asks of it.
+"""One AMQP connection, from sign-in to its end, between the server and the engine's `Connection`.
 
-No socket and no loop here: the server hands over what it read, and is asked to write through `Wire`. SASL comes first
-(`sasl.py`); Proton (`transport.py`) sees only what follows it. A peer that breaks the protocol loses this connection
-and nothing else.
+No socket and no loop here: the server passes received bytes in and implements `Wire` for output. SASL comes first
+(`sasl.py`); Proton (`transport.py`) gets only the bytes after it. A peer that violates the protocol loses this
+connection and nothing else.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from brokers.engine.registry.connection import Connection, ContainerInUse
 
 #: A client must send something at least this often, ms; Proton asks for half of it.
 IDLE_TIMEOUT_MS = 60_000
-#: A client has this long to sign in and open, ms.
+#: Time for a client to sign in and open the connection, ms.
 SIGN_IN_TIMEOUT_MS = 15_000
-#: A client has this long to answer when the broker closes the connection, ms.
+#: Time for a client to answer when the broker closes the connection, ms.
 CLOSE_TIMEOUT_MS = 5_000
 #: A client whose idle time-out is shorter than this, ms, gets more than one tick a second.
 SHORT_IDLE_TIMEOUT_MS = 4_000
@@ -36,8 +36,8 @@ log = logging.getLogger("headgate.broker")
 
 
 class AmqpConnection:
-    """See the module. `engine`, `user`, `writable`, `transacted`, `replies`: see `LinkContext`, which this is for its
-    links. `closing`: our end is closed."""
+    """See the module. `engine`, `user`, `writable`, `transacted`, `replies`: see `LinkContext`, which this implements
+    for its links. `closing`: the broker's end is closed."""
 
     def __init__(
         self,
@@ -61,15 +61,16 @@ class AmqpConnection:
             gate=AttemptsFrom(container.attempts, remote[0], container.clock),
         )
         self.user: str | None = None
-        self._proof: object = None  # that the user signed in with
+        self._proof: object = None  # with which the user signed in
         self.engine: Connection | None = None
         self.replies: dict[str, Replies] = {}
         self.transacted = False
         self.closing = False
         self.writable = True
-        self._waiting_since = 0  # ms of the clock of `tick`; 0: nothing is waited for
+        self._waiting_since = 0  # ms of the clock of `tick`; 0: not waiting for the peer
         self._transport = Transport(wire, self.remote_address, IDLE_TIMEOUT_MS)
-        #: Writes what there is to write: nothing before SASL is done. Set, not called through: it runs in every turn.
+        #: Writes pending output: none before SASL is done. An attribute, not a method that delegates: it runs in every
+        #: turn.
         self.flush: Callable[[], None] = _write_nothing
         self.endpoints = Endpoints(self, self._transport, container.nodes)
         container.connections.add(self)
@@ -93,7 +94,7 @@ class AmqpConnection:
         self.dirty()
 
     def _sign_in(self, sasl: SaslServer, data: bytes) -> bytes:
-        """What follows the end of SASL."""
+        """Process SASL input; return the bytes after the end of SASL."""
         answer = sasl.receive(data)
         if answer:
             self.wire.write(answer)
@@ -112,16 +113,16 @@ class AmqpConnection:
         return b""
 
     def _refuse(self, malformed: Malformed) -> None:
-        """Say so and end: there is no reading on, since Proton was not given the whole of the frame."""
+        """Close with an error. No further input can be read, since Proton did not get the whole frame."""
         text = f"malformed frame: {malformed}"
         if not self.closing:
-            self._transport.open()  # if it was the frame that was to open it: a close follows an open
+            self._transport.open()  # if the frame was the peer's open: a close follows an open
             self.end("amqp:decode-error", text)
         self.frame()
         self._transport.end_input("amqp:decode-error", text)
         self.endpoints.handle_events()
 
-    # -- what its links ask of it: see `LinkContext` ----------------------------------------------------------
+    # -- for its links: see `LinkContext` ------------------------------------------------------------------------
 
     def dirty(self) -> None:
         self.container.unwritten.add(self)
@@ -146,11 +147,11 @@ class AmqpConnection:
     def forget_drain(self, link: Drainable) -> None:
         self.container.draining.discard(link)
 
-    # -- its life -----------------------------------------------------------------------------------------------
+    # -- life cycle ---------------------------------------------------------------------------------------------
 
     def tick(self, now: int) -> None:
-        """Once a second or so: idle time-outs, both ways, and the end of a peer that leaves the broker waiting. `now`:
-        ms of any steady clock, above 0."""
+        """Check, about once a second, idle time-outs of both ends and the peer's deadlines. `now`: ms of any steady
+        clock, above 0."""
         if self.engine is not None and not self.closing:
             self._waiting_since = 0
         elif not self._waiting_since:
@@ -163,7 +164,7 @@ class AmqpConnection:
             self.dirty()
 
     def pause(self) -> None:
-        """The peer does not read: dispatch nothing more to it."""
+        """Stop dispatching messages to the peer, since it does not read."""
         self.writable = False
         if self.engine is not None:
             self.engine.writable = False
@@ -177,15 +178,15 @@ class AmqpConnection:
         self.endpoints.resume()
 
     def abandon(self) -> None:
-        """End the socket without another word: what waits to be written must not be said."""
+        """Close the socket at once and discard pending output, which must not be sent."""
         self.container.unwritten.discard(self)
         self.wire.close()
 
     def end(
         self, condition: str, description: str, *, orderly: bool = False, info: dict[Any, Any] | None = None
     ) -> None:
-        """Close our end, with an error; the peer answers or its idle time-out ends it. `orderly`: the client is not to
-        blame."""
+        """Close the broker's end with an error; the peer answers, or is cut off after `CLOSE_TIMEOUT_MS`. `orderly`:
+        not caused by the client."""
         if not self._transport.freed and not self.closing:
             self._leave()
             self._waiting_since = 0
@@ -194,23 +195,23 @@ class AmqpConnection:
             self.dirty()
 
     def lost(self) -> None:
-        """The socket has gone."""
+        """Release everything after the socket was closed."""
         if self._transport.freed:
             return
         self.endpoints.release()
         if self.engine is not None:
             self.broker.close_connection(self.engine, self._transport.fault)
         self.container.forget(self)
-        self.engine = None  # which holds this; so neither waits for the collector
+        self.engine = None  # a reference cycle: without it neither waits for the garbage collector
         self._transport.free()
 
     def _leave(self) -> None:
-        """Our end is closed, and the socket will follow: the client may come back before it does."""
+        """Mark the connection as closing: the client may reconnect before the socket is closed."""
         self.closing = True
         if self.engine is not None:
             self.engine.leaving = True
 
-    # -- what Proton reports of the connection as a whole: see `Endpoints` --------------------------------------
+    # -- Proton's events of the connection as a whole: see `Endpoints` ------------------------------------------
 
     def peer_opened(self) -> None:
         if self.engine is not None or self.closing:
@@ -229,7 +230,7 @@ class AmqpConnection:
             self.container.ticked_often.add(self)
 
     def _admit(self) -> Connection:
-        """Raises NotFound, NotAllowed, ContainerInUse."""
+        """Open the engine's connection. Raises NotFound, NotAllowed, ContainerInUse."""
         transport = self._transport
         if self.user is not None and self._proof != self.broker.accounts.proof(self.user):
             # Only open connections end when their user's password is changed.
@@ -251,7 +252,7 @@ class AmqpConnection:
         self.dirty()
 
     def input_ended(self) -> None:
-        """Proton takes no more: after a close, or an error, of which it does not tell the peer in every case."""
+        """Proton accepts no more input: after a close, or an error, which it does not always report to the peer."""
         if not self.closing and not self._transport.fault:
             self.end("amqp:connection:framing-error", "malformed frame")
 

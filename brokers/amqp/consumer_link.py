@@ -1,6 +1,6 @@
-"""Links on which clients receive from a queue: deliveries out, and what the client makes of them back.
+"""Links on which clients receive from a queue: deliveries to the client, and its outcomes back.
 
-The methods that run for every message are written out flat: that is where the broker's speed is made.
+The methods that run for every message are written without calls: the broker's throughput depends on them.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _TERMINAL = frozenset((ACCEPTED, REJECTED, pn.RELEASED, MODIFIED))
 
 
 class ConsumerLink(Link):
-    """`unsettled`: delivery -> message, until the client settles. `acknowledged`: those that it has acknowledged in a
-    transaction and not settled. `removing`: deliveries whose settlement is confirmed once their messages are out of the
-    store, in that order; None for one that the client has settled meanwhile."""
+    """`unsettled`: delivery -> message, until the client settles. `acknowledged`: deliveries acknowledged in a
+    transaction and not settled. `removing`: deliveries whose settlement is confirmed once their messages are removed
+    from the store, in that order; None for one that the client has settled meanwhile."""
 
     __slots__ = ("acknowledged", "consumer", "presettled", "removing", "tag", "unsettled")
 
@@ -70,7 +70,7 @@ class ConsumerLink(Link):
             delivery = _new_delivery(pointer, _TAG_VALUE)
             body = message[1]
             if failed or expiring:
-                body = self._told(message, failed.get(message[0], 0), expiring.get(message[0]))
+                body = self._for_receiver(message, failed.get(message[0], 0), expiring.get(message[0]))
             link_send(pointer, body, len(body))
             link_advance(pointer)
             if settle_now:
@@ -85,8 +85,8 @@ class ConsumerLink(Link):
         self.tag = tag
         self.context.dirty()
 
-    def _told(self, message: Message, failed: int, expires: int | None) -> bytes:
-        """The message as the receiver gets it: with its failed deliveries and what is left of its time to live."""
+    def _for_receiver(self, message: Message, failed: int, expires: int | None) -> bytes:
+        """Return the message with its failed deliveries and the rest of its time to live."""
         if expires is not None:
             left = max(1, expires - self.context.broker.turn.now)
             return for_delivery(message[1], failed, left)
@@ -113,7 +113,7 @@ class ConsumerLink(Link):
             self._settle_late(delivery)
             return
         if consumer.browsing:
-            pass  # it had a copy
+            pass  # it got a copy
         elif state == REJECTED:
             self._removed(delivery, consumer.queue.reject(consumer, message, pn.rejection_text(delivery)))
             return
@@ -130,7 +130,7 @@ class ConsumerLink(Link):
         delivery_settle(delivery)
 
     def _removed(self, delivery: Any, ticket: int) -> None:
-        """Its message has gone, or does when this change of the store is safe: then its client is told."""
+        """Settle the delivery of a removed message, once the removal is on disk if the client waits for that."""
         if ticket and not delivery_settled(delivery):
             self.removing.append(delivery)
             self.consumer.queue.confirm(self.consumer, ticket)
@@ -138,7 +138,7 @@ class ConsumerLink(Link):
             delivery_settle(delivery)
 
     def _settle_late(self, delivery: Any) -> None:
-        """The client settles what has an outcome already, or is to have it with its transaction."""
+        """Settle a delivery that has an outcome already, or gets it with its transaction."""
         acknowledgement = self.acknowledged.pop(delivery, None)
         if acknowledgement is not None:
             acknowledgement.settled, acknowledgement.delivery = True, None
@@ -159,7 +159,7 @@ class ConsumerLink(Link):
         if transaction is None or (transaction.state is not State.OPEN and transaction.fault is None):
             self.end(UNKNOWN_TRANSACTION, "a message was acknowledged in a transaction that is not open")
             return
-        if transaction.state is not State.OPEN:  # rolled back: the message is the client's still, unless it let go
+        if transaction.state is not State.OPEN:  # rolled back: the client still has the message, unless it settled it
             if settled:
                 del self.unsettled[delivery]
                 self.consumer.queue.put_back(self.consumer, message, failed=True)
@@ -184,20 +184,20 @@ class ConsumerLink(Link):
             self.acknowledged[delivery] = acknowledgement
 
     def settle_discharged(self, acknowledgement: Acknowledgement) -> None:
-        """The transaction of an acknowledgement that the client has not settled is over."""
+        """Settle a delivery after the end of the transaction in which it was acknowledged."""
         delivery = acknowledgement.delivery
         if self.acknowledged.pop(delivery, None) is None:
             return
         if acknowledgement.returned:
             self.unsettled[delivery] = acknowledgement.message
         else:
-            goes = acknowledgement.removes or acknowledgement.rejected
-            delivery_update(delivery, ACCEPTED if goes else pn.RELEASED)
+            removed = acknowledgement.removes or acknowledgement.rejected
+            delivery_update(delivery, ACCEPTED if removed else pn.RELEASED)
             delivery_settle(delivery)
             self.context.dirty()
 
     def confirm(self, count: int) -> None:
-        """The oldest `count` removals are safe."""
+        """Settle the oldest `count` deliveries whose removals are on disk."""
         for _ in range(min(count, len(self.removing))):
             delivery = self.removing.popleft()
             if delivery is not None:
@@ -218,16 +218,16 @@ class ConsumerLink(Link):
             self.context.drain_later(self)
 
     def finish_drain(self) -> None:
-        """Everything that could be sent has been: give back the rest of the credit. While the peer does not read,
+        """Return the rest of the credit, since all available messages were sent. Not while the peer does not read: then
         more could be sent later."""
         if not self.closing and pn.link_get_drain(self.pointer) and self.context.writable:
             pn.link_drained(self.pointer)
             self.consumer.credit = link_credit(self.pointer)
             self.context.dirty()
 
-    def let_go(self) -> None:
-        """Messages that it held go back to their places: released if the client ended the link itself, for then most
-        were only waiting for their turn there; as delivered once in vain if it was lost or thrown out."""
+    def release(self) -> None:
+        """Requeue the unsettled messages: as released if the client ended the link, since most were only prefetched;
+        with one failed delivery if the link was lost or the broker ended it."""
         consumer = self.consumer
         if not consumer.browsing:
             for message in self.unsettled.values():

@@ -1,9 +1,9 @@
-"""What all connections share: the engine, the nodes, and the turn that follows each input.
+"""The state that all connections share: the engine, the nodes, and the turn after each input.
 
-A turn hands acquired messages to consumers, credit to producers and effects to links until nothing is left to do, then
-has the facts journaled and the records stored, and only then lets the connection write that the turn's input came from:
-no client hears that its change is made before it is safe. What follows from it for others (less credit, above all) does
-not wait for the disk.
+A turn dispatches acquired messages to consumers, credit to producers and effects to links until nothing is left to do,
+then journals the facts and stores the records. Only then the connection that sent the turn's input writes: a change is
+confirmed to its client after it is on disk. Output for other connections (less credit, above all) does not wait for
+the disk.
 """
 
 from __future__ import annotations
@@ -40,24 +40,25 @@ MOST_UNOPENED = 5_000
 
 
 class ServedConnection(Protocol):
-    """What the container asks of a connection. `flush`: write what there is to write."""
+    """The container's interface to a connection. `flush`: write pending output."""
 
     user: str | None
     writable: bool
     flush: Callable[[], None]
 
     def abandon(self) -> None:
-        """End the socket without another word."""
+        """Close the socket at once, and discard pending output."""
 
     def tick(self, now: int) -> None:
-        """`now`: ms of any steady clock, above 0."""
+        """Check time-outs. `now`: ms of any steady clock, above 0."""
 
     def end(self, condition: str, description: str, *, orderly: bool = False) -> None:
-        """Close our end, with an error."""
+        """Close the broker's end with an error."""
 
 
 class Container:
-    """`settle` journals facts and keeps records, and says whether they are safe; it may push messages to nodes' links.
+    """`settle` journals facts and stores records, and returns whether they are safe; it may push messages to nodes'
+    links.
     `clock`: ms since the epoch."""
 
     def __init__(
@@ -68,9 +69,9 @@ class Container:
         self.nodes = nodes
         self.clock = clock
         self.settle: Settle = lambda facts, keep: True
-        #: Called at the end of each turn: have stored what the turn left to store.
+        #: Called at the end of each turn: store its messages.
         self.commit: Callable[[], None] = lambda: None
-        #: Called when there is more to do, in a turn of its own.
+        #: Called when there is more to do, for another turn.
         self.again: Callable[[], None] = lambda: None
         broker.turn.header = header
         broker.turn.as_dead_letter = as_dead_letter
@@ -79,17 +80,17 @@ class Container:
         broker.temporary.unguessable = lambda: secrets.token_hex(16)
         self.connections: set[ServedConnection] = set()
         self.unwritten: set[ServedConnection] = set()
-        self.current: ServedConnection | None = None  # this turn's input came from it
+        self.current: ServedConnection | None = None  # sent this turn's input
         self.requesters: set[ServedConnection] = set()  # sent a request to a node in this turn
         self.draining: set[Drainable] = set()
         self.ticked_often: set[ServedConnection] = set()  # more than once a second
         self.attempts = SignInAttempts()
-        self.unopened: dict[ServedConnection, None] = {}  # that have not signed in and said open, the oldest first
+        self.unopened: dict[ServedConnection, None] = {}  # before sign-in and open, the oldest first
         self.most_unopened = MOST_UNOPENED
 
     def add_unopened(self, connection: ServedConnection) -> None:
-        """The oldest ends when there are too many: signing in takes milliseconds, so a flood of connections that say
-        nothing keeps no other client out."""
+        """Register a connection before its open; the oldest is closed when there are too many. Signing in takes
+        milliseconds, so a flood of silent connections does not lock out other clients."""
         self.unopened[connection] = None
         if len(self.unopened) > self.most_unopened:
             oldest = next(iter(self.unopened))
@@ -97,27 +98,27 @@ class Container:
             oldest.abandon()
 
     def forget(self, connection: ServedConnection) -> None:
-        """Its socket has gone."""
+        """Unregister a connection whose socket is closed."""
         self.connections.discard(connection)
         self.unopened.pop(connection, None)
         self.unwritten.discard(connection)
         self.ticked_often.discard(connection)
 
     def begin(self) -> None:
-        """Before any input: set the engine's time."""
+        """Begin a turn, before any input: set the engine's time."""
         self.broker.turn.now = self.clock()
 
     def finish(self) -> None:  # noqa: C901, PLR0912 - every message's path: a call in it costs each of them
-        """After any input: see the module."""
+        """End a turn, after any input: see the module."""
         turn = self.broker.turn
         agenda = self.broker.agenda
         touched, changed = agenda.touched, agenda.changed
         more: list[Drainable] = []
         while touched or turn.effects or self.draining:
-            # Before anything is handed out: a client hears of a rollback before it gets again what that put back.
+            # Before dispatch: a rollback is confirmed before its requeued messages are delivered again.
             for effect in turn.take_effects():
                 if touched and isinstance(effect, Close):
-                    turn.effects.append(effect)  # what its client is to get yet goes first
+                    turn.effects.append(effect)  # after the messages for its client
                 else:
                     self._carry_out(effect)
             while touched:
@@ -140,7 +141,7 @@ class Container:
                 connection.flush()
             if not self.settle(turn.take_facts(), turn.take_records()):
                 for connection in self.requesters:
-                    connection.abandon()  # it must not hear that its change is made
+                    connection.abandon()  # its change must not be confirmed
         self.requesters.clear()
         self.current = None
         self.commit()

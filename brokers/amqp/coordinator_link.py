@@ -1,7 +1,7 @@
-"""The link to the transaction coordinator, by which a client begins and ends its local transactions (AMQP 1.0, 4.3).
+"""The link to the transaction coordinator, with which a client begins and ends its local transactions (AMQP 1.0, 4.3).
 
-A transaction is its connection's: messages and acknowledgements of any link on any of its sessions may be in it. It
-ends with the link that it was declared on; what was not discharged by then is rolled back.
+A transaction belongs to its connection: messages and acknowledgements of any link on any session can be in it. It
+ends with the link on which it was declared; if it was not discharged by then, it is rolled back.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _VALUE = (0x77, "amqp:amqp-value:*")
 
 
 class CoordinatorLink(IncomingLink):
-    """`discharging`: what waits for its answer -> the delivery, and whether the client asked for a rollback."""
+    """`discharging`: transaction whose discharge is pending -> its delivery, and whether it is a rollback."""
 
     __slots__ = ("discharging",)
 
@@ -41,7 +41,7 @@ class CoordinatorLink(IncomingLink):
         self.discharging: dict[Transaction, tuple[Any, bool]] = {}
 
     def open(self) -> None:
-        """The link is open: give the client credit, and look from now on at the state of each of its messages."""
+        """Give the client its first credit, and read the state of each of its messages from now on."""
         self.context.begin_transactions()
         self._top_up()
 
@@ -58,7 +58,7 @@ class CoordinatorLink(IncomingLink):
         if body is None:
             return
         if link_credit(self.pointer) <= 0:
-            self.refuse(delivery, TRANSFER_LIMIT, "the request was not taken: the link had no credit")
+            self.refuse(delivery, TRANSFER_LIMIT, "the request was not accepted: the link had no credit")
             return
         try:
             kind, fields = _request(body)
@@ -70,11 +70,11 @@ class CoordinatorLink(IncomingLink):
         elif kind in _DISCHARGE:
             self._discharge(delivery, *[*fields, None, None][:2])
         else:
-            self.refuse(delivery, NOT_IMPLEMENTED, f"a transaction coordinator is not asked for {kind}")
+            self.refuse(delivery, NOT_IMPLEMENTED, f"a transaction coordinator does not support {kind}")
         self._top_up()
 
     def _settled_by_client(self, delivery: Any) -> None:
-        """It does not wait for the answer any more."""
+        """Forget the delivery of a request whose client no longer waits for the answer."""
         for transaction, (waiting, failed) in self.discharging.items():
             if waiting == delivery:
                 self.discharging[transaction] = (None, failed)
@@ -88,7 +88,7 @@ class CoordinatorLink(IncomingLink):
             return
         if pn.delivery_settled(delivery):
             self.refuse(
-                delivery, "amqp:not-allowed", "a declaration must not be sent settled: nobody would learn the id"
+                delivery, "amqp:not-allowed", "a declaration must not be sent settled: the client would not get the id"
             )
             return
         transaction = self.context.broker.transactions.declare(engine, self)
@@ -116,7 +116,7 @@ class CoordinatorLink(IncomingLink):
             transactions.commit(transaction)
 
     def discharged(self, transaction: Transaction) -> None:
-        """It is over. If it was the broker that ended it, its client hears so when it asks for the discharge."""
+        """Answer the discharge. If the broker ended the transaction, the client gets its error with the discharge."""
         for acknowledgement in transaction.acknowledged:
             if acknowledgement.delivery is not None:
                 acknowledgement.consumer.handle.settle_discharged(acknowledgement)
@@ -128,12 +128,12 @@ class CoordinatorLink(IncomingLink):
             delivery_update(delivery, ACCEPTED)
             delivery_settle(delivery)
         else:
-            condition, text = transaction.fault or (UNKNOWN_TRANSACTION, "the transaction is over")
+            condition, text = transaction.fault or (UNKNOWN_TRANSACTION, "the transaction has ended")
             self.reject(delivery, condition, text)
         self._top_up()
         self.context.dirty()
         if failed:
-            self.context.frame()  # a client hears of its rollback before it gets the messages again
+            self.context.frame()  # the rollback is confirmed before its messages are delivered again
 
     def _top_up(self) -> None:
         credit = link_credit(self.pointer)
@@ -141,8 +141,8 @@ class CoordinatorLink(IncomingLink):
             link_flow(self.pointer, CREDIT - credit - len(self.discharging))
         self.context.dirty()
 
-    def let_go(self) -> None:
-        super().let_go()
+    def release(self) -> None:
+        super().release()
         self.discharging.clear()
         transactions = self.context.broker.transactions
         for transaction in [t for t in self._transactions.values() if t.handle is self]:
@@ -150,7 +150,7 @@ class CoordinatorLink(IncomingLink):
 
 
 def _request(message: bytes) -> tuple[Any, list[Any]]:
-    """(descriptor, fields) of the message's value. Raises ValueError."""
+    """Return (descriptor, fields) of the message's value. Raises ValueError."""
     at = 0
     while at < len(message):
         length, section = pn.decode_first(memoryview(message)[at:])

@@ -1,7 +1,8 @@
-"""What a dead-letter queue gets: the message as it was sent, with annotations that say where it comes from and why.
+"""Dead letters: the message as it was sent, with annotations that give its source and reason.
 
-Sections are put together as bytes; the only one that is ever decoded are message annotations that speak of an earlier
-dead-letter queue, or a delivery time. That and the time to live go: a dead letter is to be seen, at once and for ever.
+Sections are joined as bytes; only message annotations, which may have entries of an earlier dead-letter queue or a
+delivery time, are decoded. A delivery time and the time to live are removed: a dead letter is available at once and
+does not expire.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from proton import Data, Described, symbol, ulong
 from brokers.amqp import proton as pn
 from brokers.amqp.header import without_ttl
 
-#: Annotations of a dead letter: why ("rejected" or "maximum-deliveries"), the queue it was in, how often its delivery
-#: had failed there, and what the consumer that rejected it said.
-REASON, SOURCE, FAILED, SAID = (
+#: Annotations of a dead letter: the reason ("rejected" or "maximum-deliveries"), its queue, the number of failed
+#: deliveries there, and the description of the consumer that rejected it.
+REASON, SOURCE, FAILED, DESCRIPTION = (
     symbol(f"x-opt-dead-letter-{name}") for name in ("reason", "queue", "failed-deliveries", "description")
 )
 
@@ -24,13 +25,13 @@ _DELIVERY = (symbol("x-opt-delivery-time"), symbol("x-opt-delivery-delay"))
 _DELIVERY_ANNOTATIONS, _MESSAGE_ANNOTATIONS = b"\x00\x53\x71", b"\x00\x53\x72"
 
 
-def as_dead_letter(body: bytes, reason: str, queue: str, failed: int, said: str) -> bytes:
-    """See the module. A message that cannot be read is returned as it is."""
+def as_dead_letter(body: bytes, reason: str, queue: str, failed: int, description: str) -> bytes:
+    """Return the message as a dead letter; unchanged if it cannot be decoded."""
     parts = without_ttl(body)
     if parts is None:
         return body
     header, rest = parts
-    marks = {REASON: reason, SOURCE: queue, FAILED: failed, **({SAID: said} if said else {})}
+    marks = {REASON: reason, SOURCE: queue, FAILED: failed, **({DESCRIPTION: description} if description else {})}
     try:
         before = pn.decode_first(rest)[0] if rest.startswith(_DELIVERY_ANNOTATIONS) else 0
         length, old = 0, dict[Any, Any]()

@@ -1,9 +1,9 @@
-"""When a message may be seen, as its message annotations say it: `x-opt-delivery-time`, ms since the epoch, as Qpid JMS
-sends it, or `x-opt-delivery-delay`, ms from when the queue takes the message.
+"""The delivery time in message annotations: `x-opt-delivery-time`, ms since the epoch, which Qpid JMS sends, or
+`x-opt-delivery-delay`, ms from the arrival in the queue.
 
-Both are whole numbers of any AMQP type; the time may be a timestamp. What is neither counts as not given, and of both
-the time counts, as in ActiveMQ Artemis. Of ordinary messages only the annotations are searched, for the names. Nothing
-is decoded, so that it costs nothing how deep or strange the other values are.
+Both are whole numbers of any AMQP type; the time may be a timestamp. Other values are ignored. If both are set, the
+time applies, as in ActiveMQ Artemis. Ordinary messages cost only a search for the names in their annotations. Nothing
+is decoded, so the depth and size of other values cost nothing.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from brokers.engine.values.message import LATEST
 #: No delivery time and no delay.
 NONE = (0, 0)
 
-#: How the names of both begin.
+#: The common beginning of both names.
 NAMES = b"x-opt-delivery-"
 _TIME, _DELAY = b"x-opt-delivery-time", b"x-opt-delivery-delay"
 
-#: How the sections begin: their descriptors as a small number, a number, a symbol.
+#: The beginnings of the sections: their descriptors as a small number, a number, a symbol.
 _BEFORE, _ANNOTATIONS = (
     (b"\x00\x53" + bytes([code]), b"\x00\x80" + code.to_bytes(8, "big"), b"\x00\xa3" + bytes([len(name)]) + name)
     for code, name in ((0x71, b"amqp:delivery-annotations:map"), (0x72, b"amqp:message-annotations:map"))
 )
 
-#: So many annotations are looked at; more would cost the broker time.
-MOST_LOOKED_AT = 256
+#: Maximum number of annotations that are read; more would cost the broker time.
+MOST_READ = 256
 
-#: So many descriptors may be in front of a value.
+#: Maximum number of nested descriptors of a value.
 _MOST_DESCRIPTORS = 32
 
 #: Bytes of a value of a fixed width, by the upper half of its constructor.
@@ -42,12 +42,12 @@ _INTEGERS = {
 
 
 class _Unreadable(Exception):
-    """The bytes are not what they announce."""
+    """The bytes are not a well-formed section."""
 
 
-def asked_time(body: bytes, at: int) -> tuple[int, int]:
-    """(delivery time, delay) in ms, of which one is 0, or both, of a message whose annotations begin at `at` if it has
-    any. A time that has long passed is one like others."""
+def requested_time(body: bytes, at: int) -> tuple[int, int]:
+    """Return (delivery time, delay) in ms, of which at least one is 0, of a message whose annotations, if any, begin at
+    `at`. A past time is returned like any other."""
     try:
         start, end = _annotations(body, at)
         if body.find(NAMES, start, end) < 0:
@@ -60,33 +60,33 @@ def asked_time(body: bytes, at: int) -> tuple[int, int]:
                 delay = _number(body[value_at:pair_end])
     except _Unreadable:
         return NONE
-    asked = (0, max(0, delay or 0)) if due is None else (max(0, due), 0)
-    return asked if any(asked) else NONE
+    requested = (0, max(0, delay or 0)) if due is None else (max(0, due), 0)
+    return requested if any(requested) else NONE
 
 
 def with_delivery_time(body: bytes, at: int, due: int) -> bytes:
-    """The message with this delivery time, ms since the epoch, in place of what it asked for; every other byte of its
-    annotations stays. One that cannot be read is returned as it is."""
+    """Return the message with this delivery time, ms since the epoch, in place of its own time or delay, and its other
+    annotations unchanged. A message that cannot be read is returned unchanged."""
     try:
         start, end = _annotations(body, at)
-        kept = bytearray()
+        pairs = bytearray()
         last, count = _first(body, start), _count(body, start)
         for key, _, pair_end in _pairs(body, start, end):
             if key in (_TIME, _DELAY):
                 count -= 2
             else:
-                kept += body[last:pair_end]
+                pairs += body[last:pair_end]
             last = pair_end
     except _Unreadable:
         return body
     # A long, which is what JMS clients expect here.
-    kept += body[last:end] + b"\xa3" + bytes([len(_TIME)]) + _TIME + b"\x81" + due.to_bytes(8, "big")
-    section = _ANNOTATIONS[0] + b"\xd1" + (4 + len(kept)).to_bytes(4, "big") + (count + 2).to_bytes(4, "big")
-    return body[: _section(body, at)] + section + kept + body[end:]
+    pairs += body[last:end] + b"\xa3" + bytes([len(_TIME)]) + _TIME + b"\x81" + due.to_bytes(8, "big")
+    section = _ANNOTATIONS[0] + b"\xd1" + (4 + len(pairs)).to_bytes(4, "big") + (count + 2).to_bytes(4, "big")
+    return body[: _section(body, at)] + section + pairs + body[end:]
 
 
 def _section(body: bytes, at: int) -> int:
-    """Where the message annotations begin, with their descriptor. Raises _Unreadable if there are none."""
+    """Return where the message annotations begin, with their descriptor. Raises _Unreadable if there are none."""
     for before in _BEFORE:
         if body.startswith(before, at):
             at = _end(body, at + len(before), len(body))
@@ -95,7 +95,7 @@ def _section(body: bytes, at: int) -> int:
 
 
 def _annotations(body: bytes, at: int) -> tuple[int, int]:
-    """Where their map begins and ends. Raises _Unreadable if there is none."""
+    """Return where the map of the annotations begins and ends. Raises _Unreadable if there is none."""
     at = _section(body, at)
     for descriptor in _ANNOTATIONS:
         if body.startswith(descriptor, at):
@@ -107,26 +107,26 @@ def _annotations(body: bytes, at: int) -> tuple[int, int]:
 
 
 def _wide(body: bytes, start: int) -> int:
-    """How many bytes the map's size and count have, each."""
+    """Return the width of the map's size and of its count, in bytes."""
     return _SIZES[body[start] >> 4]
 
 
 def _first(body: bytes, start: int) -> int:
-    """Where the first key of the map is."""
+    """Return where the first key of the map is."""
     return start + 1 + 2 * _wide(body, start)
 
 
 def _count(body: bytes, start: int) -> int:
-    """Of keys and values."""
+    """Return the number of keys and values."""
     first = _first(body, start)
     return int.from_bytes(body[first - _wide(body, start) : first], "big")
 
 
 def _pairs(body: bytes, start: int, end: int) -> list[tuple[bytes, int, int]]:
-    """(key if it is a symbol, where its value begins and ends) of the first annotations."""
+    """Return (key if it is a symbol, where its value begins and ends) of the first annotations."""
     pairs: list[tuple[bytes, int, int]] = []
     at = _first(body, start)
-    while at < end and len(pairs) < MOST_LOOKED_AT:
+    while at < end and len(pairs) < MOST_READ:
         value_at = _end(body, at, end)
         key = body[at + 2 : value_at] if body[at] == 0xA3 else body[at + 5 : value_at] if body[at] == 0xB3 else b""
         at = _end(body, value_at, end)
@@ -135,13 +135,13 @@ def _pairs(body: bytes, start: int, end: int) -> list[tuple[bytes, int, int]]:
 
 
 def _end(body: bytes, at: int, end: int) -> int:
-    """Where the value at `at` ends, at `end` or before it. Raises _Unreadable."""
+    """Return where the value at `at` ends, at `end` or before it. Raises _Unreadable."""
     left = 1
     while left and at < end:
         code = body[at]
         at += 1
         if code == 0:
-            left += 1  # a descriptor and what it describes
+            left += 1  # a descriptor and its value
             if left > _MOST_DESCRIPTORS:
                 raise _Unreadable
             continue
@@ -159,6 +159,6 @@ def _end(body: bytes, at: int, end: int) -> int:
 
 
 def _number(value: bytes) -> int | None:
-    """The whole number that is encoded so, LATEST at most; None if it is none."""
+    """Return the encoded whole number, LATEST at most; None if it is none."""
     signed = _INTEGERS.get(value[0])
     return None if signed is None else min(LATEST, int.from_bytes(value[1:], "big", signed=signed))

@@ -1,7 +1,6 @@
-"""Sessions and links of one connection, as Proton reports them: opened, closed, and called with what happens on them.
+"""Sessions and links of one connection: opened, closed and called as Proton's events require.
 
-`handle_events` runs for every message; what it calls is `link.Link`. What is about the connection as a whole goes to
-its owner.
+`handle_events` runs for every message and calls `link.Link`. Events of the connection as a whole go to its owner.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from brokers.amqp.transport import Transport
 
 
 class Owner(LinkContext, Protocol):
-    """The connection. `closing`: our end is closed."""
+    """The connection. `closing`: the broker's end is closed."""
 
     closing: bool
 
@@ -66,26 +65,27 @@ class Endpoints:
             pop(collector)
 
     def end_links(self, links: Iterable[Link] | None = None, *, orderly: bool = False) -> None:
-        """Let go of these, or of all, that have not ended yet. `orderly`: see `Link`."""
+        """Release these links, or all, that have not ended yet. `orderly`: see `Link`."""
         for link in list(self.links.values() if links is None else links):
             if not link.closing:
                 link.orderly = orderly
                 link.closing = True
-                link.let_go()
+                link.release()
 
     def resume(self) -> None:
-        """The peer reads again."""
+        """Resume sending, since the peer reads again."""
         for link in list(self.links.values()):
             if not link.closing:
                 link.on_writable()
 
     def release(self) -> None:
-        """The socket has gone. The owner is let go of as well, so that neither waits for the garbage collector."""
+        """Release all links after the socket was closed, and the owner, so that neither waits for the garbage
+        collector."""
         self.end_links()
         self.links.clear()
         del self._owner
 
-    # -- what Proton reports, seldom ---------------------------------------------------------------------------
+    # -- rare events of Proton ---------------------------------------------------------------------------------
 
     def _session_opened(self, event: Any) -> None:
         if not self._owner.closing:
@@ -113,7 +113,7 @@ class Endpoints:
             self.links[pointer] = attach(self._owner, pointer, engine, channel=channel, nodes=self._nodes)
         except (AdminError, Refused) as refused:
             condition, info = condition_of(refused)
-            # No terminus: this is how a client knows at once that it was refused (part 2.6.3 of the standard).
+            # No terminus: from this a client knows at once that the link is refused (part 2.6.3 of the standard).
             pn.terminus_set_type(pn.link_source(pointer), pn.UNSPECIFIED)
             pn.terminus_set_type(pn.link_target(pointer), pn.UNSPECIFIED)
             pn.link_open(pointer)
@@ -134,7 +134,7 @@ class Endpoints:
         self._owner.dirty()
 
     def _link_detached(self, event: Any) -> None:
-        """A detach is answered in kind, unless our end was closed first. Of the link itself nothing is kept."""
+        """Answer a detach with a detach, unless the broker's end was closed first. The link itself is not retained."""
         pointer = pn.event_link(event)
         link = self.links.get(pointer)
         if link is not None and not link.closing:

@@ -17,7 +17,7 @@ from brokers.engine.values.outcomes import Outcome
 
 NOT_FOUND = "amqp:not-found"
 
-#: A message -> the queues it goes to, or why it is refused. None of the queues: nobody wants it, and it is accepted.
+#: A message -> the queues it goes to, or why it is refused. No queues: no subscriber matches, and it is accepted.
 Route = Callable[[bytes], Sequence[Queue] | str]
 
 
@@ -33,7 +33,7 @@ class FanOutLink(IncomingLink):
         self.route = route
 
     def open(self) -> None:
-        """The link is open: give the client its first credit."""
+        """Give the client its first credit, after the link was opened."""
         link_flow(self.pointer, self.fan_out.credit)
         self.context.dirty()
 
@@ -48,12 +48,12 @@ class FanOutLink(IncomingLink):
             self._top_up()
             return
         if not pn.delivery_readable(delivery):
-            return  # the client settled one that waits: its outcome will settle it here
+            return  # the client settled a pending one: its outcome will settle it here
         body = self.receive(delivery)
         if body is None:
             return
         if self.fan_out.credit <= 0:
-            self.refuse(delivery, TRANSFER_LIMIT, "the message was not taken: the link had no credit")
+            self.refuse(delivery, TRANSFER_LIMIT, "the message was not accepted: the link had no credit")
             return
         transaction = None
         if not self.plain and self.in_transaction(delivery):
@@ -91,7 +91,7 @@ class FanOutLink(IncomingLink):
         self._top_up()
 
     def settled(self, message: RoutedMessage) -> None:
-        """A message has its outcome."""
+        """Settle a message that has its outcome."""
         if self.closing:
             return
         if message.outcome is Outcome.ACCEPTED:
@@ -99,7 +99,7 @@ class FanOutLink(IncomingLink):
         elif message.outcome is Outcome.ROLLED_BACK:
             self.reject(message.delivery, *WHY_REJECTED[message.outcome])
         else:
-            self.reject(message.delivery, RESOURCE_LIMIT, "a queue that the message was for is full, or has gone")
+            self.reject(message.delivery, RESOURCE_LIMIT, "a queue that the message was for is full, or was deleted")
         self._top_up()
         self.context.dirty()
 
@@ -108,6 +108,6 @@ class FanOutLink(IncomingLink):
             link_flow(self.pointer, self.fan_out.credit - link_credit(self.pointer))
             self.context.dirty()
 
-    def let_go(self) -> None:
-        super().let_go()
+    def release(self) -> None:
+        super().release()
         self.fan_out.close()

@@ -1,8 +1,7 @@
-"""The filters that a receiver asks for in its source: which of them the broker applies, and what it confirms.
+"""The filters of a receiver's source: which of them the broker applies and confirms.
 
-A selector is applied or, if it cannot be read, the link is refused: a consumer that gets messages which it did not
-select may take them for its own. Filters that are not known are left out of what is confirmed, as the standard has it
-(3.5.8).
+A selector is applied or, if it is invalid, the link is refused: a consumer might process messages that it did not
+select. Unknown filters are not confirmed, as the standard requires (3.5.8).
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ SELECTOR = ("apache.org:selector-filter:string", 0x0000_468C_0000_0004)
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """`selects`: which encoded messages the receiver wants; None: all. `applied`: the filters as they are confirmed."""
+    """`selects`: whether an encoded message matches; None: all do. `applied`: the confirmed filters."""
 
     selects: Callable[[bytes], bool] | None = None
     applied: dict[Any, Described] = field(default_factory=dict)
 
 
-def read_filters(asked: Mapping[str, Described]) -> Filters:
-    """`asked`: a source's filters by their names. Raises InvalidValue, naming the selector that cannot be read."""
-    name, text = selector_of(asked)
-    return Filters(compile_selector(text, name), {symbol(name): asked[name]}) if name else Filters()
+def read_filters(requested: Mapping[str, Described]) -> Filters:
+    """`requested`: a source's filters by their names. Raises InvalidValue, naming an invalid selector."""
+    name, text = selector_of(requested)
+    return Filters(compile_selector(text, name), {symbol(name): requested[name]}) if name else Filters()
 
 
-def selector_of(asked: Mapping[str, Described]) -> tuple[str, str]:
-    """(the name of the filter, its text) of the selector; empty if there is none. Raises InvalidValue."""
-    found = [(name, filter_.value) for name, filter_ in asked.items() if filter_.descriptor in SELECTOR]
+def selector_of(requested: Mapping[str, Described]) -> tuple[str, str]:
+    """Return (name of the filter, text) of the selector; empty if there is none. Raises InvalidValue."""
+    found = [(name, filter_.value) for name, filter_ in requested.items() if filter_.descriptor in SELECTOR]
     if not found:
         return "", ""
     if len(found) > 1:
@@ -50,7 +49,7 @@ def selector_of(asked: Mapping[str, Described]) -> tuple[str, str]:
 
 
 def compile_selector(text: str, name: str = "selector") -> Callable[[bytes], bool]:
-    """What a selector says of an encoded message. Raises InvalidValue, naming its text."""
+    """Return whether encoded messages match, as a function. Raises InvalidValue, naming the selector's text."""
     try:
         condition = parse(text)
     except InvalidSelector as invalid:

@@ -1,9 +1,9 @@
-"""Whether the frames of a peer are what they announce: looked at before Proton is given them, which believes them.
+"""Validation of a peer's frames before Proton, which trusts their sizes and counts, gets them.
 
-Proton takes an array that announces more items than it has, and ends the process when it is to be sent back. So each
-performative is walked (part 1.2 of the standard): every size and count must be that of what is there. What a transfer
-carries is passed over: Proton keeps it as bytes. Pure; nothing is kept but the beginning of a performative that is not
-whole yet, and the shapes of frames that were walked (`like_frames`).
+Proton accepts an array that announces more items than it has, and ends the process when it has to send it back. So
+each performative is walked (part 1.2 of the standard): every size and count must match its data. The payload of a
+transfer is skipped: Proton treats it as bytes. Pure; the only state is the beginning of an incomplete performative,
+and the shapes of frames that were walked (`like_frames`).
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from brokers.amqp.like_frames import Shapes, frame_size
 _HEAD, _PROTOCOL_HEADER = 8, 8  # bytes
 _TRANSFER = b"\x00\x53\x14"
 
-#: More than can come: Proton ends a connection for a head that is wrong, and reads nothing more.
+#: More than any input: Proton ends a connection with an invalid head, and reads nothing more.
 _TO_PROTON = 1 << 62
 
-#: After so many frames of one size, one after the other, a run is looked for, where so many more may follow: at first
-#: among so many frames, then among four times as many each time that all of them were alike, so that what was looked at
-#: in vain is never much.
+#: After `_BEFORE_A_RUN` consecutive frames of one size, if `_SHORTEST_RUN` more may follow, a run is searched for: at
+#: first among `_FIRST_RUN` frames, then among four times as many each time that all were alike, which bounds the cost
+#: of a search in vain.
 _BEFORE_A_RUN, _SHORTEST_RUN, _FIRST_RUN = 4, 8, 16
 
-#: Deeper values, of which no client has a use, would cost stack in each that reads them.
+#: Maximum depth of values; deeper ones, which no client needs, would cost stack in every reader.
 DEEPEST = 32
-#: So many values, in one performative, are within what Proton can hold; items of an array may take no bytes at all.
+#: Maximum number of values in one performative, within Proton's limits; items of an array may take no bytes at all.
 MOST_VALUES = 10_000
 
 #: Bytes that follow a constructor: of a fixed width; -1: one or four bytes that give a length or size.
@@ -41,27 +41,27 @@ _DESCRIPTORS = (0x44, 0x53, 0x80, 0xA3, 0xB3)  # an ulong, a symbol
 
 
 class Malformed(Exception):
-    """A frame is not what it announces; the message says how. `start`: where in the data given last the bytes begin
-    that Proton must not see."""
+    """A frame does not match its sizes and counts; the message says why. `start`: where in the last data the bytes
+    begin that Proton must not get."""
 
     start = 0
 
 
 class FrameCheck:
-    """Of one connection, from its protocol header on."""
+    """The check of one connection's input, from its protocol header on."""
 
     def __init__(self, max_frame: int) -> None:
         self._max_frame = max_frame
-        self._passed = _PROTOCOL_HEADER  # bytes to come that need no look
-        self._held = b""  # the beginning of a frame that is not whole
+        self._passed = _PROTOCOL_HEADER  # bytes to skip
+        self._partial = b""  # the beginning of an incomplete frame
         self._shapes = Shapes()
 
     def take(self, data: bytes) -> None:
-        """The next bytes of the peer. Raises Malformed; nothing may be given after that."""
-        held = len(self._held)
-        if held:
-            data = self._held + data
-            self._held = b""
+        """Check the next bytes of the peer. Raises Malformed; no bytes may follow after that."""
+        earlier = len(self._partial)
+        if earlier:
+            data = self._partial + data
+            self._partial = b""
         at, end = self._passed, len(data)
         shape_of, largest = self._shapes.of, self._max_frame
         last_size, alike, most = 0, 0, _FIRST_RUN
@@ -90,15 +90,15 @@ class FrameCheck:
                 try:
                     _Walk(data).value(body, at + size, 0)
                 except Malformed as malformed:
-                    malformed.start = max(0, at - held)
+                    malformed.start = max(0, at - earlier)
                     raise
-                self._shapes.keep(data, at, body, stop)
+                self._shapes.add(data, at, body, stop)
             at += size
         self._passed = at - end
 
     def _whole(self, data: bytes, at: int) -> tuple[int, int, int] | None:
-        """Of the frame at `at`: its size, where its body begins, and where what is to be looked at ends. None if
-        nothing more of the data can be looked at, or need be."""
+        """Return the size of the frame at `at`, where its body begins, and where the part to check ends. None if no
+        more of the data can or must be checked."""
         there = len(data) - at
         size = int.from_bytes(data[at : at + 4], "big")
         body = at + (data[at + 4] * 4 if there > 4 else _HEAD)
@@ -109,15 +109,15 @@ class FrameCheck:
             return None
         stop = _stop(data, body, at + size)
         if there < _HEAD or len(data) < stop:
-            self._held = data[at:]
+            self._partial = data[at:]
             self._passed = 0
             return None
         return size, body, stop
 
 
 def _stop(data: bytes, at: int, end: int) -> int:
-    """Where what is to be looked at ends, of the performative at `at` in a frame that ends at `end`: there, but before
-    what a transfer carries, as soon as that can be seen."""
+    """Return where the part to check ends, of the performative at `at` in a frame that ends at `end`: there, or before
+    a transfer's payload if its beginning is known."""
     if data[at : at + 3] != _TRANSFER or len(data) < at + 8:
         return end
     code = data[at + 3]
@@ -127,19 +127,19 @@ def _stop(data: bytes, at: int, end: int) -> int:
 
 
 class _Walk:
-    """Through a performative."""
+    """A walk through a performative."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._left = MOST_VALUES
 
     def value(self, at: int, end: int, depth: int) -> int:
-        """Where the value at `at` ends, which is at `end` or before it. Raises Malformed."""
+        """Return where the value at `at` ends, at `end` or before it. Raises Malformed."""
         code, at = self._constructor(at, end, depth)
         return self._item(code, at, end, depth)
 
     def _constructor(self, at: int, end: int, depth: int) -> tuple[int, int]:
-        """(the code of a constructor, where the value itself begins)."""
+        """Return (the code of a constructor, where the value itself begins)."""
         if at >= end:
             raise Malformed("fewer items than announced")
         code = self._data[at]
@@ -182,7 +182,7 @@ class _Walk:
         if at > end:
             raise Malformed("a compound value without a count")
         if code in _ARRAYS:
-            # An array of no items has a constructor all the same, but not every client writes it.
+            # An empty array has a constructor, too, but not every client writes it.
             if count or at < end:
                 each, at = self._constructor(at, end, depth)
                 for _ in range(count):

@@ -1,24 +1,24 @@
-"""The header section of an encoded message: read what it asks for, and rewrite it for a receiver.
+"""The header section of an encoded message: read it for the queue, and rewrite it for a receiver.
 
-Only the header is rewritten; every other byte of the message stays what the producer sent. Whatever that was,
-nothing is raised: a producer must not be able to break its consumers' delivery.
+Only the header is rewritten; all other bytes of the message stay as the producer sent them. No input raises an error:
+a producer must not be able to break the delivery to its consumers.
 """
 
 from __future__ import annotations
 
-from brokers.amqp.delivery_time import NAMES, NONE, asked_time, with_delivery_time
+from brokers.amqp.delivery_time import NAMES, NONE, requested_time, with_delivery_time
 from brokers.engine.values.message import HIGHEST_PRIORITY, PLAIN, USUAL_PRIORITY, Header
 
-#: How a header section may begin: its descriptor as a small number, a number, a symbol.
+#: The beginnings of a header section: its descriptor as a small number, a number, a symbol.
 _DESCRIPTORS = (b"\x00\x53\x70", b"\x00\x80" + (0x70).to_bytes(8, "big"), b"\x00\xa3\x10amqp:header:list")
 
 #: The last section before which delivery times may come, as a small number: message annotations.
 _ANNOTATIONS = 0x72
 
-#: How any section may begin.
+#: The beginnings of any section.
 _SECTIONS = (b"\x00\x53", b"\x00\x80", b"\x00\xa3")
 
-#: durable, priority, ttl, first-acquirer, delivery-count: the constructors each may have, and their widths in bytes.
+#: durable, priority, ttl, first-acquirer, delivery-count: their possible constructors, and the widths in bytes.
 _BOOLEAN = {0x40: 0, 0x41: 0, 0x42: 0, 0x56: 1}
 _UBYTE = {0x40: 0, 0x50: 1}
 _UINT = {0x40: 0, 0x43: 0, 0x52: 1, 0x70: 4}
@@ -26,13 +26,13 @@ _FIELDS = (_BOOLEAN, _UBYTE, _UINT, _BOOLEAN, _UINT)
 
 _NULL, _FALSE = b"\x40", b"\x42"
 
-#: Header sections that were seen, and what they ask for: clients send the same ones again and again.
+#: Encoded header sections -> their values: clients send the same ones repeatedly.
 _known: dict[bytes, Header] = {}
 _MOST_KNOWN = 4096
 
 
 def header(body: bytes) -> Header:
-    """What the message asks of its queue; PLAIN itself if it is nothing unusual. Runs for every message."""
+    """Return the header and delivery time; PLAIN itself if all have their defaults. Runs for every message."""
     try:
         section = body[2]
         if section != 0x70 and body[1] == 0x53:  # another section comes first
@@ -41,16 +41,16 @@ def header(body: bytes) -> Header:
             return PLAIN if body[6] > _ANNOTATIONS and body[5] == 0x53 else _timed(PLAIN, body, 4)
         if body[3] == 0xC0:
             end = 5 + body[4]
-            asked = _known[body[:end]]
-            return asked if body[end + 2] > _ANNOTATIONS and body[end + 1] == 0x53 else _timed(asked, body, end)
+            found = _known[body[:end]]
+            return found if body[end + 2] > _ANNOTATIONS and body[end + 1] == 0x53 else _timed(found, body, end)
     except (IndexError, KeyError):
         pass
-    asked, end = _read(body)
-    return _timed(asked, body, end)
+    found, end = _read(body)
+    return _timed(found, body, end)
 
 
-def _timed(asked: Header, body: bytes, at: int) -> Header:
-    """With the delivery time that its annotations say, which begin at `at`."""
+def _timed(plain: Header, body: bytes, at: int) -> Header:
+    """Return the header with the delivery time of the annotations, which begin at `at`."""
     # All messages of JMS clients have annotations, and nearly none a delivery time: written out for what they send, a
     # small map or one of less than 64 KiB.
     try:
@@ -62,41 +62,41 @@ def _timed(asked: Header, body: bytes, at: int) -> Header:
             else:
                 end = len(body)
             if body.find(NAMES, at, end) < 0:
-                return asked
+                return plain
     except IndexError:
-        return asked
-    found = asked_time(body, at)
-    return asked if found is NONE else asked._replace(due=found[0], delay=found[1])
+        return plain
+    found = requested_time(body, at)
+    return plain if found is NONE else plain._replace(due=found[0], delay=found[1])
 
 
 def at_delivery_time(body: bytes, due: int) -> bytes:
-    """The message with this delivery time, ms since the epoch, in place of a delay; as it is if it cannot be read."""
+    """Return the message with this delivery time, ms since the epoch, in place of a delay; unchanged if unreadable."""
     start = _start(body)
     return with_delivery_time(body, _fields(body, start)[1] if start else 0, due)
 
 
 def _read(body: bytes) -> tuple[Header, int]:
-    """What the header asks for, and where it ends."""
+    """Return the header, and where it ends."""
     start = _start(body)
     fields, end = _fields(body, start) if start else (None, 0)
     if not fields:
         return PLAIN, end
     durable, priority, ttl = [*fields, _NULL, _NULL][:3]
-    asked = Header(
+    found = Header(
         durable in (b"\x41", b"\x56\x01"),
         USUAL_PRIORITY if priority == _NULL else min(HIGHEST_PRIORITY, priority[1]),
         int.from_bytes(ttl[1:], "big"),
     )
-    asked = PLAIN if asked == PLAIN else asked
+    found = PLAIN if found == PLAIN else found
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
-    _known[body[:end]] = asked
-    return asked, end
+    _known[body[:end]] = found
+    return found, end
 
 
 def for_delivery(body: bytes, failed: int, ttl: int | None = None) -> bytes:
-    """The message with `delivery-count` set and, unless it is None, with this time to live in ms; a message whose
-    header cannot be read is returned as it is."""
+    """Return the message with `delivery-count` set and, unless it is None, with this time to live in ms; a message with
+    an unreadable header is returned unchanged."""
     read = _sections(body)
     if read is None:
         return body
@@ -106,7 +106,7 @@ def for_delivery(body: bytes, failed: int, ttl: int | None = None) -> bytes:
 
 
 def without_ttl(body: bytes) -> tuple[bytes, bytes] | None:
-    """(a header with neither a time to live nor failed deliveries, what comes after it); None if it cannot be read."""
+    """Return (a header without time to live and failed deliveries, the rest); None if it cannot be read."""
     read = _sections(body)
     if read is None:
         return None
@@ -120,7 +120,7 @@ def _written(durable: bytes, priority: bytes, ttl: bytes, failed: bytes) -> byte
 
 
 def _sections(body: bytes) -> tuple[list[bytes], bytes] | None:
-    """(the first three fields of the header as they are encoded, what comes after it)."""
+    """Return (the first three fields of the header, encoded, the rest of the message)."""
     if not body.startswith(_SECTIONS):
         return None
     start = _start(body)
@@ -129,12 +129,12 @@ def _sections(body: bytes) -> tuple[list[bytes], bytes] | None:
 
 
 def _start(body: bytes) -> int:
-    """Where the header's list begins; 0 if there is no header."""
+    """Return where the header's list begins; 0 if there is no header."""
     return next((len(d) for d in _DESCRIPTORS if body.startswith(d)), 0)
 
 
 def _fields(body: bytes, at: int) -> tuple[list[bytes] | None, int]:
-    """The header's fields as they are encoded, and where the section ends; None if it is not a header's list."""
+    """Return the header's encoded fields, and where the section ends; None if it is not a header's list."""
     kind = body[at : at + 1]
     if kind == b"\x45":
         return [], at + 1

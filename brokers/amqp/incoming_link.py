@@ -1,4 +1,4 @@
-"""Links on which clients send: messages of many frames put together, and the transactions that they are in."""
+"""Links on which clients send: assembly of messages of many frames, and their transactions."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from brokers.engine.flow.usage import Resource, Usage
 from brokers.engine.registry.transaction import ROLLED_BACK, State, Transaction
 from brokers.engine.values.outcomes import Outcome
 
-#: The largest message that is taken, in bytes; announced to clients, and held against them.
+#: Maximum message size in bytes, announced to clients and enforced.
 MAX_MESSAGE_SIZE = 128 << 20
 
-#: Deliveries that a client may claim to have sent beyond its credit: more than were ever taken back at once, and few
-#: enough to count on from in Proton's 32 bits.
+#: Maximum number by which a client's delivery count may exceed its credit: more than is ever withdrawn at once, and
+#: small enough for Proton's 32 bits.
 MOST_AHEAD = 1 << 24
 
 NO_MEMORY = "the broker has no memory for the message now"
@@ -46,9 +46,9 @@ SCRATCH = pn.new("char[]", SCRATCH_SIZE)
 
 
 class IncomingLink(Link):
-    """A link on which the client sends: puts messages of many frames together, and finds the transactions of those that
-    are in one. `plain`: messages are taken to be in none; so they are on a connection that has no coordinator, once the
-    link's first was not, since to ask each one costs a hundredth of the broker's speed."""
+    """A link on which the client sends: assembles messages of many frames, and finds their transactions. `plain`: the
+    state of messages is not read, since they are in no transaction: so on a connection without a coordinator, after the
+    link's first message, since reading each state costs a hundredth of the throughput."""
 
     __slots__ = ("parts", "plain", "size")
 
@@ -61,7 +61,7 @@ class IncomingLink(Link):
         self.size = 0
 
     def receive(self, delivery: Any) -> bytes | None:
-        """The whole message, once its last frame is here. Larger than `max_size`: the link has ended."""
+        """Return the whole message once its last frame has arrived. A message larger than `max_size` ends the link."""
         length = delivery_pending(delivery)
         if length <= SCRATCH_SIZE:
             taken = link_recv(self.pointer, SCRATCH, length)
@@ -96,10 +96,10 @@ class IncomingLink(Link):
 
     @property
     def memory(self) -> Usage:
-        """What messages in memory use, of all clients."""
+        """The memory used by messages of all clients."""
         return self.context.broker.shortages.usages[Resource.MEMORY]
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self.forget_parts()
 
     def forget_parts(self) -> None:
@@ -110,25 +110,25 @@ class IncomingLink(Link):
 
     def on_flow(self) -> None:
         if self.far_ahead:
-            self.end(TRANSFER_LIMIT, "the link's delivery count is ahead of all credit that it was given")
+            self.end(TRANSFER_LIMIT, "the link's delivery count exceeds all credit that it got")
         else:
             self.on_count()
 
     def on_count(self) -> None:
-        """The client says how many deliveries it has sent."""
+        """The client has sent its delivery count."""
 
     @property
     def far_ahead(self) -> bool:
         return bool(link_credit(self.pointer) < -MOST_AHEAD)
 
     def refuse(self, delivery: Any, condition: str, text: str) -> None:
-        """Reject a delivery that breaks the protocol, and end the link. It is settled, since a client that sends on
-        regardless must not fill our memory with deliveries that are not."""
+        """Reject a delivery that violates the protocol, and end the link. The delivery is settled: a client that
+        continues to send must not fill the memory with unsettled deliveries."""
         self.reject(delivery, condition, text)
         self.end(condition, text)
 
     def accept(self, delivery: Any) -> None:
-        """Accept and settle it, in its transaction if it is in one."""
+        """Accept and settle a delivery, in its transaction if it has one."""
         if self.plain or delivery_remote_state(delivery) != TRANSACTIONAL:
             delivery_update(delivery, ACCEPTED)
         else:
@@ -137,14 +137,14 @@ class IncomingLink(Link):
 
     def _accepted_in(self, identity: bytes) -> Any:
         transaction = self._transactions.get(identity)
-        if transaction is None:  # it is over
+        if transaction is None:  # it has ended
             return pn.accepted_in(identity)
         if transaction.accepted is None:
             transaction.accepted = pn.accepted_in(identity)
         return transaction.accepted
 
     def reject(self, delivery: Any, condition: str, text: str) -> None:
-        """Reject and settle it, in its transaction if it is in one that is open."""
+        """Reject and settle a delivery, in its transaction if that is open."""
         identity = b""
         if not self.plain and delivery_remote_state(delivery) == TRANSACTIONAL:
             identity = pn.transactional_state(delivery)[0]
@@ -164,15 +164,15 @@ class IncomingLink(Link):
         self.plain = False
 
     def in_transaction(self, delivery: Any) -> bool:
-        """Whether a whole message is in one; asked of every message unless the link is plain."""
+        """Return whether a complete message is in a transaction; called for every message unless the link is plain."""
         if delivery_remote_state(delivery) == TRANSACTIONAL:
             return True
         self.plain = not self.context.transacted
         return False
 
     def transaction_of(self, delivery: Any) -> Transaction | None:
-        """The open transaction of a message that is in one. None: there is none, and the message has been rejected,
-        or the link ended if its client would not have heard of that."""
+        """Return the open transaction of a message. None: there is none, and the message was rejected, or the link
+        ended if the message was sent settled."""
         transaction = self._transactions.get(pn.transactional_state(delivery)[0])
         if transaction is not None and transaction.state is State.OPEN:
             return transaction

@@ -1,10 +1,10 @@
-"""Frames that are like one that was walked: compared with it instead of walked.
+"""The shapes of frames that were walked: a frame of a known shape is compared with it instead of walked.
 
-Nearly all frames of a connection are transfers and dispositions that differ in two values alone: the number and the tag
-of a delivery, or the first and the last number that a disposition is of. Both have the width that is announced before
-them, so that a frame with the same bytes around them is well-formed as well. The walk takes ten times as long, and a
+Nearly all frames of a connection are transfers and dispositions that differ in two values only: the number and the tag
+of a delivery, or the first and the last number of a disposition. The bytes before each value announce its width, so a
+frame with the same bytes around the values is well-formed, too. The walk takes ten times as long, and a
 message is two frames at least. A run of frames of one size, as a busy producer sends them, is compared column by
-column: what stands at one place of all of them is one slice. Pure.
+column: the bytes at one offset of all frames are one slice. Pure.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import NamedTuple
 
 _NUMBER, _FLAG = rb"(?:\x43|\x52.|\x70....)", rb"[\x41\x42]"
 _LIST = rb"(?:\xc0..|\xd0.{8})"
-#: How most transfers begin, up to the tag, and most dispositions, up to the last number. Groups: the first value that
-#: may be another one, and what announces the width of the second.
+#: The beginnings of most transfers, up to the tag, and of most dispositions, up to the last number. Groups: the first
+#: value that differs, and the bytes that announce the width of the second.
 _BEGINNINGS = {
     0x14: re.compile(rb"\x00\x53\x14" + _LIST + _NUMBER + rb"(" + _NUMBER + rb")(\xa0.)", re.DOTALL),
     0x15: re.compile(rb"\x00\x53\x15" + _LIST + _FLAG + rb"(" + _NUMBER + rb")([\x43\x52\x70])", re.DOTALL),
 }
 _WIDTHS = {0x43: 0, 0x52: 1, 0x70: 4}  # bytes after the constructor of a number
 _HEAD = 8
-#: So many shapes are kept of one connection, each of at most so many bytes: a peer can fill no more memory with them,
-#: and those of nearly all clients have less than a hundred.
+#: Maximum number of shapes of one connection, and bytes of a shape: they bound the memory that a peer can fill. Nearly
+#: all clients' shapes have less than a hundred bytes.
 _MOST_SHAPES, _LARGEST = 64, 512
 
 frame_size = struct.Struct(">I").unpack_from
 
 
 class Shape(NamedTuple):
-    """A frame that was walked, but for its own size and the two values. Offsets are from the beginning of the frame."""
+    """A walked frame without its size and the two values. Offsets are from the beginning of the frame."""
 
     head: bytes  # from the frame's type up to the first value
-    middle: bytes  # what announces the width of the second value
+    middle: bytes  # the bytes that announce the width of the second value
     middle_at: int
     tail: bytes  # from the end of the second value to the end of the performative
     tail_at: int
@@ -42,7 +42,7 @@ class Shape(NamedTuple):
     fixed: tuple[int, ...]  # the offset of each byte of these, and of the frame's size
 
     def fits(self, data: bytes, at: int) -> bool:
-        """Whether there is such a frame at `at`, with its performative in `data`, whatever its size says."""
+        """Return whether a frame of this shape is at `at`, with its performative in `data`, regardless of its size."""
         return (
             data.startswith(self.head, at + 4)
             and data.startswith(self.middle, at + self.middle_at)
@@ -51,7 +51,7 @@ class Shape(NamedTuple):
         )
 
     def run(self, data: bytes, at: int, size: int, most: int) -> int:
-        """How many frames like the whole one at `at`, and of its size, are there from it on, one after the other: 1 to
+        """Return how many consecutive frames, from the complete one at `at` on, have this shape and size: 1 to
         `most`."""
         count = min(most, (len(data) - at) // size)
         for offset in self.fixed:
@@ -63,17 +63,17 @@ class Shape(NamedTuple):
 
 
 class Shapes:
-    """Of one connection."""
+    """The shapes of one connection."""
 
     def __init__(self) -> None:
         self._by_key: dict[bytes, Shape] = {}
-        #: That of a frame with these bytes from the fifth to the sixteenth, None if there is none: they have its type,
-        #: channel, performative and, as a rule, the handle of its link.
+        #: Bytes five to sixteen of a frame -> its shape, or None. They contain its type, channel, performative and
+        #: usually the handle of its link.
         self.of = self._by_key.get
 
-    def keep(self, data: bytes, at: int, body: int, stop: int) -> None:
-        """Keep that of the frame at `at`, whose well-formed performative is from `body` to `stop`, if it begins as most
-        do."""
+    def add(self, data: bytes, at: int, body: int, stop: int) -> None:
+        """Add the shape of the frame at `at`, whose well-formed performative is from `body` to `stop`, if it begins
+        like most."""
         if body != at + _HEAD or not body + 3 <= stop <= at + _LARGEST:
             return
         beginning = _BEGINNINGS.get(data[body + 2])

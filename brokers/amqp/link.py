@@ -1,7 +1,7 @@
-"""What every link of a client has: its context, its end, and what Proton reports on it.
+"""The base of all links of clients: context, end, and Proton's events.
 
-A link is the protocol's end of an engine object and does three things: turn what Proton reports into calls of the
-engine, turn what the engine decides into calls of Proton, and let go of both at the end.
+A link connects an engine object with the protocol: it translates Proton's events into calls of the engine, the engine's
+effects into calls of Proton, and releases both at the end.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ RESOURCE_LIMIT = "amqp:resource-limit-exceeded"
 
 
 class Link:
-    """What every link has. `closing`: our end is closed, and what still arrives is thrown away. `orderly`: it did
-    not break off: the client ended it, or the broker ends."""
+    """The base of all links. `closing`: the broker's end is closed, and further input is discarded. `orderly`: the
+    client ended it, or the broker shuts down; it was not lost."""
 
     __slots__ = ("closing", "context", "orderly", "pointer")
 
@@ -36,22 +36,22 @@ class Link:
         raise NotImplementedError
 
     def on_writable(self) -> None:
-        """The peer reads again."""
+        """Called when the peer reads again."""
 
     def watch_transactions(self) -> None:
-        """The connection has transactions from now on."""
+        """Called when the connection begins to use transactions."""
 
-    def let_go(self) -> None:
-        """The link has ended, from whichever side. Called once."""
+    def release(self) -> None:
+        """Release the engine's objects. Called once, when either side ended the link."""
 
     def peer_closed(self) -> None:
-        """The peer has closed the link for good, and it was let go. Not called when it detached, or was cut off."""
+        """Called after `release` if the peer closed the link. Not called when it detached, or was disconnected."""
 
     def end(self, condition: str, description: str, info: dict[Any, Any] | None = None) -> None:
-        """Close our end, with an error."""
+        """Close the broker's end with an error."""
         if not self.closing:
             self.closing = True
-            self.let_go()
+            self.release()
             pn.set_condition(pn.link_condition(self.pointer), condition, description, info)
             pn.link_close(self.pointer)
             self.context.dirty()

@@ -1,7 +1,7 @@
-"""What a link asks of the connection that it is on, and all that it knows of it.
+"""The interface of a link to its connection.
 
-Links stand below the connection: they call it through this Protocol, and the connection calls them by the methods of
-`link.Link`. So a link can be tested with any object that has these attributes, and neither file needs the other.
+Links are below the connection: they call it through this Protocol, and the connection calls them through the methods of
+`link.Link`. So a link can be tested with any object that has these attributes, and neither file imports the other.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from brokers.engine.registry.connection import Connection
 
 
 class Replies(Protocol):
-    """Where answers to a client's requests go."""
+    """The destination of answers to a client's requests."""
 
     def push(self, message: bytes) -> None: ...
 
 
 class Drainable(Protocol):
-    """A consumer's link whose client has asked for a drain."""
+    """A consumer's link whose client has requested a drain."""
 
     consumer: Consumer
 
     def finish_drain(self) -> None:
-        """All that could be sent has been: give back the rest of the credit."""
+        """Return the rest of the credit, since all available messages were sent."""
 
 
 class LinkContext(Protocol):
-    """`engine`: what the engine knows the connection as; None before it is open and after it is lost. `user`: who
+    """`engine`: the engine's connection; None before it is open and after it is lost. `user`: the user that
     signed in, None for an anonymous client. `writable`: the peer reads. `transacted`: the connection has, or had, a
-    link to the transaction coordinator. `replies`: address that the client chose or was given -> where answers go."""
+    link to the transaction coordinator. `replies`: address that the client or the broker chose -> destination of
+    answers."""
 
     broker: Broker
     engine: Connection | None
@@ -41,22 +42,22 @@ class LinkContext(Protocol):
     replies: dict[str, Replies]
 
     def dirty(self) -> None:
-        """There may be something to write at the end of the turn."""
+        """Write pending output at the end of the turn."""
 
     def frame(self) -> None:
-        """Make frames of all that there is to say so far: otherwise Proton puts transfers first."""
+        """Encode all pending output now: otherwise Proton puts transfers first."""
 
     def prefer(self) -> None:
         """Serve this connection before those that only carry messages."""
 
     def begin_transactions(self) -> None:
-        """Look at the state of each message from now on, on all links."""
+        """Read the state of each message from now on, on all links."""
 
     def expect_answer(self) -> None:
-        """A request has come in this turn: its answer must not be sent unless what it changed is safe."""
+        """Delay the connection's output of this turn until the changes of its request are on disk."""
 
     def drain_later(self, link: Drainable) -> None:
         """Finish the link's drain at the end of the turn."""
 
     def forget_drain(self, link: Drainable) -> None:
-        """The link has ended. Idempotent."""
+        """Cancel the drain of a link that has ended. Idempotent."""

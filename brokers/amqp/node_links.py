@@ -1,7 +1,7 @@
-"""Nodes that are not queues (`$management`, `$events`, `$samples`): what they ask of a link, and their links.
+"""Links of nodes that are not queues (`$management`, `$events`, `$samples`), and the interface of a node.
 
-A node is given links and answers with encoded messages; it never sees Proton. Messages to a client go out settled, as
-far as the client's credit allows; the rest waits in the link. Only users who signed in get here.
+A node gets links and answers with encoded messages; it does not depend on Proton. Messages to a client are sent
+settled, within the client's credit; the rest waits in the link. Only users who signed in can attach these links.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ from brokers.amqp.proton import ACCEPTED, REJECTED, delivery_settle, delivery_up
 REQUEST_CREDIT = 64
 #: The largest request, in bytes.
 MAX_REQUEST_SIZE = 1 << 20
-#: Answers that may wait for a client to give credit for them.
+#: Maximum number of answers that wait for the client's credit.
 MAX_WAITING = 1000
 
 
 class Node(Protocol):
-    """What the container asks of a node. Raise Refused to end the link with an error."""
+    """The interface of a node. Raise Refused to end the link with an error."""
 
     def open_source(self, link: NodeSource, filters: Any) -> None:
-        """A client wants to receive from the node; `filters`: the source's filter set, as Python objects."""
+        """Open a link on which a client receives from the node; `filters`: the source's filter set, as Python
+        objects."""
         ...
 
     def open_target(self, link: NodeTarget) -> None:
-        """A client wants to send to the node."""
+        """Open a link on which a client sends to the node."""
         ...
 
 
 class NodeSource(Link):
-    """A link on which a node sends. `address`: where replies for it are sent to. Set `on_credit` to be told when the
-    client has made room; add to `on_end` what is to be called when the link is gone."""
+    """A link on which a node sends. `address`: the address of replies for it. `on_credit` is called when the client has
+    given credit, the functions in `on_end` when the link ends."""
 
     __slots__ = ("address", "on_credit", "on_end", "tag", "waiting")
 
@@ -52,7 +53,7 @@ class NodeSource(Link):
 
     @property
     def credit(self) -> int:
-        """Messages that could be sent at once."""
+        """The number of messages that can be sent at once."""
         if self.closing or not self.context.writable:
             return 0
         return max(0, int(link_credit(self.pointer)) - len(self.waiting))
@@ -94,15 +95,15 @@ class NodeSource(Link):
     def on_writable(self) -> None:
         self.on_flow()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self.waiting.clear()
         for call in self.on_end:
             call()
 
 
 class NodeTarget(IncomingLink):
-    """A link on which a node gets messages. `on_message` is called with each, and says why it was rejected, if it
-    was: "" for accepted."""
+    """A link on which a node receives messages. `on_message` is called with each message, and returns why it is
+    rejected; "" accepts it."""
 
     __slots__ = ("on_message",)
 
@@ -127,10 +128,10 @@ class NodeTarget(IncomingLink):
         if body is None:
             return
         if link_credit(self.pointer) <= 0:
-            self.refuse(delivery, TRANSFER_LIMIT, "the request was not taken: the link had no credit")
+            self.refuse(delivery, TRANSFER_LIMIT, "the request was not accepted: the link had no credit")
             return
         self.context.expect_answer()
-        fault = self.on_message(body) if self.on_message else "nobody listens"
+        fault = self.on_message(body) if self.on_message else "the link has no receiver"
         if fault:
             pn.delivery_error(delivery, "amqp:decode-error", fault)
         delivery_update(delivery, REJECTED if fault else ACCEPTED)
@@ -143,6 +144,6 @@ class NodeTarget(IncomingLink):
             link_flow(self.pointer, REQUEST_CREDIT - credit)
             self.context.dirty()
 
-    def let_go(self) -> None:
-        super().let_go()
+    def release(self) -> None:
+        super().release()
         self.on_message = None

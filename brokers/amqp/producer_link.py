@@ -1,6 +1,6 @@
 """Links on which clients send to one queue: its verdict on each message, withheld settlements, and credit.
 
-What is done for every message is written out flat in `on_delivery`: that is where the broker's speed is made.
+`on_delivery` runs for every message and is written without calls: the broker's throughput depends on it.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ IS_ACCEPTED, IS_PENDING, IS_REJECTED = Verdict.ACCEPTED, Verdict.PENDING, Verdic
 
 
 class ProducerLink(IncomingLink):
-    """`held`: deliveries whose outcome is withheld, oldest first; None for one that the client settled itself."""
+    """`withheld`: deliveries whose settlement is withheld, oldest first; None for one that the client settled
+    itself."""
 
-    __slots__ = ("held", "producer")
+    __slots__ = ("producer", "withheld")
 
     producer: Producer
 
     def __init__(self, context: LinkContext, pointer: Any) -> None:
         super().__init__(context, pointer)
-        self.held: deque[Any] = deque()
+        self.withheld: deque[Any] = deque()
 
     def on_delivery(self, delivery: Any) -> None:
-        # Runs for every message: what is rare is asked only where an empty or unfinished delivery gives it away.
+        # Runs for every message: rare cases are checked only if a delivery is empty or incomplete.
         length = delivery_pending(delivery)
-        if length < 2 or not self.plain:  # Proton says 1 for one that was aborted
+        if length < 2 or not self.plain:  # Proton reports 1 for an aborted one
             body = self._odd(delivery)
         elif length > SCRATCH_SIZE or self.parts or delivery_partial(delivery):
             body = self._odd(delivery) if delivery_aborted(delivery) else self.receive(delivery)
@@ -61,14 +62,14 @@ class ProducerLink(IncomingLink):
             delivery_update(delivery, ACCEPTED)
             delivery_settle(delivery)
         elif verdict is IS_PENDING:
-            self._hold(delivery)
+            self._withhold(delivery)
         elif verdict is IS_REJECTED:
             self._reject(delivery)
         else:
             self._refuse_without_credit(delivery)
 
     def _refuse_without_credit(self, delivery: Any) -> None:
-        text = f"the message was not taken: the link had no credit on queue {self.producer.queue.name}"
+        text = f"the message was not accepted: the link had no credit on queue {self.producer.queue.name}"
         self.refuse(delivery, TRANSFER_LIMIT, text)
 
     def _publish_in_transaction(self, delivery: Any, body: bytes) -> None:
@@ -80,33 +81,34 @@ class ProducerLink(IncomingLink):
         if verdict is IS_ACCEPTED:
             self.accept(delivery)
         elif verdict is IS_PENDING:
-            self._hold(delivery)
+            self._withhold(delivery)
         elif verdict is IS_REJECTED:
             self._reject(delivery)
         else:
             self._refuse_without_credit(delivery)
 
-    def _hold(self, delivery: Any) -> None:
-        """Its outcome comes later. One that the client has settled needs none, but keeps its place in the line."""
+    def _withhold(self, delivery: Any) -> None:
+        """Withhold the settlement. A delivery that the client has settled needs none, but occupies its place in the
+        order."""
         if delivery_settled(delivery):
             delivery_settle(delivery)
-            self.held.append(None)
+            self.withheld.append(None)
         else:
             link_advance(self.pointer)
-            self.held.append(delivery)
+            self.withheld.append(delivery)
 
     def _reject(self, delivery: Any, outcome: Outcome = Outcome.REJECTED) -> None:
         condition, text = WHY_REJECTED[outcome]
         queue = self.producer.queue
         if outcome is Outcome.REJECTED and (reasons := queue.shortage_reasons()):
             short = ", ".join(reasons)
-            text = f"the broker has no room for messages to queue {{queue}}: {short}"
+            text = f"the broker has no capacity left for messages to queue {{queue}}: {short}"
         self.reject(delivery, condition, text.format(queue=queue.name))
 
     def settle(self, count: int, outcome: Outcome) -> None:
-        """The oldest `count` held deliveries have their outcome."""
-        for _ in range(min(count, len(self.held))):
-            delivery = self.held.popleft()
+        """Settle the oldest `count` withheld deliveries."""
+        for _ in range(min(count, len(self.withheld))):
+            delivery = self.withheld.popleft()
             if delivery is None:
                 continue
             if outcome is Outcome.ACCEPTED:
@@ -120,8 +122,8 @@ class ProducerLink(IncomingLink):
         super().refuse(delivery, condition, text)
 
     def _odd(self, delivery: Any) -> bytes | None:
-        """A delivery without new bytes, or aborted, or on a link that we have closed or that is not plain. The message,
-        if it is one after all, in no transaction."""
+        """Handle a delivery without new bytes, or aborted, or on a link that is closing or not plain. Return its
+        message if it has one outside transactions."""
         if self.closing:
             delivery_settle(delivery)
         elif delivery_aborted(delivery):
@@ -134,14 +136,14 @@ class ProducerLink(IncomingLink):
                 return body
             self._publish_in_transaction(delivery, body)
         elif delivery_settled(delivery):
-            if delivery in self.held:
-                self.held[self.held.index(delivery)] = None
+            if delivery in self.withheld:
+                self.withheld[self.withheld.index(delivery)] = None
             delivery_settle(delivery)
         return None
 
     def on_count(self) -> None:
-        """The client answered a drain: what it did not use comes back. It may answer so late that it has been given
-        credit again since, and the answer counts that as used, too."""
+        """Take back unused credit after the client answered a drain. A late answer may also count credit as used that
+        was granted since."""
         producer = self.producer
         back = producer.credit - link_credit(self.pointer)
         if producer.draining:
@@ -152,7 +154,7 @@ class ProducerLink(IncomingLink):
             producer.queue.credit_forgone(producer, back)
 
     def sync_credit(self) -> None:
-        """Tell the client how much credit it has."""
+        """Send the client its current credit."""
         if not self.closing:
             more = self.producer.credit - link_credit(self.pointer)
             link_flow(self.pointer, more)
@@ -163,8 +165,8 @@ class ProducerLink(IncomingLink):
             pn.link_drain(self.pointer, 0)
             self.context.dirty()
 
-    def let_go(self) -> None:
-        super().let_go()
-        self.plain = False  # so that what still comes is looked at
-        self.held.clear()
+    def release(self) -> None:
+        super().release()
+        self.plain = False  # so that further deliveries are checked
+        self.withheld.clear()
         self.context.broker.detach(self.producer)

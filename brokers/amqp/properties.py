@@ -1,7 +1,6 @@
-"""The properties section of an encoded message: where it wants to go, and its subject. And what Qpid JMS notes beside
-it: whether that is a topic.
+"""The properties section of an encoded message: destination, subject and group, and Qpid JMS' annotation of topics.
 
-Read only where a link has no single queue as its target; messages to a queue are never looked into.
+Read only for links without a single queue as their target, and for message groups; other messages are not decoded.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ _NAMES = {
 }
 _TO, _SUBJECT, _GROUP = 2, 3, 10  # places in the list of properties
 
-#: The annotation with the kind of destination, and the kinds that are topics: lasting, temporary.
+#: The annotation with the kind of destination, and the kinds that are topics: permanent, temporary.
 _DESTINATION, _TOPICS = "x-opt-jms-dest", (1, 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """ "" for what is not there. `topic`: the sender says that `to` is one."""
+    """ "" for missing values. `topic`: the sender marks `to` as a topic."""
 
     to: str = ""
     subject: str = ""
@@ -39,7 +38,7 @@ class Properties:
 
 
 def properties(body: bytes) -> Properties:
-    """Those of a message; empty ones if it has none or cannot be read."""
+    """Return the properties of a message; empty ones if it has none or cannot be read."""
     rest, topic = memoryview(body), False
     while rest:
         try:

@@ -1,9 +1,9 @@
-"""Every call into Proton's C library that the broker makes, by its own short name, and nothing else.
+"""All calls of Proton's C library that the broker makes, by short names, and nothing else.
 
 The wrapper objects of the `proton` package cost ten times what the calls cost, so the hot path uses the calls
 (measured; see `brokers/README.md`). Names follow Proton's without their `pn_`; pointers are cffi's and are typed `Any`.
-Rules that must be kept, learned the hard way: `transport_push` takes part of the bytes and says how many; a pointer
-to a delivery or link is dead once its connection is released; `link_flow` ends a drain that `link_drain` began.
+Rules for callers: `transport_push` consumes part of the bytes and returns how many; a pointer to a delivery or link is
+invalid once its connection is released; `link_flow` ends a drain that `link_drain` began.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _hear(pointer: Any, said: Any) -> None:
 
 
 def transport_hear(pointer: Any, hear: Callable[[str], None]) -> None:
-    """Have `hear`, which must not raise, called with each warning and error that Proton has of this transport, until
+    """Call `hear`, which must not raise, with each of Proton's warnings and errors of this transport, until
     `transport_deaf`."""
     _hearing[pointer] = hear
     lib.pn_transport_set_tracer(pointer, _hear)
@@ -141,10 +141,10 @@ def terminus_filter(pointer: Any) -> Any:
 
 
 def terminus_filters(pointer: Any) -> dict[str, Described]:
-    """The filters of the source by the names that the client gave them, as far as they can be read."""
+    """Return the readable filters of the source by the client's names for them."""
     try:
         found = terminus_filter(pointer)
-    except Exception:  # whatever a hostile value does to Proton's wrapper
+    except Exception:  # a hostile value may raise any error in Proton's wrapper
         return {}
     items = found.items() if isinstance(found, dict) else ()
     return {str(name): value for name, value in items if isinstance(value, Described)}
@@ -161,12 +161,12 @@ def set_terminus_filter(pointer: Any, filters: dict[Any, Described]) -> None:
 
 
 def terminus_capabilities(pointer: Any) -> frozenset[str]:
-    """The capabilities of a terminus, as far as they can be read."""
+    """Return the readable capabilities of a terminus."""
     return _names_in(lib.pn_terminus_capabilities(pointer))
 
 
 def desired_capabilities(pointer: Any) -> frozenset[str]:
-    """What the peer desires of a connection, as far as it can be read."""
+    """Return the readable capabilities that the peer desires of a connection."""
     return _names_in(lib.pn_connection_remote_desired_capabilities(pointer))
 
 
@@ -175,14 +175,14 @@ def _names_in(pointer: Any) -> frozenset[str]:
     data.rewind()
     try:
         found = data.get_object() if data.next() is not None else None
-    except Exception:  # whatever a hostile value does to Proton's wrapper
+    except Exception:  # a hostile value may raise any error in Proton's wrapper
         return frozenset()
     names = found.elements if isinstance(found, Array) else [found]
     return frozenset(str(name) for name in names if isinstance(name, str))
 
 
 def set_terminus_properties(pointer: Any, properties: dict[Any, Any]) -> None:
-    """Of a node that is created for the link."""
+    """Set the properties of a node that is created for the link."""
     data = lib.pn_terminus_properties(pointer)
     lib.pn_data_clear(data)
     Data(data).put_object(properties)
@@ -216,7 +216,7 @@ def set_condition(pointer: Any, name: str, description: str, info: dict[Any, Any
 
 
 def condition_text(pointer: Any) -> str:
-    """Name and description of a condition; "" if it is not set."""
+    """Return the name and description of a condition; "" if it is not set."""
     if not lib.pn_condition_is_set(pointer):
         return ""
     name, description = lib.pn_condition_get_name(pointer), lib.pn_condition_get_description(pointer)
@@ -224,17 +224,17 @@ def condition_text(pointer: Any) -> str:
 
 
 def rejection_text(delivery: Any) -> str:
-    """What the peer said about a delivery that it rejected; "" if nothing."""
+    """Return the peer's description of a rejected delivery; "" if there is none."""
     return condition_text(lib.pn_disposition_condition(lib.pn_delivery_remote(delivery)))
 
 
 def delivery_error(pointer: Any, name: str, description: str) -> None:
-    """Set the error that goes with a rejected outcome."""
+    """Set the error of a rejected outcome."""
     set_condition(lib.pn_disposition_condition(lib.pn_delivery_local(pointer)), name, description)
 
 
 def add_target_capabilities(pointer: Any, *names: str) -> None:
-    """Of a link's own target, in place of those that it has."""
+    """Replace the capabilities of a link's own target."""
     data = Data(lib.pn_terminus_capabilities(lib.pn_link_target(pointer)))
     data.clear()
     data.put_object(Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, names)))
@@ -249,8 +249,8 @@ _OUTCOMES = {
 
 
 def transactional_state(pointer: Any) -> tuple[bytes, int, list[Any]]:
-    """(id of the transaction, outcome, fields of the outcome) that the peer has set on the delivery, whose state is
-    TRANSACTIONAL; b"" and 0 for what is missing or cannot be read."""
+    """Return (id of the transaction, outcome, fields of the outcome) of a delivery whose remote state is TRANSACTIONAL;
+    b"" and 0 for missing or unreadable values."""
     data = Data(lib.pn_disposition_data(lib.pn_delivery_remote(pointer)))
     data.rewind()
     try:
@@ -263,19 +263,19 @@ def transactional_state(pointer: Any) -> tuple[bytes, int, list[Any]]:
         outcome = within.descriptor
         code = _OUTCOMES.get(outcome, 0) if isinstance(outcome, str) else int(outcome)
         return identity, code, within.value if isinstance(within.value, list) else []
-    except Exception:  # whatever a hostile value does to Proton's wrapper
+    except Exception:  # a hostile value may raise any error in Proton's wrapper
         return b"", 0, []
 
 
 def accepted_in(transaction: bytes) -> Any:
-    """The state of a delivery that is accepted in a transaction, for `delivery_update_in`."""
+    """Return the state of a delivery that is accepted in a transaction, for `delivery_update_in`."""
     data = Data()
     data.put_object([transaction, Described(ulong(ACCEPTED), [])])
     return data
 
 
 def rejected_in(transaction: bytes, name: str, description: str) -> Any:
-    """The same of one that is rejected, with an error."""
+    """Return the state of a delivery that is rejected in a transaction, with an error."""
     data = Data()
     error = Described(symbol("amqp:error:list"), [symbol(name), description])
     data.put_object([transaction, Described(ulong(REJECTED), [error])])
@@ -283,7 +283,7 @@ def rejected_in(transaction: bytes, name: str, description: str) -> Any:
 
 
 def delivery_update_in(pointer: Any, state: Any) -> None:
-    """Give a delivery an outcome in its transaction."""
+    """Set a delivery's outcome in its transaction."""
     lib.pn_data_copy(lib.pn_disposition_data(lib.pn_delivery_local(pointer)), state._data)
     lib.pn_delivery_update(pointer, TRANSACTIONAL)
 
@@ -295,7 +295,7 @@ def delivery_declared(pointer: Any, transaction: bytes) -> None:
 
 
 def decode_first(data: bytes | memoryview) -> tuple[int, Any]:
-    """(length, value) of the first AMQP value in `data`; raises ValueError if it cannot be read."""
+    """Return (length, value) of the first AMQP value in `data`. Raises ValueError if it cannot be read."""
     value = Data()
     length = lib.pn_data_decode(value._data, from_buffer(data), len(data))
     if length < 0:
@@ -303,22 +303,22 @@ def decode_first(data: bytes | memoryview) -> tuple[int, Any]:
     value.rewind()
     value.next()
     try:
-        return length, _kept(value.get_object())
-    except Exception as error:  # whatever a hostile value does to Proton's wrapper
+        return length, _copied(value.get_object())
+    except Exception as error:  # a hostile value may raise any error in Proton's wrapper
         raise ValueError(f"not a value that can be read: {error!r}") from error
 
 
-def _kept(value: Any) -> Any:
-    """The value with copies of its binaries, of which Proton's views end with what they were read from. A descriptor
-    that is neither a number nor a symbol is None: it describes nothing, and may be what cannot be looked up."""
+def _copied(value: Any) -> Any:
+    """Return the value with copies of its binaries, since Proton's views become invalid with their buffer. A descriptor
+    that is neither a number nor a symbol becomes None: it has no meaning, and may not be hashable."""
     if isinstance(value, memoryview):
         return bytes(value)
     if isinstance(value, Described):
         known = isinstance(value.descriptor, int | str)
-        return Described(value.descriptor if known else None, _kept(value.value))
+        return Described(value.descriptor if known else None, _copied(value.value))
     if isinstance(value, dict):
-        return {key: _kept(each) for key, each in value.items()}
-    return [_kept(each) for each in value] if isinstance(value, list) else value
+        return {key: _copied(each) for key, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list) else value
 
 
 def _text(pointer: Any) -> str:

@@ -1,4 +1,4 @@
-"""Why a connection or a link is refused, as AMQP says it: an error condition, and its details."""
+"""Refusals of connections and links, as AMQP error conditions with details."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Refused(Exception):
 
 
 def condition_of(refused: AdminError | Refused) -> tuple[str, dict[Any, Any] | None]:
-    """The error condition, and its details if it has any."""
+    """Return the error condition, and its details if it has any."""
     if isinstance(refused, Refused):
         return refused.condition, refused.info
     info = {symbol("invalid-field"): symbol("container-id")} if isinstance(refused, ContainerInUse) else None

@@ -1,18 +1,17 @@
-"""Signing in: the server side of AMQP 1.0's SASL layer, spoken before Proton sees any byte of a connection.
+"""Signing in: the server side of AMQP 1.0's SASL layer, before Proton gets any byte of a connection.
 
 Proton built without Cyrus SASL offers servers neither PLAIN nor SCRAM, so this is done here: bytes in, bytes out, no
-socket, loop or clock. Whatever a peer sends, the end is `done` or `failed`; nothing is raised and never more than one
-frame is kept.
+socket, loop or clock. Any input ends in `done` or `failed`: no error is raised, and at most one frame is buffered.
 
-The conversation (SCRAM-SHA-256, RFC 7677; PLAIN, RFC 4616; EXTERNAL, RFC 4422; ANONYMOUS, RFC 4505):
+The exchange (SCRAM-SHA-256, RFC 7677; PLAIN, RFC 4616; EXTERNAL, RFC 4422; ANONYMOUS, RFC 4505):
 
     client: AMQP 3 1 0 0                    server: AMQP 3 1 0 0, mechanisms
     client: init(mechanism, initial)        server: challenge, or outcome
     client: response                        server: challenge, or outcome
-    client: AMQP 0 1 0 0 ...                (not ours any more: `rest`)
+    client: AMQP 0 1 0 0 ...                (for the transport: `rest`)
 
-SCRAM's last word from the server goes in the outcome's additional-data: an outcome ends the layer, and clients such as
-Qpid JMS refuse an outcome of "ok" without having seen the server's signature.
+SCRAM's final server message is the additional-data of the outcome: an outcome ends the layer, and clients such as
+Qpid JMS refuse an outcome "ok" without the server's signature.
 """
 
 from __future__ import annotations
@@ -44,30 +43,30 @@ EXTERNAL, SCRAM, PLAIN, ANONYMOUS = "EXTERNAL", "SCRAM-SHA-256", "PLAIN", "ANONY
 
 
 class Authenticator(Protocol):
-    """Who knows the users."""
+    """The users and their credentials."""
 
     def check_plain(self, name: str, password: str) -> bool:
-        """Whether this is that user's password."""
+        """Return whether the password is correct."""
         ...
 
     def scram(self) -> Callable[[str], tuple[bytes, bytes, bytes, int] | None]:
-        """What gives a user's salt, stored key, server key and iterations; None if unknown."""
+        """Return a function from a user to salt, stored key, server key and iterations; None if unknown."""
         ...
 
     def external(self, subject: str) -> str | None:
-        """The user that a verified client certificate of this subject (RFC 4514) stands for, if any."""
+        """Return the user of a verified client certificate with this subject (RFC 4514), if any."""
         ...
 
 
 class Gate(Protocol):
-    """What slows down those who guess passwords, for one remote address."""
+    """Delays against guessing passwords, for one remote address."""
 
     def wait_ms(self, user: str) -> int:
-        """How long attempts of this user are refused unseen; 0: go on."""
+        """Return for how many ms attempts of this user are refused unchecked; 0: not refused."""
         ...
 
     def check_wait_ms(self, user: str) -> int:
-        """How long a password is not checked, since too many were wrong just now; 0: go on."""
+        """Return for how many ms no password is checked after too many wrong ones; 0: check it."""
         ...
 
     def failed(self, user: str) -> None: ...
@@ -76,7 +75,7 @@ class Gate(Protocol):
 
 
 class _Open:
-    """A gate that is always open."""
+    """A gate without delays."""
 
     def wait_ms(self, user: str) -> int:
         return 0
@@ -92,11 +91,11 @@ class _Open:
 
 
 class SaslServer:
-    """One connection's signing in. `certificate`: the subject of the peer's verified certificate, if it showed one.
+    """The sign-in of one connection. `certificate`: the subject of the peer's verified certificate, if it sent one.
 
-    `done`: the peer is in; `user` is its name, None if it is anonymous, and `rest` are the bytes that belong to the
-    AMQP transport, protocol header first. `failed`: send what `receive` returned, then close; `reason` says why, for
-    the log. `hostname`: what the client asked for in its init, if it did.
+    `done`: signed in; `user` is the name, None if anonymous, and `rest` are the bytes for the AMQP transport, protocol
+    header first. `failed`: send the output of `receive`, then close; `reason` is for the log. `hostname`: from the
+    client's init, if set.
     """
 
     def __init__(
@@ -115,7 +114,7 @@ class SaslServer:
         offered = {EXTERNAL: certificate is not None, SCRAM: True, PLAIN: plain, ANONYMOUS: anonymous}
         self._mechanisms = [mechanism for mechanism, is_offered in offered.items() if is_offered]
         self._buffer = bytearray()
-        #: A function and not a method of this: else it would hold itself, and what came with the sign-in, in memory.
+        #: A function, not a bound method: that would be a reference cycle that retains the sign-in's data in memory.
         self._step: Callable[[SaslServer, bytes], bytes] = SaslServer._on_protocol_header
         self._exchange: _Exchange | None = None
         self.done = False
@@ -126,8 +125,8 @@ class SaslServer:
         self.rest = b""
 
     def receive(self, data: bytes) -> bytes:
-        """Take what came from the peer and return what to send to it. Bytes that come once it is `done` are added to
-        `rest`; once it has `failed` they are ignored."""
+        """Process input from the peer and return output to send. Input after `done` is added to `rest`, after `failed`
+        it is ignored."""
         if self.failed:
             return b""
         if self.done:
@@ -148,10 +147,10 @@ class SaslServer:
         return out
 
     def _piece(self) -> bytes | None:
-        """Take the next whole header or frame from the buffer; None if it is not there yet."""
+        """Take the next complete header or frame from the buffer; None if it is incomplete."""
         length = 8
         if self._step is SaslServer._on_protocol_header:
-            # Early, so that a peer with another protocol is not waited for.
+            # Early, so that the server does not wait for a peer with another protocol.
             if not self._buffer.startswith(b"AMQP"[: len(self._buffer)]):
                 length = 0
         elif len(self._buffer) >= 8:
@@ -162,7 +161,7 @@ class SaslServer:
         del self._buffer[: length or 8]
         return piece
 
-    # Steps: each takes a piece and returns the answer.
+    # Steps: each processes a header or frame and returns the answer.
 
     def _on_protocol_header(self, header: bytes) -> bytes:
         if header == SASL_HEADER:
@@ -170,9 +169,9 @@ class SaslServer:
             return SASL_HEADER + encode_mechanisms(self._mechanisms)
         if header == AMQP_HEADER and self._anonymous:
             self.done = True
-            self._buffer[:0] = header  # the transport has to see it
+            self._buffer[:0] = header  # for the transport
             return b""
-        # Part 2.2 of the standard: answer with the header that would have been taken, then close.
+        # Part 2.2 of the standard: answer with the header that would be accepted, then close.
         self._fail("the client skipped SASL" if header == AMQP_HEADER else f"not a protocol header: {header!r}")
         return SASL_HEADER
 
@@ -188,7 +187,8 @@ class SaslServer:
         self._exchange = self._begin(init.mechanism)
         self._step = SaslServer._on_response
         if init.initial_response is None or (not init.initial_response and init.mechanism != EXTERNAL):
-            # A client may wait for the server to begin (RFC 4422 section 3.3): all mechanisms begin with nothing.
+            # A client may wait for the server's challenge (RFC 4422 section 3.3): all mechanisms begin with an empty
+            # one.
             return encode_challenge(b"")
         return self._exchanged(init.initial_response)
 
@@ -211,13 +211,13 @@ class SaslServer:
             return self._refuse(str(refusal), refusal.outcome)
         if challenge is not None:
             return encode_challenge(challenge)
-        return self._accept(self._exchange.user, self._exchange.last_word)
+        return self._accept(self._exchange.user, self._exchange.additional_data)
 
     # Ends
 
-    def _accept(self, user: str | None, last_word: bytes | None = None) -> bytes:
+    def _accept(self, user: str | None, additional_data: bytes | None = None) -> bytes:
         self.done, self.user = True, user
-        return encode_outcome(OK, last_word)
+        return encode_outcome(OK, additional_data)
 
     def _refuse(self, reason: str, outcome: int = AUTH) -> bytes:
         self._fail(reason)
@@ -228,7 +228,7 @@ class SaslServer:
 
 
 class _Refused(Exception):
-    """The credentials were refused, or are not of the mechanism's form."""
+    """The credentials are wrong, or not in the mechanism's format."""
 
     def __init__(self, reason: str, outcome: int = AUTH) -> None:
         super().__init__(reason)
@@ -242,21 +242,21 @@ def _check_gate(gate: Gate, user: str) -> None:
 
 class _Exchange(Protocol):
     user: str
-    last_word: bytes | None  # for the outcome's additional-data
+    additional_data: bytes | None  # of the outcome
 
     def receive(self, message: bytes) -> bytes | None:
-        """The next challenge, or None: the user is in. Raises _Refused."""
+        """Return the next challenge, or None when the user is signed in. Raises _Refused."""
         ...
 
 
 class _External:
-    """The TLS layer has verified the certificate; what is left is whose it is."""
+    """EXTERNAL: the TLS layer has verified the certificate; this finds its user."""
 
     def __init__(self, authenticator: Authenticator, subject: str) -> None:
         self._authenticator = authenticator
         self._subject = subject
         self.user = ""
-        self.last_word: bytes | None = None
+        self.additional_data: bytes | None = None
 
     def receive(self, message: bytes) -> None:
         user = self._authenticator.external(self._subject)
@@ -272,7 +272,7 @@ class _Plain:
         self._authenticator = authenticator
         self._gate = gate
         self.user = ""
-        self.last_word: bytes | None = None
+        self.additional_data: bytes | None = None
 
     def receive(self, message: bytes) -> None:
         try:
@@ -300,14 +300,14 @@ class _Scram:
         self._lookup = authenticator.scram()
         self._server = ScramMechanism(SCRAM).make_server(self._verifier)
         self._first = True
-        self._asked: object = None  # the verifier that the conversation began with
+        self._first_verifier: object = None  # with which the exchange began
         self.user = ""
-        self.last_word: bytes | None = None
+        self.additional_data: bytes | None = None
 
     def _verifier(self, name: str) -> tuple[bytes, bytes, bytes, int] | None:
         self.user = name
-        self._asked = self._lookup(name)
-        return self._asked
+        self._first_verifier = verifier = self._lookup(name)
+        return verifier
 
     def receive(self, message: bytes) -> bytes | None:
         try:
@@ -323,14 +323,14 @@ class _Scram:
                 return challenge
         except ScramException as error:
             raise _Refused(f"SCRAM sign-in of {self.user!r}: {error}") from None
-        _check_gate(self._gate, self.user)  # again: many may have begun at once
+        _check_gate(self._gate, self.user)  # again: many exchanges may have begun at once
         try:
             self._server.set_client_final(text)
-            self.last_word = str(self._server.get_server_final()).encode()
+            self.additional_data = str(self._server.get_server_final()).encode()
         except ScramException as error:
             self._gate.failed(self.user)
             raise _Refused(f"SCRAM sign-in of {self.user!r}: {error}") from None
-        if self._lookup(self.user) != self._asked:
+        if self._lookup(self.user) != self._first_verifier:
             raise _Refused(f"the password of {self.user!r} was changed while it signed in")
         self._gate.succeeded(self.user)
         return None

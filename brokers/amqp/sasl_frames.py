@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: The largest SASL frame; a peer may count on no more than 512.
+#: Maximum size of a SASL frame; a peer can rely on no more than 512.
 MAX_FRAME = 4096
 
 #: Outcome codes (part 5.3.3.6).
@@ -22,7 +22,7 @@ _NULL, _SYMBOL, _BINARY, _STRING = 0x40, 0xA3, 0xA0, 0xA1  # the variable ones w
 
 
 class MalformedFrame(Exception):
-    """The peer sent what is not a SASL frame for a server. The message says what was wrong."""
+    """The peer sent an invalid SASL frame for a server. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Response:
 
 
 def frame_length(head: bytes | bytearray) -> int:
-    """The length in bytes, head included, of the frame that starts with these eight."""
+    """Return the length in bytes, head included, of the frame that starts with these eight."""
     length = int.from_bytes(head[:4], "big")
     offset, kind = head[4] * 4, head[5]
     if kind != 1:
@@ -49,7 +49,7 @@ def frame_length(head: bytes | bytearray) -> int:
 
 
 def decode(frame: bytes) -> Init | Response:
-    """Read one whole frame that a client may send."""
+    """Decode one complete frame of a client."""
     reader = _Reader(frame, frame[4] * 4)
     descriptor = reader.descriptor()
     fields = reader.list_of_fields()
@@ -69,7 +69,7 @@ def decode(frame: bytes) -> Init | Response:
 
 
 def encode_mechanisms(names: Sequence[str]) -> bytes:
-    """The server's mechanisms, the best first: an array of symbols."""
+    """Encode the server's mechanisms, the best first: an array of symbols."""
     elements = b"".join(bytes([len(name)]) + name.encode("ascii") for name in names)
     return _frame(_MECHANISMS, bytes([0xE0, len(elements) + 2, len(names), _SYMBOL]) + elements)
 
@@ -79,7 +79,8 @@ def encode_challenge(challenge: bytes) -> bytes:
 
 
 def encode_outcome(code: int, additional_data: bytes | None = None) -> bytes:
-    """`additional_data`: what the mechanism sends the client with its success (RFC 4422 section 3.6)."""
+    """Encode an outcome. `additional_data`: the mechanism's data for the client with its success (RFC 4422 section
+    3.6)."""
     fields = [bytes([0x50, code])]
     if additional_data is not None:
         fields.append(_binary(additional_data))
@@ -100,7 +101,7 @@ def _binary(data: bytes) -> bytes:
 
 
 class _Symbol(str):
-    """Text that came as an AMQP symbol, not as a string."""
+    """Text of an AMQP symbol, not of a string."""
 
 
 _Field = bytes | str | _Symbol | None
@@ -141,7 +142,7 @@ class _Reader:
                 raise MalformedFrame(f"a descriptor of type {code:#x}")
 
     def list_of_fields(self) -> list[_Field]:
-        """The list that must fill the rest of the frame exactly."""
+        """Read the list that must fill the rest of the frame exactly."""
         code = self._number(1)
         if code == 0x45:
             fields: list[_Field] = []

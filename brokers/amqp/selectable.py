@@ -1,6 +1,6 @@
-"""What a selector can ask an encoded message for: its application properties, and the headers that JMS has names for.
+"""The values of an encoded message for selectors: application properties, and headers with names in JMS.
 
-Nothing is decoded before it is asked for, and never the body. A message that cannot be read has no properties.
+Sections are decoded on demand, and the body never is. A message that cannot be read has no properties.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from brokers.amqp import proton as pn
 from brokers.amqp.header import header
 
 _PROPERTIES, _APPLICATION_PROPERTIES = 0x73, 0x74
-#: Sections that may stand before the last of these.
+#: Sections that may precede the last of these.
 _KNOWN = {0x70, 0x71, 0x72, _PROPERTIES, _APPLICATION_PROPERTIES}
 _NAMES = {
     "amqp:header:list": 0x70,
@@ -37,7 +37,7 @@ _PLACES = {
 
 
 def property_of(body: bytes) -> Callable[[str], Any]:
-    """Name -> value, None if the message has none of this name."""
+    """Return a function from a name to its value, None if the message has none."""
     sections: dict[int, Any] | None = None
 
     def value(name: str) -> Any:

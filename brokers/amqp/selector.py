@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 
-#: The longest selector in characters, and how deep its conditions may be nested.
+#: Maximum length of a selector in characters, and maximum depth of its conditions.
 MAX_LENGTH, MAX_DEPTH = 4096, 100
 
 Properties = Callable[[str], Any]
@@ -76,11 +76,11 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class InvalidSelector(ValueError):
-    """The text is not a selector; the message says why, and names it."""
+    """The text is not a valid selector; the message says why, and quotes it."""
 
 
 def parse(text: str) -> Condition:
-    """A condition that answers True, False or None. Raises InvalidSelector."""
+    """Return a condition with the result True, False or None. Raises InvalidSelector."""
     if len(text) > MAX_LENGTH:
         raise InvalidSelector(f"selector {text[:40]!r}... has {len(text):,} characters: {MAX_LENGTH:,} at most")
     try:
@@ -102,7 +102,7 @@ def _parser() -> Lark:
 
 
 class _Fault(Exception):
-    """What can be read and cannot be."""
+    """A selector that is syntactically valid and has no meaning."""
 
 
 class _Node(NamedTuple):
@@ -175,14 +175,15 @@ def _pattern(text: str, escape: str) -> re.Pattern[str]:
         else:
             parts[-1] += "." if letter == "_" else re.escape(letter)
     first, *more = parts
-    # Atomic groups: each part is sought once, from where the last one ended, or a hostile pattern would take for ever.
+    # Atomic groups: each part is searched once, after the end of the last one; otherwise a hostile pattern could take
+    # exponential time.
     middle = "".join(f"(?>.*?{part})" for part in more[:-1] if part)
     return re.compile(first + middle + (f".*{more[-1]}" if more else ""), re.DOTALL)
 
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, _Node]):
-    """Each rule of the grammar as a closure over those of its parts."""
+    """Compile each rule of the grammar to a closure over those of its parts."""
 
     def any(self, *parts: _Node) -> _Node:
         conditions = [part.condition for part in parts]

@@ -1,13 +1,13 @@
-"""How often a client may try to sign in: after some failures a pause, which doubles with each further one.
+"""The limits of sign-in attempts: after some failures a pause, which doubles with each further failure.
 
-Counted for each remote address and user, so that no client can lock another one out from afar, and, with a higher
-limit, for each address alone, against trying one password on many users; this machine's own addresses are spared the
-latter, since all of its programs share them. Users whose secret is generated are *exempt*: 256 bits are not guessed,
-and a program that tried could lock them out from the address that they share. What wrong passwords cost the broker is
-bounded apart from that: an address gets `CHECKED` of them checked in a second.
+Failures are counted by remote address and user, so that a remote client cannot lock out another one, and, with a higher
+limit, by address alone, against one password tried on many users. Loopback addresses are exempt from the latter, since
+all local programs share them. Users with a generated secret are *exempt*: 256 bits cannot be guessed, and a program
+that tried could lock them out from the address that they share. The cost of wrong passwords has a limit of its own:
+`CHECKED` per address and second.
 
-Pure: time (ms, of any clock that goes forward) is a parameter, and no more than `MOST` counters are kept, of which the
-one that failed longest ago goes first.
+Pure: time (ms, of any monotonic clock) is a parameter. There are at most `MOST` counters; the one with the oldest
+last failure is dropped first.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from brokers.loopback import is_loopback
 FREE, FREE_OF_ADDRESS = 5, 50
 #: The first pause and the longest one, ms.
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 300_000
-#: Silence after which failures are forgotten, ms; longer than the longest pause.
+#: Time after the last failure when failures are forgotten, ms; longer than the longest pause.
 FORGOTTEN_MS = 900_000
-#: Wrong passwords from one address that are checked in a second (2 ms each); further attempts are refused unseen.
+#: Wrong passwords from one address that are checked per second (2 ms each); further attempts are refused unchecked.
 CHECKED = 50
-#: Counters kept.
+#: Maximum number of counters.
 MOST = 10_000
-#: Characters of a name that count: longer ones with the same beginning count as one.
+#: Significant characters of a name: longer ones with the same beginning count as one.
 _LENGTH = 64
 
 
@@ -51,14 +51,14 @@ class SignInAttempts:
 
     def __init__(self) -> None:
         self.exempt: set[str] = set()  # names of users
-        self._failures: dict[_Key, _Failures] = {}  # the one that failed longest ago first
-        self._checked: dict[str, tuple[int, int]] = {}  # address -> when its second began, wrong ones in it
+        self._failures: dict[_Key, _Failures] = {}  # by last failure, the oldest first
+        self._checked: dict[str, tuple[int, int]] = {}  # address -> begin of its second, wrong passwords in it
 
     def __len__(self) -> int:
         return len(self._failures)
 
     def wait_ms(self, address: str, user: str, now: int) -> int:
-        """How long this user's attempts from this address are refused without being looked at; 0: try."""
+        """Return for how many ms this user's attempts from this address are refused unchecked; 0: not refused."""
         if user in self.exempt:
             return 0
         until = max(
@@ -68,7 +68,7 @@ class SignInAttempts:
         return max(0, until - now)
 
     def check_wait_ms(self, address: str, user: str, now: int) -> int:
-        """How long no further password from this address is checked; 0: check it."""
+        """Return for how many ms no further password from this address is checked; 0: check it."""
         began, wrong = self._checked.get(address, (now, 0))
         return max(0, began + 1_000 - now) if wrong >= CHECKED and user not in self.exempt else 0
 
@@ -95,8 +95,8 @@ class SignInAttempts:
 
 
 class AttemptsFrom:
-    """The attempts from one remote address. `clock`: steady, in ms: a clock that is set must neither end a pause nor
-    make it last."""
+    """The attempts from one remote address. `clock`: steady, in ms: setting the machine's clock must neither end nor
+    prolong a pause."""
 
     def __init__(self, attempts: SignInAttempts, address: str, clock: Callable[[], int]) -> None:
         self._attempts = attempts
@@ -117,7 +117,7 @@ class AttemptsFrom:
 
 
 def _keys(address: str, user: str) -> list[tuple[_Key, int]]:
-    """What is counted, each with its failures that are free."""
+    """Return the counters of an attempt, each with its number of failures without a pause."""
     keys: list[tuple[_Key, int]] = [((address, user[:_LENGTH]), FREE)]
     if not is_loopback(address):
         keys.append(((address, None), FREE_OF_ADDRESS))

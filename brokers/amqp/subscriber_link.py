@@ -1,16 +1,16 @@
-"""What links ask of topics, in the words of Qpid JMS: capabilities, names, filters, durability; and their own link.
+"""Subscriptions to topics, in the terms of Qpid JMS: capabilities, names, filters, durability; and their own link.
 
-| what | how it is asked for |
+| what | how a client requests it |
 |---|---|
 | a topic | capability `topic` or `temporary-topic` of the terminus, or an address `topic://NAME` |
-| an exchange | of a source, its name or `exchange/routing-key` will do |
+| an exchange | for a source, its name or `exchange/routing-key` |
 | a durable subscription | the source's durability, or its expiry policy `never`; named by the link, up to a `|` |
 | a shared one | capability `shared` of the source; with `global` it belongs to all clients |
-| only others' messages | the filter `no-local` |
-| an end to a durable one | a link of that name that is attached without a source, and closed |
+| no messages of the client's own | the filter `no-local` |
+| to unsubscribe a durable one | a link of that name that is attached without a source, and closed |
 
-A durable subscription outlives a detach, a lost connection and a restart. *Closing* its link ends it, unless others
-share it, as the standard has it: a client that means to come back detaches.
+A durable subscription survives a detach, a lost connection and a restart. *Closing* its link ends it, unless others
+share it, as the standard requires: a client that will reconnect detaches.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from brokers.engine.values.message import sequence_of
 TOPIC, TEMPORARY_TOPIC, QUEUE, SHARED, GLOBAL = "topic", "temporary-topic", "queue", "shared", "global"
 SCHEME = "topic://"
 
-#: Between a subscription's name and what a client adds to make the name of its link unique.
+#: Separates a subscription's name from a client's suffix that makes the name of its link unique.
 DELIMITER = "|"
 
-#: How a filter may be described: by its symbol, or by its number.
+#: The descriptors of the filter: its symbol, and its number.
 _NO_LOCAL = ("apache.org:no-local-filter:list", 0x0000468C00000003)
 
 
@@ -49,7 +49,7 @@ class SubscriberLink(ConsumerLink):
         self.subscription = subscription
 
     def oldest(self) -> int | None:
-        """Of the messages that the client has not settled the oldest, as `Consumer.oldest` has it."""
+        """Return the oldest message that the client has not settled; see `Consumer.oldest`."""
         return min((sequence_of(message[0]) for message in self.unsettled.values()), default=None)
 
     def peer_closed(self) -> None:
@@ -57,7 +57,7 @@ class SubscriberLink(ConsumerLink):
 
 
 def topic_name(terminus: Any) -> str | None:
-    """The topic that a terminus names; None if it does not say that it is one."""
+    """Return the topic that a terminus names; None if it is not marked as one."""
     address = pn.terminus_address(terminus)
     if address.startswith(SCHEME):
         return address.removeprefix(SCHEME)
@@ -79,13 +79,13 @@ def spec_of(broker: Broker, engine: Connection, pointer: Any) -> SubscriptionSpe
             return None
         topic, (exchange, key) = address, found
     shared, durable = SHARED in capabilities, is_durable(source)
-    everybody = shared and GLOBAL in capabilities
+    of_all_clients = shared and GLOBAL in capabilities
     filters = pn.terminus_filters(source)
     return SubscriptionSpec(
         topic=topic,
         exchange=exchange.name,
         key=everything(exchange) if key is None else key,
-        client="" if everybody else engine.container_id,
+        client="" if of_all_clients else engine.container_id,
         name=subscription_name(pn.link_name(pointer)) if shared or durable else "",
         durable=durable,
         shared=shared,
@@ -103,12 +103,12 @@ def subscription_name(link: str) -> str:
 
 
 def is_global(link: str) -> bool:
-    """Whether a link without a source means a subscription of all clients, by its name."""
+    """Return whether a link without a source names a subscription of all clients."""
     return link.partition(DELIMITER)[2].startswith(GLOBAL)
 
 
 def confirm(pointer: Any, spec: SubscriptionSpec) -> None:
-    """Say in the local source, which is a copy of the remote one, which of its filters are applied."""
+    """Set the applied filters in the local source, which is a copy of the remote one."""
     applied = {}
     if spec.no_local:
         applied[symbol("no-local")] = Described(symbol(_NO_LOCAL[0]), [])
@@ -118,13 +118,13 @@ def confirm(pointer: Any, spec: SubscriptionSpec) -> None:
 
 
 def describe(pointer: Any, spec: SubscriptionSpec) -> None:
-    """Tell a client that asked for a durable subscription by its name alone what it is."""
+    """Describe a durable subscription to a client that attached by its name only."""
     source = pn.link_source(pointer)
     pn.terminus_set_type(source, pn.SOURCE)
     pn.set_terminus_address(source, spec.topic)
     pn.terminus_set_durability(source, pn.DELIVERIES)
     pn.terminus_set_expiry_policy(source, pn.EXPIRE_NEVER)
     shared = (SHARED,) if spec.shared else ()
-    everybody = (GLOBAL,) if spec.shared and not spec.client else ()
-    pn.set_terminus_capabilities(source, TOPIC, *shared, *everybody)
+    of_all_clients = (GLOBAL,) if spec.shared and not spec.client else ()
+    pn.set_terminus_capabilities(source, TOPIC, *shared, *of_all_clients)
     confirm(pointer, spec)

@@ -1,4 +1,4 @@
-"""Links with a dynamic terminus: each has a temporary queue or topic of its own, which goes when the link does."""
+"""Links with a dynamic terminus: each has a temporary queue or topic of its own, which is deleted with the link."""
 
 from __future__ import annotations
 
@@ -14,57 +14,57 @@ from brokers.amqp.producer_link import ProducerLink
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.exchange import Exchange
 
-#: The one life that a node may have here, whatever was asked for: to the end of its link (part 3.5.10 of the standard).
+#: The only supported lifetime, whatever the client requests: to the end of its link (part 3.5.10 of the standard).
 _DELETE_ON_CLOSE = {symbol("lifetime-policy"): Described(ulong(0x2B), [])}
 
 
 def describe_dynamic(terminus: Any, remote: Any, address: str) -> None:
-    """Answer a dynamic terminus: its address, and how long it lives."""
+    """Answer a dynamic terminus with its address and lifetime."""
     pn.terminus_copy(terminus, remote)
     pn.set_terminus_address(terminus, address)
     pn.set_terminus_properties(terminus, _DELETE_ON_CLOSE)
 
 
 class TemporarySource(ConsumerLink):
-    """The client receives from a queue of its own. Answers of the broker's nodes may be sent there, too."""
+    """A link on which a client receives from a queue of its own, to which nodes may send answers, too."""
 
     __slots__ = ("queue",)
 
     queue: Queue
 
     def push(self, message: bytes) -> None:
-        """An answer; the link ends where too many wait."""
+        """Enqueue an answer; the link ends if too many wait."""
         queue = self.queue
         if queue.gate.depth_messages >= MAX_WAITING:
             self.end("amqp:resource-limit-exceeded", f"{MAX_WAITING:,} messages wait for credit on this link")
         elif not self.closing:
             queue.enqueue(message)
 
-    def let_go(self) -> None:
-        super().let_go()
+    def release(self) -> None:
+        super().release()
         self.context.replies.pop(self.queue.name, None)
         self.context.broker.temporary.delete(self.queue)
 
 
 class TemporaryTarget(ProducerLink):
-    """The client has made a queue, and may send to it."""
+    """A link on which a client sends to a queue that it created."""
 
     __slots__ = ("queue",)
 
     queue: Queue
 
-    def let_go(self) -> None:
-        super().let_go()
+    def release(self) -> None:
+        super().release()
         self.context.broker.temporary.delete(self.queue)
 
 
 class TemporaryTopicTarget(FanOutLink):
-    """The client has made a topic, and may publish to it."""
+    """A link on which a client publishes to a topic that it created."""
 
     __slots__ = ("exchange",)
 
     exchange: Exchange
 
-    def let_go(self) -> None:
-        super().let_go()
+    def release(self) -> None:
+        super().release()
         self.context.broker.temporary.delete(self.exchange)

@@ -1,6 +1,6 @@
-"""Proton's side of one connection: bytes in, each frame checked first, and bytes out; and what must be freed.
+"""Proton's side of one connection: bytes in, each frame checked first, bytes out, and the release of its memory.
 
-What Proton makes of the bytes is in `endpoints.py`: here they only pass. No socket: `Wire` writes.
+`endpoints.py` handles Proton's events. No socket: `Wire` writes.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ CONTAINER_ID = b"headgate"
 
 #: A client that desires this is refused while another connection of its user has its container-id (Qpid JMS does).
 SOLE_CONNECTION = "sole-connection-for-container"
-#: What clients ask for before they rely on it: subscriptions that several consumers share; the above; that the broker
-#: keeps messages until their delivery time. ANONYMOUS-RELAY
-#: is not offered, though a link without a target address works: Qpid JMS then sends each message on a link to its own
-#: destination, waits for credit itself, and so has certainly not sent a message whose send timed out.
+#: Capabilities that clients check: shared subscriptions; the above; delivery times. ANONYMOUS-RELAY is not offered,
+#: though a link without a target address works: without it Qpid JMS sends each message on a link to its own
+#: destination and waits for credit itself, so a message whose send timed out was certainly not sent.
 CAPABILITIES = ("SHARED-SUBS", SOLE_CONNECTION, "DELAYED_DELIVERY")
 
 log = logging.getLogger("headgate.broker")
 
-#: How Proton says that it cannot make a frame of what it was to say. The peer would hear nothing more, for ever.
+#: Proton's error if it cannot encode its output. The peer would get no further output.
 _NO_ANSWER = "ERROR: process error"
 
 _OUT_SIZE = 1 << 18
@@ -35,7 +34,7 @@ _OUT = pn.new("char[]", _OUT_SIZE)
 
 
 class Wire(Protocol):
-    """How a connection writes."""
+    """The output of a connection."""
 
     def write(self, data: bytes) -> None: ...
 
@@ -50,14 +49,14 @@ class Transport:
     `connection`, `collector`: Proton's; None once freed."""
 
     def __init__(self, wire: Wire, remote_address: str, idle_timeout_ms: int) -> None:
-        self._failed = False  # Proton will never write anything more
+        self._failed = False  # Proton will produce no more output
         self._wire = wire
         self.freed = False
         self._remote_address = remote_address
         self._check = FrameCheck(MAX_FRAME)
-        self._malformed = False  # what the peer sends is read no more
+        self._malformed = False  # further input is ignored
         self._transport = transport = pn.transport()
-        pn.transport_hear(transport, self._hear)
+        pn.transport_hear(transport, self._log)
         pn.transport_set_server(transport)
         pn.transport_set_max_frame(transport, MAX_FRAME)
         pn.transport_set_idle_timeout(transport, idle_timeout_ms)
@@ -69,8 +68,8 @@ class Transport:
         pn.transport_bind(transport, self.connection)
 
     def push(self, buffer: Any, count: int, handle_events: Callable[[], None]) -> Malformed | None:
-        """Take `count` bytes from a cffi char buffer, up to a malformed frame, which is returned. `handle_events` is
-        called after each piece: there may be events in `collector`."""
+        """Pass `count` bytes of a cffi char buffer to Proton, up to a malformed frame, which is returned.
+        `handle_events` is called after each part: there may be events in `collector`."""
         if self._malformed:
             return None
         malformed: Malformed | None = None
@@ -89,7 +88,7 @@ class Transport:
         return malformed
 
     def flush(self) -> None:
-        """Write what Proton has to say."""
+        """Write Proton's pending output."""
         transport = self._transport
         if transport is None:
             return
@@ -110,15 +109,15 @@ class Transport:
             self._wire.close()
 
     def frame(self) -> None:
-        """Make frames of all that there is to say so far: otherwise Proton puts transfers first."""
+        """Encode all pending output now: otherwise Proton puts transfers first."""
         if not self.freed:
             pn.transport_pending(self._transport)
 
     def tick(self, now: int) -> None:
-        """`now`: ms of any steady clock, above 0."""
+        """Check idle time-outs. `now`: ms of any steady clock, above 0."""
         pn.transport_tick(self._transport, now)
 
-    # -- the connection that it carries -----------------------------------------------------------------------
+    # -- the connection ---------------------------------------------------------------------------------------
 
     def open(self, properties: dict[Any, Any] | None = None) -> None:
         if properties:
@@ -132,42 +131,42 @@ class Transport:
         pn.connection_close(self.connection)
 
     def end_input(self, condition: str, description: str) -> None:
-        """Take no more, for this reason. There may be events afterwards."""
-        # Proton says this, not a reason of its own, to a peer that it has not opened the connection with.
+        """Stop reading, for this reason. There may be events afterwards."""
+        # Proton sends this, not a reason of its own, to a peer if the connection is not open.
         pn.set_condition(pn.transport_condition(self._transport), condition, description)
         pn.transport_close_tail(self._transport)
 
     @property
     def fault(self) -> str:
-        """Why the transport ended, in words; empty if by no fault of the peer."""
+        """The error with which the transport ended; empty if there was none."""
         return str(pn.condition_text(pn.transport_condition(self._transport)))
 
     @property
     def hostname(self) -> str:
-        """That the peer asked for."""
+        """The hostname in the peer's open."""
         return str(pn.connection_hostname(self.connection))
 
     @property
     def container_id(self) -> str:
-        """The peer's."""
+        """The peer's container-id."""
         return str(pn.connection_container(self.connection))
 
     @property
     def idle_timeout(self) -> int:
-        """The peer's, ms; 0: none."""
+        """The peer's idle time-out, ms; 0: none."""
         return int(pn.transport_remote_idle_timeout(self._transport))
 
     @property
     def wants_to_be_sole(self) -> bool:
         return SOLE_CONNECTION in pn.desired_capabilities(self.connection)
 
-    def _hear(self, said: str) -> None:
-        """What Proton says of this connection, of a peer that attaches more links than it has handles for, say."""
-        log.info("connection from %s: %s", self._remote_address, said)
-        self._failed |= said.startswith(_NO_ANSWER)
+    def _log(self, message: str) -> None:
+        """Log Proton's message about this connection, such as of a peer that attaches more links than allowed."""
+        log.info("connection from %s: %s", self._remote_address, message)
+        self._failed |= message.startswith(_NO_ANSWER)
 
     def free(self) -> None:
-        """Every pointer dies here."""
+        """Free Proton's objects: no pointer is valid afterwards."""
         self.freed = True
         transport, connection, collector = self._transport, self.connection, self.collector
         self._transport = self.connection = self.collector = None
@@ -180,5 +179,5 @@ class Transport:
         pn.collector_free(collector)
 
 
-#: Sent with the open of a connection that is refused: a client is not to take it for open until the close comes.
+#: Sent with the open of a refused connection: it announces the close, so that clients do not take it for open.
 NOT_ESTABLISHED = {symbol("amqp:connection-establishment-failed"): True}

@@ -13,7 +13,7 @@ from proton import Data, Described, Message, byte, int32, short, symbol, timesta
 from proton.reactor import DurableSubscription, Selector
 
 from brokers.amqp.dead_letter import as_dead_letter
-from brokers.amqp.delivery_time import MOST_LOOKED_AT
+from brokers.amqp.delivery_time import MOST_READ
 from brokers.amqp.header import at_delivery_time, header
 from brokers.engine.values.message import LATEST
 from brokers.model import object_name
@@ -193,8 +193,8 @@ def test_what_is_no_time_is_delivered_at_once(broker: BrokerThread, value: objec
         ({"x-opt-delivery-time": 7}, (0, 0)),  # keys are symbols
         ({symbol("x"): "x-opt-delivery-time"}, (0, 0)),
         ({symbol("x"): {TIME: 7}}, (0, 0)),
-        ({symbol(f"x{n}"): n for n in range(MOST_LOOKED_AT)} | {TIME: 7}, (0, 0)),
-        ({symbol(f"x{n}"): n for n in range(MOST_LOOKED_AT - 1)} | {TIME: 7}, (7, 0)),
+        ({symbol(f"x{n}"): n for n in range(MOST_READ)} | {TIME: 7}, (0, 0)),
+        ({symbol(f"x{n}"): n for n in range(MOST_READ - 1)} | {TIME: 7}, (7, 0)),
         ({TIME: 2**63 - 1}, (LATEST, 0)),
         ({DELAY: ulong(2**64 - 1)}, (0, LATEST)),
     ],

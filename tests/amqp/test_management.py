@@ -439,7 +439,7 @@ def test_a_user_may_do_what_its_rights_say(strict_broker: BrokerThread) -> None:
             if allowed is None or link in allowed:
                 getattr(connection, f"create_{role}")(address)
             else:
-                with pytest.raises(LinkDetached, match="has not the right to"):
+                with pytest.raises(LinkDetached, match="has no permission to"):
                     getattr(connection, f"create_{role}")(address)
         connection.close()
 

@@ -199,7 +199,7 @@ def test_a_mapped_certificate_is_its_user_with_the_users_rights(tmp_path: Path, 
         connection = external(broker, authority, authority.anna)
         assert broker.look(lambda s: [c.user for c in s.broker.connections.values()]) == ["anna"]
         connection.create_sender("orders").send(Message(body="x"))
-        with pytest.raises(LinkDetached, match="anna has not the right to consume in virtual host default"):
+        with pytest.raises(LinkDetached, match="anna has no permission to consume in virtual host default"):
             connection.create_receiver("orders")
         broker.do(lambda s: s.broker.accounts.delete(s.broker.accounts.user("anna")))
         with pytest.raises((LinkDetached, ConnectionException), match="must sign in again: it was deleted"):

@@ -156,7 +156,7 @@ def test_a_user_may_ask_what_its_rights_allow(broker: Broker, user: str, asked: 
     management = ManagementAs(Management(broker), user, USERS[user])
     told = len(broker.turn.facts)
     if user not in allowed:
-        with pytest.raises(NotAllowed, match=f"user {user} has not the right to manage"):
+        with pytest.raises(NotAllowed, match=f"user {user} has no permission to manage"):
             ask(management)
         assert len(broker.turn.facts) == told
     elif asked in IMPOSSIBLE:

@@ -70,4 +70,4 @@ class ManagementAs:
         self._need(name)
 
     def _refused(self, what: str) -> NotAllowed:
-        return NotAllowed(f"user {self.user} has not the right to manage {what}")
+        return NotAllowed(f"user {self.user} has no permission to manage {what}")
