@@ -1,7 +1,7 @@
-"""What a turn has changed, made safe: records, then events in the journal, then the log, then their followers.
+"""Persistence of a turn's changes: records, then events in the journal, then the log, then the events' followers.
 
-A disk that is full or gone delays no message: what could not be written is tried again every second, and meanwhile no
-client hears that its change is safe (`Container.finish`).
+A full or missing disk delays no message: a failed write is retried every second, and meanwhile no change is confirmed
+to its client (`Container.finish`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from brokers.server.event_journal import EventJournal
 from brokers.server.event_node import EventNode
 from brokers.server.virtualhost_stores import VirtualHostStores
 
-#: Events that wait for when the journal can be written again; the oldest are dropped first.
+#: Maximum number of events buffered while the journal cannot be written; the oldest are dropped first.
 MAX_UNSAVED = 10_000
 
 operational = logging.getLogger("headgate.broker.events")
@@ -46,13 +46,13 @@ class ChangeLog:
         self._unsaved: deque[Fact] = deque(maxlen=MAX_UNSAVED)
 
     def settle(self, facts: list[Fact], records: list[PersistRecord]) -> bool:
-        """False: the disk would not take the records, and no client may hear that a change is safe."""
+        """Save records and facts. Return False if the records could not be written: then no change may be confirmed."""
         self.put(records)
         self._unsaved.extend(facts)
         return self.save()
 
     def put(self, records: list[PersistRecord]) -> None:
-        """Have them written by the next `save`."""
+        """Buffer records for the next `save`."""
         for record in records:
             if record.value is None:
                 self._store.remove(record.kind, record.key)
@@ -60,7 +60,7 @@ class ChangeLog:
                 self._store.put(record.kind, record.key, record.value)
 
     def save(self) -> bool:
-        """Write what there is to write. False: not even the records."""
+        """Write everything that is buffered. Return False if not even the records could be written."""
         stored = False
         try:
             self._store.commit()
@@ -70,11 +70,14 @@ class ChangeLog:
         except StoreError as error:
             if not self.failed:
                 self.failed = True
-                log.error("%s. Messages go on; changes and events are not safe until it can be written again", error)
+                log.error(
+                    "%s. Messages are still delivered; changes and events are not safe until it can be written again",
+                    error,
+                )
             return stored
         if self.failed:
             self.failed = False
-            log.warning("the data folder %s can be written again; nothing is left to save", self._journal.path.parent)
+            log.warning("the data folder %s can be written again; all changes are saved", self._journal.path.parent)
         logged = [f.logged for f in self._unsaved]
         self._unsaved.clear()
         self._broker.last_event = self._journal.last
@@ -85,5 +88,6 @@ class ChangeLog:
 
 
 def _one_line(text: str) -> str:
-    """A text of the broker log; names and reasons that clients chose cannot forge a line of their own."""
+    """Return the text in one line of the broker log; names and reasons that clients chose cannot forge a second
+    line."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

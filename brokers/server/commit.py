@@ -1,7 +1,7 @@
-"""Group commit: whatever the loop has buffered while one group was being written becomes the next group.
+"""Group commit: the messages that the loop buffers while one group is being written are the next group.
 
-So many producers share one fsync, and the load itself sets the size of the groups: a lone message is written at once.
-Everything here runs in the loop, but for `MessageStore.write`, which has a thread of its own.
+So all producers share one fsync, and the load determines the size of the groups: a single message is written at once.
+Everything here runs in the loop, except `MessageStore.write`, which has a thread of its own.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from brokers.server.message_groups import COLUMNS, Group, Written
 from brokers.server.message_store import MessageStore
 from brokers.server.sqlite_file import StoreError
 
-#: Seconds without a fault after which a store counts as sound again.
+#: Seconds without an error after which a store counts as working again.
 SOUND_SECONDS = 5.0
 
-#: Seconds until a group that could not be written whole is followed by another try.
+#: Seconds until the next attempt after a group that could not be written completely.
 RETRY_SECONDS = 0.5
 
 log = logging.getLogger("headgate.broker")
 
 
 class GroupCommitter:
-    """`written` is called in the loop with what became of each group, in the order of their tickets."""
+    """`written` is called in the loop with the result of each group, in the order of their tickets."""
 
     def __init__(self, store: MessageStore, written: Callable[[Written], None]) -> None:
         self.store = store
@@ -34,10 +34,10 @@ class GroupCommitter:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="message-store")
         self._writing: asyncio.Future[Written] | None = None
         self._retry: asyncio.TimerHandle | None = None
-        self._faulty_at: float | None = None  # when the last fault was, if it is not over
+        self._faulty_at: float | None = None  # time of the last error, if it persists
 
     def commit(self) -> None:
-        """See that what is buffered gets written: now, or as soon as the group before it is."""
+        """Write the buffered messages: now, or after the current group."""
         if self._writing is None and self.store.pending:
             self._start()
 
@@ -49,7 +49,7 @@ class GroupCommitter:
             await asyncio.sleep(0)  # its callback may have started the next
 
     async def close(self) -> None:
-        """Write what is buffered, then end the thread. The store stays open."""
+        """Write the buffered messages, then end the thread. The store stays open."""
         await self.flush()
         if self._retry is not None:
             self._retry.cancel()
@@ -63,7 +63,7 @@ class GroupCommitter:
         self._writing.add_done_callback(self._done)
 
     def _write(self, group: Group) -> Written:
-        """In the thread. A fault of ours costs its group, and the groups after it are written all the same."""
+        """Write a group, in the thread. An unexpected error costs its group; the groups after it are still written."""
         try:
             return self.store.write(group)
         except Exception as error:
@@ -75,7 +75,7 @@ class GroupCommitter:
     def _done(self, writing: asyncio.Future[Written]) -> None:
         self._writing = None
         written = writing.result()
-        self._tell_faults(written)
+        self._log_faults(written)
         try:
             self._written(written)
         finally:
@@ -85,8 +85,8 @@ class GroupCommitter:
                 delay = 0 if written.removed else RETRY_SECONDS
                 self._retry = self._loop.call_later(delay, self._start)
 
-    def _tell_faults(self, written: Written) -> None:
-        """Once when it begins and once when it is over, not with every group."""
+    def _log_faults(self, written: Written) -> None:
+        """Log an error once when it begins and once when it ends, not with every group."""
         now = self._loop.time()
         fault = written.fault or next(iter(written.refused.values()), None)
         if fault is not None:

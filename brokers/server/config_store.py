@@ -1,7 +1,7 @@
-"""The broker's configuration on disk: JSON records by (kind, key), changed in transactions that outlive a power cut.
+"""The broker's configuration on disk: JSON records by (kind, key), changed in transactions that survive a power cut.
 
-It knows nothing of what the records mean. Changes are buffered until `commit()`, so that the broker may write many of
-them at once; one thread may commit while another goes on buffering.
+It does not interpret the records. Changes are buffered until `commit()`, so that the broker can write many of
+them at once; one thread can commit while another buffers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SCHEMA = (
     " PRIMARY KEY (kind, key)) WITHOUT ROWID",
 )
 
-#: Version -> what makes the next one of it. Records of before checksums have none.
+#: Version -> statements that upgrade it to the next one. Records older than checksums have none.
 _UPGRADES = {1: ("ALTER TABLE record ADD COLUMN checksum INTEGER",)}
 
 
@@ -45,7 +45,7 @@ class ConfigStore:
         )
 
     def load(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """Every committed record as (kind, key, value), by kind and key."""
+        """Return every committed record as (kind, key, value), by kind and key."""
         with self._write_lock, failures_named(self.path):
             rows = self._db.execute("SELECT kind, key, value, checksum FROM record ORDER BY kind, key").fetchall()
         for kind, key, text, checksum in rows:
@@ -54,19 +54,19 @@ class ConfigStore:
         return [(kind, key, self._decode(kind, key, text)) for kind, key, text, _ in rows]
 
     def put(self, kind: str, key: str, value: Mapping[str, Any]) -> None:
-        """Buffer a new or changed record. `value` is taken as it is now; TypeError or ValueError if it is not JSON."""
+        """Buffer a new or changed record. `value` is copied; raises TypeError or ValueError if it is not JSON."""
         text = json.dumps(dict(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         with self._buffer_lock:
             self._buffer[kind, key] = text
 
     def remove(self, kind: str, key: str) -> None:
-        """Buffer the removal of a record; one that is not there is no error."""
+        """Buffer the removal of a record; a missing one is no error."""
         with self._buffer_lock:
             self._buffer[kind, key] = None
 
     def commit(self) -> None:
-        """Write what is buffered, all or nothing, and return when it is on the disk. After a StoreError it is still
-        buffered, so that the next commit tries it again."""
+        """Write the buffered changes, all or nothing, and return when they are on the disk. After a StoreError they are
+        still buffered, and the next commit retries."""
         with self._write_lock:
             with self._buffer_lock:
                 taken, self._buffer = self._buffer, {}
@@ -92,12 +92,12 @@ class ConfigStore:
                 raise
 
     def discard(self) -> None:
-        """Forget what is buffered and was not committed."""
+        """Discard the buffered changes."""
         with self._buffer_lock:
             self._buffer = {}
 
     def close(self) -> None:
-        """Release the file. What is buffered and was not committed is lost."""
+        """Close the file. Buffered changes are lost."""
         with self._write_lock:
             self._db.close()
 

@@ -1,4 +1,4 @@
-"""One process at a time works on a broker's data folder: what mends its files must not meet who writes them."""
+"""The lock of a broker's data folder: one process at a time, so that repairs and writes of its files cannot overlap."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TextIO
 
 from brokers.server.sqlite_file import StoreError
 
-#: How long to wait for a predecessor that is just ending, s.
+#: Time to wait for an earlier process that is just ending, s.
 WAIT_SECONDS = 2.0
 
 
 def claim(data: Path) -> TextIO:
-    """Lock the folder until the returned file is closed, or the process ends. Raises StoreError if another has it, or
-    it cannot be written."""
+    """Lock the folder until the returned file is closed, or the process ends. Raises StoreError if another process has
+    locked it, or it cannot be written."""
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = (data / "broker.lock").open("a", encoding="utf-8")

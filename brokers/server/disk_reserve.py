@@ -1,7 +1,7 @@
-"""Room on the disk that is held back for bad times: a file of blocks that are given up when the disk is full.
+"""A reserve of disk space: a file of allocated blocks that is deleted when the disk is full.
 
-A database must write in order to remove. With a reserve, what consumers have done with can be removed even when
-nothing else fits on the disk any more.
+A database must write in order to delete. With a reserve, messages that consumers acknowledged can be deleted even on a
+full disk.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from pathlib import Path
 
 
 class DiskReserve:
-    """`size` bytes in a file at `path`; none is held yet."""
+    """`size` bytes in a file at `path`, not allocated yet. `allocated`: whether they are."""
 
     def __init__(self, path: Path, size: int) -> None:
         self.path = path
         self.size = size
-        self.held = False
+        self.allocated = False
 
-    def hold(self) -> bool:
-        """Take the room, unless it is held; False if the disk has not got it."""
-        if self.held:
+    def allocate(self) -> bool:
+        """Allocate the space, unless it is allocated; return False if the disk is full."""
+        if self.allocated:
             return True
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -32,11 +32,11 @@ class DiskReserve:
         except OSError:
             self.release()
             return False
-        self.held = True
+        self.allocated = True
         return True
 
     def release(self) -> None:
-        """Give the room up. It is there at once."""
-        self.held = False
+        """Delete the file. Its space is available at once."""
+        self.allocated = False
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)

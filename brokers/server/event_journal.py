@@ -1,7 +1,7 @@
-"""The broker's events on disk, numbered by one for ever, so that a follower that reconnects gets what it missed.
+"""The broker's events on disk, numbered consecutively, so that a follower that reconnects gets the events it missed.
 
-An append outlives the process (kill -9), though the last moments may be lost in a power cut; then the numbers of the
-lost ones are given again, which is why events are only sent once they have been appended. Bounded by age and by the
+An append survives the process (kill -9), though the last moments may be lost in a power cut; then the numbers of the
+lost events are assigned again, which is why events are only sent after they are appended. Bounded by age and by the
 sum of the records' lengths; the file itself is somewhat larger, for SQLite's own needs.
 """
 
@@ -22,25 +22,25 @@ from brokers.model import ObjectName, object_name
 from brokers.server.checksums import texts_checksum
 from brokers.server.sqlite_file import failures_named, is_damage, open_sqlite, transaction
 
-#: What an event will be made of: at (ms since the epoch), kind, object, text, attributes.
+#: The values of a new event: at (ms since the epoch), kind, object, text, attributes.
 Fact = tuple[int, str, ObjectName, str, Mapping[str, Any]]
 
-#: What a record takes besides its texts (number, time, SQLite's own), in bytes, roughly.
+#: Approximate bytes of a record besides its texts (number, time, SQLite's own).
 _RECORD_OVERHEAD = 32
 
 _SCHEMA = (
     "CREATE TABLE event (number INTEGER PRIMARY KEY, at INTEGER NOT NULL, size INTEGER NOT NULL, kind TEXT NOT NULL,"
     " object TEXT NOT NULL, text TEXT NOT NULL, attributes TEXT NOT NULL, checksum INTEGER)",
-    # One row, written in the same transaction as the events it counts: the last number outlives pruning, and the
-    # size of what is kept is known without reading it all.
+    # One row, written in the same transaction as the events it counts: the last number survives pruning, and the
+    # size of the journal is known without reading all of it.
     "CREATE TABLE journal (last INTEGER NOT NULL, size INTEGER NOT NULL)",
     "INSERT INTO journal VALUES (0, 0)",
 )
 
-#: Version -> what makes the next one of it. Events of before checksums have none.
+#: Version -> statements that upgrade it to the next one. Events older than checksums have none.
 _UPGRADES = {1: ("ALTER TABLE event ADD COLUMN checksum INTEGER",)}
 
-#: What stands in place of an event that is not as it was written.
+#: Replaces a damaged event.
 DAMAGED = "event-damaged"
 
 log = logging.getLogger("headgate.broker")
@@ -54,10 +54,10 @@ _Row = tuple[int, int, str, str, str, str, int | None]
 
 
 class Expired(Exception):
-    """Events that were asked for are no longer kept. `first`: the number of the oldest one that is."""
+    """The requested events are no longer available. `first`: the number of the oldest one that is."""
 
     def __init__(self, first: int) -> None:
-        super().__init__(f"events before number {first} are no longer kept")
+        super().__init__(f"events before number {first} are no longer available")
         self.first = first
 
 
@@ -73,7 +73,7 @@ class EventJournal:
         self.path = path
         self._max_bytes = max_bytes
         self._max_age_ms = max_age_ms
-        self._damaged: set[int] = set()  # numbers of events that the log has named
+        self._damaged: set[int] = set()  # numbers of damaged events that were logged
         self._db = open_sqlite(
             path,
             kind="headgate-events",
@@ -86,12 +86,12 @@ class EventJournal:
         with failures_named(path):
             last, size = self._db.execute("SELECT last, size FROM journal").fetchone()
             oldest = self._db.execute("SELECT min(number) FROM event").fetchone()[0]
-            # Beside the schema: journals of before this table have numbers that go on, and get their identity now.
+            # Outside the schema: journals older than this table continue their numbers, and get an identity now.
             self._db.execute("CREATE TABLE IF NOT EXISTS identity (text TEXT NOT NULL)")
             self._db.execute(
                 "INSERT INTO identity SELECT ? WHERE NOT EXISTS (SELECT * FROM identity)", (uuid.uuid4().hex,)
             )
-            #: Given once, for ever: a journal in its place, in a new data folder, has another one.
+            #: Assigned once: the journal of a new data folder in the same place has another one.
             self.identity: str = self._db.execute("SELECT text FROM identity").fetchone()[0]
         self._last: int = last
         self._size: int = size
@@ -99,7 +99,7 @@ class EventJournal:
 
     @property
     def first(self) -> int:
-        """Number of the oldest event kept; `last + 1` if none is."""
+        """Number of the oldest retained event; `last + 1` if there is none."""
         return self._first
 
     @property
@@ -108,7 +108,7 @@ class EventJournal:
         return self._last
 
     def append(self, facts: Sequence[Fact]) -> list[Event]:
-        """Number the facts on from `last` and keep them, all or none."""
+        """Append the facts with the numbers after `last`, all or none."""
         events = [Event(number, *fact) for number, fact in enumerate(facts, self._last + 1)]
         if not events:
             return []
@@ -121,8 +121,8 @@ class EventJournal:
         return events
 
     def read(self, after: int, count: int = 500) -> list[Event]:
-        """At most `count` events from number `after + 1` on, in order; none if there is none yet. Raises Expired if
-        the first of them is no longer kept."""
+        """Return at most `count` events from number `after + 1` on, in order; an empty list if there is none yet.
+        Raises Expired if the first of them is no longer retained."""
         after = max(after, 0)
         if after + 1 < self._first:
             raise Expired(self._first)
@@ -143,7 +143,7 @@ class EventJournal:
         ).fetchall()
 
     def _rows_one_by_one(self, after: int, last: int) -> list[_Row]:
-        """A damaged page costs the events in it."""
+        """Read the events one by one: a damaged page costs only its own events."""
         rows: list[_Row] = []
         for number in range(after + 1, last + 1):
             try:
@@ -153,19 +153,19 @@ class EventJournal:
         return rows
 
     def _event(self, row: _Row) -> Event:
-        """One that is damaged is replaced by an event that says so: its followers miss no number."""
+        """Return the event, or one that reports its damage, so that followers miss no number."""
         number, at, kind, name, text, attributes, checksum = row
         if checksum not in (None, texts_checksum(number, at, kind, name, text, attributes)):
-            said = f"Event {number} in {self.path.name} is damaged and cannot be read"
+            text = f"Event {number} in {self.path.name} is damaged and cannot be read"
             if number not in self._damaged:
                 self._damaged.add(number)
                 log.error("%s is damaged: event %d is not as it was written", self.path, number)
-            return Event(number, at if isinstance(at, int) else 0, DAMAGED, object_name("Broker"), said, {})
+            return Event(number, at if isinstance(at, int) else 0, DAMAGED, object_name("Broker"), text, {})
         return Event(number, at, kind, _parse_name(name), text, json.loads(attributes))
 
     def prune(self, now_ms: int) -> int:
-        """Drop the oldest events while the first is too old or all together are too large; return how many. It reads
-        no more than what it drops, so call it often."""
+        """Drop the oldest events while the first is too old or the journal too large; return how many. It reads only
+        the events that it drops, so call it often."""
         oldest_at = now_ms - self._max_age_ms
         first, size = self._first, self._size
         with failures_named(self.path):
@@ -195,7 +195,7 @@ def _row(event: Event) -> tuple[int, int, int, str, str, str, str, int]:
 
 
 def _plain(value: Any) -> Any:
-    """Attribute values that are not JSON by themselves: names and read-only maps."""
+    """Convert attribute values that JSON does not support: names and read-only maps."""
     if isinstance(value, ObjectName):
         return str(value)
     if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
-"""`$events`: every event with a number above the one the client has, from the journal and then live.
+"""`$events`: every event with a number above the client's last one, from the journal and then live.
 
-Each link keeps the number it has reached, so nothing piles up for a client that reads slowly, and nothing is left out.
-The newest events are also kept encoded, since every follower wants the same ones at the same time. Who manages some
-virtual hosts only is sent what is about these: then the numbers have gaps.
+Each link stores the last number it sent, so nothing accumulates for a client that reads slowly, and no event is left
+out. The newest events are cached encoded, since all followers need the same ones at the same time. A user who manages
+only some virtual hosts gets only their events: then the numbers have gaps.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from brokers.server.values import to_amqp
 
 FILTER = "headgate:after"
 
-#: Events kept encoded.
+#: Number of encoded events in the cache.
 TAIL = 1000
 
-#: Events sent to one follower before all others have a turn.
+#: Events sent to one follower before the others are served.
 AT_ONCE = 500
 
 
-#: Number, the virtual host it is about ("": the broker), the message.
+#: Number, virtual host ("": the broker), message.
 _Encoded = tuple[int, str, bytes]
 
 
@@ -42,13 +42,13 @@ class EventNode:
         self._rights = rights
         self._reached: dict[NodeSource, int] = {}
         self._tail: deque[_Encoded] = deque(maxlen=TAIL)
-        self._behind: set[NodeSource] = set()  # have credit and would have held up the broker for too long
+        self._behind: set[NodeSource] = set()  # have credit, and more events than one turn sends
 
     def open_source(self, link: NodeSource, filters: Any) -> None:
         after = _after(filters)
         reached = self.journal.last if after is None else after
         if not self.journal.first <= reached + 1 <= self.journal.last + 1:
-            raise _expired(self.journal.first)  # no longer kept; or never was: another data folder
+            raise _expired(self.journal.first)  # pruned, or of another data folder
         self._reached[link] = reached
         link.on_credit = lambda: self._pump(link)
         link.on_end.append(lambda: self._forget(link))
@@ -57,7 +57,7 @@ class EventNode:
         raise Refused("amqp:not-allowed", "$events can only be received from")
 
     def publish(self, events: Sequence[Event]) -> None:
-        """Send them to the followers. The events are in the journal already."""
+        """Send events, which are in the journal already, to the followers."""
         if self._reached:
             self._tail.extend(_encoded(e) for e in events)
             for link in list(self._reached):
@@ -66,7 +66,7 @@ class EventNode:
             self._tail.clear()
 
     def go_on(self) -> None:
-        """Many times a second: more for those who catch up."""
+        """Send more to followers that catch up; called many times a second."""
         behind, self._behind = self._behind, set()
         for link in behind:
             self._pump(link)
@@ -76,7 +76,7 @@ class EventNode:
         self._behind.discard(link)
 
     def _pump(self, link: NodeSource) -> None:
-        """Send what the link's credit allows, and no more than `AT_ONCE`."""
+        """Send as many events as the link's credit allows, `AT_ONCE` at most."""
         left = AT_ONCE
         rights = self._rights(link.context.user or "")
         while (credit := link.credit) > 0 and self._reached.get(link, self.journal.last) < self.journal.last:
@@ -104,7 +104,7 @@ class EventNode:
 
 
 def _after(filters: Any) -> int | None:
-    """The number to start after; None for "from now on"."""
+    """Return the number after which to start; None for "from now on"."""
     if not filters:
         return None
     if isinstance(filters, Mapping):
@@ -119,7 +119,7 @@ def _after(filters: Any) -> int | None:
 
 
 def _expired(first: int) -> Refused:
-    text = f"the events asked for are not kept here: the first is number {first}"
+    text = f"the requested events are no longer available: the first is number {first}"
     return Refused("headgate:events-expired", text, {symbol("first"): first})
 
 

@@ -1,12 +1,12 @@
-"""Writing groups to a message store's file, each in one transaction with one fsync, also when the disk is full.
+"""The writer of groups to a message store's file, each in one transaction with one fsync, also on a full disk.
 
-`write` is the only part of a store that may run in another thread (`commit.py`). Why a group is written with few
-statements of many rows stands in `brokers/README.md`: every step of SQLite lets go of Python's lock and has to win it
-back from a busy loop.
+`write` is the only part of a store that may run in another thread (`commit.py`). A group is written with few statements
+of many rows (see `brokers/README.md`): every step of SQLite releases Python's lock and must reacquire it from a busy
+loop.
 
-A full disk: messages of the group are refused, as a group; removals find room in a reserve, and what they free inside
-the file is used again. A removal is never given up: it is tried again with every later group. Of a group's transactions
-(`message_groups.Whole`), which as a rule are written with all the rest, each is then written on its own, whole or not
+On a full disk the messages of the group are refused, as a group; removals use a reserve, and the pages that they free
+in the file are used again. A removal is never dropped: it is retried with every later group. A group's transactions
+(`message_groups.Whole`), usually written with all the rest, are then written one by one, each completely or not
 at all.
 """
 
@@ -23,17 +23,17 @@ from brokers.server.message_file import FAIL, MOVE, PAGE_BYTES, batches, delete_
 from brokers.server.message_groups import COLUMNS, Changes, Group, Written, together
 from brokers.server.sqlite_file import StoreError, failures_named, transaction
 
-#: Messages of deleted queues that go with one group, so that a large queue does not hold up the others.
+#: Messages of deleted queues that are removed with one group, so that a large queue does not delay the others.
 DROP_ROWS = 5000
 
 
 class GroupWriter:
-    """`db`: of the file at `path`. `reserve`: None for a store that need not outlive the process. `log_bytes`,
-    `group_bytes`: what the write-ahead log and a group are kept to.
+    """`db`: of the file at `path`. `reserve`: None for a store that need not survive the process. `log_bytes`,
+    `group_bytes`: maximum size of the write-ahead log and of a group.
 
-    `used_bytes`: what messages take on disk, in whole pages, as of the last group; free pages in the file count as
-    room, since they are used again. `done_bytes`: of all messages ever put, as `message_file.on_disk` has it, those
-    that have been written and measured, or refused."""
+    `used_bytes`: disk space of messages, in whole pages, after the last group; free pages in the file do not count,
+    since they are used again. `done_bytes`: total size (`message_file.on_disk`) of all messages that have been written
+    and measured, or refused."""
 
     def __init__(
         self, db: sqlite3.Connection, path: Path, reserve: DiskReserve | None, *, log_bytes: int, group_bytes: int
@@ -49,12 +49,12 @@ class GroupWriter:
         self._unwritten = Changes()  # of groups that could not be written
         self._dropping: list[int] = []  # queues whose messages are being deleted
         if reserve is not None:
-            reserve.hold()
+            reserve.allocate()
         self._measure()
 
     @property
     def full(self) -> bool:
-        """It has refused messages, and there has not been room for some more since, on the disk or inside the file."""
+        """The store has refused messages, and since then neither the disk nor the file has had free space for more."""
         if self._refused and (self._room_inside_then > self._log_bytes or self._room_on_disk() > self._log_bytes):
             self._refused = False
         return self._refused
@@ -66,14 +66,14 @@ class GroupWriter:
             return 0
 
     def write(self, group: Group) -> Written:
-        """Write a group that was taken, and say what became of it. One at a time, in the order taken."""
+        """Write a group and return the result. One at a time, in their order."""
         changes, fault, refused = group.changes, None, dict[int, StoreError]()
         changes.add(self._unwritten)
         self._dropping += changes.dropped
         changes.dropped = []
         self._unwritten = changes  # until they are done
         try:
-            if self._reserve is not None and not self._reserve.hold():
+            if self._reserve is not None and not self._reserve.allocate():
                 raise StoreError(f"cannot use {self._path}: the disk is full")
             self.execute(*together(group))
             self._unwritten = Changes()
@@ -91,8 +91,8 @@ class GroupWriter:
         return Written(group.ticket, len(group.rows) // COLUMNS, fault, not self._unwritten, unfinished, refused)
 
     def _write_in_need(self, group: Group, fault: StoreError) -> tuple[StoreError | None, dict[int, StoreError]]:
-        """The disk refuses: give up the reserve, write the changes, and the messages only where the file itself has
-        room for them. Returns why the messages are not stored, None if they are, and which transactions are not."""
+        """Write on a full disk: release the reserve, write the changes, and the messages only if the file has free
+        pages for them. Returns why the messages are not stored, None if they are, and which transactions are not."""
         if self._reserve is not None:
             self._reserve.release()
         self._shorten_log()
@@ -101,17 +101,17 @@ class GroupWriter:
                 self.execute([], part)
                 self._shorten_log()
         except StoreError as error:
-            # What has been done is done again, which does no harm.
+            # Changes that were made are repeated, which is harmless.
             return error, {whole.transaction: error for whole in group.wholes}
         self._unwritten = Changes()
         stored = self._squeeze_in(group.rows, Changes())
         refused = {w.transaction: fault for w in group.wholes if not self._squeeze_in(w.rows, w.changes)}
         if self._reserve is not None:
-            self._reserve.hold()
+            self._reserve.allocate()
         return None if stored else fault, refused
 
     def _squeeze_in(self, rows: Sequence[int | bytes], changes: Changes) -> bool:
-        """Write it where the file has room for the messages. Whether it is done."""
+        """Write the group if the file has free pages for its messages; return whether it was written."""
         size = sum(each for each in rows[2::COLUMNS] if isinstance(each, int))
         done = False
         with contextlib.suppress(StoreError):
@@ -122,7 +122,7 @@ class GroupWriter:
         return done
 
     def _parts(self, changes: Changes) -> Iterator[Changes]:
-        """The same changes, in parts that the log has room for in the reserve."""
+        """Split the changes into parts whose log fits into the reserve."""
         most = max(1, self._group_bytes // (2 * PAGE_BYTES))  # a message touches a page, and one of the index
         for place, moved in changes.moved.items():  # first: they may be removed from their new places
             yield Changes(moved={place: moved})
@@ -133,7 +133,7 @@ class GroupWriter:
         yield Changes(failed=changes.failed, named=changes.named)
 
     def execute(self, rows: Sequence[int | bytes], changes: Changes) -> None:
-        """All of it or, after a StoreError, nothing. Part of what queues that are dropped have left goes with it."""
+        """Write all of it or, after a StoreError, nothing; and remove some messages of dropped queues."""
         if not (rows or changes or self._dropping):
             return
         db = self._db
@@ -153,7 +153,7 @@ class GroupWriter:
         self._dropping = left
 
     def _drop_some(self) -> list[int]:
-        """Returns the queues that are not done with yet."""
+        """Remove messages of dropped queues; return the queues that still have some."""
         left, budget = list(self._dropping), DROP_ROWS
         while left and budget:
             gone = self._db.execute(
@@ -166,14 +166,15 @@ class GroupWriter:
         return left
 
     def _keep_log_short(self) -> None:
-        """SQLite writes the log back every so many pages, unless the disk has no room for it: then the reserve has."""
+        """Write the log back. SQLite does so at intervals of pages, unless the disk is full: then the reserve is
+        used."""
         if self._log_size() <= 2 * self._log_bytes:
             return
         self._shorten_log()
         if self._log_size() and self._reserve is not None:
             self._reserve.release()
             self._shorten_log()
-            self._reserve.hold()
+            self._reserve.allocate()
 
     def _log_size(self) -> int:
         try:
@@ -182,12 +183,12 @@ class GroupWriter:
             return 0
 
     def _shorten_log(self) -> None:
-        """Write the log back into the file, as far as that goes, and give its room to the disk."""
+        """Write as much of the log as possible back into the file, and truncate it."""
         with contextlib.suppress(sqlite3.Error):
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def _room_inside(self) -> int:
-        """Bytes of pages in the file that hold nothing."""
+        """Bytes of free pages in the file."""
         with failures_named(self._path):
             return int(self._db.execute("PRAGMA freelist_count").fetchone()[0]) * PAGE_BYTES
 

@@ -1,6 +1,6 @@
-"""What a start writes: who the broker is, and how often it has started, in the configuration and in every store.
+"""The stamps that a start writes: the broker's identity and its number of starts, in the configuration and every store.
 
-The order, and why a broker can be killed at any moment of it, stands in `store_identity.py`.
+`store_identity.py` describes the order, and why a broker can be killed at any moment.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ log = logging.getLogger("headgate.broker")
 
 
 class Lineage:
-    """The identity of a broker that is starting, and then running. `stores`: as `check` has found them. StoreError if a
-    file cannot be written; a full disk does not keep the broker from starting, whose consumers then make room."""
+    """The identity of a starting, then running, broker. `stores`: the result of `check`. Raises StoreError if a file
+    cannot be written; a full disk does not prevent the start, since consumers can then free space."""
 
     def __init__(self, config: ConfigStore, stores: Sequence[StoreFile]) -> None:
         self._config = config
         known = Configuration.of(config.path, config.load())
         self.identity = known.identity or uuid.uuid4().hex
         self.generation = max(known.next, known.generation + 1)
-        #: No queue may be given this number, or one below.
+        #: New queues get numbers above this.
         self.last_queue = max([known.last_queue, *(store.last_queue for store in stores)])
         try:
             self._begin(known, stores)
@@ -46,7 +46,7 @@ class Lineage:
         for store in stores:
             path, host = store.path, hosts.get(store.path.name)
             if known.generation and host is None and store.stamp is not None and path.name not in known.stores:
-                unlink_store(path)  # the broker was killed when its virtual host had just been deleted
+                unlink_store(path)  # the broker was killed just after its virtual host was deleted
                 continue
             host = host or store.virtualhost
             with contextlib.closing(open_messages(path)) as db, failures_named(path):
@@ -60,20 +60,21 @@ class Lineage:
         self._config.put(IDENTITY, "", value)
 
     def stamp(self, virtualhost: str) -> Stamp:
-        """Of this start."""
+        """The stamp of this start."""
         return Stamp(self.identity, virtualhost, self.generation)
 
     def opened(self, path: Path, virtualhost: str) -> None:
-        """A store is there, stamped: it must not be missing any more. Buffered until the configuration is committed."""
+        """Record a stamped store, which must not be missing from now on. Buffered until the configuration is
+        committed."""
         self._config.put(STORE, path.name, {"virtualhost": virtualhost})
 
     def dropped(self, path: Path) -> None:
-        """A store may be missing from the next commit of the configuration on."""
+        """Remove a store's record: it may be missing after the next commit of the configuration."""
         self._config.remove(STORE, path.name)
 
 
 def unlink_store(path: Path) -> None:
-    """With its log and its reserve."""
+    """Delete a store with its log and its reserve."""
     for file in path.parent.glob(f"{glob.escape(path.name)}*"):
         with contextlib.suppress(OSError):
             file.unlink()

@@ -1,8 +1,8 @@
 """The socket side of a connection: an asyncio protocol that feeds `AmqpConnection` and writes for it.
 
-With TLS, asyncio's own TLS layer stands between the socket and this. Two things are different then. It reads what is
-left when it is asked to close, in the middle of the call: so closing waits for the loop's next round, and
-what still comes is dropped. And a peer cannot close one direction only.
+With TLS, asyncio's own TLS layer is between the socket and this, with two differences. A close reads the rest of the
+input within the call: so closing waits for the loop's next round, and further input is dropped. And a peer cannot
+close one direction only.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from brokers.loopback import is_loopback
 
 log = logging.getLogger("headgate.broker")
 
-# One buffer for all connections: the loop reads into it and hands it over before it reads again.
+# One buffer for all connections: the loop reads into it and passes it on before it reads again.
 _SIZE = 1 << 18
 _BUFFER = bytearray(_SIZE)
 _VIEW = memoryview(_BUFFER)  # a slice of it is no copy: the TLS layer reads into slices
 _POINTER = pn.from_buffer("char[]", _BUFFER)
 
-#: Unsent bytes at which nothing more is dispatched to a connection.
+#: Unsent bytes at which dispatch to a connection pauses.
 HIGH_WATER = 1 << 20
 
 SHUT_SECONDS = 1.0
 
 
 class Listener(asyncio.BufferedProtocol):
-    """One client's socket. It stands in `listeners` while it is open."""
+    """One client's socket. It is in `listeners` while it is open."""
 
     def __init__(self, container: Container, listeners: set[Listener], prefer: Callable[[object], None]) -> None:
         self.container = container
@@ -41,7 +41,7 @@ class Listener(asyncio.BufferedProtocol):
         self.listeners = listeners
         self.tls = False
         self._closing = False
-        self._cut: asyncio.TimerHandle | None = None  # what ends a close that takes too long
+        self._cut: asyncio.TimerHandle | None = None  # aborts a close that takes too long
         self.transport: asyncio.Transport | None = None
         self.connection: AmqpConnection | None = None
         self.closed = asyncio.Event()
@@ -58,7 +58,7 @@ class Listener(asyncio.BufferedProtocol):
             self,
             (peer[0], peer[1]) if peer else ("?", 0),
             anonymous=any(host.anonymous for host in self.container.broker.virtualhosts.values()),
-            # Without TLS a password may only cross the machine itself.
+            # Without TLS a password must not leave the machine.
             plain=self.tls or bool(own and is_loopback(own[0])),
             certificate=_certificate_subject(transport),
         )
@@ -73,13 +73,13 @@ class Listener(asyncio.BufferedProtocol):
             try:
                 self.connection.receive(_POINTER, nbytes)
                 container.finish()
-            except Exception:  # a fault of ours: it costs this connection, and no other
-                log.exception("connection from %s ended by a fault of the broker", self.connection.remote_address)
+            except Exception:  # a bug in the broker: it costs this connection, and no other
+                log.exception("connection from %s closed after an internal error", self.connection.remote_address)
                 self.close()
 
     def eof_received(self) -> bool:
-        """The peer sends no more. True: we close the socket ourselves, since it may not read either; the TLS layer
-        closes it in any case."""
+        """Handle the end of the peer's input. Return True to close the socket here, since the peer may not read either;
+        the TLS layer closes it in any case."""
         self.close()
         return not self.tls
 
@@ -115,7 +115,7 @@ class Listener(asyncio.BufferedProtocol):
                 self.transport.abort()
             await self.closed.wait()
 
-    # -- what the connection asks for ---------------------------------------------------------------------------
+    # -- `Wire`, for the connection -----------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
         if self.transport is not None and not self._closing and not self.transport.is_closing():
@@ -133,7 +133,7 @@ class Listener(asyncio.BufferedProtocol):
         loop = asyncio.get_running_loop()
         if self.tls:
             loop.call_soon(self._close_tls, self.transport)
-            self._cut = loop.call_later(SHUT_SECONDS, self.transport.abort)  # its socket's buffer cannot be looked at
+            self._cut = loop.call_later(SHUT_SECONDS, self.transport.abort)  # the socket's buffer cannot be inspected
             return
         self.transport.close()
         if self.transport.get_write_buffer_size():
@@ -141,18 +141,18 @@ class Listener(asyncio.BufferedProtocol):
 
     @staticmethod
     def _close_tls(transport: asyncio.Transport) -> None:
-        """A second `close` would make a later `abort` do nothing."""
+        """Close once: a second `close` would make a later `abort` do nothing."""
         if not transport.is_closing():
             transport.close()
 
 
 def _certificate_subject(transport: asyncio.BaseTransport) -> str | None:
-    """Of the client certificate that TLS has verified, if there is one."""
+    """Return the subject of the client certificate that TLS has verified, if there is one."""
     if not transport.get_extra_info("peercert"):
         return None
     certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
     try:
         return subject_of(certificate)
     except ValueError as error:
-        log.info("a client certificate that cannot be read: %s", error)
+        log.info("a client certificate cannot be decoded: %s", error)
         return None

@@ -1,4 +1,4 @@
-"""Where the broker listens: one or several addresses in the clear, and one with TLS whose files can be renewed.
+"""The broker's listeners: one or several addresses without encryption, and one with TLS whose files can be renewed.
 
 The TLS context of an asyncio server cannot be exchanged. So a new server takes over a duplicate of the listening socket
 when the files have changed: the queue of those who knock stays, and so do the connections that are open.
@@ -21,7 +21,7 @@ from brokers.server.tls import TlsError, TlsFiles
 
 BACKLOG = 1024
 
-#: A client has this long for the TLS handshake, s.
+#: Time for a client's TLS handshake, s.
 HANDSHAKE_SECONDS = 15.0
 
 log = logging.getLogger("headgate.broker")
@@ -37,11 +37,11 @@ class TlsAddress:
 
 
 class CannotListen(OSError):
-    """The message is a sentence that names the address."""
+    """An address cannot be listened on. The message is a sentence that names it."""
 
 
 class Listening:
-    """`listeners`: where those of open connections stand. `prefer`: see `Listener`."""
+    """`listeners`: those of open connections. `prefer`: see `Listener`."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Listening:
         self._stamp: object = None
 
     async def start(self) -> None:
-        """Raises CannotListen, TlsError; then nothing is left open."""
+        """Start listening. Raises CannotListen, TlsError; then nothing is left open."""
         try:
             for host in self.hosts:
                 listening = _bound(host, self.port, "--port")
@@ -94,7 +94,7 @@ class Listening:
         await self._serve_tls(self._tls_socket, context)
 
     async def renew_tls(self, *, only_if_changed: bool = False) -> None:
-        """Take up the files as they are now; if they are no good, that is logged and the old ones stay in use."""
+        """Load the current files; if they are invalid, log that and continue with the old ones."""
         if self.tls is None or self._tls_socket is None:
             return
         stamp = self.tls.files.stamp()
@@ -104,10 +104,10 @@ class Listening:
         try:
             context = self.tls.files.context()
         except TlsError as error:
-            log.error("the TLS files have changed, and the old ones stay in use: %s", error)
+            log.error("the TLS files have changed and are invalid; the old ones remain in use: %s", error)
             return
         await self._serve_tls(self._tls_socket, context)
-        log.info("TLS files taken up anew")
+        log.info("TLS files reloaded")
 
     async def _serve_tls(self, listening: socket.socket, context: ssl.SSLContext) -> None:
         before = self._tls_server
@@ -126,7 +126,7 @@ class Listening:
         return Listener(self.container, self.listeners, self._prefer)
 
     def close(self) -> None:
-        """Take no more connections; those that are open stay."""
+        """Accept no more connections; open ones stay."""
         for server in [*self._servers, *([self._tls_server] if self._tls_server else [])]:
             server.close()
         self._servers.clear()
@@ -136,7 +136,7 @@ class Listening:
 
 
 def _bound(host: str, port: int, option: str) -> socket.socket:
-    """A socket that listens there."""
+    """Return a listening socket."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

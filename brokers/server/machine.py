@@ -1,4 +1,4 @@
-"""What the machine has: its memory, or less where a container's control group limits it."""
+"""The machine's memory, or a lower limit of the container's control group."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ _OWN = Path("/proc/self/cgroup")
 
 
 class Memory(NamedTuple):
-    """`size` in bytes; `what`: what has that size, in words."""
+    """`size` in bytes; `what`: the name of what has that size."""
 
     size: int
     what: str
 
 
 def memory(groups: Path = _GROUPS, own: Path = _OWN) -> Memory:
-    """The machine's memory, or the lowest limit of the control groups that this process is in, if that is lower."""
+    """Return the machine's memory, or the lowest limit of this process's control groups, if that is lower."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = min((found for file in _files(groups, own) if (found := _limit(file))), default=machine)
     return Memory(limit, "the container's memory") if limit < machine else Memory(machine, "the machine's memory")
 
 
 def _files(groups: Path, own: Path) -> list[Path]:
-    """Where limits may stand: of version 2 in each group from the process's own upwards, of version 1 likewise."""
+    """Yield the files of possible limits: of version 2 in each group from the process's own upwards, then of version
+    1."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
@@ -43,7 +44,7 @@ def _files(groups: Path, own: Path) -> list[Path]:
 
 
 def _limit(file: Path) -> int:
-    """In bytes; 0: none."""
+    """Return a limit in bytes; 0: none."""
     try:
         text = file.read_text().strip()
     except OSError:

@@ -26,7 +26,7 @@ LOG_FILES = 5
 
 
 def main(argv: list[str]) -> int:
-    """Returns the exit code: 1, after one clear line, if the broker cannot start."""
+    """Run the broker; return the exit code: 1, after a one-line error, if the broker cannot start."""
     options = _parser().parse_args(argv)
     try:
         make_folder(options.data)
@@ -62,15 +62,15 @@ async def _serve(service: Service) -> int:
 
     def renew_tls() -> None:
         task = asyncio.ensure_future(service.listening.renew_tls())
-        renewing.add(task)  # the loop itself holds tasks weakly
+        renewing.add(task)  # the loop has only weak references to tasks
         task.add_done_callback(renewing.discard)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renew_tls)
     for address in service.addresses():
         print(f"broker ready on {address}", flush=True)  # noqa: T201  (what the supervisor shows)
-    gc.freeze()  # what is here now stays: the collector need not look at it again
-    # Messages come and go by their reference counts. Connections, links and deleted queues are cycles: what waits too
-    # long for the collector holds what they had in memory. (20, 50: 360 MiB after 60,000 connections, and growing.)
+    gc.freeze()  # permanent objects: the collector need not traverse them again
+    # Messages are freed by reference counts. Connections, links and deleted queues are reference cycles: until the
+    # collector runs, their data stays in memory. (20, 50: 360 MiB after 60,000 connections, and growing.)
     gc.set_threshold(50_000, 5, 5)
     await stopped.wait()
     await service.stop()
@@ -84,19 +84,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--port", type=port_number, default=5672, help="port to listen on (default: %(default)s)")
     parser.add_argument(
-        "--data", type=Path, default=Path("data/broker"), help="folder for what is kept (default: %(default)s)"
+        "--data",
+        type=Path,
+        default=Path("data/broker"),
+        help="folder of messages, objects and secrets (default: %(default)s)",
     )
     parser.add_argument(
         "--demo",
         action="store_true",
-        help="a new data folder lets anonymous clients in and creates queues as clients attach",
+        help="with a new data folder: allow anonymous clients, and create queues on attach",
     )
     add_tls_options(parser)
     return parser
 
 
 def tls_address(options: argparse.Namespace) -> TlsAddress | None:
-    """What the options ask for. Raises ValueError, naming them, if they do not go together."""
+    """Return the TLS settings of the options. Raises ValueError, naming them, if they are inconsistent."""
     check_tls_options(options)
     if not options.tls_certificate:
         return None
@@ -111,7 +114,7 @@ def tls_address(options: argparse.Namespace) -> TlsAddress | None:
 
 
 def _log_to(path: Path) -> None:
-    """The broker log: one line an event, in Qpid's texts; and what goes wrong, also to stderr."""
+    """Configure the broker log: one line per event, in Qpid's texts; errors also go to stderr."""
     handler = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-5s %(message)s"))
     errors = logging.StreamHandler(sys.stderr)

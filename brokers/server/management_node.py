@@ -38,7 +38,7 @@ Answer = tuple[int, dict[str, Any], dict[str, Any]]  # status, application prope
 
 
 class ManagementNode:
-    """See the module. `rights`: what a user may do now."""
+    """See the module. `rights`: a user's current permissions."""
 
     def __init__(self, management: Management, rights: Callable[[str], Rights]) -> None:
         self.management = management
@@ -59,7 +59,7 @@ class ManagementNode:
     # -- links ------------------------------------------------------------------------------------------------
 
     def open_source(self, link: NodeSource, filters: Any) -> None:
-        """Answers for the link's own address will be sent on it."""
+        """Accept the link, for answers to its own address."""
 
     def open_target(self, link: NodeTarget) -> None:
         link.on_message = lambda body: self._on_request(link, body)
@@ -70,7 +70,7 @@ class ManagementNode:
             request.decode(encoded)
             reply_to = request.reply_to
             correlation = _id(request.correlation_id if request.correlation_id is not None else request.id)
-        except Exception as error:  # whatever Proton makes of a hostile message
+        except Exception as error:  # a hostile message may raise any error in Proton
             return f"the request cannot be read: {error}"
         if not isinstance(request.properties, Mapping | None):
             return "the request cannot be read: its application properties are not a map"
@@ -115,7 +115,7 @@ class ManagementNode:
     def _update(self, properties: dict[str, Any], body: dict[str, Any], by: ManagementAs) -> Answer:
         version = _integer(properties, "version")
         if version is None:
-            raise InvalidValue({"version": "version is missing: an update names the version it was made from"})
+            raise InvalidValue({"version": "version is missing: an update names the version on which it is based"})
         return 200, {}, _object(by.update(_name(properties), body, version, _actor(properties, by.user)))
 
     def _delete(self, properties: dict[str, Any], body: dict[str, Any], by: ManagementAs) -> Answer:
@@ -150,7 +150,7 @@ class ManagementNode:
 
 
 def _id(value: Any) -> Any:
-    """Proton gives a binary one as a view of its own memory, and would take None for it when it is set."""
+    """Return a correlation id that can be set: Proton returns a binary one as a view of its own memory."""
     return bytes(value) if isinstance(value, memoryview) else value
 
 
@@ -171,7 +171,7 @@ def _name(properties: Mapping[str, Any]) -> ObjectName:
 
 
 def _actor(properties: Mapping[str, Any], user: str) -> str:
-    """On whose behalf a change is made: the application property `actor`, or the connection's own user."""
+    """Return the user on whose behalf a change is made: the application property `actor`, or the connection's user."""
     return str(properties.get("actor") or user)
 
 

@@ -1,4 +1,4 @@
-"""The file of a message store: its tables, the statements for many rows at once, and whose file it is.
+"""The file of a message store: its tables, the statements for many rows at once, and its stamp.
 
 Rows go to the end of one table, whatever their queue, and an index that holds all but the bodies says what is there.
 A body and a row's place each have a checksum (`checksums.py`); rows of before there were any have none.
@@ -15,14 +15,14 @@ from pathlib import Path
 from brokers.server.sqlite_file import open_sqlite, transaction
 
 PAGE_BYTES = 8192
-#: What a message takes on disk beside its body: what its row and its place in the index need, and slack in their pages.
+#: Disk space of a message besides its body: its row, its index entry, and slack in their pages.
 ROW_BYTES = 128
 #: Rows in one statement.
 ROWS = 256
 
 _INDEX = "CREATE UNIQUE INDEX message_place ON message (queue, number, size, failed, expires, mark)"
 
-#: `queue`: what the queues are called. `store`: one row, whose file this is.
+#: `queue`: the names of the queues. `store`: one row, the stamp of the file's broker.
 _TABLES = (
     "CREATE TABLE queue (id INTEGER PRIMARY KEY, name TEXT NOT NULL)",
     "CREATE TABLE store (identity TEXT NOT NULL, virtualhost TEXT NOT NULL, generation INTEGER NOT NULL,"
@@ -37,7 +37,7 @@ _SCHEMA = (
     *_TABLES,
 )
 
-#: Version -> what makes the next one of it. Rows of before checksums have none.
+#: Version -> statements that upgrade it to the next one. Rows older than checksums have none.
 _UPGRADES = {
     1: ("ALTER TABLE message ADD COLUMN expires INTEGER NOT NULL DEFAULT 0",),
     2: (
@@ -49,7 +49,7 @@ _UPGRADES = {
     ),
 }
 
-#: Up to so many rows have a statement of their very number, above that there is one for each multiple.
+#: Up to this number of rows there is a statement for each number, above it one for each multiple.
 STEP = 32
 
 MOVE = (
@@ -85,8 +85,8 @@ def load_of(rows: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Whose file it is: the broker's identity, the virtual host, how often that broker had started when it was written
-    last, and the highest number of a queue that has had a message in it."""
+    """The owner of a file: the broker's identity, the virtual host, the broker's number of starts at the last write,
+    and the highest number of a queue that has had a message in it."""
 
     identity: str
     virtualhost: str
@@ -95,7 +95,7 @@ class Stamp:
 
 
 def open_messages(path: Path, *, durable: bool = True) -> sqlite3.Connection:
-    """A connection to a message store, which is created or upgraded if need be. Raises StoreError."""
+    """Open a message store, and create or upgrade it if necessary. Raises StoreError."""
     return open_sqlite(
         path,
         kind="headgate-messages",
@@ -110,7 +110,7 @@ def open_messages(path: Path, *, durable: bool = True) -> sqlite3.Connection:
 
 
 def write_stamp(db: sqlite3.Connection, stamp: Stamp) -> None:
-    """In one transaction. The highest number of a queue only grows."""
+    """Write the stamp in one transaction. The highest number of a queue only increases."""
     with transaction(db):
         before = db.execute("SELECT last_queue FROM store").fetchone()
         db.execute("DELETE FROM store")
@@ -120,14 +120,14 @@ def write_stamp(db: sqlite3.Connection, stamp: Stamp) -> None:
 
 
 def on_disk(size: int) -> int:
-    """Bytes that a message of this size takes in the file: its row and the index's, and whole pages if it is long."""
+    """Return the bytes of a message in the file: its row and index entry, and whole pages if it is long."""
     if size > PAGE_BYTES // 4:
         size += -size % PAGE_BYTES
     return size + ROW_BYTES
 
 
 def delete_messages(db: sqlite3.Connection, queue: int, numbers: Sequence[int]) -> None:
-    """Remove the messages of a queue with these numbers, ascending and all different."""
+    """Delete the messages of a queue with these numbers, ascending and distinct."""
     if numbers[-1] - numbers[0] + 1 == len(numbers):  # without gaps, as a queue is usually read
         db.execute("DELETE FROM message WHERE queue = ? AND number BETWEEN ? AND ?", (queue, numbers[0], numbers[-1]))
         return
@@ -136,7 +136,7 @@ def delete_messages(db: sqlite3.Connection, queue: int, numbers: Sequence[int]) 
 
 
 def batches(count: int) -> Iterator[tuple[int, int]]:
-    """Split `count` rows into as few statements as there are texts for: (first row, rows) of each."""
+    """Split `count` rows into as few of the prepared statements as possible: (first row, rows) of each."""
     at = 0
     while at < count:
         left = count - at

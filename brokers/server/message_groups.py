@@ -1,4 +1,4 @@
-"""What is buffered for the message store and written together: groups, their changes, and the transactions in them."""
+"""The units of writing to the message store: groups, their changes, and the transactions in them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ COLUMNS = 7
 
 @dataclass(slots=True)
 class Changes:
-    """What is done to stored messages: numbers removed, (queue, number) -> failed deliveries, queues dropped;
-    `moved`: (queue, number) -> the values of its row from now on, and no failed delivery. A message is moved before
-    anything is done to it at its new place. `named`: queue -> its name; it goes with the next group that has more."""
+    """Changes to stored messages: numbers removed, (queue, number) -> failed deliveries, queues dropped;
+    `moved`: (queue, number) -> its new row, without failed deliveries. A message is moved before other changes at its
+    new place. `named`: queue -> its name; written with the next group that has other changes."""
 
     removed: dict[int, set[int]] = field(default_factory=dict)
     failed: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Changes:
 
 @dataclass(slots=True)
 class Whole:
-    """What is written whole or not at all: the transaction with this number. `rows` as in a group."""
+    """A client's transaction with this number, written completely or not at all. `rows` as in a group."""
 
     transaction: int
     rows: list[int | bytes] = field(default_factory=list)
@@ -47,8 +47,8 @@ class Whole:
 
 @dataclass(slots=True)
 class Group:
-    """What is written together. `rows`: `COLUMNS` values of each message, one after the other.
-    `bytes`: of all messages, those of transactions included; `disk_bytes`: what they will take on disk, about."""
+    """Messages and changes that are written together. `rows`: `COLUMNS` values of each message, flat.
+    `bytes`: of all messages, those of transactions included; `disk_bytes`: their approximate disk space."""
 
     ticket: int
     rows: list[int | bytes] = field(default_factory=list)
@@ -63,9 +63,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of the group with this ticket and so many messages. `fault`: None if they are safe, else why none of
+    """The result of the group with this ticket and number of messages. `fault`: None if they are safe, else why none of
     them is stored. `removed`: every change up to and including this group's is safe. `unfinished`: there is more to do
-    even if no new group comes. `refused`: the numbers of transactions of which nothing is done, and why; all others of
+    even without a new group. `refused`: the numbers of transactions that were not written, and why; all others of
     the group are safe."""
 
     ticket: int
@@ -77,7 +77,7 @@ class Written:
 
 
 def together(group: Group) -> tuple[Sequence[int | bytes], Changes]:
-    """Rows and changes of the group, those of its transactions included."""
+    """Return rows and changes of the group, those of its transactions included."""
     if not group.wholes:
         return group.rows, group.changes
     rows, changes = list(group.rows), Changes()

@@ -1,13 +1,13 @@
-"""Messages on disk: put and removed in groups, each group all of it or nothing (`group_writer.py`).
+"""Messages on disk: inserted and removed in groups, each atomic (`group_writer.py`).
 
-The engine's loop buffers (`put`, `remove`, `fail`, `drop_queue`), which costs next to nothing, and takes the group when
-the one before has been written. It may read (`load`, `recover`) meanwhile, through a connection of its own that never
+The engine's loop buffers (`put`, `remove`, `fail`, `drop_queue`), which costs almost nothing, and takes the group after
+the previous one was written. Meanwhile it can read (`load`, `recover`) through a connection of its own that never
 waits for the writer.
 
-A body whose checksum does not fit is never handed out (`checksums.py`); rows of before there were any have none. The
-file says which broker's it is (`store_identity.py`) and what its queues are called, for when the configuration is lost.
+A body with a wrong checksum is never returned (`checksums.py`); rows older than checksums have none. The file names its
+broker (`store_identity.py`) and its queues, in case the configuration is lost.
 
-What is buffered between `begin` and `end` is a client's transaction, which lies within one group.
+Changes between `begin` and `end` are a client's transaction, which lies within one group.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from brokers.server.message_file import PAGE_BYTES, Stamp, batches, load_of, on_
 from brokers.server.message_groups import Group, Whole, Written
 from brokers.server.sqlite_file import failures_named, is_damage
 
-#: Held back on the disk for removals. The write-ahead log is kept to a half of it and a group to a quarter, so that
-#: what has been committed always finds its room in the file.
+#: Reserved on the disk for removals. The write-ahead log has at most half of this size and a group a quarter, so that
+#: committed changes always fit into the file.
 RESERVE_BYTES = 32 << 20
 
 
 class MessageStore:
-    """Open or create the file; raise StoreError if it cannot be used. One process at a time: the caller sees to it.
+    """Open or create the file; raise StoreError if it cannot be used. The caller ensures that one process uses it.
 
-    `durable`: a written group outlives a power cut. If not, the file is emptied first and nothing waits for the disk.
-    `used_bytes`: what messages take on disk, in whole pages, as of the last group.
-    `damaged`: messages that cannot be read, or are not what was written, of those that were loaded. `names`: what its
-    queues are called. `writer`: writes the groups, maybe in another thread.
+    `durable`: a written group survives a power cut. If not, the file is emptied first and no write waits for the disk.
+    `used_bytes`: disk space of messages, in whole pages, after the last group.
+    `damaged`: loaded messages that are unreadable or have a wrong checksum. `names`: the names of its
+    queues. `writer`: writes the groups, possibly in another thread.
     """
 
     def __init__(self, path: Path, *, durable: bool = True, reserve_bytes: int = RESERVE_BYTES) -> None:
@@ -52,7 +52,7 @@ class MessageStore:
         self._db = open_messages(path, durable=durable)
         with failures_named(path):
             self._db.create_function("place_mark", 5, place_mark, deterministic=True)
-            # What is removed need not be overwritten with zeros, which some builds of SQLite do by themselves.
+            # Deleted rows need not be overwritten with zeros, which is the default of some builds of SQLite.
             self._db.execute("PRAGMA secure_delete=OFF")
             self._db.execute(f"PRAGMA cache_size={-(16 << 10)}")  # KiB
             self._db.execute(f"PRAGMA wal_autocheckpoint={max(16, log_bytes // PAGE_BYTES)}")
@@ -61,18 +61,18 @@ class MessageStore:
             self.names: dict[int, str] = dict(self._db.execute("SELECT id, name FROM queue"))
         self.damaged: set[Place] = set()
         self._waiting: list[Group] = [Group(1)]
-        self._put_bytes = 0  # ever, as `on_disk` has it; only the loop writes it
-        self._whole: Whole | None = None  # the transaction that is being buffered
+        self._put_bytes = 0  # total of `on_disk`; only the loop writes it
+        self._whole: Whole | None = None  # the open transaction
         self.writer = GroupWriter(self._db, path, reserve, log_bytes=log_bytes, group_bytes=self._group_bytes)
         self.used_bytes = self.writer.used_bytes
 
     def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
-        """Buffer a message; no other with this queue and number may be there. `expires`: ms, 0 for never.
+        """Buffer a message; its queue and number must be unique. `expires`: ms, 0 for never.
         Returns the ticket of its group."""
         whole = self._whole
         group = self._open_group() if whole is None else self._waiting[-1]
         size = len(body)
-        mark = crc32(PLACE(queue, number, size, 0, expires))  # as in `checksums.py`, written out for speed
+        mark = crc32(PLACE(queue, number, size, 0, expires))  # as in `checksums.py`, inlined for speed
         row = (queue, number, size, body, expires, mark, crc32(body, mark))
         (group if whole is None else whole).rows.extend(row)
         group.bytes += size
@@ -82,7 +82,7 @@ class MessageStore:
         return group.ticket
 
     def _open_group(self) -> Group:
-        """The one that takes messages."""
+        """The group that is being buffered."""
         group = self._waiting[-1]
         if group.bytes >= self._group_bytes:
             group = Group(group.ticket + 1)
@@ -90,7 +90,7 @@ class MessageStore:
         return group
 
     def remove(self, queue: int, number: int) -> int:
-        """Buffer the removal of a message, whether it has been written yet or not. Returns the ticket."""
+        """Buffer the removal of a message, written or not. Returns the ticket."""
         group = self._waiting[-1]
         removed = (self._whole or group).changes.removed
         numbers = removed.get(queue)
@@ -101,14 +101,14 @@ class MessageStore:
         return group.ticket
 
     def fail(self, queue: int, number: int, count: int) -> int:
-        """Buffer how often the message's delivery has failed. Returns the ticket."""
+        """Buffer the number of a message's failed deliveries. Returns the ticket."""
         group = self._waiting[-1]
         (self._whole or group).changes.failed[queue, number] = count
         return group.ticket
 
     def move(self, place: Place, to: Place, body: bytes, expires: int = 0) -> int:
-        """Buffer that a written message becomes another queue's, with another body: a crash finds it at one of the two
-        places. Returns the ticket."""
+        """Buffer the move of a written message to another queue, with another body: after a crash it is in exactly one
+        of the two. Returns the ticket."""
         group = self._open_group()
         mark, checksum = place_mark(*to, len(body), 0, expires), body_checksum(*to, expires, body)
         group.changes.moved[place] = (*to, len(body), body, expires, mark, checksum)
@@ -122,14 +122,14 @@ class MessageStore:
         return group.ticket
 
     def name_queue(self, queue: int, name: str) -> None:
-        """Note what a queue is called, for when the configuration is lost. Written with its first messages."""
+        """Buffer a queue's name, in case the configuration is lost. Written with its first messages."""
         if self.names.get(queue) != name:
             self.names[queue] = name
             self._waiting[-1].changes.named[queue] = name
 
     def begin(self, transaction: int) -> int:
-        """Messages and their changes that are buffered from now until `end` are written whole or not at all;
-        `transaction` is a number that no other one has. Returns the ticket of their group."""
+        """Begin a transaction: everything buffered until `end` is written completely or not at all. `transaction`: a
+        unique number. Returns the ticket of the group."""
         group = self._open_group()
         self._whole = Whole(transaction)
         group.wholes.append(self._whole)
@@ -140,29 +140,29 @@ class MessageStore:
 
     @property
     def pending_bytes(self) -> int:
-        """About what the messages will take that are not part of `used_bytes` yet."""
+        """Approximate disk space of messages that are not part of `used_bytes` yet."""
         return self._put_bytes - self.writer.done_bytes
 
     @property
     def full(self) -> bool:
-        """It has refused messages, and there has not been room for some more since, on the disk or inside the file."""
+        """The store has refused messages, and since then neither the disk nor the file has had free space for more."""
         return self.writer.full
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to take."""
+        """Whether a group is waiting to be taken."""
         return bool(self._waiting[0])
 
     def take(self) -> Group:
-        """The oldest group that is buffered, maybe an empty one: the caller writes it."""
+        """Take the oldest buffered group, possibly empty, which the caller writes."""
         group = self._waiting.pop(0)
         if not self._waiting:
             self._waiting.append(Group(group.ticket + 1))
         return group
 
     def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes]:
-        """The bodies of written messages, by number; one that is not there or not as it was written is left out, and
-        put into `damaged`. Raises StoreError."""
+        """Return the bodies of written messages, by number, without missing and damaged ones, which are added to
+        `damaged`. Raises StoreError."""
         bodies: dict[int, bytes] = {}
         for at, count in batches(len(numbers)):
             batch = numbers[at : at + count]
@@ -172,7 +172,7 @@ class MessageStore:
                 if not is_damage(error):
                     with failures_named(self.path):
                         raise
-                for number in batch:  # a damaged page costs what is in it
+                for number in batch:  # a damaged page costs only its own messages
                     with contextlib.suppress(sqlite3.DatabaseError):
                         bodies.update(self._load(queue, [number]))
         self.damaged.update((queue, number) for number in numbers if number not in bodies)
@@ -180,7 +180,7 @@ class MessageStore:
 
     def _load(self, queue: int, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
         for number, expires, body, checksum in self._reader.execute(load_of(len(numbers)), (queue, *numbers)):
-            # The type, too: a damaged row may hold anything.
+            # The type, too: a damaged row may contain anything.
             if type(body) is bytes and checksum in (None, body_checksum(queue, number, expires, body)):
                 yield number, body
 
@@ -202,23 +202,23 @@ class MessageStore:
                         self.damaged.add(row[:2])
 
     def stamp(self) -> Stamp | None:
-        """Whose file it is; None if that has not been written yet. Raises StoreError."""
+        """Return the stamp; None if none has been written yet. Raises StoreError."""
         with failures_named(self.path):
             found = self._reader.execute("SELECT identity, virtualhost, generation, last_queue FROM store").fetchone()
         return None if found is None else Stamp(*found)
 
     def set_stamp(self, stamp: Stamp) -> None:
-        """Write whose file it is, at once; before anything else is written. Raises StoreError."""
+        """Write the stamp at once, before anything else. Raises StoreError."""
         with failures_named(self.path):
             write_stamp(self._db, stamp)
 
     def write(self, group: Group) -> Written:
-        """Write a group that was taken, and say what became of it. One at a time, in the order taken; in any thread."""
+        """Write a group and return the result. One at a time, in their order; in any thread."""
         written = self.writer.write(group)
         self.used_bytes = self.writer.used_bytes  # a copy: it is read in every turn
         return written
 
     def close(self) -> None:
-        """Release the file. What is buffered and was not written is lost."""
+        """Close the file. Buffered changes are lost."""
         self._reader.close()
         self._db.close()

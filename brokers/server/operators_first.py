@@ -1,9 +1,9 @@
-"""The loop's selector: few sockets in each of its rounds, and those of operators first.
+"""The loop's selector: a limited number of sockets per round, those of operators first.
 
-A round of the loop serves every socket that is ready. When a thousand producers have filled theirs, that takes half a
-second, and an operator's *stop all producers* would stand at its end. So a round gets `AT_ONCE` sockets of those that
-are ready, in turns, and before them whatever is ready of those that management goes through. Readiness is by level, as
-`selectors` has it: a socket that was not served is still ready, and one served for nothing does no harm.
+A round of the loop serves every ready socket. With a thousand producers' full sockets that takes half a second, and an
+operator's *stop all producers* would come last. So a round gets `AT_ONCE` of the ready sockets, in turns, after all
+ready sockets of management. Readiness is level-triggered, as in `selectors`: a socket that was not served is still
+ready, and one served in vain does no harm.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from collections.abc import Mapping
 from selectors import SelectorKey
 from typing import Any
 
-#: Sockets in a round, beside the preferred ones.
+#: Sockets per round, besides the preferred ones.
 AT_ONCE = 16
 
 
 class OperatorsFirst(selectors.BaseSelector):
-    """See the module. File objects are registered as with every selector; `prefer` picks out some of them."""
+    """See the module. File objects are registered as with every selector; `prefer` marks some of them."""
 
     def __init__(self) -> None:
         self._all = selectors.DefaultSelector()
         self._preferred = selectors.DefaultSelector()
-        self._ready: deque[tuple[SelectorKey, int]] = deque()  # seen to be ready, and not served yet
-        self.polls = 0  # how often all sockets were looked at
-        self._served = 0  # the last of these looks whose sockets have all been served
+        self._ready: deque[tuple[SelectorKey, int]] = deque()  # ready, and not served yet
+        self.polls = 0  # number of polls of all sockets
+        self._served = 0  # the last poll whose sockets have all been served
 
     def prefer(self, fileobj: Any) -> None:
-        """Serve this file object first for as long as it stays registered; one that is not is passed over."""
+        """Serve this file object first while it is registered; ignored if it is not."""
         key = self._all.get_map().get(fileobj)
         if key is not None and key.fd not in self._preferred.get_map():
             self._preferred.register(key.fd, key.events)
 
     def all_read_since(self, poll: int) -> bool:
-        """Whether all that had come by some look after this one has been served: silence since then means silence of
-        the peers, not that their bytes were not read."""
+        """Return whether all sockets that were ready at a poll after this one have been served: then silence means that
+        the peers are silent, not that their bytes are unread."""
         return self._served > poll
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
@@ -66,7 +66,7 @@ class OperatorsFirst(selectors.BaseSelector):
         while self._ready and len(first) < AT_ONCE + len(served):
             seen, events = self._ready.popleft()
             key = keys.get(seen.fd)
-            # It may have been closed or changed since, and its number may be another's by now.
+            # It may have been closed or changed since, and its descriptor may be reused.
             if key is not None and key.fileobj is seen.fileobj and seen.fd not in served and events & key.events:
                 first.append((key, events & key.events))
         if not self._ready:

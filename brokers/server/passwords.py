@@ -1,4 +1,4 @@
-"""Passwords to SCRAM-SHA-256 verifiers (RFC 5802, RFC 7677), as the engine's accounts keep them: never the password."""
+"""SCRAM-SHA-256 verifiers of passwords (RFC 5802, RFC 7677), which the engine's accounts store instead of passwords."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from typing import Any
 from scramp import ScramException, ScramMechanism
 from scramp.utils import saslprep
 
-#: RFC 7677's least. A PLAIN sign-in is checked within the broker's loop, where more would hold up all messages,
-#: and the generated secrets have 256 bits, which no number of iterations makes harder to guess.
+#: RFC 7677's minimum. A PLAIN sign-in is checked in the broker's loop, where more would delay all messages, and
+#: generated secrets have 256 bits, which no number of iterations makes harder to guess.
 ITERATIONS = 4096
 
-#: The longest password, in characters: more would not fit the SASL frame it comes in.
+#: Maximum length of a password, in characters: more would not fit into its SASL frame.
 MAX_PASSWORD = 1024
 
-#: What scramp's server side wants to know of a user: salt, stored key, server key, iterations.
+#: A user's values for scramp's server side: salt, stored key, server key, iterations.
 Verifier = tuple[bytes, bytes, bytes, int]
 
 _MECHANISM = ScramMechanism("SCRAM-SHA-256")
 
 
 class Passwords:
-    """What the engine's accounts ask for (`Credentials`)."""
+    """Implements `Credentials` for the engine's accounts."""
 
     def prepare(self, name: str) -> str:
         try:
             return str(saslprep(name))
         except ScramException:
-            raise ValueError(f"user {name!r}: the name has a character that may not be used") from None
+            raise ValueError(f"user {name!r}: the name has a character that is not allowed") from None
 
     def verifier(self, password: str) -> dict[str, Any]:
         try:
             prepared = saslprep(password)
         except ScramException:
-            raise ValueError("the password has a character that may not be used") from None
+            raise ValueError("the password has a character that is not allowed") from None
         if not prepared:
             raise ValueError("the password must not be empty")
         if len(prepared) > MAX_PASSWORD:
@@ -63,12 +63,12 @@ def unpacked(record: Mapping[str, Any]) -> Verifier:
 
 
 def fits(password: str, verifier: Verifier) -> bool:
-    """Whether it is the password that the verifier was made from; takes as long either way."""
+    """Return whether the password matches the verifier, in constant time."""
     salt, stored_key, _server_key, iterations = verifier
     try:
         prepared = saslprep(password)
     except ScramException:
-        prepared = ""  # which no verifier is made from
+        prepared = ""  # matches no verifier
     salted = hashlib.pbkdf2_hmac("sha256", prepared.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", "sha256")
     return hmac.compare_digest(hashlib.sha256(client_key).digest(), stored_key)

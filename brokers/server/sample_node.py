@@ -1,4 +1,4 @@
-"""`$samples`: once a second, what the queues that changed look like now. Absolute values: a lost one does no harm."""
+"""`$samples`: once a second, samples of the queues that changed. Values are absolute: a lost sample does no harm."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = 500
 
 
 class SampleNode:
-    """See the module. A link without credit misses a second, and sees the next."""
+    """See the module. A link without credit misses a second's samples."""
 
     def __init__(self, broker: Broker, management: Management) -> None:
         self.broker = broker
@@ -37,9 +37,9 @@ class SampleNode:
         if not self._links:
             return
         hosts = self.broker.virtualhosts
-        # A queue that was deleted within this second changed as well, but is no more.
+        # A queue that was deleted within this second changed, too, but no longer exists.
         queues = [q for q in queues if (host := hosts.get(q.virtualhost)) and host.queues.get(q.name) is q]
-        # By what they may see: nearly all followers are administrators, and get the same messages.
+        # By visibility: nearly all followers are administrators, and get the same messages.
         for seen, links in self._by_sight().items():
             theirs = queues if seen is None else [q for q in queues if q.virtualhost in seen]
             for start in range(0, len(theirs), ROWS):
@@ -49,7 +49,7 @@ class SampleNode:
                         link.push(encoded)
 
     def _by_sight(self) -> dict[frozenset[str] | None, list[NodeSource]]:
-        """The links by the virtual hosts that they see; None: all."""
+        """Return the links by their visible virtual hosts; None: all."""
         found: dict[frozenset[str] | None, list[NodeSource]] = {}
         for link in self._links:
             rights = self.broker.accounts.rights(link.context.user or "")

@@ -1,6 +1,6 @@
-"""The broker as a running whole: engine, container, nodes, store and journal put together, and its timers.
+"""The running broker: engine, container, nodes, stores and journal put together, and its timers.
 
-`start` recovers what an earlier run kept and listens; `stop` ends it. Tests run one inside their own loop.
+`start` recovers the stored state and listens; `stop` ends it. Tests run one inside their own loop.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from brokers.server.virtualhost_stores import TEMP, VirtualHostStores
 from brokers.steady_clock import SteadyClock
 
 VERSION = "0.1.0"
-#: How often the TLS files are looked at, s.
+#: Interval of the checks for changed TLS files, s.
 TLS_LOOK_SECONDS = 60.0
 SECRET = "console.secret"  # noqa: S105  (a file's name)
 
-#: Of what there is of each resource; what is set, 0 for no limit included, comes before these. The stores leave some
-#: of the disk to the journal and to others.
+#: Default limits as parts of each resource; a configured limit, including 0 for none, takes precedence. The stores
+#: leave part of the disk to the journal and to other programs.
 DEFAULT_LIMITS = {Resource.MEMORY: "40%", Resource.STORE: "80%", Resource.TEMP: "15%"}
 
 log = logging.getLogger("headgate.broker")
@@ -58,7 +58,7 @@ log = logging.getLogger("headgate.broker")
 
 class Service:
     """`data`: folder of the stores, the journal and the console's secret. `clock`: the engine's time.
-    `store_reserve_bytes`: what is held back on the disk for each virtual host's store, see `message_store.py`."""
+    `store_reserve_bytes`: disk space reserved for each virtual host's store, see `message_store.py`."""
 
     def __init__(
         self,
@@ -104,13 +104,13 @@ class Service:
         self.container.again = self._again
         self.selector: OperatorsFirst | None = None  # of the loop, if it has one of this kind
         self._swept = 0
-        self._releasing = False  # there are more messages to show, in the next turn
+        self._releasing = False  # more messages to release, in the next turn
         self._memory = memory()
         self.broker.shortages.defaults.update(DEFAULT_LIMITS)
         self.broker.shortages.wholes = {
             Resource.MEMORY: self._memory.what,
-            Resource.STORE: "the disk's room",
-            Resource.TEMP: "the disk's room",
+            Resource.STORE: "the disk's size",
+            Resource.TEMP: "the disk's size",
         }
         self._timers: list[asyncio.Task[None]] = []
         self._listeners: set[Listener] = set()
@@ -119,7 +119,7 @@ class Service:
 
     @property
     def port(self) -> int:
-        """Where it listens in the clear; with port 0, what was given once it has started."""
+        """The port without TLS; with port 0, the assigned one after the start."""
         return self.listening.port
 
     @property
@@ -127,8 +127,8 @@ class Service:
         return self.listening.tls_port
 
     async def start(self) -> None:
-        """Raises CannotListen and TlsError, which name the address and the file; StoreError if the store cannot be read
-        or written."""
+        """Recover and listen. Raises CannotListen and TlsError, which name the address and the file; StoreError if the
+        store cannot be read or written."""
         self.container.begin()
         try:
             self.broker.restore(self.store.load())
@@ -161,13 +161,13 @@ class Service:
         ]
 
     def addresses(self) -> list[str]:
-        """Where it listens, for people."""
+        """Return the addresses of all listeners, as text."""
         tls = self.listening.tls
         clear = [f"{host}:{self.port}" for host in self.listening.hosts]
         return [*clear, *([f"{tls.host}:{self.tls_port} (TLS)"] if tls else [])]
 
     def _recover(self) -> None:
-        """Take up the stored messages; logged in the words of Qpid's Java broker."""
+        """Recover the stored messages, with the log lines of Qpid's Java broker."""
         for host in self.broker.virtualhosts.values():
             if host.store is None:
                 continue
@@ -192,10 +192,10 @@ class Service:
         self.store.close()
         self._lock.close()
 
-    # -- what goes on after a turn ------------------------------------------------------------------------------
+    # -- after a turn -------------------------------------------------------------------------------------------
 
     def _written(self, virtualhost: str, written: Written) -> None:
-        """A group of messages has been written, or refused: go on with what waited for it."""
+        """Continue after a group of messages was written or refused."""
         self.container.begin()
         if virtualhost == TEMP:
             self.broker.spooled(written.ticket, stored=written.fault is None)
@@ -240,7 +240,7 @@ class Service:
             self.selector.prefer(fileobj)
 
     def _sweep(self) -> None:
-        # Under load an answer may lie unread in its socket: time counts against a client only when all has been read.
+        # Under load an answer may be unread in its socket: deadlines of clients apply only after all input was read.
         if self.broker.agenda.watched and (self.selector is None or self.selector.all_read_since(self._swept)):
             self._swept = self.selector.polls if self.selector is not None else 0
             self.broker.sweep()
@@ -283,11 +283,11 @@ class Service:
             )
 
     def _available(self) -> dict[Resource, int]:
-        """Bytes there are of what the broker's limits may be parts of."""
+        """Return the total bytes of each resource that the broker's limits refer to."""
         try:
             free = shutil.disk_usage(self.data).free
         except OSError:
-            return {Resource.MEMORY: self._memory.size}  # of the disk, what was measured before still counts
+            return {Resource.MEMORY: self._memory.size}  # for the disk, the earlier measurement remains
         used = self.broker.shortages.used
         return {
             Resource.MEMORY: self._memory.size,
@@ -301,11 +301,11 @@ class Service:
 
 
 def _open(data: Path) -> tuple[ConfigStore, Lineage, EventJournal]:
-    """The files of the broker, mended where they were damaged. Raises StoreError."""
+    """Open the files of the broker, and repair damaged ones. Raises StoreError."""
     events, stores = data / "events.sqlite3", store_files(data / FOLDER)
     found = mend_logs([data / CONFIG, events, *stores])
     if is_missing(data / CONFIG):
-        check(data, ())  # before there is a new one
+        check(data, ())  # before a new one is created
     config = ConfigStore(data / CONFIG)
     try:
         for store in check(data, config.load()):
@@ -320,5 +320,5 @@ def _open(data: Path) -> tuple[ConfigStore, Lineage, EventJournal]:
 
 
 def most_unopened() -> int:
-    """How many connections that have said nothing yet may be open at once: the others have half of the descriptors."""
+    """Return the maximum number of connections before their open: the others have half of the descriptors."""
     return max(16, min(MOST_UNOPENED, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))

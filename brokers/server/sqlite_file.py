@@ -1,4 +1,4 @@
-"""Open a SQLite file that one broker process owns: created private, locked, checked, and at the schema this code knows.
+"""SQLite files that one broker process owns: created private, locked, checked, and upgraded to the current schema.
 
 Every failure is a StoreError whose message names the file and the reason, so that a start that cannot work ends in
 one clear line. What the tables mean is the business of the modules that use them.
@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-#: How long to wait for the lock of a predecessor that is just ending, in seconds.
+#: Time to wait for the lock of an earlier process that is just ending, in seconds.
 _LOCK_SECONDS = 2.0
 
 
@@ -22,7 +22,7 @@ class StoreError(Exception):
 
 
 class DiskFull(StoreError):
-    """There is no room for it on the disk."""
+    """The disk is full."""
 
 
 def open_sqlite(
@@ -39,12 +39,12 @@ def open_sqlite(
 ) -> sqlite3.Connection:
     """Open or create `path` in WAL mode, locked against every other process, with autocommit (BEGIN is the caller's).
 
-    `kind` and `version` are kept in a table of one row, `schema_version`; a file of another kind or of a later
-    version is refused. `schema`: the statements that create version `version`; `upgrades`: for each version before it,
-    those that make the next one of it. `synchronous`: FULL when a commit
-    must outlive a power cut, NORMAL when it need only outlive the process. `check`: read the whole file through to
-    see that it is sound, which is only for files that stay small. Not `exclusive`: a second connection may read while
-    this one writes, and keeping other processes away is the caller's business. `page_bytes` acts on a new file only.
+    `kind` and `version` are stored in a table of one row, `schema_version`; a file of another kind or of a later
+    version is refused. `schema`: the statements that create version `version`; `upgrades`: for each earlier version,
+    the statements that upgrade it to the next. `synchronous`: FULL if a commit must survive a power cut, NORMAL if it
+    need only survive the process. `check`: verify the whole file, for files that stay small. Not `exclusive`: a second
+    connection may read while this one writes, and the caller must lock out other processes. `page_bytes` applies to a
+    new file only.
     """
     try:
         make_folder(path.parent)
@@ -53,7 +53,7 @@ def open_sqlite(
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
     with failures_named(path):
-        # The caller may commit from a worker thread; it sees to it that only one thread is inside at a time.
+        # The caller may commit from a worker thread, and ensures that only one thread uses it at a time.
         db = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             # Exclusive before WAL: no shared-memory file, and a second broker on the same folder fails at once.
@@ -63,7 +63,7 @@ def open_sqlite(
             db.execute("PRAGMA journal_mode=WAL")
             db.execute(f"PRAGMA synchronous={synchronous}")
             if check and (found := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-                raise StoreError(f"{path} is damaged: {' '.join(found.split())}")  # it has lines
+                raise StoreError(f"{path} is damaged: {' '.join(found.split())}")  # the text has several lines
             _ensure_schema(db, path, kind, version, schema, upgrades=upgrades or {})
         except BaseException:
             db.close()
@@ -72,17 +72,17 @@ def open_sqlite(
 
 
 def make_folder(folder: Path) -> None:
-    """Create it and those that it is in where they are missing, for their owner alone, such that a power cut takes none
-    of them away: else what is synced inside may be lost with the folder. Raises OSError."""
+    """Create the folder and its missing parents, private, and sync them: otherwise a power cut may lose a folder with
+    the files that are synced inside. Raises OSError."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for each in {folder, *missing}:  # also if it was there: a process that was killed may just have made it
+    for each in {folder, *missing}:  # also an existing one: a process that was killed may just have created it
         sync_folder(each.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """Return when what has been created, renamed and deleted in it outlives a power cut, where folders can be synced:
-    some file systems refuse, and do without."""
+    """Sync a folder, so that files created, renamed and deleted in it survive a power cut; ignored by file systems that
+    cannot sync folders."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -121,7 +121,7 @@ def _ensure_schema(
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """All or nothing of what is executed inside."""
+    """Execute the statements inside as one transaction, all or nothing."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -134,7 +134,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection to a file that nothing has open which can write to neither it nor its log. Raises StoreError."""
+    """Open a file that no process uses, and write to neither it nor its log. Raises StoreError."""
     uri = f"file:{quote(str(path.resolve()))}?mode=ro"
     with failures_named(path), closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as db:
         yield db
@@ -159,7 +159,7 @@ def failures_named(path: Path) -> Iterator[None]:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether the file is not as SQLite wrote it."""
+    """Return whether the error reports a damaged file."""
     return _code(error) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 

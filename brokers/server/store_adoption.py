@@ -1,4 +1,4 @@
-"""What `manage.py store` does with stores that do not belong to the configuration: adopt them, or set them aside.
+"""Adoption of message stores that do not belong to the configuration, or their move to a dated folder.
 
 Nothing is ever deleted. Each store is changed in one transaction or moved such that it is whole in one place at least,
 and the configuration comes last, so that after a kill -9 or a power cut the same command goes on where it was.
@@ -41,9 +41,9 @@ from brokers.server.store_survey import (
 
 
 def adopt(data: Path) -> list[str]:
-    """Make the configuration and the stores belong together: messages whose queue the configuration does not know come
-    into a queue that is created for them, by its old name if the store knows that and it is free. What was done, a line
-    each. Raises StoreError."""
+    """Make the configuration and the stores belong together: create a queue for messages whose queue the configuration
+    does not have, with its old name if the store has it and it is free. Return a line for each action. Raises
+    StoreError."""
     records = read_records(data)
     config = Configuration.of(data / CONFIG, records)
     stores = [read_store(path) for path in store_files(data / FOLDER)]
@@ -87,7 +87,7 @@ def adopt(data: Path) -> list[str]:
 
 
 def _readable(data: Path, stores: list[StoreFile]) -> list[StoreFile]:
-    """Those that have anything in them. Raises StoreError for one that is damaged."""
+    """Return the stores with messages in them. Raises StoreError for a damaged one."""
     for store in stores:
         if (store.error and not store.blank) or store.damage:
             raise StoreError(
@@ -98,13 +98,13 @@ def _readable(data: Path, stores: list[StoreFile]) -> list[StoreFile]:
 
 
 def _take_over(store: StoreFile, stamp: Stamp, offset: int) -> None:
-    """Stamp the store, and count its queues' numbers up by the offset."""
+    """Stamp the store, and add the offset to its queues' numbers."""
 
     def checked(queue: int, number: int, expires: int, body: bytes, checksum: int | None) -> int | None:
         if checksum is None:
             return None
         sound = checksum == body_checksum(queue, number, expires, body)
-        return body_checksum(queue + offset, number, expires, body) ^ (not sound)  # what is damaged stays so
+        return body_checksum(queue + offset, number, expires, body) ^ (not sound)  # damaged messages stay detectable
 
     with contextlib.closing(open_messages(store.path)) as db, failures_named(store.path):
         db.create_function("place_mark", 5, place_mark)
@@ -118,7 +118,7 @@ def _take_over(store: StoreFile, stamp: Stamp, offset: int) -> None:
 
 
 def _renumber(db: sqlite3.Connection, offset: int) -> None:
-    """Downwards from the highest, so that no number is there twice on the way."""
+    """Renumber from the highest down, so that no number is used twice at any time."""
     for (queue,) in db.execute("SELECT DISTINCT queue FROM message ORDER BY queue DESC").fetchall():
         db.execute(
             "UPDATE message SET queue = queue + ?1, checksum = checked(queue, number, expires, body, checksum),"
@@ -159,7 +159,7 @@ def _free_name(host: VirtualHost, name: str, number: int) -> str:
 
 
 def _unused(folder: Path) -> Path:
-    """The folder, or one with a number after its name: stores can be set aside twice within a second."""
+    """Return the folder, or one with a number after its name: stores can be set aside twice within a second."""
     candidate, number = folder, 2
     while candidate.exists():
         candidate, number = folder.with_name(f"{folder.name}-{number}"), number + 1

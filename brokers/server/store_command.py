@@ -1,5 +1,5 @@
-"""`manage.py store`: what is in the message stores of a broker that is not running, and whether it belongs to its
-configuration; and what to do if it does not. No Django in it."""
+"""`manage.py store`: check the message stores of a stopped broker against its configuration, and adopt them or set
+them aside if they do not belong together. No Django in it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from brokers.server.store_verification import verify
 
 
 def main(argv: list[str]) -> int:
-    """Returns the exit code: 0 if all is well, 1 if the broker would not start or something is damaged."""
+    """Run the command; return the exit code: 0 without findings, 1 if the broker would not start or data is damaged."""
     options = _parser().parse_args(argv)
     data: Path = options.data
     if not (data / CONFIG).exists() and not (data / FOLDER).exists() and (data / "broker").is_dir():
-        data = data / "broker"  # the folder that `manage.py up` was given
+        data = data / "broker"  # the data folder of `manage.py up`
     try:
         with claim(data):
             return _run(options, data)
@@ -54,7 +54,8 @@ def _run(options: argparse.Namespace, data: Path) -> int:
 
 
 def examine(data: Path, *, quick: bool) -> dict[str, Any]:
-    """What `check` answers. `quick`: bodies are not read. Raises StoreError if the configuration cannot be read."""
+    """Return the result of `check`. `quick`: without reading bodies. Raises StoreError if the configuration cannot be
+    read."""
     config = Configuration.of(data / CONFIG, read_records(data))
     stores = [read_store(path) for path in store_files(data / FOLDER)]
     damage = [store.damage for store in stores if store.damage]
@@ -153,10 +154,10 @@ def _parser() -> argparse.ArgumentParser:
         prog="manage.py store", description="The message stores of a broker that is not running."
     )
     commands = parser.add_subparsers(dest="what", required=True)
-    check = commands.add_parser("check", help="which messages belong to what, and whether something is damaged")
-    check.add_argument("--quick", action="store_true", help="do not read every message through")
-    commands.add_parser("adopt", help="keep the messages: create a queue for those whose queue is not known")
-    aside = commands.add_parser("set-aside", help="move the stores to a dated folder beside; nothing is deleted")
+    check = commands.add_parser("check", help="list which messages belong to which queue, and any damage")
+    check.add_argument("--quick", action="store_true", help="do not read the bodies of messages")
+    commands.add_parser("adopt", help="create queues for messages whose queue is unknown")
+    aside = commands.add_parser("set-aside", help="move the stores to a dated folder beside them; nothing is deleted")
     aside.add_argument("--store", action="append", metavar="FILE", help="only the store with this file name")
     default = Path(os.environ.get("HEADGATE_DATA") or "data") / "broker"
     for each in commands.choices.values():

@@ -1,4 +1,4 @@
-"""The configuration and the message stores belong together: one identity in all of them, and one count of starts.
+"""The identity of a broker's configuration and message stores: the same in all of them, with one count of starts.
 
 A store's rows are known by numbers that only the configuration gives a meaning. So one that is lost, or restored from a
 backup, must not meet stores that have gone on without it: numbers would be given again, and the messages of one queue
@@ -32,11 +32,11 @@ from brokers.server.store_survey import (
 
 
 class StoreMismatch(StoreError):
-    """The configuration and the stores do not belong together. The message says what to do."""
+    """The configuration and the stores do not belong together. The message gives the possible actions."""
 
 
 def mismatches(config: Configuration, stores: Sequence[StoreFile]) -> list[str]:
-    """Why the configuration and the stores do not belong together; empty if they do."""
+    """Return why the configuration and the stores do not belong together; empty if they do."""
     found = [why for store in stores if (why := _mismatch(config, store))]
     there = {store.path.name for store in stores}
     found += [
@@ -51,7 +51,7 @@ def mismatches(config: Configuration, stores: Sequence[StoreFile]) -> list[str]:
 def _mismatch(config: Configuration, store: StoreFile) -> str:
     stamp, recorded = store.stamp, store.path.name in config.stores
     if store.error:
-        return "" if store.blank and not recorded else store.error  # made just before a kill -9
+        return "" if store.blank and not recorded else store.error  # created just before a kill -9
     if not config.there:
         return f"{config.path} is missing or empty, and {_contents(store)}" if store.holds else ""
     if stamp is None:
@@ -79,19 +79,20 @@ def _contents(store: StoreFile) -> str:
 
 
 def check(data: Path, records: Sequence[Record]) -> list[StoreFile]:
-    """The message stores. Raises StoreMismatch, which says what to do, if they do not belong to the configuration that
-    these are the records of; StoreError if one of these is damaged, or the folder cannot be written. Writes nothing."""
+    """Return the message stores. Raises StoreMismatch, with the possible actions, if they do not belong to the
+    configuration with these records; StoreError if a record is damaged, or the folder cannot be written. Writes
+    nothing."""
     folder = data / FOLDER
-    # A store there can then not even be read, and would look like one that does not belong to the configuration.
+    # Its stores could not even be read, and would seem not to belong to the configuration.
     if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
-        raise StoreError(f"cannot write {folder}: let the user that the broker runs as write there")
+        raise StoreError(f"cannot write {folder}: give write permission to the user that runs the broker")
     stores = [read_store(path) for path in store_files(data / FOLDER)]
     if found := mismatches(Configuration.of(data / CONFIG, records), stores):
         raise StoreMismatch(
             f"{'; '.join(found)}. The broker does not start, so that no message is lost or delivered from another"
-            f" queue. `manage.py store check --data {data}` shows what belongs to what. Restore {data / CONFIG} and"
-            f" {data / FOLDER} as they were at one moment; or keep the messages with `manage.py store adopt --data"
-            f" {data}`, in recovered queues where the configuration has none; or start without them after `manage.py"
-            f" store set-aside --data {data}`, which moves the stores to a dated folder beside"
+            f" queue. `manage.py store check --data {data}` lists which messages belong to which queue. Restore"
+            f" {data / CONFIG} and {data / FOLDER} as of one moment; or keep the messages with `manage.py store"
+            f" adopt --data {data}`, in recovered queues where the configuration has none; or start without them after"
+            f" `manage.py store set-aside --data {data}`, which moves the stores to a dated folder beside them"
         )
     return stores

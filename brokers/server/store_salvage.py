@@ -1,7 +1,7 @@
-"""Mends the files of a broker that is about to start: what has flipped on the disk costs at most what it hit.
+"""Repair of a broker's files before its start: bit rot costs at most the data that it damaged.
 
-A log is mended by its checksums (`write_ahead_log.py`). A message store whose pages are not as SQLite wrote them is
-written again from every message that can be read and is as it was written; the damaged file is kept beside it. Larger
+A log is repaired with its checksums (`write_ahead_log.py`). A message store with damaged pages is rewritten from all
+readable messages with correct checksums; the damaged file is preserved beside it. Larger
 stores are only looked at this closely when a look at their index fails: `manage.py store check` reads everything.
 """
 
@@ -31,18 +31,18 @@ _ROW = ", ".join(("id", *COLUMNS))
 
 
 def mend_logs(paths: list[Path]) -> list[str]:
-    """Look through the logs of these databases, which nothing has open. What was found, a line each. Raises
+    """Verify and repair the logs of these databases, which no process uses. Return a line for each finding. Raises
     StoreError."""
     try:
         found = [mend_log(path) for path in paths]
     except OSError as error:
-        raise StoreError(f"cannot mend {error.filename}: {error.strerror or error}") from error
+        raise StoreError(f"cannot repair {error.filename}: {error.strerror or error}") from error
     return [finding.text for finding in found if finding is not None]
 
 
 def mend_store(path: Path, *, suspect: bool, now: datetime | None = None) -> list[str]:
-    """Write a message store again if it is damaged. `suspect`: look however large it is. What was found and done, a
-    line each; none if it is sound. Raises StoreError if nothing of it can be read."""
+    """Rewrite a message store if it is damaged. `suspect`: check it whatever its size. Return a line for each finding
+    and action; none if it is undamaged. Raises StoreError if nothing of it can be read."""
     if not suspect and path.stat().st_size > READ_THROUGH_BYTES:
         return []
     with contextlib.closing(open_messages(path)) as db:
@@ -54,15 +54,15 @@ def mend_store(path: Path, *, suspect: bool, now: datetime | None = None) -> lis
     draft = path.with_name(f"{path.name}-mended")
     draft.unlink(missing_ok=True)
     lost, saved = _copy(path, draft)
-    kept = path.with_name(f"{path.name}-damaged-{now or datetime.now(UTC):%Y-%m-%dT%H-%M-%S}")
+    damaged = path.with_name(f"{path.name}-damaged-{now or datetime.now(UTC):%Y-%m-%dT%H-%M-%S}")
     try:
-        os.link(path, kept)
+        os.link(path, damaged)
         os.replace(draft, path)
     except OSError as error:
-        raise StoreError(f"cannot mend {path}: {error.strerror or error}") from error
+        raise StoreError(f"cannot repair {path}: {error.strerror or error}") from error
     return [
         f"{path} was damaged ({'; '.join(findings[:NAMED])}): {saved:,} messages were saved, {_lost(lost)}; the damaged"
-        f" file is kept as {kept}"
+        f" file is preserved as {damaged}"
     ]
 
 
@@ -75,8 +75,8 @@ def _findings(db: sqlite3.Connection) -> list[str]:
 
 
 def _copy(path: Path, draft: Path) -> tuple[list[tuple[str, int]], int]:
-    """What can be read and is sound. Returns the messages that the index has and the copy has not, by name of the queue
-    and number; and how many there are."""
+    """Copy all readable messages with correct checksums. Return the messages of the index that are missing in the copy,
+    by name of the queue and number; and how many there are."""
     source = sqlite3.connect(path, isolation_level=None)
     with contextlib.closing(source), contextlib.closing(open_messages(draft)) as target, failures_named(path):
         source.execute("PRAGMA query_only=ON")
@@ -88,7 +88,7 @@ def _copy(path: Path, draft: Path) -> tuple[list[tuple[str, int]], int]:
             )
         }
         rows = set(places.values())
-        for order in ("ASC", "DESC"):  # up to a damaged page from both of its sides
+        for order in ("ASC", "DESC"):  # from both sides up to a damaged page
             rows.update(row for (row,) in _readable(source, _IDS + order))
         target.execute("BEGIN IMMEDIATE")
         target.executemany("INSERT INTO queue VALUES (?, ?)", names.items())
@@ -108,7 +108,7 @@ def _copy(path: Path, draft: Path) -> tuple[list[tuple[str, int]], int]:
 
 
 def _readable(db: sqlite3.Connection, statement: str, *given: object) -> Iterator[tuple]:  # type: ignore[type-arg]
-    """Rows up to the first that cannot be read."""
+    """Yield rows up to the first unreadable one."""
     with contextlib.suppress(sqlite3.DatabaseError):
         yield from db.execute(statement, given)
 

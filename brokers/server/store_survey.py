@@ -1,4 +1,4 @@
-"""What a broker's data folder says of itself: the configuration's records of the stores, and what is in each store.
+"""A survey of a broker's data folder: the configuration's records of the stores, and the content of each store.
 
 Only reads, and needs no running broker: whether it all belongs together is decided in `store_identity.py`.
 """
@@ -19,7 +19,7 @@ from brokers.server.sqlite_file import StoreError, reading
 
 CONFIG = "config.sqlite3"
 FOLDER = "messages"
-#: Record kinds of the configuration: who the broker is, and which stores there are, by the name of the file.
+#: Record kinds of the configuration: the broker's identity, and the existing stores, by the name of the file.
 IDENTITY, STORE = "identity", "store"
 
 #: (kind, key, value) of a record.
@@ -28,7 +28,7 @@ Record = tuple[str, str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class StoredQueue:
-    """Messages in a store by the number of their queue. `name`: what the store says it is called, if it does."""
+    """Messages in a store by the number of their queue. `name`: its name in the store, if known."""
 
     number: int
     name: str
@@ -38,8 +38,8 @@ class StoredQueue:
 
 @dataclass(slots=True)
 class StoreFile:
-    """What one message store says of itself. `error`: why it cannot be read; then the rest is unknown. `damage`: why
-    `queues` may not be all that is in it. `blank`: nothing has been written to it yet."""
+    """The content of one message store. `error`: why it cannot be read; then the rest is unknown. `damage`: why
+    `queues` may be incomplete. `blank`: nothing has been written to it yet."""
 
     path: Path
     virtualhost: str
@@ -55,18 +55,18 @@ class StoreFile:
 
     @property
     def holds(self) -> bool:
-        """Whether there are messages in it, as far as that can be known."""
+        """Whether it has messages, or may have."""
         return bool(self.queues or self.damage)
 
     @property
     def last_queue(self) -> int:
-        """The highest number of a queue it has seen."""
+        """The highest queue number that it has used."""
         return max([self.stamp.last_queue if self.stamp else 0, *self.queues])
 
 
 @dataclass(slots=True)
 class Configuration:
-    """What the configuration says of the stores. `there`: it has been written by a broker. `next` is above `generation`
+    """The configuration's records of the stores. `there`: a broker has written it. `next` is above `generation`
     while a start is under way. `queues`: number -> virtual
     host and name. `stores`: file name -> virtual host."""
 
@@ -83,7 +83,7 @@ class Configuration:
 
     @classmethod
     def of(cls, path: Path, records: Sequence[Record]) -> Configuration:
-        """Raises StoreError if a record is not as a broker writes it."""
+        """Parse the records. Raises StoreError if one is invalid."""
         found = cls(path)
         try:
             for kind, key, value in records:
@@ -105,19 +105,19 @@ class Configuration:
 
 
 def file_name(virtualhost: str) -> str:
-    """Of a virtual host's store. Names may be longer than a file's, and differ in letters that a file system takes for
-    the same."""
+    """Return the file name of a virtual host's store. Virtual host names may be longer than file names, and differ only
+    in letters that a file system does not distinguish."""
     mark = hashlib.sha256(virtualhost.encode()).hexdigest()[:8]
     return f"{quote(virtualhost, safe='')[:80]}-{mark}.sqlite3"
 
 
 def store_files(folder: Path) -> list[Path]:
-    """The message stores in the folder, without the temp store, which is emptied at each start anyway."""
+    """Return the message stores in the folder, without the temporary store, which is emptied at each start."""
     return sorted(path for path in folder.glob("*-*.sqlite3") if path.is_file())
 
 
 def read_store(path: Path) -> StoreFile:
-    """What the store says of itself, and what is in it, without a body being read or the file being changed."""
+    """Return the content of a store, without reading a body or changing the file."""
     found = StoreFile(path, unquote(path.stem.rsplit("-", 1)[0]))
     try:
         if path.stat().st_size == 0:
@@ -150,12 +150,13 @@ def read_store(path: Path) -> StoreFile:
 
 
 def is_missing(path: Path) -> bool:
-    """Whether the configuration is not there, or has been cut off to nothing."""
+    """Return whether the configuration is missing or empty."""
     return not path.exists() or not path.stat().st_size
 
 
 def read_records(data: Path) -> list[Record]:
-    """Of the configuration of a broker that is not running; none if it is missing or empty. Raises StoreError."""
+    """Return the records of the configuration of a stopped broker; none if it is missing or empty. Raises
+    StoreError."""
     path = data / CONFIG
     if is_missing(path):
         return []

@@ -1,4 +1,4 @@
-"""Reads a message store through and says what in it is not as it was written: pages by SQLite, messages by checksum."""
+"""Verification of a message store: pages by SQLite, messages by checksum."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from brokers.server.checksums import body_checksum, place_mark
 from brokers.server.sqlite_file import StoreError, reading
 
-#: Findings of SQLite in one file.
+#: Maximum number of SQLite's findings in one file.
 MOST = 100
 #: Of a row of the table of messages.
 COLUMNS = ("queue", "number", "size", "failed", "expires", "mark", "checksum", "body")
 
 
 def verify(path: Path) -> list[str]:
-    """What is damaged, a line each that names the file; empty if it is sound. For a file that nothing has open."""
+    """Yield a line, which names the file, for each damage. For a file that no process uses."""
     found: list[str] = []
     try:
         with reading(path) as db:
@@ -46,8 +46,8 @@ def _damaged_messages(path: Path, db: sqlite3.Connection) -> Iterator[str]:
 
 
 def sound(values: Sequence[Any]) -> bool:
-    """Whether a row, its values in the order of `COLUMNS`, is as it was written. A damaged one may hold values of any
-    type."""
+    """Return whether the checksums of a row, its values in the order of `COLUMNS`, are correct. A damaged row may
+    contain values of any type."""
     queue, number, size, failed, expires, mark, checksum, body = values
     try:
         return (
@@ -56,5 +56,5 @@ def sound(values: Sequence[Any]) -> bool:
             and mark in (None, place_mark(queue, number, size, failed, expires))
             and checksum in (None, body_checksum(queue, number, expires, body))
         )
-    except (struct.error, TypeError):  # a value that is no number, or too large for one
+    except (struct.error, TypeError):  # a value that is no number, or too large
         return False

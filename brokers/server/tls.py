@@ -1,4 +1,4 @@
-"""TLS for the broker's listener: from files to a context, with errors that name the file, and whether they changed.
+"""TLS of the broker's listener: contexts from files, with errors that name the file, and detection of changed files.
 
 TLS 1.2 and later, with OpenSSL's own choice of ciphers. No certificate is shipped or made up: who listens brings one.
 """
@@ -19,13 +19,13 @@ log = logging.getLogger("headgate.broker")
 
 
 class TlsError(Exception):
-    """The files do not make a listener. The message is a sentence that names the file."""
+    """The files are not usable for a listener. The message is a sentence that names the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files. `client_ca`: whose client certificates are believed, and may sign in (EXTERNAL); None: none are asked
-    for. `client_required`: a client without one is refused."""
+    """PEM files. `client_ca`: authority of client certificates that can sign in (EXTERNAL); None: none are
+    requested. `client_required`: clients without one are refused."""
 
     certificate: Path
     key: Path
@@ -33,13 +33,13 @@ class TlsFiles:
     client_required: bool = False
 
     def context(self) -> ssl.SSLContext:
-        """What to listen with. Raises TlsError."""
+        """Return the listener's context. Raises TlsError."""
         self._check_certificate()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         _read(self.key, "key")
         try:
-            # Without a password function OpenSSL would ask at the terminal.
+            # Without a password function OpenSSL would prompt at the terminal.
             context.load_cert_chain(self.certificate, self.key, password=lambda: _encrypted(self.key))
         except ssl.SSLError as error:
             if error.reason == "KEY_VALUES_MISMATCH":
@@ -52,13 +52,13 @@ class TlsFiles:
             except ssl.SSLError as error:
                 raise TlsError(f"{self.client_ca} does not hold certificates in PEM form: {_reason(error)}") from None
             context.verify_mode = ssl.CERT_REQUIRED if self.client_required else ssl.CERT_OPTIONAL
-            # A resumed session would bring a certificate that was looked at when the session began.
+            # A resumed session would carry a certificate that was verified when the session began.
             context.num_tickets = 0
             context.options |= ssl.OP_NO_TICKET
         return context
 
     def stamp(self) -> tuple[tuple[int, int, int], ...]:
-        """Another value when a file has been changed or replaced."""
+        """Return a value that differs when a file has been changed or replaced."""
         return tuple(_stamp(path) for path in self._paths())
 
     def _paths(self) -> Iterator[Path]:

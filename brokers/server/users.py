@@ -1,4 +1,4 @@
-"""Checks who signs in to the broker, against the accounts that the engine keeps, and gives the console its own.
+"""Authentication of the broker's users against the engine's accounts, and the console's own account.
 
 It answers the SASL layer and knows nothing of frames. A name that no user has, or that no password signs in, costs an
 attacker the same time, and gets the same kind of answer, as a name with a wrong password.
@@ -23,10 +23,10 @@ from brokers.server.config_store import ConfigStore, StoreError
 from brokers.server.passwords import ITERATIONS, Passwords, Verifier, fits, text, unpacked
 from brokers.server.sqlite_file import make_folder, sync_folder
 
-#: The user that the console signs in as.
+#: The user of the console.
 CONSOLE = "console"
 
-#: Record kind of the key that salts are made from for users that do not exist.
+#: Record kind of the key from which salts for unknown users are derived.
 _DECOY = "user-decoy"
 
 
@@ -47,13 +47,13 @@ class Users:
             store.commit()
 
     def check_plain(self, name: str, password: str) -> bool:
-        """Whether this is the user's password."""
+        """Return whether the password is correct."""
         try:
             name = saslprep(name)
         except ScramException:
             return False
         if name == CONSOLE and self._console_digest:
-            # Generated: no hash makes 256 bits harder to guess, and wrong ones must not cost the broker anything.
+            # Generated: no hash makes 256 bits harder to guess, and wrong ones must cost the broker almost nothing.
             return hmac.compare_digest(_digest(password), self._console_digest)
         # Both are evaluated before they are joined: an unknown user takes the same path.
         right = fits(password, self._verifier(name))
@@ -61,17 +61,17 @@ class Users:
         return right & (user is not None and user.verifier is not None)
 
     def scram(self) -> Callable[[str], Verifier]:
-        """The function that scramp's server side asks for a user's verifier. For an unknown user it gives one that no
-        password fits, with a salt that stays the same, so that names cannot be found out."""
+        """Return the function with which scramp's server side looks up a verifier. For an unknown user it returns one
+        that matches no password, with a constant salt, so that names cannot be probed."""
         return self._verifier
 
     def external(self, subject: str) -> str | None:
-        """Who a verified client certificate of this subject is."""
+        """Return the user of a verified client certificate with this subject."""
         user = self._accounts.with_subject(subject)
         return user.name if user else None
 
     def ensure_console_user(self, secret_path: Path) -> None:
-        """See to it that the user `console` exists with all rights and that `secret_path` (0600) holds its secret,
+        """Ensure that the user `console` exists with all permissions and that `secret_path` (0600) holds its secret,
         which is generated when the file or the user is missing or they do not fit. StoreError if it cannot be
         written."""
         try:
@@ -90,13 +90,13 @@ class Users:
             return
         secret = self._passwords.generate()
         _write_private(secret_path, secret + "\n")
-        # After a crash in between, the file does not fit and both are made again.
+        # After a crash in between, the file does not match and both are created again.
         self._accounts.put_own(CONSOLE, self._passwords.verifier(secret), ALL, why)
         self._console_digest = _digest(secret)
 
     def _verifier(self, name: str) -> Verifier:
         user = self._accounts.users.get(name)
-        # Worked out for every name, so that it takes no longer for an unknown name.
+        # Computed for every name, so that an unknown name takes no longer.
         decoy = hmac.digest(self._decoy_key, name.encode(), "sha512")
         record = user.verifier if user else None
         return unpacked(record) if record is not None else (decoy[:32], decoy[32:], decoy[32:], ITERATIONS)
@@ -107,7 +107,7 @@ def _digest(secret: str) -> bytes:
 
 
 def _write_private(path: Path, content: str) -> None:
-    """Replace the file as a whole, readable by its owner only at every moment."""
+    """Replace the file atomically; it is readable by its owner only at every moment."""
     draft = path.with_name(path.name + ".new")
     try:
         make_folder(path.parent)

@@ -1,4 +1,4 @@
-"""Plain Python values to what Proton encodes and back: integers are AMQP longs, map keys are strings."""
+"""Conversion between plain Python values and Proton's: integers are AMQP longs, map keys are strings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from proton import decimal32, decimal64, decimal128
 
 
 def to_amqp(value: Any) -> Any:
-    """Proton encodes int as long and str as string; what is left is to make containers plain."""
+    """Return a value for Proton, which encodes int as long and str as string: containers become plain ones."""
     if isinstance(value, Mapping):
         return {str(k): to_amqp(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, set)):
@@ -18,13 +18,13 @@ def to_amqp(value: Any) -> Any:
 
 
 def from_amqp(value: Any) -> Any:
-    """Whatever integer, string or symbol type the peer chose becomes int or str; anything unknown stays."""
+    """Return a plain value: any integer, string or symbol type of the peer becomes int or str; unknown types stay."""
     if isinstance(value, Mapping):
         return {str(from_amqp(k)): from_amqp(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [from_amqp(v) for v in value]
     if isinstance(value, (decimal32, decimal64, decimal128)):
-        return "a decimal"  # Proton gives its bits as an int, which is another number
+        return "a decimal"  # Proton returns its bits as an int, which is another number
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int):
@@ -34,5 +34,5 @@ def from_amqp(value: Any) -> Any:
     if isinstance(value, str):
         return str(value)
     if isinstance(value, memoryview):
-        return bytes(value)  # the memory is Proton's, and not for long
+        return bytes(value)  # a copy: Proton's memory is not valid for long
     return value

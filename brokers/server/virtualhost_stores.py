@@ -1,4 +1,4 @@
-"""The message store of each virtual host, and the broker's temp store: a file and a committer for each.
+"""The message store of each virtual host, and the broker's temporary store: a file and a committer for each.
 
 A file for each virtual host, so that what it takes on disk is known, and one that is full or slow holds up no other.
 The temp store is for bodies that memory has no room for; it is empty at each start.
@@ -21,12 +21,12 @@ from brokers.server.store_survey import file_name
 
 log = logging.getLogger("headgate.broker")
 
-#: What the temp store is called among the virtual hosts, none of which is called so.
+#: The temporary store's name among those of the virtual hosts, none of which can have it.
 TEMP = ""
 
 
 class ReadableStore(MessageStore):
-    """A store that says in the log when it cannot be read, and that is asked again later."""
+    """A store that logs read errors; the caller retries later."""
 
     def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes] | None:  # type: ignore[override]
         known = len(self.damaged)
@@ -43,7 +43,7 @@ class ReadableStore(MessageStore):
     def recover(self) -> Iterator[tuple[int, int, int, int, int]]:
         yield from super().recover()
         for queue, number in sorted(self.damaged):
-            log.error("%s is damaged: what the index says of %s is wrong", self.path, self._named(queue, [number]))
+            log.error("%s is damaged: the index entry of %s is wrong", self.path, self._named(queue, [number]))
 
     def _named(self, queue: int, numbers: Sequence[int]) -> str:
         shown = ", ".join(map(str, numbers[:10])) + (f" and {len(numbers) - 10:,} more" if len(numbers) > 10 else "")
@@ -52,7 +52,7 @@ class ReadableStore(MessageStore):
 
 class VirtualHostStores:
     """See the module; `brokers.engine.ports.Stores` for the engine. Within a running loop. `written` is called with the
-    name of the virtual host, or `TEMP`, and what became of a group."""
+    name of the virtual host, or `TEMP`, and the result of a group."""
 
     def __init__(
         self,
@@ -67,14 +67,14 @@ class VirtualHostStores:
         self._reserve_bytes = reserve_bytes
         self._written = written
         self._committers: dict[str, GroupCommitter] = {}
-        self._dropped: dict[Path, GroupCommitter] = {}  # of virtual hosts whose deletion is not on the disk yet
+        self._dropped: dict[Path, GroupCommitter] = {}  # of virtual hosts whose deletion is not on disk yet
         self._closing: set[asyncio.Task[None]] = set()
 
     def open(self, virtualhost: str) -> MessageStore:
         """Raises AdminError."""
         path = self._path(virtualhost)
         if path in self._dropped:
-            self._unlink(path)  # another of this name, before the deletion of the first is on the disk
+            self._unlink(path)  # a new one with this name, before the deletion of the first is on disk
         return self._open(virtualhost, path, durable=True)
 
     def open_temp(self) -> MessageStore:
@@ -92,32 +92,32 @@ class VirtualHostStores:
             raise AdminError(str(error)) from error
 
         def written(what: Written) -> None:
-            if self._committers.get(name) is committer:  # not of a virtual host that has gone meanwhile
+            if self._committers.get(name) is committer:  # unless the virtual host was deleted meanwhile
                 self._written(name, what)
 
         committer = self._committers[name] = GroupCommitter(store, written)
         return store
 
     def drop(self, virtualhost: str) -> None:
-        """Its file goes when the configuration has been committed (`unlink_dropped`): else it might be missing."""
+        """Drop a store. Its file is deleted after the configuration is committed (`unlink_dropped`)."""
         path = self._path(virtualhost)
         self._dropped[path] = self._committers.pop(virtualhost)
         self._lineage.dropped(path)
 
     def unlink_dropped(self) -> None:
-        """The deletion of virtual hosts is on the disk: their stores may go."""
+        """Delete the stores of virtual hosts whose deletion is on disk."""
         for path in list(self._dropped):
             self._unlink(path)
 
     def _unlink(self, path: Path) -> None:
         committer = self._dropped.pop(path)
-        unlink_store(path)  # closed when the thread is done: SQLite leaves a file alone that was unlinked
+        unlink_store(path)  # closed when the thread has ended: SQLite does not touch an unlinked file
         task = asyncio.create_task(_close(committer))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
     def commit(self) -> None:
-        """Have written what is buffered; see `GroupCommitter.commit`."""
+        """Write the buffered messages; see `GroupCommitter.commit`."""
         for committer in self._committers.values():
             committer.commit()
 

@@ -1,11 +1,10 @@
-"""Looks through SQLite's write-ahead log before SQLite does, and mends a byte that has flipped in it.
+"""Verification of SQLite's write-ahead log before SQLite reads it, and repair of a flipped byte.
 
-SQLite takes a frame whose checksum does not fit for the end of the log: that is how a commit which was not finished is
-left out after a crash, and how everything that was confirmed after a flipped byte would be left out without a word.
-The checksum is linear (format: <https://www.sqlite.org/fileformat2.html#walformat>), so which single byte would make it
-fit can be worked out; a commit that was not finished is never mended by that. Where several bytes might have flipped,
-the page is taken as it is: the checksums of the rows in it find the one that has. What cannot be mended is reported,
-and the log is kept.
+SQLite treats a frame with a wrong checksum as the end of the log: so it drops an unfinished commit after a crash, and
+would silently drop everything that was confirmed after a flipped byte. The checksum is linear
+(format: <https://www.sqlite.org/fileformat2.html#walformat>), so the single byte that would make it match can be
+computed; an unfinished commit is never repaired by that. If several bytes may have flipped, the page is accepted as it
+is: the checksums of its rows find the damaged one. Damage that cannot be repaired is reported, and the log is copied.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ Sums = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class LogFinding:
-    """A line for people. `lost`: commits after the damage, which SQLite will not see; 0: it was mended."""
+    """A finding as one line. `lost`: commits after the damage, which SQLite will not read; 0: it was repaired."""
 
     text: str
     lost: int
 
 
 def mend_log(database: Path) -> LogFinding | None:
-    """Look through the log of a database that nothing has open; None if it is sound, or there is none. Raises
-    OSError."""
+    """Verify and repair the log of a database that no process uses; return None if it is undamaged, or there is none.
+    Raises OSError."""
     path = database.with_name(database.name + "-wal")
     try:
         data = bytearray(path.read_bytes())
@@ -48,18 +47,18 @@ def mend_log(database: Path) -> LogFinding | None:
     if mended:
         _replace(path, data)
     if log.lost:
-        kept = path.with_name(f"{path.name}-damaged")
-        shutil.copyfile(path, kept)
+        copy = path.with_name(f"{path.name}-damaged")
+        shutil.copyfile(path, copy)
         return LogFinding(
             f"{path} is damaged at byte {log.sound_bytes:,}: {log.lost:,} commits after it are lost, unless the machine"
-            f" lost its power before they were confirmed; a copy is kept as {kept}",
+            f" lost its power before they were confirmed; a copy is {copy}",
             log.lost,
         )
-    return LogFinding(f"{path} was damaged at byte {mended[0]:,}, and was mended", 0) if mended else None
+    return LogFinding(f"{path} was damaged at byte {mended[0]:,}, and was repaired", 0) if mended else None
 
 
 class _Log:
-    """`sound_bytes`: up to where it can be read. `lost`: commits behind that."""
+    """`sound_bytes`: the readable part. `lost`: commits after it."""
 
     def __init__(self, data: bytearray) -> None:
         self.data = data
@@ -67,12 +66,12 @@ class _Log:
         self.lost = 0
 
     def mend(self) -> list[int]:
-        """Mend what can be, in place; the offsets of the bytes that had flipped."""
+        """Repair the repairable bytes of the log in place; return their offsets."""
         mended: list[int] = []
         if not self._mend_header(mended):
             self.lost = sum(1 for at in self._frames() if self._is_commit(at))
             return mended
-        stored = sums = self._stored(24)  # as the next frame was chained to it, and as it is to be
+        stored = sums = self._stored(24)  # as chained to the next frame, and as it should be
         salts, frames = bytes(self.data[16:24]), list(self._frames())
         for index, at in enumerate(frames):
             right = checksum(self.order, self._content(at), stored)
@@ -94,7 +93,7 @@ class _Log:
     # -- the header ---------------------------------------------------------------------------------------------
 
     def _mend_header(self, mended: list[int]) -> bool:
-        for order in ("<", ">"):  # the magic number says which, if it is not what has flipped
+        for order in ("<", ">"):  # the magic number gives it, unless it has flipped
             self.order = order
             content = bytes(self.data[:24])
             right = checksum(order, content, (0, 0))
@@ -104,7 +103,7 @@ class _Log:
                     return True
                 first = _HEADER
                 if self._page() and checksum(order, self._content(first), right) == self._stored(first + 16):
-                    mended.append(self._put_sums(24, right))  # only the checksum itself had flipped
+                    mended.append(self._put_sums(24, right))  # only the checksum itself has flipped
                     return True
             for offset, value in flipped(order, content, (0, 0), self._stored(24)):
                 self.data[offset] = value
@@ -121,12 +120,12 @@ class _Log:
     # -- frames -------------------------------------------------------------------------------------------------
 
     def _frames(self) -> Iterator[int]:
-        """The offsets of all whole frames."""
+        """Yield the offsets of all complete frames."""
         if page := self._page():
             yield from range(_HEADER, len(self.data) - _FRAME - page + 1, _FRAME + page)
 
     def _content(self, at: int) -> bytes:
-        """What the checksum of a frame is of: the first half of its header, and its page."""
+        """Return the content of a frame's checksum: the first half of its header, and its page."""
         return bytes(self.data[at : at + 8] + self.data[at + _FRAME : at + _FRAME + self._page()])
 
     def _stored(self, at: int) -> Sums:
@@ -134,7 +133,7 @@ class _Log:
         return int(first), int(second)
 
     def _put_sums(self, at: int, sums: Sums) -> int:
-        """Correct a checksum; the offset of the first byte of it that was wrong."""
+        """Correct a checksum; return the offset of its first wrong byte."""
         before, after = bytes(self.data[at : at + 8]), struct.pack(">II", *sums)
         self.data[at : at + 8] = after
         return at + next(index for index in range(8) if before[index] != after[index])
@@ -143,8 +142,8 @@ class _Log:
         return any(self.data[at + 4 : at + 8])
 
     def _mend_frame(self, at: int, before: Sums, right: Sums, salts: bytes, later: list[int]) -> int | None:
-        """The offset of the byte that was mended, or of the page that is taken as it is; None if this is the end of the
-        log, or more has flipped."""
+        """Repair a frame; return the offset of the repaired byte, or of the page that is accepted as it is; None if
+        this is the end of the log, or more bytes have flipped."""
         salted = [index for index in range(8) if self.data[at + 8 + index] != salts[index]]
         stored, content = self._stored(at + 16), self._content(at)
         if right == stored:
@@ -167,7 +166,7 @@ class _Log:
         return at + _FRAME if found else None
 
     def _commits_after(self, frames: list[int], salts: bytes) -> int:
-        """Commits among frames of this round of the log, each of which fits the one before it."""
+        """Count the commits among frames of this round of the log, each of which matches the one before it."""
         lost = 0
         for before, at in pairwise(frames):
             fits = checksum(self.order, self._content(at), self._stored(before + 16)) == self._stored(at + 16)
@@ -177,7 +176,7 @@ class _Log:
 
 
 def checksum(order: str, content: bytes, before: Sums) -> Sums:
-    """SQLite's, of content whose length is a multiple of 8, after what has the sums `before`."""
+    """Return SQLite's checksum of content whose length is a multiple of 8, continued from the sums `before`."""
     first, second = before
     words = iter(struct.unpack(f"{order}{len(content) // 4}I", content))
     for one, other in zip(words, words, strict=True):
@@ -187,12 +186,11 @@ def checksum(order: str, content: bytes, before: Sums) -> Sums:
 
 
 def flipped(order: str, content: bytes, before: Sums, stored: Sums) -> list[tuple[int, int]]:
-    """Which byte of the content must have which value for its checksum to be as stored: (offset, value) of each that
-    would do alone."""
+    """Yield (offset, value) of each single byte that would make the content's checksum match."""
     found = []
     first, second = checksum(order, content, before)
     wanted = ((stored[0] - first) & _ALL, (stored[1] - second) & _ALL)
-    # What a unit in the word before the end adds to both sums; one pair of words further from it each round.
+    # The effect of one unit in a word on both sums; one pair of words further from the end each round.
     after = ((1, 1), (0, 1))  # of the first and of the second word of a pair
     for at in range(len(content) - 8, -1, -8):
         for place, (to_first, to_second) in enumerate(after):
@@ -209,14 +207,14 @@ def flipped(order: str, content: bytes, before: Sums, stored: Sums) -> list[tupl
 
 
 def _step(to_first: int, to_second: int) -> Sums:
-    """The sums after one more pair of words, of which nothing is added."""
+    """Return the sums after one more pair of zero words."""
     first = (to_first + to_second) & _ALL
     return first, (to_second + first) & _ALL
 
 
 def _changes(wanted: Sums, to_first: int, to_second: int) -> Iterator[int]:
-    """What must be added to a word, if anything can: an odd factor has an inverse, and of two neighbours in the row of
-    Fibonacci not both are even."""
+    """Return what must be added to a word, if possible: an odd factor has an inverse, and of two consecutive Fibonacci
+    numbers at most one is even."""
     for factor, sum_ in ((to_first, wanted[0]), (to_second, wanted[1])):
         if factor & 1:
             change = sum_ * pow(factor, -1, 1 << 32) & _ALL

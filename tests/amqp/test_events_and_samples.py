@@ -233,7 +233,7 @@ def test_a_disk_that_is_full_holds_up_no_message_and_no_event_is_lost(
             assert manager.ask("stop-producers", {"reason": "x"}, name="type=Broker").status == 200
         assert broker.look(lambda s: s.journal.last) == before
         broker.look(lambda s: monkeypatch.setattr(s.journal, "append", append))
-        wait_until(lambda: "nothing is left to save" in caplog.text, "it is tried again")
+        wait_until(lambda: "all changes are saved" in caplog.text, "it is tried again")
     assert caplog.text.count("disk is full") == 1, "once is enough"
     texts = "\n".join(broker.texts())
     for wanted in ("QUE-1001 : Create", "CON-1001", "CON-1002", "HGT-1001"):

@@ -73,7 +73,7 @@ def verdict(reads: Iterable[bytes]) -> tuple[str, int]:
 
 def walked(data: bytes) -> tuple[str, int]:
     """The verdict if each frame is walked."""
-    with mock.patch.object(Shapes, "keep"):
+    with mock.patch.object(Shapes, "add"):
         return verdict([data])
 
 

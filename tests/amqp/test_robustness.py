@@ -751,7 +751,7 @@ def test_a_fault_of_the_broker_costs_one_connection_and_is_logged(
         peer.transfer()
         peer.expect_end()
         bystander.create_sender("q").send(Message(body="still here"))
-    assert "ended by a fault of the broker" in caplog.text
+    assert "closed after an internal error" in caplog.text
     nothing_is_left(broker)
 
 
