@@ -28,7 +28,7 @@ def started(data: Path) -> subprocess.CompletedProcess[str]:  # noqa: F811
         ("broker.lock", "broker: cannot write to the data folder {data}: Permission denied\n"),
         (CONFIG, "broker: cannot write {data}/" + CONFIG + ": Permission denied\n"),
         (EVENTS, "broker: cannot write {data}/" + EVENTS + ": Permission denied\n"),
-        (FOLDER, "broker: cannot write {data}/" + FOLDER + ": give write permission to the user that runs the broker\n"),
+        (FOLDER, f"broker: cannot write {{data}}/{FOLDER}: give write permission to the user that runs the broker\n"),
         (f"{FOLDER}/{STORE}", "broker: cannot write {data}/" + FOLDER + "/" + STORE + ": Permission denied\n"),
     ],
 )
