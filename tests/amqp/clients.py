@@ -28,6 +28,8 @@ def connected(
     if virtual_host:
         options["virtual_host"] = virtual_host
     connection = BlockingConnection(broker.url, timeout=timeout, **options)
+    # `container.process()` in a test's own loop takes what has come, and does not wait for seconds for something to come.
+    connection.container.timeout = 0.01
     try:
         yield connection
     finally:
