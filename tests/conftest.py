@@ -35,9 +35,32 @@ from django.conf import settings  # noqa: E402
 # Hundreds of tests sign in. Processes that tests start check passwords as slowly as in production.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
-#: Folders whose tests need Spark, Chromium, other programs or processes of their own: `-m "not slow"` leaves them out,
-#: and single tests and files elsewhere that are marked so.
-SLOW = {"browser", "cli", "demo", "faults", "history", "interop", "javascript", "servers", "up"}
+#: Folders and files whose tests need Spark, Chromium, other programs or processes of their own, or walk through every
+#: call: `-m "not slow"` leaves them out, and single tests elsewhere that are marked so.
+SLOW = {
+    "amqp/test_broker_command.py",
+    "amqp/test_sign_in_flood.py",
+    "browser",
+    "cli",
+    "console/test_api_contract.py",
+    "console/test_history_api.py",
+    "console/test_hostile_walk.py",
+    "console/test_request_bodies.py",
+    "demo",
+    "faults",
+    "history",
+    "interop",
+    "javascript",
+    "server/test_bit_rot.py",
+    "server/test_broker_process.py",
+    "server/test_read_only.py",
+    "server/test_store_identity.py",
+    "servers",
+    "up",
+}
+
+#: What takes longest begins first, or one process would still be at it when the other has ended.
+FIRST = ("up", "history", "servers", "browser", "interop", "faults")
 
 
 from django.db import connection  # noqa: E402
@@ -62,10 +85,26 @@ def _empty_tables_after_tests_with_transactions() -> Iterator[None]:
         yield
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def _relative(path: Path) -> Path:
     here = Path(__file__).parent
+    return path.relative_to(here) if path.is_relative_to(here) else Path()
+
+
+def _is_slow(path: Path) -> bool:
+    inside = _relative(path)
+    return inside.as_posix() in SLOW or (bool(inside.parts) and inside.parts[0] in SLOW)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What the fast tier leaves out as a whole is not imported for it: Spark, Playwright."""
+    return True if config.option.markexpr == "not slow" and _is_slow(collection_path) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {folder: place for place, folder in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(_relative(item.path).parts[0], len(FIRST)))
     for item in items:
-        if item.path.relative_to(here).parts[0] in SLOW:
+        if _is_slow(item.path):
             item.add_marker(pytest.mark.slow)
 
 

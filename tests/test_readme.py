@@ -15,7 +15,10 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = {"README.md", "DOMAIN.md", "CHANGELOG.md"}
 FILES = sorted(
-    path for path in ROOT.rglob("*.md") if path.name in PAGES and not {".venv", "node_modules"} & set(path.parts)
+    path
+    for path in ROOT.rglob("*.md")
+    if path.name in PAGES
+    and not any(part.startswith(".") or part == "node_modules" for part in path.relative_to(ROOT).parts)
 )
 
 
