@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -11,6 +12,13 @@ from typing import Any
 from unittest import mock
 
 import pytest
+
+# Hundreds of processes are started, and to compile Django for each would take half of the time of their tests. Where
+# nothing is to be written beside the sources, it goes into pytest's cache.
+if sys.dont_write_bytecode:
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / ".pytest_cache/bytecode")
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Before pytest-django looks, and inherited by the processes that tests start.
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")

@@ -28,7 +28,7 @@ def connected(
     if virtual_host:
         options["virtual_host"] = virtual_host
     connection = BlockingConnection(broker.url, timeout=timeout, **options)
-    # `container.process()` in a test's own loop takes what has come, and does not wait for seconds for something to come.
+    # For tests that call `container.process()` in a loop of their own: take what has come, without waiting for more.
     connection.container.timeout = 0.01
     try:
         yield connection
