@@ -53,7 +53,7 @@ def why(page: Page) -> None:
 def policy(page: Page) -> None:
     why(page)  # while it is overfull, there is somebody to be freed
     page.goto(f"/policies/scope/?object={ORDERS}")
-    page.locator(".in-force:not(:empty)").first.wait_for(timeout=READY)
+    page.locator(".effective:not(:empty)").first.wait_for(timeout=READY)
     page.fill("form [name=capacity_messages]", "800")
     page.locator("#preview").get_by_text("freed").wait_for(timeout=READY)
     page.wait_for_timeout(300)

@@ -81,7 +81,7 @@ def policies(page: Page) -> None:
 
 def policy(page: Page) -> None:
     page.goto("/policies/scope/?object=type%3DBroker")
-    page.wait_for_selector(".in-force:not(:empty)", timeout=READY)
+    page.wait_for_selector(".effective:not(:empty)", timeout=READY)
     page.fill("form [name=capacity_messages]", "5")
     page.wait_for_timeout(1200)
 

@@ -186,7 +186,7 @@ async def test_what_is_typed_outlasts_the_silence_and_is_saved_without_a_reload(
     await field(queue, "Reason").fill("half typed")
 
     policy = await opened(await context.new_page(), "/policies/scope/?object=type%3DBroker")
-    await expect(policy.locator(".in-force").first).not_to_be_empty()
+    await expect(policy.locator(".effective").first).not_to_be_empty()
     await policy.locator("[name=capacity_messages]").fill("55")
     await policy.get_by_label("Reason").fill("half typed")
 

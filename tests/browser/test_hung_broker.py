@@ -87,7 +87,7 @@ UNTRUE = (
     r"|No active conditions(?! at \d)|Nothing has happened|is not there any more|There is no such|Asking the broker"
 )
 #: What a page that was opened before may still say of then, and one that was opened later does not know.
-UNKNOWN = r"not set|built in|No pattern yet|No queue matches|up by themselves|\b0 of 0\b"
+UNKNOWN = r"not set|no limit\s+default|No patterns yet|No matching queues|No queue matches|up by themselves|\b0 of 0\b"
 #: On pages where nothing is known at all these stand for counts: none of them is a number.
 COUNTS = ".total-value, #queues-count, #conditions-count, #producers-count, #consumers-count, #own-count, #count"
 

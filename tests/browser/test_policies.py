@@ -1,4 +1,4 @@
-"""Policies in Chromium: an edit shows what it would do before it is made, is applied, and reverted from the audit."""
+"""Policies in Chromium: edits are previewed, applied, and reverted from the audit trail."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ async def test_edit_is_previewed_applied_and_reverted(people: People, broker: Br
     await expect(apply).to_be_disabled()
 
     await typed(page, capacity_messages="5")
-    await expect(page.locator("#preview")).to_contain_text("1 queue becomes overfull at once")
-    await expect(page.locator("#preview")).to_contain_text("1 producer is held")
+    await expect(page.locator("#preview")).to_contain_text("1 queue becomes overfull")
+    await expect(page.locator("#preview")).to_contain_text("1 producer is blocked")
     assert broker.do(lambda memory: memory.management.read(ORDERS)["state"]) == "NORMAL"
 
     await apply.click()
     await expect(page.locator(".toast")).to_contain_text("Applied")
     assert broker.do(lambda memory: memory.management.read(ORDERS)["state"]) == "OVERFULL"
 
-    await page.get_by_role("link", name="What was changed").click()
+    await page.get_by_role("link", name="Change history").click()
     await page.get_by_role("button", name="Revert").click()
     dialog = page.locator("dialog")
-    await expect(dialog).to_contain_text("1 producer is freed")
+    await expect(dialog).to_contain_text("1 producer is unblocked")
     await dialog.get_by_role("button", name="Revert").click()
     await expect(page.locator(".toast")).to_contain_text("as it was before")
     assert broker.do(lambda memory: memory.management.read(ORDERS)["state"]) == "NORMAL"
     await expect(page.locator(".audit-table tbody tr")).to_have_count(2)
 
 
-async def test_value_that_cannot_be_is_told_at_its_field_and_not_applied(people: People, broker: Broker) -> None:
+async def test_invalid_value_is_reported_at_its_field_and_not_applied(people: People, broker: Broker) -> None:
     busy(broker)
     people.expected.append("400")
     page = await opened(await people.page("ada"), url(ORDERS))
@@ -79,8 +79,8 @@ async def test_value_that_cannot_be_is_told_at_its_field_and_not_applied(people:
     await expect(row).to_contain_text("a percentage such as 80%")
 
 
-async def test_none_is_told_apart_from_inherited(people: People, broker: Broker) -> None:
-    """A host's dead-letter queue is not wanted for one of its queues."""
+async def test_none_differs_from_inherited(people: People, broker: Broker) -> None:
+    """One queue of a virtual host with a dead-letter queue has none."""
 
     def inherit(memory: InMemoryBroker) -> None:
         host = object_name("VirtualHost", name="default")
@@ -121,25 +121,25 @@ async def test_pattern_is_created_reordered_and_removed(people: People, broker: 
     host = page.locator('[data-host="default"]')
     await expect(host.locator("tbody th")).to_have_text(["*.us", "*.eu"])
     await host.get_by_role("button", name="Move *.eu up").click()
-    await page.locator("dialog").get_by_role("button", name="Change the order").click()
+    await page.locator("dialog").get_by_role("button", name="Change order").click()
     await expect(host.locator("tbody th")).to_have_text(["*.eu", "*.us"])
 
     await host.get_by_role("link", name="New pattern").click()
     await typed(page, pattern="orders.>", capacity_messages="2")
-    await expect(page.locator("#preview")).to_contain_text("2 of 2 queues get other values")
+    await expect(page.locator("#preview")).to_contain_text("2 queues affected (of 2 matching)")
     await page.get_by_role("button", name="Create").click()
     await expect(page.locator("h1")).to_have_text("orders.>")
-    await expect(page.locator("#scope-says")).to_have_text("the best match of 2 queues")
+    await expect(page.locator("#scope-says")).to_have_text("best match for 2 queues")
     assert broker.do(lambda memory: memory.management.read(PATTERN)["capacity_messages"]) == 2
 
     await page.get_by_role("button", name="Remove").click()
-    await expect(page.locator("dialog")).to_contain_text("2 producers are freed")
+    await expect(page.locator("dialog")).to_contain_text("2 producers are unblocked")
     await page.locator("dialog").get_by_role("button", name="Remove").click()
     await expect(page.locator('[data-host="default"] tbody th')).to_have_text(["*.eu", "*.us"])
 
 
-async def test_what_somebody_else_changed_is_told_and_what_was_typed_is_kept(people: People, broker: Broker) -> None:
-    people.expected.append("409")  # of a preview that is on its way when the other changes it
+async def test_change_by_another_user_is_reported_and_edits_are_preserved(people: People, broker: Broker) -> None:
+    people.expected.append("409")  # of a preview in flight during the other change
     busy(broker)
     page = await opened(await people.page("ada"), url(ORDERS))
     await expect(page.locator("form [name=capacity_messages]")).to_have_value("100")
@@ -154,19 +154,19 @@ async def test_what_somebody_else_changed_is_told_and_what_was_typed_is_kept(peo
     assert (now["capacity_messages"], now["reject_after_ms"]) == (70, 5)
 
 
-async def test_own_change_is_never_called_one_of_another(people: People, broker: Broker) -> None:
-    """The push with the new version comes before the answer to the request that made it."""
+async def test_own_change_is_never_reported_as_a_conflict(people: People, broker: Broker) -> None:
+    """The snapshot with the new version arrives before the response to the request that made it."""
     busy(broker)
     page = await opened(await people.page("ada"), url(ORDERS))
     await expect(page.locator("form [name=capacity_messages]")).to_have_value("100")
-    held, release = asyncio.Event(), asyncio.Event()
+    delayed, release = asyncio.Event(), asyncio.Event()
 
     async def slow(route: Route) -> None:
-        answer = await route.fetch()
+        response = await route.fetch()
         if route.request.method == "PATCH":
-            held.set()
+            delayed.set()
             await release.wait()
-        await route.fulfill(response=answer)
+        await route.fulfill(response=response)
 
     await page.route("**/api/v1/brokers/*/objects/*/", slow)
     await page.evaluate(
@@ -184,7 +184,7 @@ async def test_own_change_is_never_called_one_of_another(people: People, broker:
     )
     await typed(page, capacity_messages="70")
     await page.get_by_role("button", name="Apply").click()
-    await held.wait()
+    await delayed.wait()
     version = broker.do(lambda memory: memory.management.read(ORDERS).version)
     await page.wait_for_function("version => window.versions.includes(version)", arg=version)
     release.set()
@@ -192,13 +192,13 @@ async def test_own_change_is_never_called_one_of_another(people: People, broker:
     await expect(page.locator("form [name=capacity_messages]")).to_have_value("70")
     assert await page.evaluate("window.problems") == []
 
-    people.expected.append("409")  # of a preview that is on its way when the other changes it
+    people.expected.append("409")  # of a preview in flight during the other change
     await typed(page, capacity_messages="60")
     broker.do(lambda memory: (memory.management.update(ORDERS, {"reject_after_ms": 5}, version), memory._end_turn()))
-    await expect(page.locator("#problem")).to_contain_text("since you opened it")  # another's is told as before
+    await expect(page.locator("#problem")).to_contain_text("since you opened it")  # a change by another client is reported
 
 
-async def test_change_of_another_is_told_with_name_and_time(people: People, broker: Broker) -> None:
+async def test_conflict_names_the_other_user_and_the_time(people: People, broker: Broker) -> None:
     busy(broker)
     ada = await opened(await people.page("ada"), url(ORDERS))
     ben = await opened(await people.page("ben"), url(ORDERS))
@@ -213,20 +213,20 @@ async def test_change_of_another_is_told_with_name_and_time(people: People, brok
     await expect(ada.locator("form [name=capacity_messages]")).to_have_value("70")
 
 
-async def test_viewer_previews_and_changes_nothing(people: People, broker: Broker) -> None:
+async def test_viewer_can_preview_but_not_apply(people: People, broker: Broker) -> None:
     busy(broker)
     page = await opened(await people.page("vic", "viewers"), url(ORDERS))
     await expect(page.locator("form [name=capacity_messages]")).to_have_value("100")
     await typed(page, capacity_messages="5")
-    await expect(page.locator("#preview")).to_contain_text("1 producer is held")
+    await expect(page.locator("#preview")).to_contain_text("1 producer is blocked")
     await page.get_by_role("button", name="Apply").click(force=True)
     await expect(page.locator(".toast").last).to_contain_text("the role of")
     assert broker.do(lambda memory: memory.management.read(ORDERS)["capacity_messages"]) == 100
 
 
-async def test_scopes_are_listed_with_what_they_set_and_follow_changes(people: People, broker: Broker) -> None:
+async def test_scopes_are_listed_with_their_overrides_and_updated_live(people: People, broker: Broker) -> None:
     page = await opened(await people.page("vic", "viewers"), "/policies/")
-    await expect(page.locator("#own-empty")).to_contain_text("No queue sets anything itself")
+    await expect(page.locator("#own-empty")).to_contain_text("No overrides: all queues inherit")
     busy(broker)
     broker.do(
         lambda memory: (
@@ -249,10 +249,10 @@ async def test_file_is_compared_and_applied(people: People, broker: Broker) -> N
     people.expected.append("400")
     page = await opened(await people.page("ada"), "/policies/file/")
     apply = page.get_by_role("button", name="Apply")
-    await page.get_by_role("button", name="Start from what holds now").click()
+    await page.get_by_role("button", name="Load current policies").click()
     await expect(page.locator("#yaml")).to_have_value(re.compile("capacity_messages: 100"))
     await page.get_by_role("button", name="Compare").click()
-    await expect(page.locator("#difference")).to_contain_text("Nothing differs")
+    await expect(page.locator("#difference")).to_contain_text("No differences")
     await expect(apply).to_be_disabled()
 
     await page.locator("#yaml").fill("version: 1\nbroker: {colour: red}")
@@ -262,9 +262,9 @@ async def test_file_is_compared_and_applied(people: People, broker: Broker) -> N
     await page.locator("#yaml").fill(FILE)
     await page.get_by_role("button", name="Compare").click()
     await expect(page.locator("#difference")).to_contain_text("1 object would change")
-    await expect(page.locator("#difference")).to_contain_text("1 producer is held")
+    await expect(page.locator("#difference")).to_contain_text("1 producer is blocked")
     await apply.click()
-    await expect(page.locator("#difference")).to_contain_text("1 object is changed")
+    await expect(page.locator("#difference")).to_contain_text("1 object changed")
     assert broker.do(lambda memory: memory.management.read(ORDERS)["capacity_messages"]) == 5
 
 
@@ -272,7 +272,7 @@ async def test_viewer_exports_and_compares_but_cannot_apply_a_file(people: Peopl
     busy(broker)
     page = await opened(await people.page("vic", "viewers"), "/policies/file/")
     async with page.expect_download() as downloading:
-        await page.get_by_role("link", name="Download what holds now").click()
+        await page.get_by_role("link", name="Download current policies").click()
     assert (await downloading.value).suggested_filename == "policies-local.yaml"
     await page.locator("#yaml").fill(FILE)
     await page.get_by_role("button", name="Compare").click()
@@ -282,7 +282,7 @@ async def test_viewer_exports_and_compares_but_cannot_apply_a_file(people: Peopl
     assert broker.do(lambda memory: memory.management.read(ORDERS)["capacity_messages"]) == 100
 
 
-async def test_bulk_edit_is_previewed_carried_out_and_undone(people: People, broker: Broker) -> None:
+async def test_bulk_edit_is_previewed_applied_and_undone(people: People, broker: Broker) -> None:
     for name in ("a.1", "a.2", "b.1"):
         broker.do(lambda memory, name=name: (limited(memory, name, 100), memory.fill(name, 10)))  # type: ignore[misc]
     page = await opened(await people.page("ada"), "/policies/bulk/")
@@ -291,8 +291,8 @@ async def test_bulk_edit_is_previewed_carried_out_and_undone(people: People, bro
     await expect(page.locator("#count")).to_have_text("2")
     await page.get_by_label("Capacity, messages", exact=True).first.check()
     await typed(page, capacity_messages="5")
-    await expect(page.locator("#preview")).to_contain_text("2 queues become overfull at once")
-    await page.get_by_role("button", name="Begin").click()
+    await expect(page.locator("#preview")).to_contain_text("2 queues become overfull")
+    await page.get_by_role("button", name="Apply").click()
 
     await expect(page.locator("h1")).to_contain_text("Bulk edit")
     await expect(page.locator("#state")).to_contain_text("Done at")
@@ -309,28 +309,28 @@ async def test_bulk_edit_is_previewed_carried_out_and_undone(people: People, bro
 
     assert capacities() == [5, 5, 100]
     await page.get_by_role("button", name="Undo").click()
-    await expect(page.locator("dialog")).to_contain_text("2 producers are freed")
+    await expect(page.locator("dialog")).to_contain_text("2 producers are unblocked")
     await page.locator("dialog").get_by_role("button", name="Undo").click()
     await expect(page.locator("h1")).to_contain_text("Undo of bulk edit")
     await expect(page.locator("#state")).to_contain_text("Done at")
     assert capacities() == [100, 100, 100]
 
 
-async def test_viewer_previews_a_bulk_edit_of_picked_queues_and_cannot_begin(people: People, broker: Broker) -> None:
+async def test_viewer_can_preview_a_bulk_edit_of_selected_queues_but_not_apply_it(people: People, broker: Broker) -> None:
     for name in ("a.1", "a.2"):
         broker.do(lambda memory, name=name: (limited(memory, name, 100), memory.fill(name, 10)))  # type: ignore[misc]
     page = await opened(await people.page("vic", "viewers"), "/policies/bulk/")
-    await page.get_by_label("All that match").uncheck()
-    await page.get_by_label("Choose a.2").check()
+    await page.get_by_label("All matching queues").uncheck()
+    await page.get_by_label("Select a.2").check()
     await page.get_by_label("Capacity, messages", exact=True).first.check()
     await typed(page, capacity_messages="5")
-    await expect(page.locator("#preview")).to_contain_text("1 queue becomes overfull at once")
-    await page.get_by_role("button", name="Begin").click(force=True)
+    await expect(page.locator("#preview")).to_contain_text("1 queue becomes overfull")
+    await page.get_by_role("button", name="Apply").click(force=True)
     await expect(page.locator(".toast").last).to_contain_text("the role of")
     await expect(page.locator("#jobs-empty")).to_be_visible()
 
 
-async def test_viewer_neither_orders_nor_removes_patterns_nor_reverts(people: People, broker: Broker) -> None:
+async def test_viewer_cannot_reorder_or_remove_patterns_or_revert(people: People, broker: Broker) -> None:
     busy(broker)
     for pattern in ("*.eu", "*.us"):
         broker.do(
@@ -355,7 +355,7 @@ async def test_viewer_neither_orders_nor_removes_patterns_nor_reverts(people: Pe
         await expect(page.locator("dialog")).to_have_count(0)
 
 
-async def test_pattern_that_changes_nothing_says_which_queues_override_it(people: People, broker: Broker) -> None:
+async def test_preview_of_a_pattern_without_effect_lists_the_queues_that_override_it(people: People, broker: Broker) -> None:
     for name in ("orders.eu", "orders.us"):
         broker.do(lambda memory, name=name: limited(memory, name, 100))  # type: ignore[misc]
     page = await opened(await people.page("ada"), "/policies/")
@@ -364,5 +364,5 @@ async def test_pattern_that_changes_nothing_says_which_queues_override_it(people
     preview = page.locator("#preview")
     await expect(preview).to_contain_text("Matches 2 queues; no effective value changes.")
     await expect(preview.locator(".overrides li")).to_have_text(
-        [re.compile("orders.eu sets Capacity, messages itself"), re.compile("orders.us sets Capacity, messages itself")]
+        [re.compile("orders.eu sets Capacity, messages"), re.compile("orders.us sets Capacity, messages")]
     )

@@ -198,16 +198,16 @@ async def test_chart_fills_nothing_across_a_time_that_is_not_known(people: Peopl
     assert await page.evaluate(SLANTED) == []
 
 
-async def test_edited_capacity_is_in_force_at_once_and_audited(people: People, broker: Broker) -> None:
+async def test_saved_capacity_takes_effect_at_once_and_is_audited(people: People, broker: Broker) -> None:
     broker.do(lambda memory: limited(memory, "orders", 10))
     broker.do(lambda memory: memory.fill("orders", 20))
     page = await opened(await people.page("ada"), PAGE)
     await expect(page.locator("#queue-state")).to_have_text("Overfull")
     await page.get_by_role("button", name="Edit").click()
     await expect(field(page, "Capacity, messages")).to_have_value("10")
-    await expect(field(page, "Capacity, bytes")).to_have_attribute("placeholder", "no limit (built in)")
+    await expect(field(page, "Capacity, bytes")).to_have_attribute("placeholder", "no limit (default)")
     await field(page, "Capacity, messages").fill("2,000")
-    await expect(page.locator(".form-note")).to_contain_text("holds 2,000")
+    await expect(page.locator(".form-note")).to_contain_text("capacity 2,000")
     await field(page, "Reason").fill("the consumers need an hour")
     await page.get_by_role("button", name="Save limits").click()
     await expect(page.locator(".toast")).to_contain_text("Limits saved")
@@ -239,17 +239,17 @@ async def test_wrong_limits_are_told_while_typing_and_cannot_be_saved(people: Pe
     await expect(page.locator(".limits-form")).to_be_visible()
     assert attribute(broker, "capacity_messages") == 10
     await field(page, "Resume at, messages").fill("80%")
-    await expect(page.locator(".form-note")).to_contain_text("resumes at 80")
+    await expect(page.locator(".form-note")).to_contain_text("resume at 80")
 
 
-async def test_change_by_somebody_else_is_shown_and_what_was_typed_is_kept(people: People, broker: Broker) -> None:
+async def test_change_by_another_client_is_reported_and_edits_are_preserved(people: People, broker: Broker) -> None:
     people.expected.append("409")  # of a check that is on its way when the other changes it
     broker.do(lambda memory: limited(memory, "orders", 10))
     page = await opened(await people.page("ada"), PAGE)
     await page.get_by_role("button", name="Edit").click()
     await field(page, "Capacity, bytes").fill("64 kB")
     limit(broker, capacity_messages=77)
-    await expect(page.locator(".limits-form .notice")).to_contain_text("Capacity messages is now 77; it was 10")
+    await expect(page.locator(".limits-form .notice")).to_contain_text("Capacity messages: 10 → 77")
     await expect(field(page, "Capacity, bytes")).to_have_value("64 kB")
     await expect(field(page, "Capacity, messages")).to_have_value("77")
     await page.get_by_role("button", name="Save limits").click()

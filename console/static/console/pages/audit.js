@@ -40,7 +40,7 @@ document.addEventListener("click", (event) => {
   openChangeDialog({
     title: "Revert this change",
     action: "Revert",
-    async ask() {
+    async load() {
       const { change, preview } = await get(`audit/${number}/revert/`);
       return { preview, changes: [change] };
     },

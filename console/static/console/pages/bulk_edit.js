@@ -1,4 +1,4 @@
-// A bulk edit before it begins: the queues that are meant, the fields, what it would do; and the edits so far.
+// The form of a bulk edit: queues, fields and impact preview; and the list of recent bulk edits.
 
 import { get, post } from "../core/api.js";
 import { UNKNOWN, whenBack } from "../core/away.js";
@@ -10,13 +10,13 @@ import { field } from "../widgets/fields.js";
 import { inRows, labelOf, settingChips } from "../widgets/policy_fields.js";
 import { showPreview } from "../widgets/policy_preview.js";
 
-const TYPING = 300; // ms, the least; a preview that took long is not asked for with every key
+const TYPING = 300; // ms, minimum delay of a preview; a slow preview is not requested for each key
 const apply = byId("apply");
 const all = byId("all");
 const problem = byId("problem");
 const reason = field(
   { name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] },
-  { label: "Reason", hint: "Kept in the audit trail, with each queue." },
+  { label: "Reason", hint: "Recorded in the audit trail for each queue." },
 );
 const fields = inRows(settings.policy).map((declared) => {
   const f = field(declared, {
@@ -53,26 +53,26 @@ const fields = inRows(settings.policy).map((declared) => {
     ),
   };
 });
-const picked = new Set(); // object names, while not all that match are meant
+const selected = new Set(); // object names, unless all matching queues are selected
 /** @type {any} */
-let shown = null; // the queues on the page; null: not known
+let shown = null; // the queues on the page; null: unknown
 let total = 0;
 /** @type {any} */
-let previewed = null; // the edit that is shown, as JSON
+let previewed = null; // the previewed edit, as JSON
 /** @type {any} */
-let asked = null;
+let request = null; // aborts the preview under way
 let pause = 0;
-let took = 0; // ms, the last preview
+let took = 0; // ms, duration of the last preview
 
 const filter = () => ({
   search: byId("search").value.trim(),
   pattern: byId("pattern").value.trim(),
   states: byId("state").value ? [byId("state").value] : [],
 });
-const selection = () => (all.checked ? filter() : { objects: [...picked].sort() });
-const chosen = () => (all.checked ? total : picked.size);
+const selection = () => (all.checked ? filter() : { objects: [...selected].sort() });
+const chosen = () => (all.checked ? total : selected.size);
 
-/** {field: value} of the ticked ones; throws for what cannot be read. */
+/** {field: value} of the selected fields. Throws Error if a value cannot be parsed. */
 const attributes = () =>
   Object.fromEntries(fields.filter(({ tick }) => tick.checked).map(({ f }) => [f.declared.name, f.read()]));
 
@@ -81,26 +81,26 @@ function edit() {
 }
 
 /** @param {...any} content */
-function tell(...content) {
+function showProblem(...content) {
   problem.hidden = content.length === 0;
   fill(problem, ...content);
 }
 
-// -- which queues ----------------------------------------------------------------------------------------------------
+// -- queues ----------------------------------------------------------------------------------------------------------
 
 /** @type {any} */
-let finding = null; // the question for the queues that is on its way: only the newest answer counts
+let finding = null; // the pending request for queues: older responses are dropped
 
 async function findQueues() {
   finding?.abort();
   const mine = new AbortController();
   finding = mine;
   try {
-    const told = await post("policies/bulk/preview/", { selection: filter() }, mine.signal);
+    const found = await post("policies/bulk/preview/", { selection: filter() }, mine.signal);
     if (finding !== mine) return;
     byId("filter-wrong").hidden = true;
-    total = told.count;
-    shown = told.queues;
+    total = found.count;
+    shown = found.queues;
     list();
   } catch (error) {
     if (finding !== mine || error.name === "AbortError") return;
@@ -113,7 +113,7 @@ async function findQueues() {
 }
 
 function list() {
-  byId("count").textContent = all.checked ? (shown ? count(total) : "") : `${count(picked.size)} picked`;
+  byId("count").textContent = all.checked ? (shown ? count(total) : "") : `${count(selected.size)} selected`;
   byId("rest").hidden = !shown || total <= shown.length;
   if (!shown) {
     fill(byId("queues"), h("tr", {}, h("td", { colspan: "2", class: "muted" }, "Not known.")));
@@ -123,11 +123,11 @@ function list() {
     byId("queues"),
     shown.length
       ? shown.map((/** @type {any} */ queue) => {
-          const tick = h("input", { type: "checkbox", disabled: all.checked, "aria-label": `Choose ${queue.name}` });
-          tick.checked = all.checked || picked.has(queue.object);
+          const tick = h("input", { type: "checkbox", disabled: all.checked, "aria-label": `Select ${queue.name}` });
+          tick.checked = all.checked || selected.has(queue.object);
           tick.addEventListener("change", () => {
-            picked[tick.checked ? "add" : "delete"](queue.object);
-            byId("count").textContent = `${count(picked.size)} picked`;
+            selected[tick.checked ? "add" : "delete"](queue.object);
+            byId("count").textContent = `${count(selected.size)} selected`;
             soon();
           });
           return h(
@@ -146,64 +146,59 @@ function list() {
             h("td", { class: "wrap" }, settingChips(queue.set)),
           );
         })
-      : h("tr", {}, h("td", { colspan: "2", class: "muted" }, "No queue matches.")),
+      : h("tr", {}, h("td", { colspan: "2", class: "muted" }, "No matching queues.")),
   );
-  byId("rest").textContent = `and ${plural(total - shown.length, "more queue")}: narrow the filter to see them`;
+  byId("rest").textContent = `${plural(total - shown.length, "more queue")}: narrow the filter to list them`;
 }
 
-// -- what it would do -----------------------------------------------------------------------------------------------
+// -- impact preview -------------------------------------------------------------------------------------------------
 
 function soon() {
   let same = false;
   try {
     same = JSON.stringify(edit()) === previewed;
   } catch {
-    // what cannot be read is not what was shown
+    // an invalid value differs from what was previewed
   }
   if (same) return;
   clearTimeout(pause);
-  asked?.abort();
+  request?.abort();
   apply.disabled = true;
   pause = setTimeout(preview, Math.min(2000, Math.max(TYPING, took)));
 }
 
 async function preview() {
   const box = byId("preview");
-  tell();
+  showProblem();
   previewed = null;
-  const ticked = fields.filter(({ tick }) => tick.checked);
-  if (!ticked.map(({ f }) => f.check()).every(Boolean)) return;
-  if (!ticked.length || !chosen()) {
+  const chosenFields = fields.filter(({ tick }) => tick.checked);
+  if (!chosenFields.map(({ f }) => f.check()).every(Boolean)) return;
+  if (!chosenFields.length || !chosen()) {
     fill(
       box,
       h(
         "p",
         { class: "muted" },
-        ticked.length
-          ? "No queue is chosen."
-          : "Tick a field: what it would do is shown here before anything is changed.",
+        chosenFields.length ? "No queues selected." : "Select a field to preview the impact of the edit.",
       ),
     );
     return;
   }
   const wanted = edit();
-  asked = new AbortController();
+  request = new AbortController();
   try {
     const began = performance.now();
-    const told = await post("policies/bulk/preview/", wanted, asked.signal);
+    const result = await post("policies/bulk/preview/", wanted, request.signal);
     took = performance.now() - began;
     const effects = h("div", { class: "stack" });
-    if (told.preview) showPreview(effects, told.preview);
+    if (result.preview) showPreview(effects, result.preview);
     fill(box, effects);
     previewed = JSON.stringify(wanted);
   } catch (error) {
     if (error.name === "AbortError") return;
-    for (const { f } of ticked) f.wrong(error.fields?.[f.declared.name] ?? "");
-    fill(
-      box,
-      h("p", { class: "muted" }, error.status === 503 ? UNKNOWN : "Nothing to show: the edit would be refused."),
-    );
-    tell(h("p", {}, error.message));
+    for (const { f } of chosenFields) f.wrong(error.fields?.[f.declared.name] ?? "");
+    fill(box, h("p", { class: "muted" }, error.status === 503 ? UNKNOWN : "No preview: the edit is not valid."));
+    showProblem(h("p", {}, error.message));
   }
   apply.disabled = previewed === null;
 }
@@ -218,22 +213,22 @@ byId("bulk").addEventListener("submit", async (/** @type {any} */ event) => {
     location.assign(`/policies/bulk/${job.id}/${location.search}`);
   } catch (error) {
     apply.disabled = false;
-    tell(h("p", {}, error.message));
+    showProblem(h("p", {}, error.message));
   }
 });
 
-// -- the edits so far -----------------------------------------------------------------------------------------------
+// -- recent bulk edits ----------------------------------------------------------------------------------------------
 
 /** @param {any} job */
 export const jobState = (job) => (job.stalled ? "stalled: resume it" : job.state);
 
 async function jobs() {
   try {
-    const told = await get("policies/bulk/");
-    byId("jobs-empty").hidden = told.count > 0;
+    const page = await get("policies/bulk/");
+    byId("jobs-empty").hidden = page.count > 0;
     fill(
       byId("jobs"),
-      told.results.map((/** @type {any} */ job) =>
+      page.results.map((/** @type {any} */ job) =>
         h(
           "tr",
           {},
@@ -276,7 +271,7 @@ async function jobs() {
   }
 }
 
-// -- begin ----------------------------------------------------------------------------------------------------------
+// -- start ----------------------------------------------------------------------------------------------------------
 
 fill(byId("reason"), reason.element);
 fill(
@@ -287,7 +282,7 @@ let typing = 0;
 for (const id of ["search", "pattern", "state"]) {
   byId(id).addEventListener("input", () => {
     if (all.checked) {
-      apply.disabled = true; // what was counted and previewed is not what is typed now
+      apply.disabled = true; // count and preview are outdated
       byId("count").textContent = "…";
     }
     clearTimeout(typing);
@@ -303,7 +298,7 @@ all.addEventListener("change", () => {
 });
 whenBack(async () => {
   await findQueues();
-  soon(); // what could not be previewed while the broker was away
+  soon(); // previews what failed while the broker was disconnected
 });
 watch({ watch: "objects", object: "" });
 findQueues();

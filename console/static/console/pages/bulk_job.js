@@ -1,4 +1,4 @@
-// One bulk edit: how far it is, what came of each queue; interrupt, resume, undo.
+// One bulk edit: its progress and the result for each queue; interrupt, resume, undo.
 
 import { get, post, query } from "../core/api.js";
 import { watch } from "../core/connection.js";
@@ -11,12 +11,12 @@ import { openChangeDialog } from "../widgets/change_dialog.js";
 import { fieldText, labelBeside, settingChips } from "../widgets/policy_fields.js";
 
 const SHOWN = 100;
-const AGAIN = 700; // ms between looks at a job that runs
+const POLL_EVERY = 700; // ms, while the job runs
 const path = `policies/bulk/${settings.job}/`;
-let wanted = null; // state of the rows on the page; null until somebody or something chose one
+let wanted = null; // state of the rows on the page; null until the first load or a click selects one
 let pause = 0;
 
-const WORDS = { done: "changed", unchanged: "were so already", failed: "failed", waiting: "to do" };
+const WORDS = { done: "changed", unchanged: "already had these values", failed: "failed", waiting: "pending" };
 
 /** @param {any} job */
 function show(job) {
@@ -26,7 +26,7 @@ function show(job) {
   byId("bar").max = job.total;
   byId("bar").value = job.total - open;
   byId("state").textContent = job.stalled
-    ? "Whoever ran it has gone: resume it"
+    ? "Stalled: its worker has ended. Resume the edit to continue."
     : job.state === "done"
       ? `Done at ${clock(Date.parse(job.finished))}`
       : running
@@ -56,7 +56,7 @@ function show(job) {
       ? h(
           "p",
           { class: "muted" },
-          "Each queue gets what it had before ",
+          "Restores the values from before ",
           h("a", { href: `/policies/bulk/${job.undo_of}/` }, `bulk edit ${job.undo_of}`),
           ".",
         )
@@ -71,7 +71,7 @@ function show(job) {
   fill(byId("problem"), h("p", {}, job.error));
   byId("interrupt").hidden = !running;
   byId("resume").hidden = running || (job.state === "done" && !counts.failed);
-  byId("resume").textContent = job.state === "done" ? "Try failed ones again" : "Resume";
+  byId("resume").textContent = job.state === "done" ? "Retry failed queues" : "Resume";
   byId("undo").hidden = running || !counts.done;
   return running;
 }
@@ -81,13 +81,13 @@ async function rows(job) {
   wanted ??= job.counts.failed || job.state === "running" ? "failed" : "done";
   for (const button of findAll(".segmented [data-state]"))
     button.setAttribute("aria-pressed", String(button.dataset.state === wanted));
-  const told = await get(`${path}rows/${query({ state: wanted, page_size: SHOWN })}`);
-  byId("rows-empty").hidden = told.count > 0;
-  byId("rows-rest").hidden = told.count <= SHOWN;
-  byId("rows-rest").textContent = `and ${plural(told.count - SHOWN, "more queue")}`;
+  const page = await get(`${path}rows/${query({ state: wanted, page_size: SHOWN })}`);
+  byId("rows-empty").hidden = page.count > 0;
+  byId("rows-rest").hidden = page.count <= SHOWN;
+  byId("rows-rest").textContent = `${plural(page.count - SHOWN, "more queue")}`;
   fill(
     byId("rows"),
-    told.results.map((/** @type {any} */ row) => {
+    page.results.map((/** @type {any} */ row) => {
       const { keys } = /** @type {any} */ (parseName(row.object));
       return h(
         "tr",
@@ -119,37 +119,37 @@ async function rows(job) {
   );
 }
 
-async function look() {
+async function load() {
   clearTimeout(pause);
   try {
     const job = await get(path);
-    if (show(job)) pause = setTimeout(look, AGAIN);
+    if (show(job)) pause = setTimeout(load, POLL_EVERY);
     await rows(job);
   } catch (error) {
     byId("problem").hidden = false;
     fill(byId("problem"), h("p", {}, error.message));
-    pause = setTimeout(look, AGAIN * 5);
+    pause = setTimeout(load, POLL_EVERY * 5);
   }
 }
 
 /** @param {any} action */
-async function steer(action) {
+async function control(action) {
   try {
     await post(`${path}${action}/`, {});
   } catch (error) {
     toast(error.message, "error");
   }
-  look();
+  load();
 }
 
-byId("interrupt").addEventListener("click", () => steer("interrupt"));
-byId("resume").addEventListener("click", () => steer("resume"));
+byId("interrupt").addEventListener("click", () => control("interrupt"));
+byId("resume").addEventListener("click", () => control("resume"));
 byId("undo").addEventListener("click", () =>
   openChangeDialog({
     title: "Undo this bulk edit",
     action: "Undo",
     danger: true,
-    ask: () => get(`${path}undo/`),
+    load: () => get(`${path}undo/`),
     async apply(/** @type {any} */ reason) {
       const job = await post(`${path}undo/`, { reason });
       location.assign(`/policies/bulk/${job.id}/${location.search}`);
@@ -160,11 +160,11 @@ find(".segmented").addEventListener("click", (/** @type {any} */ event) => {
   const { state } = event.target.closest("[data-state]")?.dataset ?? {};
   if (!state) return;
   wanted = state;
-  look();
+  load();
 });
 for (const element of findAll("time[data-local]")) {
   element.textContent = clock(Date.parse(element.dateTime));
   element.title = moment(Date.parse(element.dateTime));
 }
 watch({ watch: "objects", object: "" });
-look();
+load();

@@ -1,4 +1,4 @@
-// Every scope at a glance: what each sets, the patterns in the order in which they match, and queues with settings.
+// The policies page: overrides of each scope, patterns in the order in which they match, and queues with overrides.
 
 import { get, post, query } from "../core/api.js";
 import { whenBack } from "../core/away.js";
@@ -24,7 +24,7 @@ let page = 1;
  */
 const link = (object, text) => h("a", { href: scopeUrl(object) }, text);
 /** @param {any} n */
-const beneath = (n) => h("td", { class: "num", "data-label": "Queues" }, count(n));
+const queueCount = (n) => h("td", { class: "num", "data-label": "Queues" }, count(n));
 
 /**
  * @param {any} caption
@@ -62,7 +62,7 @@ function brokerCard(broker) {
       "header",
       { class: "card-head" },
       h("h2", {}, link(broker.object, "Broker")),
-      h("span", { class: "muted" }, `defaults of ${plural(broker.queues, "queue")}`),
+      h("span", { class: "muted" }, `defaults for ${plural(broker.queues, "queue")}`),
     ),
     h("div", { class: "card-text" }, settingChips(broker.set)),
   );
@@ -75,8 +75,8 @@ function hostCard(host) {
       "tr",
       {},
       h("th", { scope: "row" }, link(pattern.object, h("code", {}, pattern.pattern))),
-      h("td", { class: "wrap", "data-label": "Sets" }, settingChips(pattern.set)),
-      beneath(pattern.queues),
+      h("td", { class: "wrap", "data-label": "Overrides" }, settingChips(pattern.set)),
+      queueCount(pattern.queues),
       h("td", { class: "order" }, arrow(host, at, -1), arrow(host, at, 1)),
     ),
   );
@@ -85,8 +85,8 @@ function hostCard(host) {
       "tr",
       {},
       h("th", { scope: "row" }, link(exchange.object, exchange.name)),
-      h("td", { class: "wrap", "data-label": "Sets" }, settingChips(exchange.set)),
-      beneath(exchange.queues),
+      h("td", { class: "wrap", "data-label": "Overrides" }, settingChips(exchange.set)),
+      queueCount(exchange.queues),
     ),
   );
   const fresh = h(
@@ -105,33 +105,34 @@ function hostCard(host) {
       "header",
       { class: "card-head" },
       h("h2", {}, "Virtual host ", link(host.object, host.name)),
-      h("span", { class: "muted" }, `defaults of ${plural(host.queues, "queue")}`),
+      h("span", { class: "muted" }, `defaults for ${plural(host.queues, "queue")}`),
     ),
     h("div", { class: "card-text" }, settingChips(host.set)),
     h(
       "header",
       { class: "card-head inner" },
-      h("h3", {}, "Patterns ", h("small", { class: "muted" }, "the best match first")),
+      h("h3", {}, "Patterns ", h("small", { class: "muted" }, "best match first")),
       fresh,
     ),
     patterns.length
-      ? table(`Patterns of ${host.name}`, [["Pattern"], ["Sets"], ["Queues", "num"], ["Order"]], patterns)
+      ? table(`Patterns of ${host.name}`, [["Pattern"], ["Overrides"], ["Queues", "num"], ["Order"]], patterns)
       : h(
           "p",
           { class: "card-text muted" },
-          "No pattern yet. A pattern such as orders.> sets limits for every queue whose name matches.",
+          "No patterns yet. A pattern such as orders.> sets limits for all queues with a matching name.",
         ),
     exchanges.length
       ? [
           h("header", { class: "card-head inner" }, h("h3", {}, "Exchanges")),
-          table(`Exchanges of ${host.name}`, [["Exchange"], ["Sets"], ["Queues", "num"]], exchanges),
+          table(`Exchanges of ${host.name}`, [["Exchange"], ["Overrides"], ["Queues", "num"]], exchanges),
         ]
       : null,
   );
 }
 
 /**
- * A pattern can only change places with one of equal rank: else its prefix decides, whatever the priority.
+ * A button that swaps a pattern with its neighbour. Only patterns of equal rank can be swapped: between others, the
+ * literal prefix decides and not the priority.
  *
  * @param {any} host
  * @param {any} at
@@ -142,7 +143,7 @@ function arrow(host, at, step) {
   const here = host.patterns[at];
   const movable = other && JSON.stringify(other.rank) === JSON.stringify(here.rank);
   const label = step < 0 ? `Move ${here.pattern} up` : `Move ${here.pattern} down`;
-  const why = other ? "A longer literal prefix, then fewer wildcards, win whatever the priority" : "";
+  const why = other ? "The longer literal prefix, then fewer wildcards, win over priority" : "";
   const button = h(
     "button",
     {
@@ -161,14 +162,14 @@ function arrow(host, at, step) {
     const body = { virtualhost: host.name, patterns };
     openChangeDialog({
       title: label,
-      action: "Change the order",
-      ask: () => post("policies/order/", { ...body, dry_run: true }),
+      action: "Change order",
+      load: () => post("policies/order/", { ...body, dry_run: true }),
       async apply(/** @type {any} */ reason) {
         const { applied } = await post("policies/order/", { ...body, reason });
         const failed = applied.filter((/** @type {any} */ each) => each.outcome !== "done");
         await load();
         if (failed.length) throw new Error(failed.map((/** @type {any} */ each) => each.detail).join(" "));
-        toast("The order is changed.");
+        toast("Order changed.");
       },
     });
   });
@@ -185,7 +186,7 @@ function showQueues(queues) {
         "tr",
         {},
         h("th", { scope: "row" }, link(queue.object, queue.name), h("small", { class: "muted vh" }, queue.virtualhost)),
-        h("td", { class: "wrap", "data-label": "Sets" }, settingChips(queue.set)),
+        h("td", { class: "wrap", "data-label": "Overrides" }, settingChips(queue.set)),
       ),
     ),
   );
@@ -193,8 +194,8 @@ function showQueues(queues) {
   fill(
     empty,
     search.value.trim()
-      ? h("p", {}, "No queue with settings of its own has that in its name.")
-      : h("p", {}, "No queue sets anything itself: all of them inherit."),
+      ? h("p", {}, "No matching queue with overrides.")
+      : h("p", {}, "No overrides: all queues inherit."),
   );
   const last = Math.max(1, Math.ceil(queues.count / SIZE));
   pager.hidden = last === 1;
@@ -205,9 +206,9 @@ function showQueues(queues) {
 
 async function load() {
   try {
-    const told = await get(`policies/${query({ search: search.value.trim(), page, page_size: SIZE })}`);
-    fill(scopes, brokerCard(told.broker), told.virtualhosts.map(hostCard));
-    showQueues(told.queues);
+    const policies = await get(`policies/${query({ search: search.value.trim(), page, page_size: SIZE })}`);
+    fill(scopes, brokerCard(policies.broker), policies.virtualhosts.map(hostCard));
+    showQueues(policies.queues);
   } catch (error) {
     fill(
       scopes,
@@ -243,9 +244,15 @@ byId("own-next").addEventListener("click", () => {
   page += 1;
   load();
 });
-const TELLING = new Set(["policy-changed", "queue-created", "queue-deleted", "exchange-created", "exchange-deleted"]);
+const RELOAD_EVENTS = new Set([
+  "policy-changed",
+  "queue-created",
+  "queue-deleted",
+  "exchange-created",
+  "exchange-deleted",
+]);
 live.addEventListener("events", (event) => {
-  if (event.detail.events.some((/** @type {any} */ e) => TELLING.has(e.kind))) soon(500);
+  if (event.detail.events.some((/** @type {any} */ e) => RELOAD_EVENTS.has(e.kind))) soon(500);
 });
 whenBack(load);
 watch({ watch: "objects", object: "" });

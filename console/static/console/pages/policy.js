@@ -1,4 +1,4 @@
-// One scope: what it sets, what is in force there and from where; an edit is previewed as it is typed, then applied.
+// The policy of one scope: overrides, effective values and their origins. Edits are previewed, then applied.
 
 import { get, objectPath, patch, post, query, remove } from "../core/api.js";
 import { UNKNOWN, whenBack } from "../core/away.js";
@@ -15,7 +15,7 @@ import { fieldText, fieldValue, inRows, labelOf, origin, scopeUrl } from "../wid
 import { showOverrides, showPreview } from "../widgets/policy_preview.js";
 
 const TYPING = 300; // ms, the least; a preview that took long is not asked for with every key
-const HINT = "Change a value: what it would do to queues and producers is shown here before anything is saved.";
+const HINT = "Change a value to preview its impact on queues and producers before it is saved.";
 const form = byId("policy");
 const apply = byId("apply");
 const problem = byId("problem");
@@ -27,7 +27,7 @@ const priority = field(
   { name: "priority", kind: "integer", unit: "", nullable: false, required: false, choices: [], description: "" },
   {
     label: "Priority",
-    hint: "Decides between patterns that match equally well; the higher wins. Not set: 0.",
+    hint: "Decides between patterns of equal specificity: the higher priority wins. Not set: 0.",
     changed: typed,
   },
 );
@@ -36,13 +36,13 @@ const pattern = field(
   {
     label: "Pattern",
     placeholder: "orders.>",
-    hint: "* stands for one word, > or # for any number of words at the end.",
+    hint: "* matches one word; > or # at the end matches any number of words.",
     changed: typed,
   },
 );
 const reason = field(
   { name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] },
-  { label: "Reason", hint: "Kept in the audit trail." },
+  { label: "Reason", hint: "Recorded in the audit trail." },
 );
 const inForce = new Map();
 const isPattern = settings.new || settings.type === "Policy";
@@ -67,8 +67,8 @@ function build() {
     byId("values"),
     fields.map((f) => {
       const cells = [
-        h("td", { class: "in-force", "data-label": "In force" }),
-        h("td", { class: "muted", "data-label": "From" }),
+        h("td", { class: "effective", "data-label": "Effective value" }),
+        h("td", { class: "muted", "data-label": "Origin" }),
       ];
       inForce.set(f.declared.name, cells);
       find("label", f.element).classList.add("sr");
@@ -139,7 +139,7 @@ function show(object, told) {
     else f.input.placeholder = without;
     f.element.parentElement.parentElement.classList.toggle("is-set", !same(start[name], null));
     fill(value, fieldValue(name, now.value));
-    fill(from, same(start[name], null) ? origin(now.origin) : "set here");
+    fill(from, same(start[name], null) ? origin(now.origin) : "this scope");
   }
   const queues =
     object?.attributes?.queues ??
@@ -151,8 +151,8 @@ function show(object, told) {
     : queues === null
       ? ""
       : settings.type === "Policy"
-        ? `the best match of ${plural(queues, "queue")}`
-        : `${plural(queues, "queue")} beneath it`;
+        ? `best match for ${plural(queues, "queue")}`
+        : `applies to ${plural(queues, "queue")}`;
 }
 
 /** @type {any} */
@@ -199,7 +199,7 @@ function gone(error) {
   form.hidden = missing || !explained;
   fill(
     byId("gone"),
-    h("p", {}, h("strong", {}, missing ? "This is not there (any more). " : ""), error.message),
+    h("p", {}, h("strong", {}, missing ? "This scope does not exist. " : ""), error.message),
     h("p", {}, h("a", { href: "/policies/" }, "All policies")),
   );
 }
@@ -274,7 +274,7 @@ async function preview() {
       h(
         "p",
         { class: "muted" },
-        error.status === 404 ? "" : error.status === 503 ? UNKNOWN : "Nothing to show: the change would be refused.",
+        error.status === 404 ? "" : error.status === 503 ? UNKNOWN : "No preview: the change is not valid.",
       ),
     );
     if (error.status === 409 && !settings.new) await conflict();
@@ -352,8 +352,8 @@ async function conflict() {
         "li",
         {},
         h("strong", {}, labelOf(f.declared)),
-        ` is now ${fieldText(f.declared.name, start[f.declared.name])}; it was ` +
-          `${fieldText(f.declared.name, before[f.declared.name])}`,
+        `: ${fieldText(f.declared.name, before[f.declared.name])} → ` +
+          `${fieldText(f.declared.name, start[f.declared.name])}`,
       ),
     );
   try {
@@ -364,7 +364,7 @@ async function conflict() {
   tell(
     h("p", {}, changedBy.sentence(at)),
     lines.length ? h("ul", {}, lines) : null,
-    h("p", {}, "What you typed is kept, and previewed on top of that."),
+    h("p", {}, "Your edits are preserved, and the preview includes both changes."),
   );
 }
 
@@ -403,7 +403,7 @@ form.addEventListener("submit", async (/** @type {any} */ event) => {
     });
     start = saved.attributes; // so that nothing counts as typed any more
     version = saved.version;
-    toast("Applied. It is in force now.");
+    toast("Applied.");
     reset();
     await loading; // one that began before is of what was there before
     await load();
@@ -439,7 +439,7 @@ byId("remove")?.addEventListener("click", () => {
     title: `Remove the policy of ${shortName(settings.object)}`,
     action: "Remove",
     danger: true,
-    ask: async () => ({
+    load: async () => ({
       preview: await post("policies/preview/", {
         changes: [{ object: settings.object, action: "delete", version: at }],
       }),

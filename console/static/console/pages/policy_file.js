@@ -1,4 +1,4 @@
-// All policies as a file: taken from the broker, compared with it, and applied object by object.
+// Import and export of all policies as one YAML file: loaded from the broker, compared with it, applied to it.
 
 import { get, post } from "../core/api.js";
 import { watch } from "../core/connection.js";
@@ -9,7 +9,7 @@ import { changesList } from "../widgets/change_dialog.js";
 import { field } from "../widgets/fields.js";
 import { showPreview } from "../widgets/policy_preview.js";
 
-const MOST_SHOWN = 200;
+const LIST_LIMIT = 200;
 const yaml = byId("yaml");
 const prune = byId("prune");
 const apply = byId("apply");
@@ -17,43 +17,43 @@ const box = byId("difference");
 const problem = byId("problem");
 const reason = field(
   { name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] },
-  { label: "Reason", hint: "Kept in the audit trail." },
+  { label: "Reason", hint: "Recorded in the audit trail." },
 );
 fill(byId("reason"), reason.element);
 
 /** @type {any} */
-let compared = null; // {yaml, prune, digest} that is shown
+let compared = null; // {yaml, prune, digest} of the diff on the page
 
 /** @param {...any} content */
-function tell(...content) {
+function showProblem(...content) {
   problem.hidden = content.length === 0;
   fill(problem, ...content);
 }
 
-function outdated() {
+function enableApply() {
   apply.disabled = !compared || compared.yaml !== yaml.value || compared.prune !== prune.checked;
 }
 
 /** @param {any} error */
 function wrong(error) {
   const lines = Object.entries(error.fields ?? {});
-  tell(
+  showProblem(
     lines.length > 1
-      ? h("p", {}, h("strong", {}, `${lines.length} faults in the file`))
-      : h("p", {}, lines.length ? h("strong", {}, "The file cannot be used") : error.message),
+      ? h("p", {}, h("strong", {}, `${lines.length} errors in the file`))
+      : h("p", {}, lines.length ? h("strong", {}, "Invalid file") : error.message),
     lines.length
       ? h(
           "ul",
           {},
-          lines.slice(0, MOST_SHOWN).map(([place, text]) => h("li", {}, h("code", {}, place), ` ${text}`)),
+          lines.slice(0, LIST_LIMIT).map(([place, text]) => h("li", {}, h("code", {}, place), ` ${text}`)),
         )
       : "",
   );
 }
 
-/** @param {any} told */
-function problems(told) {
-  const lines = Object.values(told.problems);
+/** @param {any} result */
+function problems(result) {
+  const lines = Object.values(result.problems);
   return lines.length
     ? h(
         "div",
@@ -61,7 +61,7 @@ function problems(told) {
         h(
           "ul",
           {},
-          lines.slice(0, MOST_SHOWN).map((text) => h("li", {}, text)),
+          lines.slice(0, LIST_LIMIT).map((text) => h("li", {}, text)),
         ),
       )
     : null;
@@ -69,15 +69,15 @@ function problems(told) {
 
 async function compare() {
   compared = null;
-  outdated();
-  tell();
+  enableApply();
+  showProblem();
   box.setAttribute("aria-busy", "true");
   try {
-    const asked = { yaml: yaml.value, prune: prune.checked };
-    const told = await post("policies/file/", { ...asked, dry_run: true });
+    const given = { yaml: yaml.value, prune: prune.checked };
+    const result = await post("policies/file/", { ...given, dry_run: true });
     const effect = h("div", { class: "stack" });
-    if (told.preview && told.changes.length) showPreview(effect, told.preview);
-    const more = told.changes.length - MOST_SHOWN;
+    if (result.preview && result.changes.length) showPreview(effect, result.preview);
+    const more = result.changes.length - LIST_LIMIT;
     fill(
       box,
       h(
@@ -86,33 +86,33 @@ async function compare() {
         h(
           "strong",
           {},
-          told.changes.length
-            ? `${plural(told.changes.length, "object")} would change.`
-            : Object.keys(told.problems).length
-              ? "Nothing can be changed."
-              : "Nothing differs.",
+          result.changes.length
+            ? `${plural(result.changes.length, "object")} would change.`
+            : Object.keys(result.problems).length
+              ? "No changes possible."
+              : "No differences.",
         ),
       ),
-      problems(told),
-      changesList(told.changes.slice(0, MOST_SHOWN)),
-      more > 0 ? h("p", { class: "muted" }, `and ${plural(more, "more change")}`) : null,
-      told.left_alone.length
+      problems(result),
+      changesList(result.changes.slice(0, LIST_LIMIT)),
+      more > 0 ? h("p", { class: "muted" }, `${plural(more, "more change")}`) : null,
+      result.left_alone.length
         ? h(
             "p",
             { class: "muted" },
-            `${plural(told.left_alone.length, "object")} that the file does not name ` +
-              `${told.left_alone.length === 1 ? "is" : "are"} left alone.`,
+            `${plural(result.left_alone.length, "object")} not in the file ` +
+              `${result.left_alone.length === 1 ? "remains" : "remain"} unchanged.`,
           )
         : null,
       effect,
     );
-    if (told.changes.length) compared = { ...asked, digest: told.digest };
+    if (result.changes.length) compared = { ...given, digest: result.digest };
   } catch (error) {
-    fill(box, h("p", { class: "muted" }, "Nothing to compare yet."));
+    fill(box, h("p", { class: "muted" }, "No diff."));
     wrong(error);
   } finally {
     box.removeAttribute("aria-busy");
-    outdated();
+    enableApply();
   }
 }
 
@@ -120,25 +120,21 @@ byId("import").addEventListener("submit", async (/** @type {any} */ event) => {
   event.preventDefault();
   if (apply.disabled) return;
   apply.disabled = true;
-  tell();
+  showProblem();
   try {
     /** @type {any} */
-    const told = await post("policies/file/", { ...compared, reason: reason.input.value.trim() });
-    const failed = told.applied.filter((/** @type {any} */ each) => each.outcome !== "done");
+    const result = await post("policies/file/", { ...compared, reason: reason.input.value.trim() });
+    const failed = result.applied.filter((/** @type {any} */ each) => each.outcome !== "done");
     compared = null;
     fill(
       box,
-      h(
-        "p",
-        {},
-        h("strong", {}, `${plural(told.applied.length - failed.length, "object is", "objects are")} changed.`),
-      ),
-      problems(told),
+      h("p", {}, h("strong", {}, `${plural(result.applied.length - failed.length, "object")} changed.`)),
+      problems(result),
       failed.length
         ? h(
             "div",
             { class: "notice error" },
-            h("p", {}, `${plural(failed.length, "object is", "objects are")} not:`),
+            h("p", {}, `${plural(failed.length, "object")} not changed:`),
             h(
               "ul",
               {},
@@ -148,12 +144,9 @@ byId("import").addEventListener("submit", async (/** @type {any} */ event) => {
             ),
           )
         : null,
-      h("p", {}, h("a", { href: "/audit/" }, "Each change is a row of the audit"), "."),
+      h("p", {}, "Each change is recorded in the ", h("a", { href: "/audit/" }, "audit trail"), "."),
     );
-    toast(
-      failed.length ? "Not everything could be changed." : "Applied. It is in force now.",
-      failed.length ? "error" : "done",
-    );
+    toast(failed.length ? "Some objects could not be changed." : "Applied.", failed.length ? "error" : "done");
   } catch (error) {
     apply.disabled = false;
     wrong(error);
@@ -161,12 +154,12 @@ byId("import").addEventListener("submit", async (/** @type {any} */ event) => {
 });
 
 byId("compare").addEventListener("click", compare);
-yaml.addEventListener("input", outdated);
-prune.addEventListener("change", () => (compared ? compare() : outdated()));
+yaml.addEventListener("input", enableApply);
+prune.addEventListener("change", () => (compared ? compare() : enableApply()));
 byId("take").addEventListener("click", async () => {
   try {
     yaml.value = (await get("policies/file/")).yaml;
-    outdated();
+    enableApply();
   } catch (error) {
     wrong(error);
   }

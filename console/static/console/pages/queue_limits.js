@@ -140,7 +140,7 @@ export class Limits {
         ? origin(explained.origin)
         : this.#queue[key] === null
           ? "inherited"
-          : "its own";
+          : "queue";
     const percent = typeof explained.value === "string" ? `${explained.value}, ` : "";
     return h(
       "td",
@@ -195,7 +195,7 @@ class Form {
     }
     this.#reason = field(
       { name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] },
-      { label: "Reason", hint: "Kept in the audit trail." },
+      { label: "Reason", hint: "Recorded in the audit trail." },
     );
     const cancel = h("button", { type: "button", class: "quiet", on: { click: () => this.#done(null) } }, "Cancel");
     this.element = h(
@@ -204,8 +204,8 @@ class Form {
       h(
         "p",
         { class: "hint" },
-        "Leave a field empty to inherit. Amounts may have a unit: 64 kB, 10 MiB. Levels may be a " +
-          "share of the capacity: 80%.",
+        "Leave a field empty to inherit. Amounts can have a unit: 64 kB, 10 MiB. Levels can be a " +
+          "percentage of the capacity: 80%.",
       ),
       fieldGrid(this.#fields),
       this.#reason.element,
@@ -298,14 +298,14 @@ class Form {
       const get = (name) => effective[`effective_${name}_${unit}`] ?? effective[`${name}_${unit}`];
       if (get("capacity"))
         parts.push(
-          `holds ${amount(get("capacity"), unit)}, stops above ${amount(get("stop"), unit)}, ` +
-            `resumes at ${amount(get("resume"), unit)}`,
+          `capacity ${amount(get("capacity"), unit)}, stop above ${amount(get("stop"), unit)}, ` +
+            `resume at ${amount(get("resume"), unit)}`,
         );
     }
     return [
       parts.length
-        ? `With this it ${parts.join("; and ")}.`
-        : "With this it has no limit: its producers are never held back for its size.",
+        ? `Effective limits: ${parts.join("; ")}.`
+        : "Effective limits: none. The depth of the queue never blocks producers.",
     ];
   }
 
@@ -333,13 +333,13 @@ class Form {
       return;
     }
     if (!Object.keys(this.#changes()).length) {
-      this.#tell("Nothing is changed yet.");
+      this.#tell("No changes.");
       return;
     }
     this.#save.disabled = true;
     try {
       const saved = await patch(base, this.#body());
-      toast("Limits saved. They are in force now.");
+      toast("Limits saved.");
       this.#done(saved.attributes ?? saved);
     } catch (error) {
       this.#save.disabled = false;
@@ -370,9 +370,8 @@ class Form {
             "li",
             {},
             h("strong", {}, words(name)),
-            ` is now ${this.#value(name, there)}`,
+            `: ${this.#value(name, this.#start[name])} → ${this.#value(name, there)}`,
             there === null ? " (inherited)" : "",
-            `; it was ${this.#value(name, this.#start[name])}`,
           ),
         );
       // What was not touched here follows what is there now.
@@ -388,7 +387,7 @@ class Form {
     this.#tell(
       h("p", {}, this.#changedBy.sentence()),
       lines.length ? h("ul", {}, lines) : "",
-      h("p", {}, "What you typed is kept. Save again to put it on top of that, or cancel."),
+      h("p", {}, "Your edits are preserved. Save again to apply them to the new version, or cancel."),
     );
   }
 }

@@ -46,7 +46,7 @@ export class AttributesForm {
       );
     this.#reason = field(
       { name: "reason", kind: "string", unit: "", choices: [] },
-      { hint: "Kept in the audit trail." },
+      { hint: "Recorded in the audit trail." },
     );
     this.element = h(
       "form",
@@ -83,7 +83,7 @@ export class AttributesForm {
             value !== undefined && JSON.stringify(value) !== JSON.stringify(this.#start[key] ?? null),
         ),
     );
-    if (!Object.keys(changes).length) return this.#tell("Nothing is changed yet.");
+    if (!Object.keys(changes).length) return this.#tell("No changes.");
     this.#save.disabled = true;
     try {
       const saved = await patch(objectPath(settings.broker, this.#name), {
@@ -91,7 +91,7 @@ export class AttributesForm {
         attributes: changes,
         reason: this.#reason.input.value.trim(),
       });
-      toast(`${shortName(this.#name)} is changed.`);
+      toast(`Changed ${shortName(this.#name)}.`);
       this.#done(saved);
     } catch (error) {
       this.#save.disabled = false;
@@ -129,7 +129,7 @@ export class AttributesForm {
       this.#tell(
         h("p", {}, this.#changedBy.sentence()),
         h("ul", {}, lines),
-        h("p", {}, "What you typed is kept. Save again to put it on top of that, or cancel."),
+        h("p", {}, "Your edits are preserved. Save again to apply them to the new version, or cancel."),
       );
     } catch (error) {
       this.#tell(error.message);

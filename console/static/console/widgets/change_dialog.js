@@ -1,4 +1,4 @@
-// A dialog that shows what a change of policies would do, asks for a reason, and makes it.
+// A dialog that shows the impact preview of a policy change, with a field for the reason, and applies the change.
 
 import { fill, h } from "../core/elements.js";
 import { parseName, shortName } from "../core/object_names.js";
@@ -6,14 +6,14 @@ import { fieldText, labelBeside } from "./policy_fields.js";
 import { showPreview } from "./policy_preview.js";
 
 /**
- * `ask()` -> {preview, changes}: what it would do, asked when the dialog opens; `apply(reason, asked)` makes it. The
- * dialog closes when that has succeeded.
+ * `load()` -> {preview, changes} is called when the dialog opens; `apply(reason, loaded)` applies the change. The
+ * dialog closes when `apply` succeeds.
  *
  * @param {any} options
  */
-export function openChangeDialog({ title, action, danger = false, ask, apply }) {
-  const box = h("div", { class: "preview", "aria-live": "polite" }, h("p", { class: "loading" }, "Asking the broker…"));
-  const reason = h("input", { type: "text", maxlength: "500", placeholder: "Why", name: "reason" });
+export function openChangeDialog({ title, action, danger = false, load, apply }) {
+  const box = h("div", { class: "preview", "aria-live": "polite" }, h("p", { class: "loading" }, "Loading…"));
+  const reason = h("input", { type: "text", maxlength: "500", placeholder: "Reason", name: "reason" });
   const problem = h("div", { class: "notice error", role: "alert", hidden: true });
   const submit = h(
     "button",
@@ -30,7 +30,7 @@ export function openChangeDialog({ title, action, danger = false, ask, apply }) 
       { class: "field" },
       h("span", {}, "Reason"),
       reason,
-      h("small", { class: "hint" }, "Kept in the audit trail."),
+      h("small", { class: "hint" }, "Recorded in the audit trail."),
     ),
     problem,
     h(
@@ -44,31 +44,31 @@ export function openChangeDialog({ title, action, danger = false, ask, apply }) 
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   /** @param {any} error */
-  const tell = (error) => {
+  const showProblem = (error) => {
     problem.hidden = false;
     fill(problem, h("p", {}, error.message));
   };
   /** @type {any} */
-  let asked = null;
+  let loaded = null;
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     submit.disabled = true;
     problem.hidden = true;
     try {
-      await apply(reason.value.trim(), asked);
+      await apply(reason.value.trim(), loaded);
       dialog.close();
     } catch (error) {
       submit.disabled = false;
-      tell(error);
+      showProblem(error);
     }
   });
   dialog.showModal();
   (async () => {
     try {
-      asked = await ask();
+      loaded = await load();
       const inside = h("div");
-      if (asked.preview) showPreview(inside, asked.preview);
-      fill(box, changesList(asked.changes ?? []), inside);
+      if (loaded.preview) showPreview(inside, loaded.preview);
+      fill(box, changesList(loaded.changes ?? []), inside);
       submit.disabled = false;
       reason.focus();
     } catch (error) {
@@ -90,7 +90,7 @@ function inWords({ object }) {
 }
 
 /**
- * The changes themselves: object, then field by field what was and what will be.
+ * List changes: the object, then each field with its value before and after.
  *
  * @param {any[]} changes
  * @param {any} [nameOf]

@@ -1,15 +1,15 @@
-// Who changed an object since a form showed it, and when: read from the audit trail when an edit meets another.
+// Who changed an object since a form was opened, and when, from the audit trail: for edit conflicts.
 
 import { get, query } from "../core/api.js";
 import { h, setText } from "../core/elements.js";
 import { clock } from "../core/format.js";
 import { settings } from "../core/settings.js";
 
-const AUDITED = [0, 500, 2000]; // ms; the row of a change is written just after the change itself
+const RETRIES = [0, 500, 2000]; // ms; the audit row of a change is written shortly after the change
 
 export class ChangedBy {
   #object;
-  #shown = Infinity; // the audit row of the newest edit that the form shows, once that is known
+  #shown = Infinity; // id of the audit row of the newest edit that the form includes, once it is known
 
   /**
    * `object`: the object's name.
@@ -20,18 +20,24 @@ export class ChangedBy {
     this.#object = object;
   }
 
-  /** The audit row of the newest edit; {id: 0} if there is none, null if it cannot be known now. */
+  /** Return the audit row of the newest edit; {id: 0} if there is none, null if the audit trail is unavailable. */
   async newest() {
-    const asked = { broker: settings.broker, object: this.#object, operation: "update", outcome: "done", page_size: 1 };
+    const filter = {
+      broker: settings.broker,
+      object: this.#object,
+      operation: "update",
+      outcome: "done",
+      page_size: 1,
+    };
     try {
-      return (await get(`audit/${query(asked)}`)).results[0] ?? { id: 0 };
+      return (await get(`audit/${query(filter)}`)).results[0] ?? { id: 0 };
     } catch {
       return null;
     }
   }
 
   /**
-   * What the form shows includes this edit, a row of `newest`.
+   * Record that the form includes this edit, a row of `newest`.
    *
    * @param {any} row
    */
@@ -39,7 +45,8 @@ export class ChangedBy {
     if (row) this.#shown = row.id;
   }
 
-  /** A sentence for the form. The name follows when the audit trail has it; a change by another client has none. */
+  /** Return an element with a sentence. The user name is added when the audit trail has it; a change by another client
+   * has none. */
   sentence(at = Date.now()) {
     const element = h("strong", {}, `Changed at ${clock(at)} since you opened it.`);
     this.#name(element);
@@ -48,7 +55,7 @@ export class ChangedBy {
 
   /** @param {HTMLElement} element */
   async #name(element) {
-    for (const wait of AUDITED) {
+    for (const wait of RETRIES) {
       await new Promise((resume) => setTimeout(resume, wait));
       const row = await this.newest();
       if (!row || row.id <= this.#shown) continue;

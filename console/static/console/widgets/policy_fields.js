@@ -1,11 +1,11 @@
-// The declared policy fields for people: their labels, their order, their values, and where a value comes from.
+// The declared policy fields as text: labels, order, values and origins.
 
 import { h } from "../core/elements.js";
 import { amount, exactAmount, words } from "../core/format.js";
 import { settings } from "../core/settings.js";
 
 /** @type {Record<string, string>} */
-const ORIGINS = { own: "its own", virtualhost: "virtual host", broker: "broker", "built-in": "built in" };
+const ORIGINS = { own: "queue", virtualhost: "virtual host", broker: "broker", "built-in": "default" };
 /** @type {Record<string, string>} */
 export const LABELS = {
   capacity: "Capacity",
@@ -21,7 +21,7 @@ export const labelOf = (declared) =>
   LABELS[stem(declared.name)] ? `${LABELS[stem(declared.name)]}, ${declared.unit}` : words(declared.name);
 
 /**
- * Messages before bytes, as in the table, and what belongs together in one row.
+ * Sort fields as the table shows them: by stem, messages before bytes.
  *
  * @param {any} policy
  */
@@ -35,7 +35,7 @@ export function inRows(policy) {
 }
 
 /** @param {any} of */
-export const origin = (of) => ORIGINS[of] ?? of ?? "built in";
+export const origin = (of) => ORIGINS[of] ?? of ?? "default";
 
 const PRIORITY = { name: "priority", kind: "integer", unit: "", choices: [] };
 /** @param {any} name */
@@ -43,7 +43,7 @@ export const declaredField = (name) =>
   settings.policy.find((/** @type {any} */ f) => f.name === name) ?? { ...PRIORITY, name };
 
 /**
- * A value of a field as text: "no limit", "80%", "64 kB".
+ * Format the value of a field: "no limit", "80%", "64 kB".
  *
  * @param {any} name
  * @param {any} value
@@ -59,7 +59,7 @@ export function fieldText(name, value) {
 }
 
 /**
- * The label of a field beside these values: without its unit if one of them says it.
+ * The label of a field next to these values, without its unit if one of the values includes it.
  *
  * @param {any} name
  * @param {...any} values
@@ -70,7 +70,7 @@ export const labelBeside = (name, ...values) =>
     : labelOf(declaredField(name));
 
 /**
- * The same as `fieldText`, with the exact value on hover.
+ * `fieldText` as an element with the exact value as its tooltip.
  *
  * @param {any} name
  * @param {any} value
@@ -83,13 +83,13 @@ export const fieldValue = (name, value) =>
   );
 
 /**
- * What an object sets: one chip for each field.
+ * Overrides of an object, one chip per field.
  *
  * @param {any} set
  */
 export function settingChips(set) {
   const names = ["priority", ...inRows(settings.policy).map((f) => f.name)].filter((name) => name in set);
-  if (!names.length) return h("span", { class: "muted" }, "nothing: all is inherited");
+  if (!names.length) return h("span", { class: "muted" }, "No overrides");
   return h(
     "ul",
     { class: "settings-list" },
@@ -106,7 +106,7 @@ export function settingChips(set) {
 }
 
 /**
- * The page of a scope.
+ * The URL of the page of a scope.
  *
  * @param {any} object
  */

@@ -1,4 +1,4 @@
-// What changes of policies would do, for people: counts, then the queues that most happens to.
+// The impact preview of policy changes: counts, then the queues with the largest impact.
 
 import { fill, h, icon } from "../core/elements.js";
 import { amount, count, duration, exact, plural } from "../core/format.js";
@@ -7,13 +7,13 @@ import { declaredField, fieldText, labelBeside, labelOf } from "./policy_fields.
 import { stateElement } from "./states.js";
 
 /**
- * Fill `box` with the answer of a preview.
+ * Show the response of a preview in `box`.
  *
  * @param {HTMLElement} box
- * @param {any} told
+ * @param {any} preview
  */
-export function showPreview(box, told) {
-  fill(box, refusals(told), counts(told), told.largest.length ? queues(told) : null);
+export function showPreview(box, preview) {
+  fill(box, refusals(preview), counts(preview), preview.largest.length ? queues(preview) : null);
 }
 
 /**
@@ -25,80 +25,89 @@ function line(kind, shape, ...content) {
   return h("li", { class: `effect ${kind}` }, icon(shape), h("span", {}, ...content));
 }
 
-/** @param {any} told */
-function refusals(told) {
-  if (!told.refused) return null;
+/** @param {any} preview */
+function refusals(preview) {
+  if (!preview.refused) return null;
   return h(
     "div",
     { class: "notice error" },
     h(
       "p",
       {},
-      h("strong", {}, plural(told.refused, "queue refuses", "queues refuse")),
-      " the change and would stay as they are:",
+      h("strong", {}, plural(preview.refused, "queue refuses", "queues refuse")),
+      " the change and would remain unchanged:",
     ),
     h(
       "ul",
       {},
-      told.refusals.map((/** @type {any} */ each) =>
+      preview.refusals.map((/** @type {any} */ each) =>
         h("li", {}, h("strong", {}, shortName(each.object)), ` ${each.detail}`),
       ),
     ),
   );
 }
 
-/** @param {any} told */
-function counts(told) {
-  if (!told.changed) {
+/** @param {any} preview */
+function counts(preview) {
+  if (!preview.changed) {
     return h(
       "p",
       {},
-      told.queues
-        ? `Matches ${plural(told.queues, "queue")}; no effective value changes.`
-        : "Matches no queue now: it applies to those to come.",
+      preview.queues
+        ? `Matches ${plural(preview.queues, "queue")}; no effective value changes.`
+        : "Matches no queue at present. It applies to future queues.",
     );
   }
   const lines = [
     line(
       "",
       "info",
-      h("strong", {}, exact(told.changed)),
-      ` of ${plural(told.queues, "queue")} ${told.changed === 1 ? "gets" : "get"} other values.`,
+      h("strong", {}, plural(preview.changed, "queue")),
+      ` affected (of ${exact(preview.queues)} matching).`,
     ),
   ];
-  if (told.overfull)
+  if (preview.overfull)
     lines.push(
       line(
         "over",
         "overfull",
-        h("strong", {}, plural(told.overfull, "queue becomes", "queues become")),
-        " overfull at once.",
+        h("strong", {}, plural(preview.overfull, "queue becomes", "queues become")),
+        " overfull.",
       ),
     );
-  if (told.held)
-    lines.push(line("over", "blocked", h("strong", {}, plural(told.held, "producer is", "producers are")), " held."));
-  if (told.released)
+  if (preview.held)
     lines.push(
-      line("fine", "normal", h("strong", {}, plural(told.released, "queue is", "queues are")), " overfull no longer."),
+      line("over", "blocked", h("strong", {}, plural(preview.held, "producer is", "producers are")), " blocked."),
     );
-  if (told.freed)
-    lines.push(line("fine", "running", h("strong", {}, plural(told.freed, "producer is", "producers are")), " freed."));
-  if (told.dropped)
+  if (preview.released)
+    lines.push(
+      line(
+        "fine",
+        "normal",
+        h("strong", {}, plural(preview.released, "queue becomes", "queues become")),
+        " underfull.",
+      ),
+    );
+  if (preview.freed)
+    lines.push(
+      line("fine", "running", h("strong", {}, plural(preview.freed, "producer is", "producers are")), " unblocked."),
+    );
+  if (preview.dropped)
     lines.push(
       line(
         "danger",
         "overfull",
-        h("strong", {}, `About ${plural(told.dropped, "message is", "messages are")} dropped`),
-        " by ring queues. That cannot be undone.",
+        h("strong", {}, `About ${plural(preview.dropped, "message is", "messages are")} dropped`),
+        " by ring queues. This cannot be undone.",
       ),
     );
-  if (lines.length === 1) lines.push(line("", "normal", "No producers blocked or released."));
+  if (lines.length === 1) lines.push(line("", "normal", "No producers blocked or unblocked."));
   return h("ul", { class: "effects" }, lines);
 }
 
-/** @param {any} told */
-function queues(told) {
-  const rows = told.largest.map((/** @type {any} */ queue) =>
+/** @param {any} preview */
+function queues(preview) {
+  const rows = preview.largest.map((/** @type {any} */ queue) =>
     h(
       "tr",
       { "data-state": queue.after.state },
@@ -132,13 +141,13 @@ function queues(told) {
       h("td", { class: "num" }, headroom(queue.after), h("small", { class: "muted" }, fullIn(queue))),
     ),
   );
-  const rest = told.changed - told.largest.length;
+  const rest = preview.changed - preview.largest.length;
   return h(
     "div",
     {},
     h(
       "div",
-      { class: "table-box", tabindex: "0", role: "region", "aria-label": "Queues that change" },
+      { class: "table-box", tabindex: "0", role: "region", "aria-label": "Affected queues" },
       h(
         "table",
         { class: "grid preview-table" },
@@ -151,24 +160,24 @@ function queues(told) {
             h("th", { scope: "col" }, "Queue"),
             h("th", { scope: "col" }, "Changes"),
             h("th", { scope: "col" }, "State"),
-            h("th", { scope: "col", class: "num" }, "Room after"),
+            h("th", { scope: "col", class: "num" }, "Free capacity after change"),
           ),
         ),
         h("tbody", {}, rows),
       ),
     ),
-    rest > 0 ? h("p", { class: "rest muted" }, `and ${plural(rest, "more queue")}, to which less happens`) : null,
+    rest > 0 ? h("p", { class: "rest muted" }, `${plural(rest, "more queue")} with less impact`) : null,
   );
 }
 
 /** @param {any} options */
 function transition({ before, after, dropped }) {
-  const says = [];
+  const effects = [];
   if (after.blocked_producers > before.blocked_producers)
-    says.push(`holds ${plural(after.blocked_producers - before.blocked_producers, "producer")}`);
+    effects.push(`blocks ${plural(after.blocked_producers - before.blocked_producers, "producer")}`);
   if (after.blocked_producers < before.blocked_producers)
-    says.push(`frees ${plural(before.blocked_producers - after.blocked_producers, "producer")}`);
-  if (dropped) says.push(`drops about ${plural(dropped, "message")}`);
+    effects.push(`unblocks ${plural(before.blocked_producers - after.blocked_producers, "producer")}`);
+  if (dropped) effects.push(`drops about ${plural(dropped, "message")}`);
   return h(
     "div",
     {},
@@ -180,7 +189,7 @@ function transition({ before, after, dropped }) {
           h("span", { class: "sr" }, " becomes "),
         ],
     stateElement(after.state),
-    says.length ? h("small", { class: "muted" }, says.join(", ")) : null,
+    effects.length ? h("small", { class: "muted" }, effects.join(", ")) : null,
   );
 }
 
@@ -194,14 +203,14 @@ function headroom({ headroom_messages: messages, headroom_bytes: bytes }) {
 
 /** @param {any} options */
 function fullIn({ before, after }) {
-  if (after.full_in_ms === null) return after.state.startsWith("OVERFULL") ? "full now" : "not filling up";
+  if (after.full_in_ms === null) return after.state.startsWith("OVERFULL") ? "full now" : "stable";
   const was = before.full_in_ms === null ? "" : ` (was ${duration(before.full_in_ms)})`;
   return `full in ${duration(after.full_in_ms)}${was}`;
 }
 
 /**
- * Beside a preview by which nothing changes: which of the queues that match set these fields themselves. `found`:
- * queues with what each sets; `names`: the fields.
+ * Explain a preview without effect: list the matching queues that override the fields themselves. `found`: queues with
+ * their overrides; `names`: the fields.
  *
  * @param {HTMLElement} box
  * @param {any[]} found
@@ -222,25 +231,25 @@ export function showOverrides(box, found, names) {
         "li",
         {},
         h("strong", {}, name),
-        ` sets ${set.map((/** @type {any} */ each) => labelOf(declaredField(each))).join(", ")} itself`,
+        ` sets ${set.map((/** @type {any} */ each) => labelOf(declaredField(each))).join("; ")}`,
       ),
     );
   box.append(
     h(
       "div",
       { class: "overrides" },
-      h("p", {}, "Overridden by the queues themselves:"),
+      h("p", {}, "Overridden by these queues:"),
       h(
         "ul",
         { class: "plain-list" },
         shown,
-        own.length > 10 ? h("li", { class: "muted" }, `and ${exact(own.length - 10)} more`) : null,
+        own.length > 10 ? h("li", { class: "muted" }, `${exact(own.length - 10)} more`) : null,
       ),
       h(
         "p",
         { class: "muted" },
-        "What a queue sets itself comes before any pattern. ",
-        h("a", { href: "/policies/bulk/" }, "Change the queues' own values"),
+        "Overrides of a queue take precedence over patterns. ",
+        h("a", { href: "/policies/bulk/" }, "Edit the overrides"),
       ),
     ),
   );
