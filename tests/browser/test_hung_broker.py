@@ -83,11 +83,11 @@ FILES = {"policies-export"}
 
 #: Statements that are facts only while the broker answers.
 UNTRUE = (
-    r"No (producer|consumer) is attached|No client is connected|No event yet|No queue yet|No schedules yet|No rules yet"
-    r"|No active conditions(?! at \d)|Nothing has happened|is not there any more|There is no such|Asking the broker"
+    r"No (producers|consumers) attached(?! at \d)|No clients connected(?! at \d)|No (events|queues|schedules|rules) yet"
+    r"|No active conditions(?! at \d)|Nothing has happened|No such (object|queue)(?! at \d)|Loading…"
 )
 #: What a page that was opened before may still say of then, and one that was opened later does not know.
-UNKNOWN = r"not set|no limit\s+default|No patterns yet|No matching queues|No queue matches|up by themselves|\b0 of 0\b"
+UNKNOWN = r"not set|no limit\s+default|No patterns yet|No matching queues|Updating live|\b0 of 0\b"
 #: On pages where nothing is known at all these stand for counts: none of them is a number.
 COUNTS = ".total-value, #queues-count, #conditions-count, #producers-count, #consumers-count, #own-count, #count"
 

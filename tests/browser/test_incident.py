@@ -43,7 +43,7 @@ async def test_blocked_number_leads_to_the_whole_chain_which_stays_live(people: 
     await expect(page.locator("#when")).to_contain_text("the queue has no consumers")
     await expect(page.locator(".chain .binds")).to_contain_text("10 messages")
     await expect(page.locator(".cause")).to_contain_text("capacity_messages 10 from pattern orders")
-    await expect(page.locator("#consumers-empty")).to_contain_text("No consumer is attached: 11 messages wait")
+    await expect(page.locator("#consumers-empty")).to_contain_text("No consumers attached for 11 queued messages")
     await page.locator("#producers th a").click()
     await expect(page.locator("#verdict")).to_have_text("This producer is blocked: queue orders is overfull.")
     await expect(page.locator(".chain .link")).to_contain_text("blocked: no credit")

@@ -121,7 +121,7 @@ async def test_every_link_to_a_queue_leads_to_it_and_its_limits_are_its_own(
     await expect(page.locator("#entries li").first).to_be_visible()
     await page.locator("#entries a").first.click()
     await is_of(page, name)
-    await page.get_by_role("link", name="Managed object").click()
+    await page.get_by_role("link", name="Attributes").click()
     await expect(page.locator(".attributes-table")).to_contain_text("OVERFULL", ignore_case=True)
     await page.get_by_role("link", name="Open its page").click()
     await is_of(page, name)

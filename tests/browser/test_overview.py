@@ -194,8 +194,8 @@ async def test_filter_is_kept_in_the_address_and_slash_focuses_it(people: People
     await page.reload()
     await expect(page.locator("#queue-rows tr th a")).to_have_text(["payments.eu"])
     await page.locator("#search").fill("no such")
-    await expect(page.locator("#queues-empty")).to_contain_text("No queue matches")
-    await page.get_by_role("button", name="Show every queue").click()
+    await expect(page.locator("#queues-empty")).to_contain_text("No matching queues")
+    await page.get_by_role("button", name="Show all queues").click()
     await expect(page.locator("#queue-rows tr")).to_have_count(3)
 
 

@@ -195,7 +195,7 @@ async def test_own_change_is_never_reported_as_a_conflict(people: People, broker
     people.expected.append("409")  # of a preview in flight during the other change
     await typed(page, capacity_messages="60")
     broker.do(lambda memory: (memory.management.update(ORDERS, {"reject_after_ms": 5}, version), memory._end_turn()))
-    await expect(page.locator("#problem")).to_contain_text("since you opened it")  # a change by another client is reported
+    await expect(page.locator("#problem")).to_contain_text("since you opened it")  # another client
 
 
 async def test_conflict_names_the_other_user_and_the_time(people: People, broker: Broker) -> None:
@@ -316,7 +316,7 @@ async def test_bulk_edit_is_previewed_applied_and_undone(people: People, broker:
     assert capacities() == [100, 100, 100]
 
 
-async def test_viewer_can_preview_a_bulk_edit_of_selected_queues_but_not_apply_it(people: People, broker: Broker) -> None:
+async def test_viewer_can_preview_but_not_apply_a_bulk_edit_of_selected_queues(people: People, broker: Broker) -> None:
     for name in ("a.1", "a.2"):
         broker.do(lambda memory, name=name: (limited(memory, name, 100), memory.fill(name, 10)))  # type: ignore[misc]
     page = await opened(await people.page("vic", "viewers"), "/policies/bulk/")
@@ -355,7 +355,7 @@ async def test_viewer_cannot_reorder_or_remove_patterns_or_revert(people: People
         await expect(page.locator("dialog")).to_have_count(0)
 
 
-async def test_preview_of_a_pattern_without_effect_lists_the_queues_that_override_it(people: People, broker: Broker) -> None:
+async def test_preview_of_a_pattern_without_effect_lists_overriding_queues(people: People, broker: Broker) -> None:
     for name in ("orders.eu", "orders.us"):
         broker.do(lambda memory, name=name: limited(memory, name, 100))  # type: ignore[misc]
     page = await opened(await people.page("ada"), "/policies/")

@@ -239,7 +239,7 @@ async def test_thousand_queues_are_turned_page_by_page_and_only_a_page_is_there(
     await page.keyboard.press("]")
     await expect(names.first).to_have_text("q0050")
     await expect(page).to_have_url(re.compile(r"\?page=2$"))
-    await page.get_by_label("Rows on a page").select_option("25")
+    await page.get_by_label("Rows per page").select_option("25")
     await expect(names).to_have_count(25)
     await expect(names.first).to_have_text("q0000")
     await page.goto("/?page=40")

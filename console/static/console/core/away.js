@@ -1,12 +1,11 @@
-// While the broker does not answer, what is shown is of the past and nothing can be done at it: times stand still at
-// the snapshot's time, and controls that need the broker (`data-acts`) are off and say why. connection_banner.js
-// decides when.
+// While the broker does not answer, the page shows its last snapshot: times stop at the snapshot's time, and controls
+// that need the broker (`data-acts`) are disabled with a reason. connection_banner.js decides when.
 
 import { findAll, onNextFrame } from "./elements.js";
 import { clock } from "./format.js";
 import { holdTimes } from "./times.js";
 
-/** For what was not known at the snapshot's time. */
+/** The text for facts that the last snapshot does not have. */
 export const UNKNOWN = "Not known while the broker does not answer.";
 
 const ACTS = "[data-acts]";
@@ -14,17 +13,17 @@ let why = "";
 /** @type {any} */
 let since = null;
 
-/** Whether what the page shows is of the past. */
+/** Whether the page shows a past snapshot. */
 export const away = () => why !== "";
 
 /**
- * The time of what is shown while that is so, ms; null: nothing is known, or it is of now.
+ * The time of the past snapshot, ms; null: there is none, or the page is current.
  *
  * @type {any}
  */
 export const shownAsOf = () => (why ? since : null);
 
-/** Why nothing can be done now, a sentence. */
+/** The reason why controls are disabled, a sentence. */
 export const whyNot = () => why;
 
 /**
@@ -35,23 +34,23 @@ export const whyNot = () => why;
 export const whenBack = (act) => addEventListener("headgate-away", () => away() || act());
 
 /**
- * " at 12:34:56" behind a fact that is of that time; empty while facts are of now.
+ * " at 12:34:56" to follow a fact of a past snapshot; empty while the page is current.
  *
  * @type {any}
  */
 export const atThatTime = () => (shownAsOf() === null ? "" : ` at ${clock(since)}`);
 
 /**
- * Call `act(away)` each time that changes, or the time of what is shown does.
+ * Call `act(away)` each time that `away` or the time of the snapshot changes.
  *
  * @param {(...given: any[]) => any} act
  */
 export const whenAway = (act) => addEventListener("headgate-away", () => act(away()));
 
 /**
- * A page's drawing of what it knows: the function asks for it, at most once in a frame. What the page says and what the
- * banner says of it change in one step: `draw` is called with the banner's change, also where no snapshot follows it
- * and in a tab that has no next frame. It reads `away`, and works with any snapshot or none.
+ * Return a function that schedules `draw`, at most once per frame. Page and connection banner change together: `draw`
+ * is also called when the banner changes, even if no snapshot follows and in tabs without frames. `draw` reads `away`,
+ * and works with any snapshot or none.
  *
  * @param {any} draw
  */
@@ -61,7 +60,7 @@ export function drawing(draw) {
 }
 
 /**
- * `reason`: a sentence; empty: the page is current. `asOf`: the time of what is shown, ms; null: nothing is known.
+ * `reason`: a sentence; empty: the page is current. `asOf`: the time of the snapshot, ms; null: there is none.
  *
  * @param {any} reason
  * @param {any} asOf
@@ -70,7 +69,7 @@ export function setAway(reason, asOf) {
   if (reason === why && asOf === since) return;
   const turned = Boolean(reason) !== Boolean(why);
   /** @type {any} */
-  const dated = asOf !== since;
+  const redated = asOf !== since;
   [why, since] = [reason, asOf];
   holdTimes(reason ? (asOf ?? Date.now()) : null);
   if (reason) {
@@ -80,13 +79,13 @@ export function setAway(reason, asOf) {
     watching.disconnect();
     for (const element of findAll("[data-off]")) switchOn(element);
   }
-  if (turned || (reason && dated)) dispatchEvent(new Event("headgate-away"));
+  if (turned || (reason && redated)) dispatchEvent(new Event("headgate-away"));
 }
 
 /** @param {any} element */
 function switchOff(element) {
   if (element.dataset.off === undefined) {
-    if (element.getAttribute("aria-disabled") === "true") return; // for a reason of its own
+    if (element.getAttribute("aria-disabled") === "true") return; // disabled for another reason
     element.dataset.off = element.title;
     element.setAttribute("aria-disabled", "true");
   }
@@ -101,7 +100,7 @@ function switchOn(element) {
   delete element.dataset.off;
 }
 
-/** Controls that are drawn meanwhile. */
+/** Disables controls that are added meanwhile. */
 const watching = new MutationObserver((changes) => {
   for (const node of changes.flatMap((change) => [...change.addedNodes])) {
     if (!(node instanceof Element)) continue;

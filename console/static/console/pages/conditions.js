@@ -1,4 +1,4 @@
-// Everything that looks wrong now, in pages, filtered by object, kind and severity; live.
+// The conditions page: active conditions, live, in pages, filtered by object, kind and severity.
 
 import { atThatTime, drawing, UNKNOWN } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
@@ -12,21 +12,21 @@ const NAMES = ["search", "kind", "severity"];
 const list = new Conditions(byId("conditions"));
 const empty = byId("conditions-empty");
 const given = new URLSearchParams(location.search);
-const pager = new Pager(byId("conditions-pager"), { what: "condition", size: storedSize(), turn: ask });
+const pager = new Pager(byId("conditions-pager"), { what: "condition", size: storedSize(), turn: watchPage });
 /** @type {any} */
 let snapshot = null;
 
 for (const name of NAMES) byId(name).value = given.get(name) ?? "";
 
-function ask(page = 1) {
-  const asked = Object.fromEntries(NAMES.map((name) => [name, byId(name).value.trim()]));
-  const kept = new URLSearchParams(
-    Object.entries({ broker: given.get("broker") ?? "", ...asked, page: page > 1 ? String(page) : "" }).filter(
+function watchPage(page = 1) {
+  const filter = Object.fromEntries(NAMES.map((name) => [name, byId(name).value.trim()]));
+  const address = new URLSearchParams(
+    Object.entries({ broker: given.get("broker") ?? "", ...filter, page: page > 1 ? String(page) : "" }).filter(
       ([, value]) => value,
     ),
   );
-  history.replaceState(null, "", kept.size ? `?${kept}` : location.pathname);
-  watch({ watch: "conditions", ...asked, page, page_size: pager.size });
+  history.replaceState(null, "", address.size ? `?${address}` : location.pathname);
+  watch({ watch: "conditions", ...filter, page, page_size: pager.size });
 }
 
 /** @type {any} */
@@ -47,35 +47,35 @@ const render = drawing(() => {
   empty.hidden = total > 0;
   if (total) return;
   if (unknown)
-    fill(empty, h("p", {}, h("strong", {}, UNKNOWN)), h("p", {}, "Conditions are shown as soon as it answers."));
+    fill(empty, h("p", {}, h("strong", {}, UNKNOWN)), h("p", {}, "Conditions are listed when it reconnects."));
   else if (NAMES.some((name) => byId(name).value))
     fill(
       empty,
-      h("p", {}, h("strong", {}, `No condition matches${atThatTime() && ` what was known${atThatTime()}`}.`)),
-      h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show every condition")),
+      h("p", {}, h("strong", {}, `No matching conditions${atThatTime()}.`)),
+      h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show all conditions")),
     );
   else
     fill(
       empty,
       h("p", {}, h("strong", {}, `No active conditions${atThatTime()}.`)),
-      h("p", {}, atThatTime() ? "New ones are shown as soon as it answers." : "New ones are shown within a second."),
+      h("p", {}, atThatTime() ? "New conditions appear when it reconnects." : "New conditions appear within a second."),
     );
 });
 
 function clear() {
   for (const name of NAMES) byId(name).value = "";
-  ask();
+  watchPage();
 }
 
 let pause = 0;
 byId("filters").addEventListener("submit", (/** @type {any} */ event) => event.preventDefault());
 byId("search").addEventListener("input", () => {
   clearTimeout(pause);
-  pause = setTimeout(ask, 150);
+  pause = setTimeout(watchPage, 150);
 });
-for (const name of ["kind", "severity"]) byId(name).addEventListener("change", () => ask());
+for (const name of ["kind", "severity"]) byId(name).addEventListener("change", () => watchPage());
 live.addEventListener("snapshot", (event) => {
   snapshot = event.detail;
   render();
 });
-ask(Math.max(1, Number.parseInt(given.get("page") ?? "1", 10) || 1));
+watchPage(Math.max(1, Number.parseInt(given.get("page") ?? "1", 10) || 1));

@@ -129,7 +129,7 @@ connection.close()`;
 export function showFirstSteps(empty) {
   fill(
     empty,
-    h("p", {}, h("strong", {}, atThatTime() ? `There was no queue${atThatTime()}.` : "No queue yet.")),
+    h("p", {}, h("strong", {}, atThatTime() ? `No queues${atThatTime()}` : "No queues yet")),
     h(
       "p",
       {},

@@ -1,4 +1,4 @@
-// The overview: every queue, trouble on top, updated in place.
+// The overview: all queues, those with problems first, updated in place.
 
 import { atThatTime, drawing, UNKNOWN } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
@@ -35,9 +35,9 @@ let snapshot = null;
 /** @type {any[]} */
 let order = [];
 
-// -- what is asked for, kept in the address ---------------------------------------------------------------------
+// -- the view: filter, sort and page, in the URL -----------------------------------------------------------------
 
-const asked = (() => {
+const view = (() => {
   const given = new URLSearchParams(location.search);
   return {
     search: given.get("search") ?? "",
@@ -48,60 +48,60 @@ const asked = (() => {
 })();
 const pager = new Pager(byId("queues-pager"), { what: "queue", size: storedSize(), turn });
 
-/** Another search starts on its first page. */
-function ask(page = 1) {
-  asked.page = page;
+/** Watch the queues of the view, and write it into the URL. A changed filter starts on page 1. */
+function watchView(page = 1) {
+  view.page = page;
   const given = new URLSearchParams();
   const broker = new URLSearchParams(location.search).get("broker");
   if (broker) given.set("broker", broker);
-  if (asked.search) given.set("search", asked.search);
-  for (const state of asked.states) given.append("state", state);
-  if (asked.sort) given.set("sort", asked.sort);
-  if (asked.page > 1) given.set("page", String(asked.page));
+  if (view.search) given.set("search", view.search);
+  for (const state of view.states) given.append("state", state);
+  if (view.sort) given.set("sort", view.sort);
+  if (view.page > 1) given.set("page", String(view.page));
   const text = given.toString();
   history.replaceState(null, "", text ? `?${text}` : location.pathname);
   order = [];
   showSelection();
   watch({
     watch: "overview",
-    search: asked.search,
-    states: [...asked.states],
-    sort: asked.sort,
-    page: asked.page,
+    search: view.search,
+    states: [...view.states],
+    sort: view.sort,
+    page: view.page,
     page_size: pager.size,
   });
 }
 
 /** @param {any} page */
 function turn(page) {
-  ask(page);
+  watchView(page);
   byId("queues-box").scrollTop = 0;
 }
 
-search.value = asked.search;
+search.value = view.search;
 let pause = 0;
 search.addEventListener("input", () => {
-  showSelection(); // what is typed is no longer what was counted
+  showSelection(); // the count is of the filter before
   clearTimeout(pause);
   pause = setTimeout(() => {
-    asked.search = search.value.trim();
-    ask();
+    view.search = search.value.trim();
+    watchView();
   }, 120);
 });
 byId("filters").addEventListener("submit", (/** @type {any} */ event) => event.preventDefault());
 search.addEventListener("keydown", (/** @type {any} */ event) => {
   if (event.key === "Escape" && search.value) {
-    search.value = asked.search = "";
-    ask();
+    search.value = view.search = "";
+    watchView();
   }
 });
 
 for (const state of settings.states) {
-  const box = h("input", { type: "checkbox", value: state, checked: asked.states.has(state) });
+  const box = h("input", { type: "checkbox", value: state, checked: view.states.has(state) });
   box.addEventListener("change", () => {
-    if (box.checked) asked.states.add(state);
-    else asked.states.delete(state);
-    ask();
+    if (box.checked) view.states.add(state);
+    else view.states.delete(state);
+    watchView();
   });
   const shape = state.toLowerCase().replace("_", "-");
   states.append(h("label", { class: "chip", data: { state } }, box, icon(shape), h("span", {}, stateWord(state))));
@@ -113,24 +113,24 @@ for (const head of heads) {
   button.addEventListener("click", () => {
     const wanted = head.dataset.sort;
     const turned = wanted.startsWith("-") ? wanted.slice(1) : wanted && `-${wanted}`;
-    asked.sort = asked.sort === wanted ? turned : wanted;
+    view.sort = view.sort === wanted ? turned : wanted;
     showSort();
-    ask();
+    watchView();
   });
 }
 
 function showSort() {
   for (const head of heads) {
     const name = head.dataset.sort.replace("-", "");
-    const mine = asked.sort.replace("-", "") === name;
-    setAttribute(head, "aria-sort", mine ? (asked.sort.startsWith("-") || !name ? "descending" : "ascending") : null);
+    const mine = view.sort.replace("-", "") === name;
+    setAttribute(head, "aria-sort", mine ? (view.sort.startsWith("-") || !name ? "descending" : "ascending") : null);
   }
 }
 
-/** What the filter says now, and how many queues that leaves if the newest snapshot is an answer to it. */
+/** Offer actions for the filter; with the number of matching queues if the newest snapshot is of this filter. */
 function showSelection() {
   const text = search.value.trim();
-  const chosen = [...asked.states];
+  const chosen = [...view.states];
   /** @type {any} */
   const { search: answered, states: within, total: found } = snapshot?.data ?? {};
   /** @type {any} */
@@ -142,14 +142,14 @@ function showSelection() {
   selection.filtered(text || chosen.length ? { search: text, states: chosen, total: current ? found : null } : null);
 }
 
-// -- selections that were saved ----------------------------------------------------------------------------------
+// -- saved selections ----------------------------------------------------------------------------------------------
 
 const saved = new SavedChooser(byId("saved-box"), (/** @type {any} */ chosen) => {
   selection.pick(chosen?.queues ?? []);
-  search.value = asked.search = chosen?.queues ? "" : (chosen?.search ?? "");
-  asked.states = new Set(chosen?.queues ? [] : (chosen?.states ?? []));
-  for (const box of states.querySelectorAll("input")) box.checked = asked.states.has(box.value);
-  ask();
+  search.value = view.search = chosen?.queues ? "" : (chosen?.search ?? "");
+  view.states = new Set(chosen?.queues ? [] : (chosen?.states ?? []));
+  for (const box of states.querySelectorAll("input")) box.checked = view.states.has(box.value);
+  watchView();
 });
 for (const element of [search, states]) element.addEventListener("input", () => saved.forget());
 
@@ -184,7 +184,7 @@ function row(queue) {
     cell("Consumers", { class: "num" }),
     cell("In /s", { class: "num" }),
     cell("Out /s", { class: "num" }),
-    cell("For", { class: "c-since" }, sinceElement()),
+    cell("Duration", { class: "c-since" }, sinceElement()),
     cell("", { class: "c-act" }, act),
   );
 }
@@ -198,29 +198,29 @@ function update(node, queue) {
   setState(state.lastChild, queue.state, queue.starting);
   node.dataset.state = queue.state;
   setDepth(depth.firstChild, queue);
-  // Where somebody is held, the number leads to the page that says why.
-  const held = queue.blocked_producers > 0 || queue.state !== "NORMAL";
-  blocked.firstChild.hidden = !held;
-  blocked.lastChild.hidden = held;
+  // If producers are blocked, the number links to the page with the reasons.
+  const blocking = queue.blocked_producers > 0 || queue.state !== "NORMAL";
+  blocked.firstChild.hidden = !blocking;
+  blocked.lastChild.hidden = blocking;
   setText(
-    held ? blocked.firstChild : blocked.lastChild,
+    blocking ? blocked.firstChild : blocked.lastChild,
     `${count(queue.blocked_producers)} / ${count(queue.producers)}`,
   );
   setAttribute(
     blocked.firstChild,
     "aria-label",
-    held
+    blocking
       ? `${count(queue.blocked_producers)} of ${count(queue.producers)} producers blocked: why ${queue.name} is blocked`
       : null,
   );
-  setAttribute(blocked, "title", `${blockedTitle(queue)}${held ? ". Why?" : ""}`);
+  setAttribute(blocked, "title", `${blockedTitle(queue)}${blocking ? ". Why?" : ""}`);
   blocked.classList.toggle("hot", queue.blocked_producers > 0);
   setText(consumers, count(queue.consumers));
   consumers.classList.toggle("hot", queue.consumers === 0 && queue.depth_messages > 0);
   setAttribute(
     consumers,
     "title",
-    queue.consumers === 0 && queue.depth_messages > 0 ? "No consumers; messages wait" : null,
+    queue.consumers === 0 && queue.depth_messages > 0 ? "No consumers for the queued messages" : null,
   );
   setText(rateIn, rate(queue.rate_in));
   setText(rateOut, rate(queue.rate_out));
@@ -233,7 +233,7 @@ function update(node, queue) {
     fill(button, icon(action), stopped ? "Start" : "Stop");
     button.title = may("operate", queue.virtualhost)
       ? `${stopped ? "Start" : "Stop"} the producers of ${queue.name}`
-      : "Acting needs the role of operator";
+      : "Actions require the role of operator";
     button.setAttribute("aria-label", `${stopped ? "Start" : "Stop"} producers of ${queue.name}`);
   }
 }
@@ -252,14 +252,14 @@ function blockedTitle(queue) {
 
 const canPoint = matchMedia("(hover: hover)");
 
-/** While somebody points at a row or is in one, rows keep their places: nothing moves under the hand. */
-function held() {
+/** Whether the pointer or the focus is on a row: rows then keep their order, so that a click hits its target. */
+function pinned() {
   return (canPoint.matches && rows.matches(":hover")) || rows.querySelector(":focus-visible") !== null;
 }
 
 /** @param {any[]} queues */
 function inOrder(queues) {
-  if (!held() || !order.length) {
+  if (!pinned() || !order.length) {
     order = queues.map((/** @type {any} */ queue) => queue.object);
     return queues;
   }
@@ -270,7 +270,7 @@ function inOrder(queues) {
   return sorted;
 }
 
-// -- the whole --------------------------------------------------------------------------------------------------
+// -- the page ---------------------------------------------------------------------------------------------------
 
 const TOTALS = [
   "queues",
@@ -304,8 +304,8 @@ const render = drawing(() => {
     total: all,
     page,
     stops,
-    conditions: wrong = [],
-    conditions_total: allWrong = 0,
+    conditions: worst = [],
+    conditions_total: conditionsTotal = 0,
   } = snapshot.data;
   if (!snapshot.connected && totals?.queues === undefined) {
     for (const name of TOTALS) total(name, "–", null);
@@ -316,7 +316,7 @@ const render = drawing(() => {
     fill(
       empty,
       h("p", {}, h("strong", {}, `${settings.brokerTitle} has not answered yet.`)),
-      h("p", {}, `${UNKNOWN} Is it running? The console keeps trying, and shows its queues as soon as it answers.`),
+      h("p", {}, `${UNKNOWN} Is it running? The console reconnects automatically and then lists the queues.`),
     );
     delete empty.dataset.shown;
     empty.hidden = false;
@@ -344,7 +344,7 @@ const render = drawing(() => {
     `in ${count(totals.depth_messages)} ${totals.depth_messages === 1 ? "message" : "messages"}`,
   );
   showStops(stops ?? []);
-  conditions.show(wrong, allWrong);
+  conditions.show(worst, conditionsTotal);
   showSelection();
   reconcile(rows, inOrder(queues), (queue) => queue.object, row, update);
   setText(byId("queues-count"), count(all));
@@ -355,21 +355,21 @@ const render = drawing(() => {
 });
 
 function showEmpty() {
-  const filtered = asked.search || asked.states.size;
+  const filtered = view.search || view.states.size;
   const now = `${filtered ? "filtered" : "none"}${atThatTime()}`;
   if (empty.dataset.shown === now) return;
   empty.dataset.shown = now;
   if (filtered) {
     const clear = () => {
-      search.value = asked.search = "";
-      asked.states.clear();
+      search.value = view.search = "";
+      view.states.clear();
       for (const box of states.querySelectorAll("input")) box.checked = false;
-      ask();
+      watchView();
     };
     fill(
       empty,
-      h("p", {}, h("strong", {}, `No queue matches${atThatTime() && ` what was known${atThatTime()}`}.`)),
-      h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show every queue")),
+      h("p", {}, h("strong", {}, `No matching queues${atThatTime()}.`)),
+      h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show all queues")),
     );
   } else {
     showFirstSteps(empty);
@@ -381,7 +381,7 @@ live.addEventListener("snapshot", (event) => {
   render();
 });
 live.addEventListener("refused", (event) => {
-  fill(empty, h("p", {}, h("strong", {}, "The server refused what was asked.")), h("p", {}, event.detail.detail ?? ""));
+  fill(empty, h("p", {}, h("strong", {}, "Invalid filter.")), h("p", {}, event.detail.detail ?? ""));
   empty.hidden = false;
 });
 live.addEventListener("events", (event) => feed.add(event.detail.events, event.detail.reset));
@@ -391,4 +391,4 @@ byId("stop-all").addEventListener("click", () => openStopDialog("stop", "type=Br
 byId("start-all").addEventListener("click", () => openStopDialog("start", "type=Broker"));
 
 showSort();
-ask(asked.page);
+watchView(view.page);

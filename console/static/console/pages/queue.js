@@ -1,4 +1,4 @@
-// One queue: chart, facts, producers with their why, consumers, limits, events.
+// The page of a queue: chart, figures, producers and why they are blocked, consumers, limits, events.
 
 import { atThatTime, away, drawing, shownAsOf, UNKNOWN, whenAway } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
@@ -9,7 +9,7 @@ import { settings } from "../core/settings.js";
 import { setSince, sinceElement } from "../core/times.js";
 import { DepthChart } from "../widgets/charts.js";
 import { ConditionsLine } from "../widgets/conditions.js";
-import { tellingUnit } from "../widgets/depth.js";
+import { criticalUnit } from "../widgets/depth.js";
 import { Feed, pastAndPresent } from "../widgets/event_feed.js";
 import { setState } from "../widgets/states.js";
 import { openStopDialog } from "../widgets/stop_dialog.js";
@@ -36,12 +36,12 @@ const conditions = new ConditionsLine({ about: false });
 
 /** @type {any} */
 let snapshot = null;
-let drawn = false; // whether the page shows what the queue is, or was before it went
-let opened = Infinity; // from here on all of the depth is known, by the server's clock
+let drawn = false; // whether the page shows the queue, or its last state before it was deleted
+let opened = Infinity; // ms, server time from which the depth is completely known
 /** @type {string | null} */
 let unit = null;
 /** @type {any[]} */
-let held = []; // events that came before the first snapshot told the limits
+let early = []; // events from before the first snapshot, which has the limits
 
 // -- chart ------------------------------------------------------------------------------------------------------
 
@@ -67,7 +67,7 @@ const LIMITS = ["messages", "bytes"].flatMap((of) =>
 );
 
 /**
- * An event about the queue carries its depth and state just after it: a point of the chart.
+ * Return a point of the chart from an event of the queue, which carries depth and state after the event.
  *
  * @param {any} event
  * @param {any} queue
@@ -101,14 +101,14 @@ function producerRow(producer) {
       h("small", { class: "muted" }),
     ),
     cell(
-      "Why",
+      "Reason",
       { class: "wrap why" },
       h("span"),
       h("small", { class: "muted" }),
-      h("a", { href: whyUrl(producer.object), class: "small why-link", hidden: true }, "The whole chain"),
+      h("a", { href: whyUrl(producer.object), class: "small why-link", hidden: true }, "Details"),
     ),
-    cell("For", {}, sinceElement()),
-    cell("In all", {}),
+    cell("Duration", {}, sinceElement()),
+    cell("Total blocked", {}),
     cell("Credit", { class: "num" }),
     cell("Sent", { class: "num" }),
   );
@@ -133,11 +133,11 @@ function updateProducer(node, producer) {
     blocked
       ? `${reasons.charAt(0).toUpperCase()}${reasons.slice(1)}.`
       : waits
-        ? `Nothing blocks it. It waits for ${producer.waits_for}.`
+        ? `Not blocked. Waiting for ${producer.waits_for}.`
         : "",
   );
-  const draining = producer.draining ? "Draining: what was on its way may still arrive. " : "";
-  const release = blocked && producer.release ? `Released when ${producer.release.replace(/\.$/, "")}.` : "";
+  const draining = producer.draining ? "Draining: messages in flight can still arrive. " : "";
+  const release = blocked && producer.release ? `Unblocked when ${producer.release.replace(/\.$/, "")}.` : "";
   setText(why.children[1], draining + release);
   why.lastChild.hidden = !blocked;
   why.classList.toggle("vacant", !blocked && !draining && !waits);
@@ -180,7 +180,7 @@ function updateConsumer(node, consumer) {
   const [client, kind, credit, waiting, received] = node.children;
   setText(client.firstChild, consumer.client || consumer.link || `Consumer ${consumer.id}`);
   setText(client.lastChild, consumer.link ? `link ${consumer.link}` : "");
-  setText(kind, consumer.browsing ? "browses" : "takes");
+  setText(kind, consumer.browsing ? "browser" : "consumer (destructive)");
   setText(credit, count(consumer.credit));
   setText(waiting, count(consumer.unacknowledged_messages));
   waiting.classList.toggle("hot", consumer.credit === 0 && consumer.unacknowledged_messages > 0);
@@ -213,7 +213,7 @@ function list(name, items, row, update, none) {
   if (!items.length) fill(empty, h("p", {}, none));
 }
 
-// -- facts ------------------------------------------------------------------------------------------------------
+// -- figures ----------------------------------------------------------------------------------------------------
 
 /** @type {[string, (queue: any) => string, ((queue: any) => any)?][]} */
 const FACTS = [
@@ -241,12 +241,12 @@ const FACTS = [
         : q.parked_messages
           ? `${count(q.parked_messages)}, ${bytes(q.parked_bytes)}`
           : "none",
-    () => "Messages that were sent and wait for room, unsettled: they count as memory, not as depth",
+    () => "Messages sent while the queue was full, unsettled. They count as memory, not as depth.",
   ],
   [
-    "Credit out",
+    "Outstanding credit",
     (/** @type {any} */ q) => count(q.credit),
-    () => "Credit handed out to producers or not yet back from them",
+    () => "Credit granted to producers and not yet used or returned",
   ],
   [
     "Overfull",
@@ -254,7 +254,7 @@ const FACTS = [
       q.overfull_count === undefined
         ? "not known"
         : q.overfull_count
-          ? `${q.overfull_count === 1 ? "once" : `${exact(q.overfull_count)} times`}, ${duration(q.overfull_ms)} in all`
+          ? `${q.overfull_count === 1 ? "once" : `${exact(q.overfull_count)} times`}, total ${duration(q.overfull_ms)}`
           : "never",
   ],
   [
@@ -268,15 +268,15 @@ const FACTS = [
             ? "durable"
             : "not durable",
     (/** @type {any} */ q) =>
-      q.temporary_for && "It goes with the link that made it, and only that link's connection consumes from it",
+      q.temporary_for && "Deleted with the link that created it; only the connection of that link can consume from it",
   ],
   [
-    "Enqueued ever",
+    "Total enqueued",
     (/** @type {any} */ q) => count(q.enqueued_messages),
     (/** @type {any} */ q) => exactAmount(q.enqueued_messages, "messages"),
   ],
   [
-    "Dequeued ever",
+    "Total dequeued",
     (/** @type {any} */ q) => count(q.dequeued_messages),
     (/** @type {any} */ q) => exactAmount(q.dequeued_messages, "messages"),
   ],
@@ -298,7 +298,7 @@ function of(queue, what) {
 const facts = FACTS.map(([name, text, title]) => ({ text, title, node: h("dd", {}), name: h("dt", {}, name) }));
 byId("facts").append(...facts.flatMap((fact) => [fact.name, fact.node]));
 
-// -- the whole --------------------------------------------------------------------------------------------------
+// -- the page ---------------------------------------------------------------------------------------------------
 
 const render = drawing(() => {
   /** @type {any} */
@@ -317,15 +317,15 @@ const render = drawing(() => {
   document.body.classList.toggle("queue-gone", Boolean(data.gone));
   find(".queue-grid").hidden = Boolean(data.gone) && !drawn;
   if (data.gone) {
-    const now = atThatTime() ? `There was no such queue${atThatTime()}. ` : "There is no such queue now. ";
+    const now = `No such queue${atThatTime()}. `;
     fill(
       gone,
       h(
         "p",
         {},
         h("strong", {}, now),
-        "It was deleted, or never was. The page comes alive by itself when it is created. ",
-        h("a", { href: "/" }, "To the overview"),
+        "It was deleted or never existed. The page updates when it is created. ",
+        h("a", { href: "/" }, "Overview"),
       ),
     );
     return;
@@ -352,12 +352,12 @@ const render = drawing(() => {
     );
   }
   const stops = byId("queue-stops");
-  const untold = (queue.stops ?? []).filter((/** @type {any} */ stop) => !isOnBanner(stop));
-  const stopsText = JSON.stringify(untold);
+  const unlisted = (queue.stops ?? []).filter((/** @type {any} */ stop) => !isOnBanner(stop));
+  const stopsText = JSON.stringify(unlisted);
   if (stops.dataset.shown !== stopsText) {
     stops.dataset.shown = stopsText;
-    stops.hidden = !untold.length;
-    fill(stops, h("div", { class: "banner-lines" }, stopLines(untold, 5)));
+    stops.hidden = !unlisted.length;
+    fill(stops, h("div", { class: "banner-lines" }, stopLines(unlisted, 5)));
   }
   for (const fact of facts) {
     setText(fact.node, fact.text(queue));
@@ -376,8 +376,8 @@ const render = drawing(() => {
     producerRow,
     updateProducer,
     atThatTime()
-      ? `No producer was attached${atThatTime()}.`
-      : "No producer is attached. One that attaches while the queue is stopped or overfull starts blocked.",
+      ? `No producers attached${atThatTime()}.`
+      : "No producers attached. While the queue is stopped or overfull, new producers start blocked.",
   );
   list(
     "consumers",
@@ -385,16 +385,16 @@ const render = drawing(() => {
     consumerRow,
     updateConsumer,
     atThatTime()
-      ? `No consumer was attached${atThatTime()}.`
+      ? `No consumers attached${atThatTime()}.`
       : queue.depth_messages
-        ? `No consumer is attached: ${plural(queue.depth_messages, "message waits", "messages wait")}.`
-        : "No consumer is attached.",
+        ? `No consumers attached for ${plural(queue.depth_messages, "queued message")}.`
+        : "No consumers attached.",
   );
   for (const name of ["producers", "consumers"]) {
     if (!data[name]) continue;
     const more = data[`${name}_total`] - data[name].length;
     byId(`${name}-rest`).hidden = more <= 0;
-    setText(byId(`${name}-rest`), `${plural(more, "more is", "more are")} not shown; the object browser has them all.`);
+    setText(byId(`${name}-rest`), `${exact(more)} more: see the object browser.`);
   }
   limits.show(queue, data.explain);
   const stopped = queue.state.includes("STOPPED");
@@ -405,23 +405,23 @@ const render = drawing(() => {
 live.addEventListener("snapshot", (event) => {
   /** @type {any} */
   const first = snapshot === null;
-  // While the broker is away there is less to tell than what the page has: it stays, marked as of when.
+  // While the broker is disconnected, the page keeps its last snapshot, marked with its time.
   if (!event.detail.connected && snapshot?.data.queue) return;
   snapshot = event.detail;
   const queue = snapshot.data.queue;
-  if (snapshot.connected) chart.hold(null); // what comes now is behind the gap
+  if (snapshot.connected) chart.hold(null); // new points follow the gap
   if (queue) {
     const at = snapshot.connected ? snapshot.at : snapshot.as_of;
     const since = Math.min(snapshot.data.unchanged_since ?? at, at);
-    const alone = opened === Infinity && since < at;
+    const unchanged = opened === Infinity && since < at;
     opened = Math.min(opened, since);
     if (unit === null) {
-      const telling = queue.effective_capacity_messages
+      const limited = queue.effective_capacity_messages
         ? "messages"
         : queue.effective_capacity_bytes
           ? "bytes"
-          : tellingUnit(queue);
-      showUnit(telling);
+          : criticalUnit(queue);
+      showUnit(limited);
     }
     const sample = {
       state: queue.state,
@@ -429,11 +429,11 @@ live.addEventListener("snapshot", (event) => {
       depth_bytes: queue.depth_bytes,
       ...Object.fromEntries(LIMITS.map((name) => [name, queue[name]])),
     };
-    if (alone) chart.add({ ...sample, at: since }); // nothing of the queue has changed since then
+    if (unchanged) chart.add({ ...sample, at: since }); // the queue has not changed since then
     chart.add({ ...sample, at });
-    if (first || held.length) {
-      for (const old of held) addPoint(old, queue);
-      held = [];
+    if (first || early.length) {
+      for (const old of early) addPoint(old, queue);
+      early = [];
     }
   }
   render();
@@ -445,7 +445,7 @@ live.addEventListener("snapshot", (event) => {
  */
 function addPoint(event, queue) {
   if (event.kind === "broker-ready") {
-    // The broker was away before: what was drawn last does not hold until here.
+    // The broker was disconnected before: the last point is not valid up to here.
     chart.add({ at: event.at, state: null, past: event.at < opened });
     return;
   }
@@ -459,7 +459,7 @@ pastAndPresent(live, (/** @type {any} */ events, /** @type {any} */ reset) => {
   /** @type {any} */
   const queue = snapshot?.data?.queue;
   if (queue) for (const one of events) addPoint(one, queue);
-  else held.push(...events);
+  else early.push(...events);
 });
 
 addEventListener("headgate-stops", render);

@@ -1,5 +1,5 @@
-// Why a queue or a producer is blocked: the verdict, the chain from the client to the limit, every cause, who could
-// drain it, everybody it holds up, and who shares their connections.
+// Why a queue or a producer is blocked: the verdict, the chain from the client to the limit, all causes, the consumers,
+// the blocked producers and shared connections.
 
 import { atThatTime, away, drawing, UNKNOWN } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
@@ -14,14 +14,14 @@ import { setState, stateElement } from "../widgets/states.js";
 import { openStopDialog } from "../widgets/stop_dialog.js";
 import { endOf } from "../widgets/stop_lines.js";
 
-const NAMED = 60; // characters of a name beside others; the page's title has it whole
+const NAMED = 60; // characters of a name in a row; the page's title has the full name
 const deliveries = new CounterRates("messages"); // of each consumer
 
 const conditions = new ConditionsLine({ about: false });
 
 /** @type {any} */
 let snapshot = null;
-let drawn = false; // whether the page shows what the object is, or was before it went
+let drawn = false; // whether the page shows the object, or its last state before it was deleted
 let queueName = parseName(settings.object)?.type === "Queue" ? settings.object : null;
 
 /**
@@ -31,7 +31,7 @@ let queueName = parseName(settings.object)?.type === "Queue" ? settings.object :
 const amount = (n, unit) => (unit === "bytes" ? bytes(n) : `${count(n)} ${n === 1 ? "message" : "messages"}`);
 
 /**
- * Show [name, text or nodes, title] rows in a <dl>; what did not change is not touched.
+ * Show [name, text or nodes, title] rows in a <dl>; unchanged cells are not touched.
  *
  * @param {HTMLElement} list
  * @param {any} rows
@@ -71,13 +71,13 @@ function showVerdict(data) {
   let when = "";
   if (holding.length) {
     const never = holding.filter((/** @type {any} */ cause) => cause.resume_ms === null);
-    if (away()) when = "When it resumes is not known while the broker does not answer.";
+    if (away()) when = "Time to resume: not known while the broker does not answer.";
     else if (data.resume_ms !== null)
       when =
         data.resume_ms < 1000
-          ? "It is about to resume."
-          : `It resumes in about ${duration(data.resume_ms)} at the present rate.`;
-    else if (never.length) when = `When it resumes cannot be estimated: ${never.map(becauseOf).join("; and ")}.`;
+          ? "Resumes at once."
+          : `Resumes in about ${duration(data.resume_ms)} at the present rate.`;
+    else if (never.length) when = `Time to resume: unknown (${never.map(becauseOf).join("; ")}).`;
   }
   setText(byId("when"), when);
 }
@@ -96,7 +96,7 @@ function chainSteps(data) {
         "connection",
         "Connection",
         h("a", { href: objectUrl(connection.object) }, `Connection ${connection.id}`),
-        others ? `${plural(others, "other link")} on it` : "no other link on it",
+        others ? `shared with ${plural(others, "other link")}` : "no other links",
       ]);
     }
     steps.push([
@@ -138,17 +138,13 @@ function chainSteps(data) {
       `${bytes(queue.depth_bytes)}`,
   ]);
   for (const cause of data.causes) steps.push(causeStep(cause));
-  if (!data.causes.length) steps.push(["limit", "Limit", "none binds", ""]);
+  if (!data.causes.length) steps.push(["limit", "Limit", "none effective", ""]);
   const stuck = data.consumers.filter((/** @type {any} */ consumer) => consumer.stuck).length;
   steps.push([
     queue.consumers ? "consumers" : "consumers bad",
     "Consumers",
     queue.consumers ? count(queue.consumers) : "none",
-    stuck
-      ? `${count(stuck)} ${stuck === 1 ? "takes" : "take"} nothing`
-      : queue.consumers
-        ? `${rate(queue.rate_out)} messages/s`
-        : "",
+    stuck ? `${count(stuck)} stuck` : queue.consumers ? `${rate(queue.rate_out)} messages/s` : "",
   ]);
   return steps;
 }
@@ -156,18 +152,18 @@ function chainSteps(data) {
 /** @param {any} cause */
 function causeStep(cause) {
   if (cause.kind === "stop")
-    return ["limit binds", "Operator's stop", cause.actor || "somebody", cause.reason || "no reason given"];
+    return ["limit effective", "Operator's stop", cause.actor || "an unknown user", cause.reason || "no reason given"];
   if (cause.kind !== "queue")
-    return ["limit binds", words(cause.kind), `${bytes(cause.used)} of ${bytes(cause.limit)}`, "limit of everybody"];
-  const binding = cause.limits.find((/** @type {any} */ limit) => limit.effective) ?? cause.limits[0];
-  if (!binding) return ["limit binds", "Limit", "unknown", ""];
+    return ["limit effective", words(cause.kind), `${bytes(cause.used)} of ${bytes(cause.limit)}`, "shared limit"];
+  const effective = cause.limits.find((/** @type {any} */ limit) => limit.effective) ?? cause.limits[0];
+  if (!effective) return ["limit effective", "Limit", "unknown", ""];
   const source =
-    binding.fields.find((/** @type {any} */ field) => field.field.startsWith("capacity_") && field.value) ??
-    binding.fields[0];
+    effective.fields.find((/** @type {any} */ field) => field.field.startsWith("capacity_") && field.value) ??
+    effective.fields[0];
   return [
-    "limit binds",
-    "Limit that binds",
-    amount(binding.stop, binding.unit),
+    "limit effective",
+    "Effective limit",
+    amount(effective.stop, effective.unit),
     source ? `from ${originWords(source.origin)}` : "",
   ];
 }
@@ -180,10 +176,10 @@ const words = (kind) =>
 function originWords(origin) {
   return (
     /** @type {Record<string, any>} */ ({
-      own: "the queue itself",
+      own: "the queue",
       virtualhost: "the virtual host",
       broker: "the broker's defaults",
-      "built-in": "the built-in value",
+      "built-in": "the default",
     })[origin] ?? origin
   );
 }
@@ -252,7 +248,7 @@ function updateCause(node, cause) {
     reconcile(lines, cause.limits, (limit) => limit.unit, limitLine, updateLimit);
     showFacts(facts, [
       [
-        "To go",
+        "To drain",
         Object.entries(cause.to_drain)
           .map(([unit, n]) => amount(n, unit))
           .join(" and ") || "nothing",
@@ -270,17 +266,17 @@ function updateCause(node, cause) {
               ? "at once"
               : `in about ${duration(cause.resume_ms)}`,
       ],
-      cause.blocks ? null : ["Mechanism", `${cause.mechanism}: it holds no producer`],
+      cause.blocks ? null : ["Mechanism", `${cause.mechanism}: blocks no producers`],
     ]);
     return;
   }
   if (cause.kind === "stop") {
     showFacts(facts, [
       ["Reason", cause.reason || "no reason given"],
-      ["By", cause.actor || "somebody"],
+      ["Stopped by", cause.actor || "an unknown user"],
       [
         "Ends",
-        cause.until || cause.below ? h("span", {}, endOf(cause)) : "when somebody starts them again",
+        cause.until || cause.below ? h("span", {}, endOf(cause)) : "when an operator starts the producers",
         null,
         `${cause.until} ${cause.below}`,
       ],
@@ -297,7 +293,7 @@ function updateCause(node, cause) {
             { href: objectUrl(cause.object) },
             `${bytes(cause.limit)} (${cause.field} of ${shortName(cause.object)})`,
           )
-        : "the disk itself",
+        : "free disk space",
       exactAmount(cause.limit, "bytes"),
       `${cause.limit}${cause.object}`,
     ],
@@ -327,8 +323,8 @@ function updateLimit(node, limit) {
     h("strong", {}, amount(limit.depth, limit.unit)),
     ` of ${amount(limit.stop, limit.unit)} (${percent(limit.depth, limit.stop)}). `,
     limit.effective
-      ? `Resumes at ${amount(limit.resume, limit.unit)} or fewer.`
-      : `Below its resume level of ${amount(limit.resume, limit.unit)}: this one does not hold it.`,
+      ? `Resumes at ${amount(limit.resume, limit.unit)}.`
+      : `Below its resume level of ${amount(limit.resume, limit.unit)}: not the cause.`,
   ]);
   setAttribute(
     now,
@@ -376,8 +372,8 @@ function consumerRow(consumer) {
       h("a", { href: objectUrl(consumer.object) }),
       h("small", { class: "muted" }),
     ),
-    h("td", { class: "wrap", "data-label": "Doing" }),
-    h("td", { class: "num", "data-label": "Gets /s" }),
+    h("td", { class: "wrap", "data-label": "Activity" }),
+    h("td", { class: "num", "data-label": "Rate" }),
   );
 }
 
@@ -406,7 +402,7 @@ function producerRow(producer) {
       h("a", { href: whyUrl(producer.object) }),
       h("small", { class: "muted" }),
     ),
-    h("td", { "data-label": "For" }, sinceElement()),
+    h("td", { "data-label": "Duration" }, sinceElement()),
     h("td", { class: "num", "data-label": "Sent" }),
   );
 }
@@ -448,7 +444,7 @@ function updateConnection(node, connection) {
     about,
     `Connection ${connection.id}, container ` +
       `${connection.container_id}` +
-      `${connection.blocked_producers ? `; ${plural(connection.blocked_producers, "producer")} held here` : ""}`,
+      `${connection.held ? `; ${plural(connection.held, "blocked producer")}` : ""}`,
   );
   const lines = [
     ...connection.other_producers.map((/** @type {any} */ link) => ({ ...link, says: "publishes to" })),
@@ -464,12 +460,12 @@ function updateConnection(node, connection) {
           {},
           `${link.says} `,
           h("a", { href: objectUrl(link.queue) }, shortName(link.queue)),
-          link.here ? " itself" : "",
+          link.here ? " (this queue)" : "",
           " ",
           link.state ? stateElement(link.state) : null,
         ),
       )
-      .concat(lines.length > 12 ? [h("li", { class: "muted" }, `and ${plural(lines.length - 12, "more link")}`)] : []),
+      .concat(lines.length > 12 ? [h("li", { class: "muted" }, `${plural(lines.length - 12, "more link")}`)] : []),
   );
   node.dataset.alone = String(lines.length === 0);
 }
@@ -491,10 +487,10 @@ function list(name, items, row, update, none, total = items.length) {
   const rest = byId(`${name}-rest`);
   if (!rest) return;
   rest.hidden = total <= items.length;
-  setText(rest, `${plural(total - items.length, "more is", "more are")} not shown; the object browser has them all.`);
+  setText(rest, `${exact(total - items.length)} more: see the object browser.`);
 }
 
-// -- the whole --------------------------------------------------------------------------------------------------
+// -- the page ---------------------------------------------------------------------------------------------------
 
 const render = drawing(() => {
   /** @type {any} */
@@ -505,15 +501,15 @@ const render = drawing(() => {
   document.body.classList.toggle("queue-gone", Boolean(data.gone));
   find(".why-grid").hidden = Boolean(data.gone) && !drawn;
   if (data.gone) {
-    setText(byId("verdict"), atThatTime() ? `It was not there any more${atThatTime()}.` : "It is not there any more.");
+    setText(byId("verdict"), `No such object${atThatTime()}.`);
     fill(
       gone,
       h(
         "p",
         {},
-        h("strong", {}, atThatTime() ? `There was no such object${atThatTime()}. ` : "There is no such object now. "),
-        "The client has gone, or the queue was deleted. ",
-        queueName ? h("a", { href: whyUrl(queueName) }, "Look at its queue") : h("a", { href: "/" }, "To the overview"),
+        h("strong", {}, `No such object${atThatTime()}. `),
+        "The client has disconnected, or the queue was deleted. ",
+        queueName ? h("a", { href: whyUrl(queueName) }, "Show its queue") : h("a", { href: "/" }, "Overview"),
       ),
     );
     return;
@@ -551,12 +547,11 @@ const render = drawing(() => {
     consumerRow,
     updateConsumer,
     atThatTime()
-      ? `No consumer was attached${atThatTime()}.`
+      ? `No consumers attached${atThatTime()}.`
       : queue.depth_messages
-        ? "No consumer is attached: " +
-          `${plural(queue.depth_messages, "message waits", "messages wait")}. Start a consumer, or ` +
-          "purge the queue."
-        : "No consumer is attached.",
+        ? `No consumers attached for ${plural(queue.depth_messages, "queued message")}. ` +
+          "Start a consumer, or purge the queue."
+        : "No consumers attached.",
     data.consumers_total,
   );
   setText(
@@ -568,7 +563,7 @@ const render = drawing(() => {
     data.producers,
     producerRow,
     updateProducer,
-    atThatTime() ? `No producer was attached${atThatTime()}.` : "No producer is attached.",
+    `No producers attached${atThatTime()}.`,
     data.producers_total,
   );
   const sharing = data.connections.filter(
@@ -584,17 +579,13 @@ const render = drawing(() => {
     sharing,
     connectionRow,
     updateConnection,
-    data.connections.length
-      ? "None: these connections carry nothing else."
-      : atThatTime()
-        ? `No client was connected${atThatTime()}.`
-        : "No client is connected.",
+    data.connections.length ? "None: these connections have no other links." : `No clients connected${atThatTime()}.`,
   );
 });
 
 live.addEventListener("snapshot", (event) => {
   if (event.detail.watch !== "why") return;
-  if (!event.detail.connected && snapshot?.data.queue) return; // what the page has stays, marked as of when
+  if (!event.detail.connected && snapshot?.data.queue) return; // the page keeps its last snapshot, marked with its time
   snapshot = event.detail;
   deliveries.add(snapshot.at, snapshot.data.consumers ?? []);
   render();

@@ -1,4 +1,4 @@
-// Conditions that the console has raised by itself: what it saw, and what to do.
+// Conditions that the console has detected, with its observation and recommendation.
 
 import { atThatTime, away } from "../core/away.js";
 import { byId, fill, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
@@ -6,7 +6,7 @@ import { count } from "../core/format.js";
 import { objectUrl, parseName, shortName, whyUrl } from "../core/object_names.js";
 import { setSince, sinceElement } from "../core/times.js";
 
-/** Shows conditions in `list`. `about`: each names its object and leads there. */
+/** Shows conditions in `list`. `about`: each has a link to its object. */
 export class Conditions {
   #list;
   #about;
@@ -81,8 +81,8 @@ function update(node, condition) {
 }
 
 /**
- * The line of conditions above a page's content (templates/console/conditions_line.html): how many, and the worst. The
- * list unfolds over the content, because conditions come and go while a person points at what is below them.
+ * The line of conditions above a page's content (templates/console/conditions_line.html): their number and the worst.
+ * The list unfolds over the content: conditions appear and disappear without moving the page under the pointer.
  */
 export class ConditionsLine {
   #about;
@@ -113,7 +113,7 @@ export class ConditionsLine {
   }
 
   /**
-   * `conditions`: the worst first. `total`: of all there are. `none`: what to say if there are none.
+   * `conditions`: the worst first. `total`: the number of all conditions. `none`: the text if there are none.
    *
    * @param {any[]} conditions
    * @param {any} total
@@ -139,7 +139,7 @@ export class ConditionsLine {
   }
 
   /**
-   * Names the worst condition. What the console saw changes each second: only the name is announced.
+   * Show the worst condition. Its observation changes each second: screen readers announce the name only.
    *
    * @param {any} worst
    */

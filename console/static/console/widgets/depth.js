@@ -4,11 +4,11 @@ import { h, setAttribute, setText } from "../core/elements.js";
 import { amount, exactAmount, percent } from "../core/format.js";
 
 /**
- * The unit that says most: the one that is nearest to its capacity; messages if there is no capacity.
+ * Return the unit whose depth is closest to its capacity; messages if there is no capacity.
  *
  * @param {any} queue
  */
-export function tellingUnit(queue) {
+export function criticalUnit(queue) {
   /** @param {string} unit */
   const use = (unit) => {
     const capacity = queue[`effective_capacity_${unit}`];
@@ -41,7 +41,7 @@ export function depthElement() {
 export function setDepth(element, queue) {
   const [now, of, bar] = element.children;
   const [level, resumeMark, stopMark] = bar.children;
-  const unit = tellingUnit(queue);
+  const unit = criticalUnit(queue);
   const depth = queue[`depth_${unit}`];
   const capacity = queue[`effective_capacity_${unit}`];
   const resume = queue[`effective_resume_${unit}`];

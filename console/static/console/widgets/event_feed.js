@@ -1,4 +1,4 @@
-// The event feed: newest first, like events in a row folded into one line.
+// The event feed: newest first; consecutive similar events are one line.
 
 import { get } from "../core/api.js";
 import { away, UNKNOWN, whenAway } from "../core/away.js";
@@ -6,9 +6,9 @@ import { atMostEvery, fill, forgetNodes, h, icon, reconcile, setAttribute, setTe
 import { clock, moment, words } from "../core/format.js";
 import { objectUrl, parseName, queueUrl, shortName } from "../core/object_names.js";
 
-const KEPT = 200;
-const AGAIN = 2000; // ms until the past is asked for again while the broker does not answer
-const REDRAWN = 250; // ms: a thousand events a second are not read one by one
+const MAX_LINES = 200;
+const RETRY_AFTER = 2000; // ms, for past events while the broker does not answer
+const REDRAW_EVERY = 250; // ms, at most
 /** @type {Record<string, string>} */
 export const SHAPES = {
   "queue-overfull": "overfull",
@@ -21,14 +21,14 @@ export const SHAPES = {
 };
 
 /**
- * The log line without its subject and code: the line above says them in words, the title has the whole.
+ * Return the log line without subject and code: the line above has them as text, the tooltip has the full line.
  *
  * @param {string} text
  */
 export const said = (text) => text.replace(/^(?:MESSAGE\s+)?(?:\[[^\]]*\]\s*)+/, "").replace(/^[A-Z]{3}-\d{4} : /, "");
 
 /**
- * What an event is about, for people: a producer's queue says more than its number.
+ * Return the subject of an event as text: for a producer, its queue rather than its number.
  *
  * @param {any} event
  */
@@ -57,10 +57,10 @@ export class Feed {
   #lines = [];
   #linked;
   #draw;
-  #known = false; // whether no line means that there was no event
+  #known = false; // whether events were received: no lines then means no events
 
   /**
-   * `keep(event)`: whether it belongs into this feed. `linked`: subjects are links.
+   * `keep(event)`: whether the feed shows the event. `linked`: subjects are links.
    *
    * @param {HTMLElement} list
    * @param {any} note
@@ -71,7 +71,7 @@ export class Feed {
     this.#note = note;
     this.#keep = keep;
     this.#linked = linked;
-    this.#draw = atMostEvery(REDRAWN, () => this.#render());
+    this.#draw = atMostEvery(REDRAW_EVERY, () => this.#render());
     whenAway(() => this.#render());
     this.#render();
   }
@@ -82,7 +82,7 @@ export class Feed {
   }
 
   /**
-   * More events; an empty list as the first says that there are none.
+   * Add events. A first empty list means that there are none.
    *
    * @param {any[]} events
    * @param {boolean} [reset]
@@ -91,7 +91,7 @@ export class Feed {
     this.#known = true;
     if (reset) {
       this.#lines = [];
-      if (this.#note) setText(this.#note, "older ones are no longer kept");
+      if (this.#note) setText(this.#note, "older events are not available");
     }
     for (const event of events) {
       if (!this.#keep(event)) continue;
@@ -108,19 +108,14 @@ export class Feed {
         this.#lines.unshift({ key: event.number, event, times: 1 });
       }
     }
-    this.#lines.length = Math.min(this.#lines.length, KEPT);
+    this.#lines.length = Math.min(this.#lines.length, MAX_LINES);
     this.#draw();
   }
 
   #render() {
     if (!this.#lines.length) {
       forgetNodes(this.#list);
-      const none =
-        this.#known && !away()
-          ? "No event yet. What happens at the broker turns up here."
-          : away()
-            ? UNKNOWN
-            : "Loading…";
+      const none = this.#known && !away() ? "No events yet" : away() ? UNKNOWN : "Loading…";
       fill(this.#list, h("li", { class: "empty" }, h("p", {}, none)));
       return;
     }
@@ -173,13 +168,13 @@ export class Feed {
 }
 
 /**
- * Every event once, in order: the newest ones of the past, then those that come. `tell(events, reset)` is called with
- * the past as soon as it has come (or cannot be had), and from then on with what arrives.
+ * Deliver each event once, in order: recent past events first, then live ones. `deliver(events, reset)` is called with
+ * the past events when they are loaded (or with none if that fails), then with each batch of live events.
  *
  * @param {any} live
- * @param {any} tell
+ * @param {any} deliver
  */
-export function pastAndPresent(live, tell) {
+export function pastAndPresent(live, deliver) {
   /** @type {any[] | null} */
   let waiting = [];
   let last = 0;
@@ -191,7 +186,7 @@ export function pastAndPresent(live, tell) {
     if (reset) last = 0;
     const fresh = events.filter((/** @type {any} */ event) => event.number > last);
     if (fresh.length) last = fresh.at(-1).number;
-    tell(fresh, reset);
+    deliver(fresh, reset);
   });
   /** @param {any[]} past */
   const begin = (past) => {
@@ -200,15 +195,15 @@ export function pastAndPresent(live, tell) {
     const all = [...known.values()].sort((a, b) => a.number - b.number);
     waiting = null;
     if (all.length) last = all.at(-1).number;
-    tell(all, false);
+    deliver(all, false);
   };
-  const ask = () =>
+  const load = () =>
     get("events/?count=1000").then(
-      (answer) => begin(answer.events),
+      (response) => begin(response.events),
       (error) => {
-        if (error.status === 503) setTimeout(ask, AGAIN);
+        if (error.status === 503) setTimeout(load, RETRY_AFTER);
         else begin([]);
       },
     );
-  ask();
+  load();
 }

@@ -1,15 +1,15 @@
-// Turning the pages of a long table: where one is, and how many rows a page has.
+// Pages of a long table: position, page size, previous and next.
 
 import { fill, h, setText } from "../core/elements.js";
 import { exact, plural } from "../core/format.js";
 
 const SIZES = [25, 50, 100, 250];
-const KEPT = "headgate-page-size";
+const STORAGE_KEY = "headgate-page-size";
 
-/** How many rows this viewer wants on a page. */
+/** The page size that is stored in the browser. */
 export function storedSize() {
   try {
-    const size = Number(localStorage.getItem(KEPT));
+    const size = Number(localStorage.getItem(STORAGE_KEY));
     return SIZES.includes(size) ? size : 50;
   } catch {
     return 50;
@@ -26,7 +26,7 @@ export class Pager {
   #page = 1;
 
   /**
-   * `element`: where to show it; `what`: a row in one word; `turn(page)`: asks for another page.
+   * `element`: container; `what`: the noun for a row; `turn(page)`: loads another page.
    *
    * @param {HTMLElement} element
    * @param {any} options
@@ -39,7 +39,7 @@ export class Pager {
     this.#before = h(
       "button",
       { type: "button", class: "before", data: { key: "[" }, on: { click: () => this.#go(-1) } },
-      "Before",
+      "Previous",
     );
     this.#next = h(
       "button",
@@ -48,15 +48,15 @@ export class Pager {
     );
     const sizes = h(
       "select",
-      { "aria-label": "Rows on a page" },
+      { "aria-label": "Rows per page" },
       SIZES.map((n) => h("option", { value: n, selected: n === size }, `${n} rows`)),
     );
     sizes.addEventListener("change", () => {
       this.size = Number(sizes.value);
       try {
-        localStorage.setItem(KEPT, sizes.value);
+        localStorage.setItem(STORAGE_KEY, sizes.value);
       } catch {
-        // It holds for this page then.
+        // Then it applies to this page only.
       }
       this.#turn(1);
     });
@@ -64,7 +64,7 @@ export class Pager {
   }
 
   /**
-   * It is on `page` of `total` rows.
+   * Show the position: `page` of `total` rows.
    *
    * @param {any} page
    * @param {any} total

@@ -1,4 +1,4 @@
-// Selections of queues that are saved under a name: choosing, saving and deleting them.
+// Saved selections of queues: select, save and delete.
 
 import { get, post, remove } from "../core/api.js";
 import { fill, h } from "../core/elements.js";
@@ -9,23 +9,23 @@ import { stateWord } from "./states.js";
 
 const path = (number = "") => `selections/${number ? `${number}/` : ""}`;
 
-/** All that this viewer may use, by name. */
+/** Load the selections that the user can use, sorted by name. */
 export const savedSelections = () => get(path());
 
 /**
- * What it selects, in words.
+ * Describe a selection.
  *
  * @param {any} options
  */
 export function inWords({ search, states, queues }) {
   if (queues) return plural(queues.length, "queue");
-  return [search ? `“${search}” in the name` : "", states.map(stateWord).join(" or ").toLowerCase()]
+  return [search ? `name contains “${search}”` : "", states.map(stateWord).join(" or ").toLowerCase()]
     .filter(Boolean)
     .join(", ");
 }
 
 /**
- * Options of a <select>: own ones before those of others.
+ * Return the options of a <select>: the user's selections before shared ones.
  *
  * @param {any} saved
  * @param {any} first
@@ -62,7 +62,7 @@ export function options(saved, first) {
   ].filter(Boolean);
 }
 
-/** A <select> of them that calls `choose(selection or null)`; with a button that deletes the chosen one. */
+/** A <select> of saved selections that calls `choose(selection or null)`, with a button to delete the selected one. */
 export class SavedChooser {
   #box;
   #select = h("select", { id: "saved", "aria-label": "Saved selections" });
@@ -85,7 +85,7 @@ export class SavedChooser {
       const chosen = this.#chosen();
       try {
         await remove(path(chosen.id));
-        toast(`The selection ${chosen.name} is deleted.`);
+        toast(`Deleted selection ${chosen.name}.`);
         await this.load();
       } catch (error) {
         toast(error.message, "error");
@@ -98,14 +98,14 @@ export class SavedChooser {
     try {
       this.#saved = await savedSelections();
     } catch {
-      this.#saved = []; // the banner tells what is wrong
+      this.#saved = []; // the connection banner reports the problem
     }
     fill(this.#select, options(this.#saved, "Saved selections"));
     this.#select.value = number;
     this.#show();
   }
 
-  /** Whatever was chosen is no longer what is shown. */
+  /** Clear the choice: the page no longer shows it. */
   forget() {
     if (!this.#select.value) return;
     this.#select.value = "";
@@ -123,7 +123,7 @@ export class SavedChooser {
 }
 
 /**
- * Ask for a name and save {search, states} or {queues}; `done(selection)`.
+ * Open a dialog for the name, and save {search, states} or {queues}; then call `done(selection)`.
  *
  * @param {any} what
  * @param {(...given: any[]) => any} done
@@ -134,7 +134,7 @@ export function openSaveDialog(what, done) {
     id: "selection-name",
     maxlength: "80",
     required: true,
-    placeholder: "Such as: queues of the shop",
+    placeholder: "e.g. queues of the shop",
   });
   const shared = h("input", { type: "checkbox", id: "selection-shared", disabled: !may("operate") });
   const problem = h("div", { class: "notice error", role: "alert", hidden: true });
@@ -147,14 +147,14 @@ export function openSaveDialog(what, done) {
       {},
       inWords(what),
       h("br"),
-      h("span", { class: "muted" }, what.queues ? "These queues, by their names." : "Found anew each time it is used."),
+      h("span", { class: "muted" }, what.queues ? "These queues, by name." : "Dynamic (re-evaluated on use)."),
     ),
     h("label", { class: "field" }, h("span", {}, "Name"), name),
     h(
       "label",
       { class: "sure" },
       shared,
-      h("span", {}, "Share it with everybody", may("operate") ? "" : ": that needs an operator"),
+      h("span", {}, "Share with all users", may("operate") ? "" : " (requires the role of operator)"),
     ),
     problem,
     h(

@@ -1,4 +1,4 @@
-// The states of queues and producers: a word, a shape and a colour each, so that none is told by colour alone.
+// The states of queues and producers: each has a word, a shape and a colour, so that colour is not the only sign.
 
 import { fill, h, icon } from "../core/elements.js";
 

@@ -10,7 +10,7 @@ import { ON_BANNER, setStopsInForce } from "./stops_in_force.js";
 
 let shown = "";
 /** @type {any} */
-let knownHalts = null; // of the stops that were shown last; null: none was shown yet
+let knownHalts = null; // halted staged starts at the last update; null: no update yet
 
 /**
  * Show the stops in force: maps of scope, reason, actor, since.
@@ -30,7 +30,7 @@ export function showStops(stops) {
 }
 
 /**
- * A staged start that halts while the page is open is announced; one that had halted before stands in the banner.
+ * Announce staged starts that halt while the page is open. The banner lists those that had halted before.
  *
  * @param {any[]} stops
  */
@@ -52,8 +52,8 @@ function announceHalts(stops) {
 }
 
 /**
- * Read the stops in force, where no snapshot brings them. `away`: the broker does not answer; then those that the
- * console knew last. "headgate-stops" is dispatched after.
+ * Load the stops in force, on pages whose snapshots do not have them. `away`: the broker does not answer; load the
+ * stops that the console knows. Dispatches "headgate-stops" afterwards.
  *
  * @param {any} away
  */
@@ -66,6 +66,6 @@ export async function refreshStops(away) {
     showStops(attributes.stops ?? []);
     dispatchEvent(new Event("headgate-stops"));
   } catch {
-    // The banner keeps what it had; the connection's own banner says that the broker is away.
+    // The banner stays as it is; the connection banner reports that the broker is disconnected.
   }
 }

@@ -1,4 +1,4 @@
-// Operator stops in words: one line for each, with the buttons that lift it.
+// Operator stops as text: one line for each, with buttons to start the producers.
 
 import { h, icon } from "../core/elements.js";
 import { clock, duration, exact, plural } from "../core/format.js";
@@ -8,7 +8,7 @@ import { sinceElement, untilElement } from "../core/times.js";
 import { aimOf, aimOfQueues, openStopDialog } from "./stop_dialog.js";
 import { groupStops } from "./stops_in_force.js";
 
-const NAMED = 20; // queues that a group's title names
+const NAMED = 20; // queues in the tooltip of a group
 const DOUBLINGS = 5; // of a staged start's rate, until it is removed
 
 /**
@@ -27,21 +27,21 @@ export const haltInWords = (halted) =>
 export const stepsOf = (stage) => Math.max(0, Math.floor((Date.now() - stage.since) / stage.step_ms));
 
 /**
- * When a stop ends, in words and a running time.
+ * When a stop ends: text and a countdown.
  *
  * @param {any} stop
  */
 export function endOf(stop) {
   const ends = [];
   if (stop.until) ends.push(["in ", untilElement(stop.until)]);
-  if (stop.below) ends.push([`when the depth is down to ${stop.below} %`]);
+  if (stop.below) ends.push([`at a depth of ${stop.below}%`]);
   return ends.length
-    ? [" They start again by themselves ", ...ends.flatMap((end, index) => (index ? [" or ", ...end] : end)), "."]
+    ? [" Resumes automatically ", ...ends.flatMap((end, index) => (index ? [" or ", ...end] : end)), "."]
     : [];
 }
 
 /**
- * One line for each stop, at most `most`: what, why, who, since when, until when, and the way to lift it.
+ * Return one line for each stop, at most `most`: scope, reason, user, duration, end, and buttons to start producers.
  *
  * @param {any[]} stops
  * @param {any} most
@@ -67,8 +67,7 @@ export function stopLines(stops, most) {
       stop.object ? buttons(group) : null,
     );
   });
-  if (entries.length > most)
-    lines.push(h("p", { class: "muted" }, `and ${plural(entries.length - most, "more stop")}`));
+  if (entries.length > most) lines.push(h("p", { class: "muted" }, `${plural(entries.length - most, "more stop")}`));
   return lines;
 }
 
@@ -114,7 +113,7 @@ function headOf(stop, what) {
 }
 
 /**
- * Why, by whom and for how long: of a staged start what it is, and not the stop that it ends.
+ * Return reason, user and duration; for a staged start its own and not those of the stop that it ends.
  *
  * @param {any} stop
  */
@@ -140,13 +139,13 @@ function whyOf(stop) {
 }
 
 /**
- * How fast a staged start is, by now, and what makes it halt.
+ * Return the current rate of a staged start and its halt condition.
  *
  * @param {any} stage
  */
 function pace(stage) {
   return (
     ` (${exact(stage.rate * 2 ** Math.min(stepsOf(stage), DOUBLINGS))} messages/s into each queue, ` +
-    `doubled every ${duration(stage.step_ms)}${stage.halt ? `; halts above ${stage.halt} %` : ""})`
+    `doubled every ${duration(stage.step_ms)}${stage.halt ? `; halts above ${stage.halt}%` : ""})`
   );
 }

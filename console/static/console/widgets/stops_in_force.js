@@ -1,6 +1,6 @@
-// The operator stops in force, as the page knows them last, and which of them the banner names. Touches no element.
+// The operator stops in force, as last received, and which of them the banner lists. Touches no element.
 
-/** Stops, or groups of them, that the banner names. */
+/** Stops, or groups of stops, that the banner lists. */
 export const ON_BANNER = 3;
 
 /** @type {any[]} */
@@ -8,7 +8,7 @@ let inForce = [];
 let onBanner = new Set();
 
 /**
- * Stops that were made in one call for one queue each are one entry: [[stop, …], …].
+ * Group stops: those of single queues that were set by one call are one entry. Returns [[stop, …], …].
  *
  * @param {any[]} stops
  */
@@ -33,7 +33,7 @@ export function groupStops(stops) {
 }
 
 /**
- * From now on these are in force: maps of scope, reason, actor, since.
+ * Replace the stops in force: maps of scope, reason, actor, since.
  *
  * @param {any[]} stops
  */
@@ -48,14 +48,14 @@ export function setStopsInForce(stops) {
 }
 
 /**
- * Whether a stop with this reason is in force still.
+ * Return whether a stop with this reason is in force.
  *
  * @param {any} reason
  */
 export const isStoppedFor = (reason) => inForce.some((stop) => stop.reason === reason);
 
 /**
- * Whether the banner says that this stop is in force.
+ * Return whether the banner lists this stop.
  *
  * @param {any} stop
  */

@@ -1,4 +1,4 @@
-// Values of attributes for people, by their declared kind and unit.
+// Attribute values as text or elements, by their declared kind and unit.
 
 import { h, icon } from "../core/elements.js";
 import { bytes, duration, exact, rate } from "../core/format.js";
@@ -7,7 +7,7 @@ import { clockElement, sinceElement } from "../core/times.js";
 import { stateElement } from "./states.js";
 
 /**
- * A node (or text) for a value. `declared` has kind, unit, nullable.
+ * Return an element (or text) for a value. `declared` has kind, unit, nullable.
  *
  * @param {any} declared
  * @param {any} value
