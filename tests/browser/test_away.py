@@ -168,7 +168,7 @@ async def test_what_the_page_has_stays_dated_when_the_console_is_restarted_while
 async def is_off(button: Locator) -> None:
     """It says that it does nothing now, and why, also when it is clicked."""
     await expect(button).to_have_attribute("aria-disabled", "true")
-    await expect(button).to_have_attribute("title", re.compile("does not answer: nothing can be changed"))
+    await expect(button).to_have_attribute("title", re.compile("does not answer: changes are not possible"))
     await button.click(force=True)
     toast = button.page.locator(".toast.error").last
     await expect(toast).to_contain_text("does not answer")

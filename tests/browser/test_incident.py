@@ -247,5 +247,5 @@ async def test_stop_is_undone_from_the_page_after_its_dialog_is_closed(people: P
     )
     await expect(page.locator("#banner-stops")).to_contain_text("incident 7")
     await toast.get_by_role("button", name="Undo").click()
-    await expect(toast).to_contain_text("queue orders: this stop is not in force any more.")
+    await expect(toast).to_contain_text("queue orders: this stop is no longer in force.")
     await expect(row(page, "orders").locator(".state")).to_have_text("Stopped")

@@ -68,22 +68,22 @@ async def test_destructive_operation_asks_first(people: People, broker: Broker) 
     page = await opened(await people.page("ada"), f"{URL}&tab=operations")
     operation = page.locator(".operation", has=page.locator("code", has_text=re.compile("^purge$")))
     await operation.get_by_role("button", name="Call purge").click()
-    await expect(operation).to_contain_text("Tick the box first")
+    await expect(operation).to_contain_text("Confirm first")
     assert broker.do(lambda memory: memory.management.read(ORDERS)["depth_messages"]) == 5
-    await operation.get_by_label("I know that this cannot be undone").check()
+    await operation.get_by_label("I understand that this cannot be undone").check()
     await operation.get_by_role("button", name="Call purge").click()
     await expect(operation.locator(".operation-answer")).to_contain_text("5")
     assert broker.do(lambda memory: memory.management.read(ORDERS)["depth_messages"]) == 0
 
 
-async def test_notifications_are_watched_live(people: People, broker: Broker) -> None:
+async def test_events_of_an_object_are_shown_live(people: People, broker: Broker) -> None:
     broker.do(lambda memory: limited(memory, "orders", 10))
     page = await opened(await people.page("ada"), f"{URL}&tab=notifications")
     await expect(page.locator("#object .feed")).to_contain_text("Queue created")
     broker.do(lambda memory: memory.fill("orders", 20))
     await expect(page.locator("#object .feed")).to_contain_text("Queue overfull")
     await expect(page.locator("#object .feed")).not_to_contain_text("Producer blocked")
-    await page.get_by_label("Those of objects beneath it too").check()
+    await page.get_by_label("Include child objects").check()
     await expect(page.locator("#object .feed")).to_contain_text("Producer blocked")
 
 
@@ -130,8 +130,8 @@ async def test_queue_is_created_and_deleted_from_its_declared_attributes(people:
     await page.locator("#tab-operations").click()
     delete = page.locator(".operation", has=page.locator("code", has_text=re.compile("^delete$")))
     await delete.get_by_role("button", name="Delete this queue").click()
-    await expect(delete).to_contain_text("Tick the box first")
-    await delete.get_by_label("I know that this cannot be undone").check()
+    await expect(delete).to_contain_text("Confirm first")
+    await delete.get_by_label("I understand that this cannot be undone").check()
     await delete.get_by_role("button", name="Delete this queue").click()
     await expect(page.locator("#object")).to_have_class(re.compile("gone"))
     await expect(page.locator(f"#tree [data-object='{ORDERS}']")).to_have_count(0)
@@ -181,7 +181,7 @@ async def test_user_is_created_with_a_password_that_is_told_once(people: People,
     await form.get_by_role("button", name="Add a virtual host").click()
     await form.get_by_label("Virtual host").fill("default")
     await form.get_by_role("button", name="Create").click()
-    await expect(form.get_by_role("alert").filter(has_text="Choose what the user can do on default")).to_be_visible()
+    await expect(form.get_by_role("alert").filter(has_text="Select permissions on default")).to_be_visible()
     await form.get_by_label("publish", exact=True).check()
     await expect(form.get_by_text("override inherited value")).to_have_count(0)  # a user inherits nothing
     await form.get_by_role("button", name="Create").click()

@@ -123,7 +123,7 @@ async def test_every_link_to_a_queue_leads_to_it_and_its_limits_are_its_own(
     await is_of(page, name)
     await page.get_by_role("link", name="Attributes").click()
     await expect(page.locator(".attributes-table")).to_contain_text("OVERFULL", ignore_case=True)
-    await page.get_by_role("link", name="Open its page").click()
+    await page.get_by_role("link", name="Open page").click()
     await is_of(page, name)
     await page.get_by_role("link", name="All fields").click()
     await expect(page.locator("[name=capacity_messages]")).to_have_value("10")

@@ -56,18 +56,18 @@ async def test_staged_start_lets_producers_in_and_halts_when_the_queue_climbs(pe
     await expect(row(page, "orders").locator(".state")).to_have_text("Stopped")
 
     await page.get_by_role("button", name="Start producers of orders").click()
-    await dialog.get_by_label("Reason").fill("gently")
-    await dialog.get_by_label("Messages a second at first").fill("0")
+    await dialog.get_by_label("Reason").fill("staged")
+    await dialog.get_by_label("Initial messages per second").fill("0")
     await dialog.locator("button[type=submit]").click()
     await expect(dialog.get_by_role("alert")).to_contain_text("must be a whole number from 1")
-    await dialog.get_by_label("Messages a second at first").fill("50")
-    await dialog.get_by_label("Percent of the capacity at which it halts").fill("40")
+    await dialog.get_by_label("Initial messages per second").fill("50")
+    await dialog.get_by_label("Percent of the capacity at which the start halts").fill("40")
     await dialog.locator("button[type=submit]").click()
-    await expect(dialog.locator(".answer")).to_contain_text("being started in stages, at first 50 messages/s")
+    await expect(dialog.locator(".answer")).to_contain_text("being started in stages, initially 50 messages/s")
     await dialog.get_by_role("button", name="Close").click()
     banner = page.locator("#banner-stops")
     await expect(banner).to_contain_text("Producers of queue orders are being started in stages")
-    await expect(banner).to_contain_text("halts above 40 %")
+    await expect(banner).to_contain_text("halts above 40%")
     await expect(banner).not_to_contain_text("consumers are down")
     await expect(row(page, "orders").locator(".state")).to_have_text("Staged start")
     timeline = await opened(await people.page("ben"), "/timeline/")
@@ -106,7 +106,7 @@ async def test_stop_on_all_brokers_stops_each_of_them_and_is_undone(
     await expect(dialog.locator(".preview-count")).to_have_text("This stops 2 producers of 2 queues on 2 brokers.")
     await dialog.get_by_label("Reason").fill("the network is being changed")
     await dialog.locator("button[type=submit]").click()
-    await expect(dialog.locator(".answer")).to_have_text("2 producers of 2 queues get no more credit.")
+    await expect(dialog.locator(".answer")).to_have_text("2 producers of 2 queues receive no more credit.")
 
     def states() -> list[str]:
         return [one.do(lambda memory: memory.management.read(ORDERS)["state"]) for one in (broker, second)]
@@ -133,10 +133,10 @@ async def test_broker_that_is_away_is_named_and_the_others_are_stopped(
     await dialog.get_by_label("On all 2 brokers").check()
     await dialog.get_by_label("Reason").fill("the network is being changed")
     await expect(dialog.locator(".preview-count")).to_contain_text("on 2 brokers")
-    await expect(dialog.locator(".wrong")).to_contain_text("North was not reached")  # the preview says so as well
+    await expect(dialog.locator(".wrong")).to_contain_text("North cannot be reached")  # the preview says so as well
     await dialog.locator("button[type=submit]").click()
     await expect(dialog.locator("h2")).to_have_text("Producers stopped")
-    await expect(dialog.locator(".wrong")).to_contain_text("North was not reached")
+    await expect(dialog.locator(".wrong")).to_contain_text("North cannot be reached")
     assert broker.do(lambda memory: memory.management.read(ORDERS)["state"]) == "STOPPED"
 
 
@@ -167,7 +167,7 @@ async def test_filter_is_saved_shared_and_stopped_by_somebody_else(people: Peopl
     await page.locator("#selection").get_by_role("button", name="Save…").click()
     dialog = page.locator("dialog")
     await dialog.get_by_label("Name").fill("the shop")
-    await dialog.get_by_label("Share it").check()
+    await dialog.get_by_label("Share with all users").check()
     await dialog.get_by_role("button", name="Save").click()
     await expect(page.locator("#saved option:checked")).to_have_text("the shop")
 
@@ -177,13 +177,13 @@ async def test_filter_is_saved_shared_and_stopped_by_somebody_else(people: Peopl
     await expect(other.locator("#search")).to_have_value("orders")
     await other.get_by_role("button", name="Stop all producers").click()
     dialog = other.locator("dialog")
-    await dialog.get_by_text("Only some queues").click()
+    await dialog.get_by_text("Restrict to queues").click()
     await dialog.get_by_label("Saved selection").select_option(label="the shop (ada)")
     await expect(dialog.locator("h2")).to_have_text("Stop producers of the shop (ada)")
     await expect(dialog.locator(".preview-count")).to_have_text("This stops 2 producers of 2 queues.")
     await dialog.get_by_label("Reason").fill("incident 8")
     await dialog.locator("button[type=submit]").click()
-    await expect(dialog.locator(".answer")).to_have_text("2 producers of 2 queues get no more credit.")
+    await expect(dialog.locator(".answer")).to_have_text("2 producers of 2 queues receive no more credit.")
     stock = object_name("Queue", virtualhost="default", name="stock")
     assert broker.do(lambda memory: memory.management.read(stock)["state"]) == "NORMAL"
     await other.goto("/audit/")
@@ -214,7 +214,7 @@ async def test_viewer_saves_for_oneself_but_may_neither_share_nor_stop_by_it(peo
     page = await opened(await people.page("vic", "viewers"), "/?search=orders")
     await page.locator("#selection").get_by_role("button", name="Save…").click()
     dialog = page.locator("dialog")
-    await expect(dialog.get_by_label("Share it")).to_be_disabled()
+    await expect(dialog.get_by_label("Share with all users")).to_be_disabled()
     await dialog.get_by_label("Name").fill("mine")
     await dialog.get_by_role("button", name="Save").click()
     await expect(page.locator("#saved option:checked")).to_have_text("mine")
@@ -257,4 +257,4 @@ async def test_stop_dialog_says_how_many_queues_it_does_not_name(people: People,
     await expect(page.locator("#queue-rows tr")).to_have_count(7)
     await page.get_by_role("button", name="Stop all producers").click()
     await expect(page.locator("dialog .preview-largest li")).to_have_count(6)
-    await expect(page.locator("dialog .preview-largest li").last).to_have_text("and 2 more")
+    await expect(page.locator("dialog .preview-largest li").last).to_have_text("2 more")

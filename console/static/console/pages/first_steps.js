@@ -1,5 +1,5 @@
-// The first screen of a broker without queues: what an application needs to connect, each made here with one form, and
-// an example of a program with what has just been made in it.
+// The overview of a broker without queues: forms that create a queue and a client user, and an example program that
+// uses both.
 
 import { post } from "../core/api.js";
 import { atThatTime } from "../core/away.js";
@@ -11,7 +11,7 @@ import { openFormDialog, plainField } from "../widgets/form_dialog.js";
 
 const HOST = "default";
 
-/** What was made on this page, for the example. */
+/** Queue and user that were created on this page, for the example. */
 const made = { queue: "orders", user: "app", password: "" };
 
 /**
@@ -26,7 +26,7 @@ function createQueue() {
   const capacity = plainField("capacity_messages", "Capacity in messages", {
     value: "10000",
     inputmode: "numeric",
-    hint: "Above it producers are blocked until consumers have made room. Empty: no limit.",
+    hint: "Above it, producers are blocked until consumers have drained the queue. Empty: no limit.",
   });
   const dialog = openFormDialog({
     title: "Create a queue",
@@ -44,12 +44,7 @@ function createQueue() {
       return h(
         "div",
         { class: "stack" },
-        h(
-          "p",
-          {},
-          h("strong", {}, `The queue ${queue} is created. `),
-          "An application needs a user of the broker, too.",
-        ),
+        h("p", {}, h("strong", {}, `Created queue ${queue}. `), "An application also needs a user of the broker."),
         made.password
           ? example()
           : h(
@@ -80,8 +75,8 @@ function createUser() {
   openFormDialog({
     title: "Create a client user",
     says:
-      "With a generated password, and the permissions to publish to and consume from every queue " +
-      `of the virtual host ${HOST}. They can be changed under Objects, Users.`,
+      "With a generated password, and permissions to publish to and consume from all queues " +
+      `of the virtual host ${HOST}. You can change them under Objects, Users.`,
     fields: [name],
     action: "Create client user",
     async submit() {
@@ -92,7 +87,7 @@ function createUser() {
       return h(
         "div",
         { class: "stack" },
-        h("p", {}, h("strong", {}, `The password of ${user}. `), "Copy it now: it is not shown again."),
+        h("p", {}, h("strong", {}, `Password of ${user}. `), "Copy it now: it is not shown again."),
         h("p", {}, h("code", { class: "secret told-once", id: "first-password" }, made.password)),
         example(),
       );
@@ -100,7 +95,7 @@ function createUser() {
   });
 }
 
-/** A program that sends one message with what was made here. */
+/** A program that sends one message to the created queue. */
 function example() {
   const text = `from proton import Message
 from proton.utils import BlockingConnection
@@ -116,13 +111,13 @@ connection.close()`;
   return h(
     "div",
     { class: "first-example" },
-    h("p", {}, "An application sends like this (Python, ", h("code", {}, "pip install python-qpid-proton"), "):"),
+    h("p", {}, "Example of a sender (Python, ", h("code", {}, "pip install python-qpid-proton"), "):"),
     h("pre", { class: "first-code", tabindex: "0" }, h("code", { id: "first-code" }, text)),
   );
 }
 
 /**
- * Fill the empty state. Who may not do a step reads on its button what it needs.
+ * Fill the empty state. A button without permission shows the permission that it requires.
  *
  * @param {any} empty
  */
@@ -136,8 +131,7 @@ export function showFirstSteps(empty) {
       "An application connects to ",
       h("code", {}, settings.amqp || "the broker"),
       " with AMQP 1.0. It needs a queue, and a user of the broker with permissions on the " +
-        "virtual host. Anonymous clients, and queues that come with the first client that names " +
-        "them, are allowed only where the virtual host says so.",
+        "virtual host. Anonymous clients and automatic creation of queues are settings of the virtual host.",
     ),
     h(
       "p",

@@ -1,5 +1,5 @@
-// The managed model as the server declares it: types, and which type's objects are beneath which. Nothing here knows
-// a particular type: what an object's NAME attributes or keys point at is what it is beneath.
+// The managed model as the server declares it: types and their hierarchy. No type is special: the parent of an object
+// is what its attributes of kind `name`, or its keys, refer to.
 
 import { get } from "../core/api.js";
 import { formatName, parseName } from "../core/object_names.js";
@@ -27,7 +27,7 @@ export class Model {
   }
 
   /**
-   * The types an object of this type hangs beneath, each with the attribute that says beneath which object.
+   * The parent types of a type, each with the attribute that has the parent object.
    *
    * @param {any} type
    */
@@ -48,11 +48,11 @@ export class Model {
   }
 
   /**
-   * What can be beneath an object: [{type, where}] ; `where` are the query's conditions.
+   * The types of an object's children: [{type, where}]. `where`: the conditions of the query.
    *
    * @param {any} name
    */
-  beneath(name) {
+  children(name) {
     const parsed = /** @type {import("../core/object_names.js").ObjectName} */ (parseName(name));
     const found = [];
     for (const type of this.types.values()) {
@@ -66,7 +66,7 @@ export class Model {
   }
 
   /**
-   * The object names from the root down to this one, as far as its own keys tell.
+   * The object names from the root to this one, as far as its keys have them.
    *
    * @param {string} name
    * @returns {string[]}

@@ -1,4 +1,4 @@
-// One managed object: its attributes, operations and notifications, all of it made from its declared type.
+// One managed object: its attributes, operations and events, built from its declared type.
 
 import { ApiError, objectPath, post } from "../core/api.js";
 import { UNKNOWN } from "../core/away.js";
@@ -13,14 +13,14 @@ import { Feed } from "../widgets/event_feed.js";
 import { field } from "../widgets/fields.js";
 import { valueNode } from "../widgets/values.js";
 
-const UNSEEN = new Set(["actor"]); // the server says on whose behalf a call is made
+const HIDDEN = new Set(["actor"]); // set by the server
 
-/** Fills `panel`. `seen`: the events so far; `opened(name, tab)` is told which tab is shown. */
+/** Fills `panel`. `recent`: past events; `opened(name, tab)` is called when a tab is opened. */
 export class ObjectPanel {
   #panel;
   #name;
   #type;
-  #seen;
+  #recent;
   #opened;
   /** @type {any} */
   #object = null;
@@ -41,14 +41,14 @@ export class ObjectPanel {
    * @param {any} tab
    * @param {any} options
    */
-  constructor(panel, name, type, tab, { seen, opened }) {
+  constructor(panel, name, type, tab, { recent, opened }) {
     this.#panel = panel;
     this.#name = name;
     this.#type = type;
-    this.#seen = seen;
+    this.#recent = recent;
     this.#opened = opened;
     this.#bodies = {
-      attributes: h("div", { class: "tab-body", role: "tabpanel" }, h("p", { class: "loading" }, "Asking the broker…")),
+      attributes: h("div", { class: "tab-body", role: "tabpanel" }, h("p", { class: "loading" }, "Loading…")),
       operations: h("div", { class: "tab-body", role: "tabpanel" }, this.#operations()),
       notifications: h("div", { class: "tab-body", role: "tabpanel" }, this.#notifications()),
     };
@@ -63,7 +63,7 @@ export class ObjectPanel {
       this.#tabs[key] = h(
         "button",
         { type: "button", role: "tab", id: `tab-${key}`, on: { click: () => this.open(key) } },
-        words(key),
+        key === "notifications" ? "Events" : words(key),
         " ",
         h("small", { class: "muted" }, String(counts[key])),
       );
@@ -83,7 +83,7 @@ export class ObjectPanel {
       : null;
     const own = objectUrl(name).startsWith("/objects/")
       ? null
-      : h("a", { class: "button", href: objectUrl(name) }, "Open its page");
+      : h("a", { class: "button", href: objectUrl(name) }, "Open page");
     fill(
       this.#panel,
       h(
@@ -115,13 +115,13 @@ export class ObjectPanel {
     this.#opened(this.#name, tab);
   }
 
-  /** The broker does not answer: what the object is like is not known, if that was never shown. */
+  /** The broker does not answer: report that, unless attributes were loaded before. */
   unknown() {
     if (!this.#object) fill(this.#bodies.attributes, h("div", { class: "empty" }, h("p", {}, UNKNOWN)));
   }
 
   /**
-   * A whole new truth of the object; null: it is gone.
+   * Show the object as of a snapshot; null: it was deleted.
    *
    * @param {any} object
    */
@@ -131,7 +131,7 @@ export class ObjectPanel {
       if (!this.#object)
         fill(
           this.#bodies.attributes,
-          h("div", { class: "empty" }, h("p", {}, h("strong", {}, "It is not there any more."))),
+          h("div", { class: "empty" }, h("p", {}, h("strong", {}, "This object was deleted."))),
         );
       return;
     }
@@ -240,24 +240,24 @@ export class ObjectPanel {
   /** @param {any} operation */
   #operation(operation) {
     const fields = operation.arguments
-      .filter((/** @type {any} */ a) => !UNSEEN.has(a.name))
+      .filter((/** @type {any} */ a) => !HIDDEN.has(a.name))
       .map((/** @type {any} */ a) => field({ ...a, nullable: false }, { hint: a.description }));
-    const answer = h("div", { class: "operation-answer", "aria-live": "polite" });
+    const output = h("div", { class: "operation-answer", "aria-live": "polite" });
     const acts = operation.effect !== "read";
-    const destroys = operation.effect === "destroy";
-    const sure = destroys
+    const destructive = operation.effect === "destroy";
+    const sure = destructive
       ? h(
           "label",
           { class: "sure" },
           h("input", { type: "checkbox" }),
-          h("span", {}, "I know that this cannot be undone"),
+          h("span", {}, "I understand that this cannot be undone"),
         )
       : null;
     const button = h(
       "button",
       {
         type: "submit",
-        class: destroys ? "danger" : acts ? "primary" : "",
+        class: destructive ? "danger" : acts ? "primary" : "",
         ...(acts ? unlessAllowed(this.#type.name, "call", hostOf(this.#name)) : {}),
       },
       `Call ${operation.name}`,
@@ -273,7 +273,7 @@ export class ObjectPanel {
           "span",
           { class: `tag effect-${operation.effect}` },
           /** @type {Record<string, any>} */ ({
-            read: "changes nothing",
+            read: "read-only",
             change: "can be undone",
             destroy: "cannot be undone",
           })[operation.effect] ?? operation.effect,
@@ -283,13 +283,13 @@ export class ObjectPanel {
       fields.map((/** @type {any} */ f) => f.element),
       sure,
       h("div", { class: "form-actions start" }, button),
-      answer,
+      output,
     );
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       if (!fields.map((/** @type {any} */ f) => f.check()).every(Boolean)) return;
-      if (destroys && !find("input", form).checked) {
-        fill(answer, h("p", { class: "wrong" }, "Tick the box first: this cannot be undone."));
+      if (destructive && !find("input", form).checked) {
+        fill(output, h("p", { class: "wrong" }, "Confirm first: this cannot be undone."));
         find("input", form).focus();
         return;
       }
@@ -299,17 +299,17 @@ export class ObjectPanel {
           .filter((/** @type {any} */ [, value]) => value !== undefined && value !== ""),
       );
       button.disabled = true;
-      fill(answer, h("p", { class: "loading" }, "Calling…"));
+      fill(output, h("p", { class: "loading" }, "Calling…"));
       try {
         const result = await post(
           `${objectPath(settings.broker, this.#name)}operations/${encodeURIComponent(operation.name)}/`,
           { arguments: values },
         );
-        fill(answer, this.#answer(operation, result.result ?? result.returns ?? result));
+        fill(output, this.#answer(operation, result.result ?? result.returns ?? result));
         if (sure) find("input", form).checked = false;
       } catch (error) {
         if (error instanceof ApiError) for (const f of fields) f.wrong(error.fields[f.declared.name] ?? "");
-        fill(answer, h("p", { class: "wrong" }, error.message));
+        fill(output, h("p", { class: "wrong" }, error.message));
       } finally {
         button.disabled = false;
       }
@@ -337,19 +337,19 @@ export class ObjectPanel {
 
   #notifications() {
     if (!this.#type.notifications.length)
-      return h("div", { class: "empty" }, h("p", {}, "Objects of this type send no notifications."));
-    const list = h("ol", { class: "feed", tabindex: "0", "aria-label": "Notifications, newest first" });
-    const below = h("input", { type: "checkbox" });
+      return h("div", { class: "empty" }, h("p", {}, "Objects of this type have no events."));
+    const list = h("ol", { class: "feed", tabindex: "0", "aria-label": "Events, newest first" });
+    const children = h("input", { type: "checkbox" });
     /** @param {any} event */
-    const keep = (event) => event.object === this.#name || (below.checked && isBelow(event, this.#name));
+    const keep = (event) => event.object === this.#name || (children.checked && isDescendant(event, this.#name));
     const note = h("span", { class: "muted" });
     let feed = new Feed(list, note, { keep });
     this.notified = (/** @type {any} */ events, /** @type {any} */ reset) => feed.add(events, reset);
-    below.addEventListener("change", () => {
+    children.addEventListener("change", () => {
       feed = new Feed(list, note, { keep });
-      feed.add(this.#seen);
+      feed.add(this.#recent);
     });
-    feed.add(this.#seen);
+    feed.add(this.#recent);
     return [
       h(
         "dl",
@@ -362,7 +362,7 @@ export class ObjectPanel {
       h(
         "div",
         { class: "tab-actions spread" },
-        h("label", { class: "sure" }, below, h("span", {}, "Those of objects beneath it too")),
+        h("label", { class: "sure" }, children, h("span", {}, "Include child objects")),
         note,
       ),
       list,
@@ -371,12 +371,12 @@ export class ObjectPanel {
 }
 
 /**
- * Whether the event's object is beneath `name`: everything is beneath a root, and below what its keys name.
+ * Return whether the event's object is a descendant of `name`: of a root, or of an object in its keys or attributes.
  *
  * @param {any} event
  * @param {any} name
  */
-function isBelow(event, name) {
+function isDescendant(event, name) {
   const above = /** @type {any} */ (parseName(name));
   const object = /** @type {any} */ (parseName(event.object));
   if (!Object.keys(above.keys).length) return true;

@@ -1,4 +1,4 @@
-// The tree of managed objects: loaded as it is opened, walked with the arrow keys, searched by name.
+// The tree of managed objects: loaded on expansion, navigable with the arrow keys, searchable by name.
 
 import { get, query } from "../core/api.js";
 import { fill, h, icon } from "../core/elements.js";
@@ -9,7 +9,7 @@ import { stateElement } from "../widgets/states.js";
 import { pluralOf } from "./managed_model.js";
 
 const COUNT = 100;
-const NAMED = 60; // characters of a name; its title has it whole
+const NAMED = 60; // characters of a name; the tooltip has the full name
 
 export class Tree {
   #root;
@@ -20,7 +20,7 @@ export class Tree {
   #chosen = "";
 
   /**
-   * `choose(object name)` is called when somebody chooses one, `create(type, where)` when somebody wants a new one.
+   * `choose(object name)` is called when an object is selected, `create(type, where)` when “New” is clicked.
    *
    * @param {any} root
    * @param {any} model
@@ -48,7 +48,7 @@ export class Tree {
   }
 
   /**
-   * Open the way to an object and mark it.
+   * Expand the path to an object and select it.
    *
    * @param {any} name
    */
@@ -74,7 +74,7 @@ export class Tree {
   }
 
   /**
-   * Read again the opened folders of an object's type: it was created or deleted.
+   * Reload the expanded folders of an object's type: it was created or deleted.
    *
    * @param {any} name
    */
@@ -162,16 +162,16 @@ export class Tree {
    * @param {any} level
    */
   #objectNode(name, attributes, level) {
-    const beneath = this.#model.beneath(name);
+    const children = this.#model.children(name);
     const content = [h("span", { class: "node-name", title: shortName(name) }, middle(shortName(name), NAMED))];
     if (attributes.client) content.push(h("small", { class: "muted" }, attributes.client));
     if (attributes.state && !["NORMAL", "RUNNING"].includes(attributes.state))
       content.push(stateElement(attributes.state));
     return this.#node(level, {
       object: name,
-      opens: beneath.length > 0,
+      opens: children.length > 0,
       content,
-      load: async () => beneath.map((/** @type {any} */ { type, where }) => this.#folder(type, where, level + 1)),
+      load: async () => children.map((/** @type {any} */ { type, where }) => this.#folder(type, where, level + 1)),
     });
   }
 
@@ -245,7 +245,7 @@ export class Tree {
   }
 
   /**
-   * Objects of every type whose name has the text.
+   * List objects of all types whose name contains the text.
    *
    * @param {string} text
    * @param {any} into
@@ -295,7 +295,7 @@ export class Tree {
                 ? h(
                     "p",
                     { class: "muted small" },
-                    `and ${plural(page.total - page.items.length, "more", "more")}: type more of the name`,
+                    `${plural(page.total - page.items.length, "more", "more")}: refine the search`,
                   )
                 : null,
             ),

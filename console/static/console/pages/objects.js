@@ -1,5 +1,5 @@
-// The object browser: the tree on the left, and the chosen object's attributes, operations and notifications on the
-// right; all of it made from what the server declares.
+// The object browser: the tree on the left; attributes, operations and events of the selected object on the right.
+// Everything is built from the types that the server declares.
 
 import { live, watch } from "../core/connection.js";
 import { byId, fill, h, onNextFrame } from "../core/elements.js";
@@ -25,9 +25,9 @@ let shown = null; // the ObjectPanel on the page
 
 // -- the page ---------------------------------------------------------------------------------------------------
 
-let loadedAt = Infinity; // number of the newest event when the tree was made
+let loadedAt = Infinity; // number of the newest event when the tree was loaded
 /** @type {any[]} */
-const seen = []; // the newest events, for an object that is chosen later
+const recent = []; // the newest events, for objects that are selected later
 
 /**
  * @param {any} name
@@ -51,22 +51,17 @@ function remember(name, tab) {
  */
 function choose(name, tab = "attributes") {
   const parsed = parseName(name);
-  if (parsed) name = formatName(parsed.type, parsed.keys); // as the broker writes it: with quotes only where needed
+  if (parsed) name = formatName(parsed.type, parsed.keys); // the broker's form: quotes only where needed
   /** @type {any} */
   const type = parsed && model.types.get(parsed.type);
   if (!type) {
     fill(
       panel,
-      h(
-        "div",
-        { class: "empty" },
-        h("p", {}, h("strong", {}, "There is no such object.")),
-        h("p", { class: "muted" }, name),
-      ),
+      h("div", { class: "empty" }, h("p", {}, h("strong", {}, "No such object.")), h("p", { class: "muted" }, name)),
     );
     return;
   }
-  shown = new ObjectPanel(panel, name, type, tab, { seen, opened: remember });
+  shown = new ObjectPanel(panel, name, type, tab, { recent, opened: remember });
   document.title = `${shortName(name)} · Headgate`;
   watch({ watch: "objects", object: name });
   tree.show(name);
@@ -83,7 +78,7 @@ const render = onNextFrame(() => {
 });
 live.addEventListener("snapshot", (event) => {
   if (!event.detail.connected && !event.detail.data.object) {
-    shown?.unknown(); // which is not "gone"
+    shown?.unknown(); // not the same as deleted
     return;
   }
   latest = event.detail;
@@ -91,11 +86,11 @@ live.addEventListener("snapshot", (event) => {
 });
 pastAndPresent(live, (/** @type {any} */ events, /** @type {any} */ reset) => {
   if (loadedAt === Infinity) loadedAt = events.at(-1)?.number ?? 0;
-  if (reset) seen.length = 0;
-  seen.push(...events);
-  seen.splice(0, Math.max(0, seen.length - 1500));
+  if (reset) recent.length = 0;
+  recent.push(...events);
+  recent.splice(0, Math.max(0, recent.length - 1500));
   shown?.notified?.(events, reset);
-  // Queues, and all else whose coming and going is told, come and go in the tree as well.
+  // Objects with events of creation and deletion are added to and removed from the tree.
   const moved = events.filter(
     (/** @type {any} */ e) => (e.kind.endsWith("-created") || e.kind.endsWith("-deleted")) && e.number > loadedAt,
   );
@@ -167,5 +162,5 @@ async function start() {
 }
 
 start();
-// The broker was away when the page was opened: begin as soon as it is there.
+// If the broker was disconnected when the page was opened: start when it connects.
 live.addEventListener("broker", (event) => event.detail.connected && start());

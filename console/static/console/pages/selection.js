@@ -1,4 +1,4 @@
-// Queues that are picked one by one, or all that the filter leaves: what to do with them.
+// The selected queues, or those that match the filter, with actions for them.
 
 import { fill, findAll, h, icon } from "../core/elements.js";
 import { count, plural } from "../core/format.js";
@@ -12,12 +12,12 @@ export class Selection {
   #bar;
   #picked = new Set();
   /** @type {any} */
-  #matching = null; // {search, states, total} while a filter is on; total null: not counted yet
+  #matching = null; // {search, states, total} of an active filter; total null: not counted yet
   #shown = "";
   #saved;
 
   /**
-   * `bar`: the element to show the actions in; `saved(selection)`: it was saved under a name.
+   * `bar`: the element for the actions; `saved(selection)` is called after a selection was saved.
    *
    * @param {HTMLElement} bar
    * @param {any} saved
@@ -28,7 +28,7 @@ export class Selection {
   }
 
   /**
-   * A box that picks a queue.
+   * Return a checkbox that selects a queue.
    *
    * @param {any} object
    * @param {any} name
@@ -50,7 +50,7 @@ export class Selection {
   }
 
   /**
-   * The filter as it is now and how many queues it leaves (null: not known yet); null: no filter.
+   * Set the filter and its number of matching queues (null: not counted yet); null: no filter.
    *
    * @param {any} matching
    */
@@ -64,7 +64,7 @@ export class Selection {
   }
 
   /**
-   * Pick these queues and no others.
+   * Select exactly these queues.
    *
    * @param {any} objects
    */
@@ -92,7 +92,7 @@ export class Selection {
      * @param {any} look
      */
     const act = (action, look) => {
-      const refused = may("operate") ? null : "true"; // it stays in reach and says why
+      const refused = may("operate") ? null : "true"; // the button stays focusable and gives the reason
       return h(
         "button",
         {

@@ -1,4 +1,4 @@
-// The state of the connection: the dot in the header, and the banner that says what is wrong and how old the page is.
+// The state of the connection: the dot in the header, and the banner with the problem and the time of the snapshot.
 
 import { setAway } from "../core/away.js";
 import { byId, fill, h, icon, setText } from "../core/elements.js";
@@ -6,7 +6,7 @@ import { clock } from "../core/format.js";
 import { settings } from "../core/settings.js";
 import { sinceElement } from "../core/times.js";
 
-const BLINK = 1000; // ms: a connection that is lost for less is no news
+const BLINK = 1000; // ms: shorter losses are not reported
 /** @type {Record<string, string>} */
 const WORDS = {
   connecting: "Connecting…",
@@ -21,15 +21,15 @@ export class ConnectionBanner {
   #dot = byId("connection");
   #text = byId("connection-text");
   #banner = byId("banner-lost");
-  /** As the server knew it when it made the page, then as the frames say. `connected`: null while that is not known. */
+  /** From the page, then from the frames. `connected`: null while it is not known. */
   #broker = settings.state ?? { connected: null, since: 0, error: "" };
-  /** When what is shown was so: the time of the newest snapshot, however late it came; null: nothing is known. */
+  /** The time of the newest snapshot, even if it arrived late; null: there is none. */
   #asOf = settings.state?.as_of ?? null;
-  #dated = this.#asOf; // what the banner and the page say
+  #dated = this.#asOf; // the time that banner and page show
   #changed;
 
   /**
-   * `changed()` is called when the connection or the broker has come or gone: what no snapshot has is read again.
+   * `changed()` is called when the connection or the broker connects or disconnects: load what snapshots do not have.
    *
    * @param {any} live
    * @param {(...given: any[]) => any} changed
@@ -38,24 +38,24 @@ export class ConnectionBanner {
     this.#live = live;
     this.#changed = changed;
     live.addEventListener("beat", (/** @type {any} */ event) => {
-      // Frames come while the broker hangs, too; they say as of when they are.
+      // Frames also arrive while the broker hangs; they have the time of their data.
       if (event.detail.asOf !== undefined) this.#asOf = event.detail.asOf;
     });
     live.addEventListener("state", (/** @type {any} */ event) => {
       if (event.detail.state === "live") changed();
       this.#show();
     });
-    live.addEventListener("broker", (/** @type {any} */ event) => this.#heard(event.detail));
+    live.addEventListener("broker", (/** @type {any} */ event) => this.#brokerChanged(event.detail));
     this.#show();
   }
 
-  /** Whether it is known that the broker does not answer. */
+  /** Whether the broker is known not to answer. */
   get brokerAway() {
     return this.#broker.connected === false;
   }
 
   /** @param {any} broker */
-  #heard(broker) {
+  #brokerChanged(broker) {
     const before = this.#broker;
     this.#broker = broker;
     if (before.connected !== broker.connected || before.error !== broker.error || this.#asOf !== this.#dated)
@@ -83,7 +83,7 @@ export class ConnectionBanner {
     };
     this.#dot.title = titles[shown] ?? WORDS[shown];
     if (shown === "lost" && Date.now() - since < BLINK) {
-      setTimeout(() => this.#show(), BLINK); // the dot changed, the banner can wait
+      setTimeout(() => this.#show(), BLINK); // the dot changes at once, the banner later
       return;
     }
     this.#dated = this.#asOf;
@@ -122,23 +122,22 @@ export class ConnectionBanner {
         error ? `: ${error.replace(/\.$/, "")}` : "",
         ". ",
         `${when}. `,
-        "The console keeps trying",
-        awaySince ? [" (away for ", sinceElement(awaySince), ")"] : "",
+        "The console reconnects automatically",
+        awaySince ? [" (disconnected for ", sinceElement(awaySince), ")"] : "",
         ".",
       ),
     ];
   }
 
   /**
-   * Why nothing can be done at the broker now; empty: it can.
+   * The reason why the broker cannot be changed now; empty: it can.
    *
    * @param {any} shown
    */
   #reasonNot(shown) {
-    if (shown === "broker-lost")
-      return `${settings.brokerTitle} does not answer: nothing can be changed there until it does.`;
-    if (shown === "lost") return "The connection to the console is lost: nothing can be changed until it is back.";
-    if (shown === "signed-out") return "You are signed out: sign in again to change anything.";
+    if (shown === "broker-lost") return `${settings.brokerTitle} does not answer: changes are not possible.`;
+    if (shown === "lost") return "The connection to the console is lost: changes are not possible.";
+    if (shown === "signed-out") return "You are signed out: sign in again to make changes.";
     return shown === "connecting" && this.#broker.connected === null && settings.broker
       ? `${settings.brokerTitle} has not answered yet.`
       : "";

@@ -1,4 +1,4 @@
-// Creating and deleting managed objects, of whatever types are declared to allow it.
+// Forms that create and delete managed objects of types that allow it.
 
 import { objectPath, post, query, remove } from "../core/api.js";
 import { fill, find, h } from "../core/elements.js";
@@ -9,7 +9,7 @@ import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
 import { field, fieldGrid } from "./fields.js";
 
-const REASON = { name: "reason", kind: "string", unit: "", choices: [], description: "Kept in the audit trail." };
+const REASON = { name: "reason", kind: "string", unit: "", choices: [], description: "Recorded in the audit trail." };
 
 /**
  * "VirtualHost" -> "virtual host"
@@ -19,7 +19,8 @@ const REASON = { name: "reason", kind: "string", unit: "", choices: [], descript
 const inWords = (type) => type.replaceAll(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
 
 /**
- * The form for a new object. `where`: attributes that its place in the tree gives; `created(name)` is called after.
+ * Return the form for a new object. `where`: attributes given by its place in the tree; `created(name)` is called
+ * afterwards.
  *
  * @param {any} type
  * @param {any} where
@@ -75,9 +76,9 @@ export function creation(type, where, created) {
         attributes,
         reason: reason.input.value.trim(),
       });
-      toast(`${shortName(made.name)} is created.`);
-      const told = type.attributes.filter((/** @type {any} */ a) => a.secret && made.attributes[a.name]);
-      if (told.length) fill(form, ...toldOnce(told, made, () => created(made.name)));
+      toast(`Created ${shortName(made.name)}.`);
+      const secrets = type.attributes.filter((/** @type {any} */ a) => a.secret && made.attributes[a.name]);
+      if (secrets.length) fill(form, ...shownOnce(secrets, made, () => created(made.name)));
       else created(made.name);
     } catch (error) {
       submit.disabled = false;
@@ -94,13 +95,13 @@ export function creation(type, where, created) {
 }
 
 /**
- * What the broker made up and tells this once; `noted` is called when it has been noted.
+ * Show generated secrets, which are shown only once; `noted` is called when the user confirms.
  *
  * @param {any} secrets
  * @param {any} made
  * @param {any} noted
  */
-function toldOnce(secrets, made, noted) {
+function shownOnce(secrets, made, noted) {
   return [
     h("div", { class: "notice", role: "status" }, h("p", {}, h("strong", {}, "Note this now: it is not shown again."))),
     h(
@@ -120,7 +121,7 @@ function toldOnce(secrets, made, noted) {
 }
 
 /**
- * The form that deletes an object, as careful as an operation that cannot be undone.
+ * Return the form that deletes an object, with the same confirmation as other destructive operations.
  *
  * @param {any} name
  * @param {any} version
@@ -132,7 +133,7 @@ export function deletion(name, version) {
     "label",
     { class: "sure" },
     h("input", { type: "checkbox" }),
-    h("span", {}, "I know that this cannot be undone"),
+    h("span", {}, "I understand that this cannot be undone"),
   );
   const reason = field(REASON, { hint: REASON.description });
   const answer = h("div", { class: "operation-answer", "aria-live": "polite" });
@@ -158,7 +159,7 @@ export function deletion(name, version) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     if (!find("input", sure).checked) {
-      fill(answer, h("p", { class: "wrong" }, "Tick the box first: this cannot be undone."));
+      fill(answer, h("p", { class: "wrong" }, "Confirm first: this cannot be undone."));
       find("input", sure).focus();
       return;
     }
@@ -168,7 +169,7 @@ export function deletion(name, version) {
         objectPath(settings.broker, name) + query({ version: version(), reason: reason.input.value.trim() }),
       );
       fill(answer, h("p", { class: "done" }, "It is deleted."));
-      toast(`${shortName(name)} is deleted.`);
+      toast(`Deleted ${shortName(name)}.`);
     } catch (error) {
       button.disabled = false;
       fill(answer, h("p", { class: "wrong" }, error.message));

@@ -1,5 +1,5 @@
-// What a user of the broker may do on each virtual host: a row for each, with a box for each permission, instead of the
-// texts that are sent ("default:publish,consume").
+// The permissions of a broker user: a row per virtual host with a checkbox per permission. The wire format is text
+// ("default:publish,consume").
 
 import { fill, find, h, setAttribute, setText } from "../core/elements.js";
 import { words } from "../core/format.js";
@@ -7,7 +7,7 @@ import { words } from "../core/format.js";
 const RIGHTS = ["publish", "consume", "manage"];
 
 /**
- * As `field` of fields.js, for a list of grants.
+ * Like `field` of fields.js, for a list of grants.
  *
  * @param {any} declared
  * @param {any} [options]
@@ -49,7 +49,7 @@ export function grantsField(
         type: "text",
         class: "grant-host",
         value: host,
-        placeholder: "* for every virtual host",
+        placeholder: "* for all virtual hosts",
         "aria-label": "Virtual host",
         spellcheck: "false",
       }),
@@ -83,20 +83,20 @@ export function grantsField(
 
   const self = {
     element,
-    input: add, // where the focus goes, and what is disabled
+    input: add, // takes the focus, and can be disabled
     declared,
     note,
-    /** Texts such as "default:publish,consume"; throws for a row that grants nothing. */
+    /** Return texts such as "default:publish,consume". Throws Error for a row without permissions. */
     read() {
       return [...rows.children].map((/** @type {any} */ row) => {
         const host = row.querySelector(".grant-host").value.trim();
         const rights = [...row.querySelectorAll("input:checked")].map((box) => box.value);
-        if (!host) throw new Error("Name the virtual host, or * for every one.");
-        if (!rights.length) throw new Error(`Choose what the user can do on ${host}, or remove the row.`);
+        if (!host) throw new Error("Enter a virtual host, or * for all.");
+        if (!rights.length) throw new Error(`Select permissions on ${host}, or remove the row.`);
         const [, given = ""] = /^.*:(.*)$/.exec(row.dataset.given) ?? [];
         const same =
           row.dataset.given.startsWith(`${host}:`) && given.split(",").sort().join() === [...rights].sort().join();
-        return same ? row.dataset.given : `${host}:${rights.join(",")}`; // an order that differs is no change
+        return same ? row.dataset.given : `${host}:${rights.join(",")}`; // another order is no change
       });
     },
     set(/** @type {any} */ to) {

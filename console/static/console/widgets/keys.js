@@ -1,12 +1,12 @@
-// The keys that act, in one registry: what is listed under `?` is what works. None acts while somebody types.
+// The registry of keyboard shortcuts, which `?` lists. None acts while the focus is in a text field.
 
 import { byId, findAll, h } from "../core/elements.js";
 
 const ROWS = "main table tbody tr, main #entries > li, main #conditions > li";
 
 /**
- * Sections of the list; each key: `keys` (the first is shown, several for a sequence such as "g o"), `says`, `act`, and
- * `when` it is there at all.
+ * The shortcuts: `section` of the list, `keys` (the first is shown; "g o" is a sequence), `says` (its description),
+ * `act`, and `when` it is available.
  *
  * @type {any[]}
  */
@@ -16,7 +16,7 @@ let begun = ""; // the first key of a sequence
 let forget = 0;
 
 /**
- * Make a key act: {section, keys: ["j", "ArrowDown"], says: "the next row", when: () => bool, act: () => void}.
+ * Register a shortcut: {section, keys: ["j", "ArrowDown"], says: "the next row", when: () => bool, act: () => void}.
  *
  * @param {any} key
  */
@@ -30,7 +30,7 @@ const visible = (element) => element && element.getClientRects().length > 0;
 const first = (selector) => findAll(selector).find(visible);
 
 /**
- * A key that presses a button or a link of the page, if it has that.
+ * Register a shortcut that clicks a button or link, if the page has it.
  *
  * @param {any} section
  * @param {any} keys
@@ -46,7 +46,7 @@ function presses(section, keys, says, selector) {
 const rows = () => findAll(ROWS).filter((row) => visible(row) && row.querySelector("a[href], button"));
 
 /**
- * What of a row takes the focus: its name, and where that is no link, the first thing that can be used.
+ * The element of a row that takes the focus: the link of its name, else its first control.
  *
  * @param {any} row
  */
@@ -75,14 +75,14 @@ register({
 register({
   section: "In a list",
   keys: ["k", "ArrowUp"],
-  says: "Row before",
+  says: "Previous row",
   when: () => rows().length > 0,
   act: () => move(-1),
 });
 register({
   section: "In a list",
   keys: ["x"],
-  says: "Pick the row",
+  says: "Select row",
   when: () => Boolean(first("input.pick")),
   act: () => inRow()?.querySelector("input.pick")?.click(),
 });
@@ -93,7 +93,7 @@ register({
   when: () => Boolean(first(".row-act")),
   act: () => inRow()?.querySelector(".row-act")?.click(),
 });
-presses("In a list", ["["], "Page before", '[data-key="["]:not(:disabled)');
+presses("In a list", ["["], "Previous page", '[data-key="["]:not(:disabled)');
 presses("In a list", ["]"], "Next page", '[data-key="]"]:not(:disabled)');
 
 // -- anywhere -----------------------------------------------------------------------------------------------------
@@ -138,14 +138,14 @@ for (const [key, name] of [
 
 addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-  // Somebody types, or an element has arrow keys of its own.
+  // The focus is in a text field, or in an element that handles arrow keys itself.
   if (
     /** @type {any} */ (event.target).closest?.(
       'input:not([type="checkbox"]), textarea, select, dialog, [contenteditable], [role="tree"], [role="tablist"]',
     )
   )
     return;
-  // Arrows scroll the page until somebody is in a row.
+  // Arrow keys scroll the page unless the focus is in a row.
   if (event.key.startsWith("Arrow") && !inRow()) return;
   const typed = begun ? `${begun} ${event.key}` : event.key;
   clearTimeout(forget);
@@ -172,7 +172,7 @@ const shown = (keys) =>
       .flatMap((/** @type {any} */ one, /** @type {any} */ n) => [n ? " then " : "", h("kbd", {}, SHOWN[one] ?? one)]),
   ]);
 
-/** The dialog that lists the keys that act on this page. */
+/** Open the dialog that lists the shortcuts of this page. */
 export function showKeys() {
   if (byId("keys-dialog")) return;
   const close = h("button", { type: "submit", class: "primary" }, "Close");
@@ -183,7 +183,7 @@ export function showKeys() {
     h(
       "form",
       { method: "dialog" },
-      h("h2", { id: "keys-title" }, "Keyboard"),
+      h("h2", { id: "keys-title" }, "Keyboard shortcuts"),
       SECTIONS.map((section) => ({ section, keys: REGISTRY.filter((key) => key.section === section && key.when()) }))
         .filter(({ keys }) => keys.length)
         .map(({ section, keys }) =>

@@ -1,10 +1,10 @@
-// A moment that is typed and shown in the viewer's zone, which is named beside it. Every page that asks for a time uses
-// this, so that the same field means the same everywhere; addresses carry the moment with its offset.
+// A field for a moment in the browser's time zone, which is shown next to it. All pages use it; URLs have the moment
+// with its offset.
 
 import { h } from "../core/elements.js";
 import { addressMoment, inputValue, zoneName } from "../core/moments.js";
 
-/** An element that says in which zone the times of this page are. */
+/** Return an element that names the time zone of the page. */
 export const zoneElement = () => h("span", { class: "zone muted small" }, `Times in ${zoneName()}`);
 
 /** The moment in an input of type datetime-local. */
@@ -19,7 +19,7 @@ export class MomentField {
     input.title = `In ${zoneName()}`;
   }
 
-  /** ms; null: empty, or no moment. What was set is kept exactly, also in the hour that a clock shows twice. */
+  /** ms; null: empty or invalid. A value that was set stays exact, also in the repeated hour of a clock change. */
   get ms() {
     const { value } = this.input;
     if (!value) return null;
@@ -30,11 +30,11 @@ export class MomentField {
 
   set ms(ms) {
     this.input.value = ms === null ? "" : inputValue(ms);
-    this.#text = this.input.value; // as the input has it: it may leave out what is zero
+    this.#text = this.input.value; // the input omits zero seconds
     this.#ms = ms;
   }
 
-  /** For addresses and calls; empty without a moment. */
+  /** The value for URLs and API calls; empty without a moment. */
   get address() {
     return this.ms === null ? "" : addressMoment(this.ms);
   }

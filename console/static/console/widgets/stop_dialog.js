@@ -1,4 +1,4 @@
-// The dialog that stops or starts producers: what it will touch, why, for how long, what came of it, and the way back.
+// The dialog that stops or starts producers: preview of the affected queues, reason, pattern or saved selection.
 
 import { post } from "../core/api.js";
 import { fill, find, h, icon } from "../core/elements.js";
@@ -15,24 +15,24 @@ const WORDS = {
     path: "stop-producers/",
     title: "Stop",
     doing: "Stopping…",
-    says: "Every producer of them is held back, also after a restart of the broker. Consumers go on.",
-    placeholder: "Such as: consumers of orders are being redeployed",
+    says: "All their producers stay stopped, also after a restart of the broker. Consumers are not affected.",
+    placeholder: "e.g. consumers of orders are being redeployed",
   },
   start: {
     path: "start-producers/",
     title: "Start",
     doing: "Starting…",
     says:
-      "The operator's stop is lifted. A queue that is overfull, or stopped by a stop of another " +
-      "scope, still holds its producers.",
-    placeholder: "Such as: consumers are back",
+      "Removes the operator's stop. Producers of a queue that is overfull, or in another stopped " +
+      "scope, stay blocked.",
+    placeholder: "e.g. consumers are running again",
   },
 };
 
 /**
- * Ask for a reason and do it. `aim`: the object name of the broker, a virtual host, an exchange or a queue; or a map of
- * `scope` and perhaps `pattern` (fixed), `queues` (their names), `match` (a filter: search and states), `only` (lift
- * this very stop), and `label`, what it is about in words.
+ * Open the dialog. `aim`: the object name of the broker, a virtual host, an exchange or a queue; or a map of `scope`
+ * and optionally `pattern` (fixed), `queues` (their names), `match` (a filter: search and states), `only` (remove
+ * exactly this stop), and `label`, a text for the scope.
  *
  * @param {any} action
  * @param {any} aim
@@ -88,8 +88,8 @@ export function openStopDialog(action, aim) {
       h(
         "small",
         { class: "hint" },
-        "Kept in the audit trail",
-        action === "stop" ? " and shown to everybody while the stop is in force." : ".",
+        "Recorded in the audit trail",
+        action === "stop" ? " and shown to all users during the stop." : ".",
       ),
     ),
     end.element,
@@ -97,24 +97,19 @@ export function openStopDialog(action, aim) {
       ? h(
           "details",
           { class: "more" },
-          h("summary", {}, "Only some queues"),
+          h("summary", {}, "Restrict to queues"),
           h(
             "label",
             { class: "field" },
             h("span", {}, "Pattern"),
             pattern,
-            h("small", { class: "hint" }, "* stands for one word, > or # for any number of words at the end."),
+            h("small", { class: "hint" }, "* matches one word; > or # at the end matches any number of words."),
           ),
           chosen ? h("label", { class: "field", hidden: true }, h("span", {}, "Saved selection"), chosen) : null,
         )
       : null,
     whole && (settings.brokers?.length ?? 0) > 1
-      ? h(
-          "label",
-          { class: "sure" },
-          everyBroker,
-          h("span", {}, `On all ${settings.brokers.length} brokers, not only ${settings.brokerTitle}`),
-        )
+      ? h("label", { class: "sure" }, everyBroker, h("span", {}, `On all ${settings.brokers.length} brokers`))
       : null,
     problem,
     h("div", { class: "dialog-actions" }, cancel, submit),
@@ -123,7 +118,7 @@ export function openStopDialog(action, aim) {
   document.body.append(dialog);
   dialog.addEventListener("close", () => dialog.remove());
 
-  let queues = fixed.queues; // of a filter: those that the preview has told
+  let queues = fixed.queues; // for a filter: the queues of the preview
   const body = () => ({
     ...fixed,
     ...(queues ? { queues } : {}),
@@ -132,19 +127,19 @@ export function openStopDialog(action, aim) {
   });
 
   /** @type {any} */
-  let asked = null;
+  let request = null; // aborts the preview under way
   /** @type {any} */
-  const ask = async () => {
-    asked?.abort();
-    asked = new AbortController();
+  const loadPreview = async () => {
+    request?.abort();
+    request = new AbortController();
     try {
-      const answer = await post(
+      const response = await post(
         "stop-producers/preview/",
         match ? { ...fixed, match } : chosen?.value ? { ...fixed, selection: Number(chosen.value) } : body(),
-        asked.signal,
+        request.signal,
       );
-      if (answer.objects) queues = answer.objects;
-      fill(preview, ...previewLines(action, answer));
+      if (response.objects) queues = response.objects;
+      fill(preview, ...previewLines(action, response));
     } catch (error) {
       if (error.name !== "AbortError") fill(preview, h("p", { class: "wrong" }, error.message));
     }
@@ -152,12 +147,12 @@ export function openStopDialog(action, aim) {
   let pause = 0;
   pattern.addEventListener("input", () => {
     clearTimeout(pause);
-    pause = setTimeout(ask, 250);
+    pause = setTimeout(loadPreview, 250);
   });
-  everyBroker.addEventListener("change", ask);
+  everyBroker.addEventListener("change", loadPreview);
   if (chosen) offerSaved(chosen);
   chosen?.addEventListener("change", () => {
-    // What the preview tells is what is stopped, whatever the selection finds later.
+    // The queues of the preview are stopped, even if the selection later matches others.
     queues = undefined;
     heading = chosen.value
       ? `${text.title} producers of ${chosen.selectedOptions[0].textContent}`
@@ -166,14 +161,14 @@ export function openStopDialog(action, aim) {
     fill(find("h2", form), heading);
     pattern.disabled = everyBroker.disabled = chosen.value !== "";
     if (chosen.value) everyBroker.checked = false;
-    ask();
+    loadPreview();
   });
 
   /**
    * @param {any} message
    * @param {any} [field]
    */
-  const complain = (message, field = null) => {
+  const showProblem = (message, field = null) => {
     problem.hidden = false;
     fill(problem, h("p", {}, message));
     field?.setAttribute("aria-invalid", "true");
@@ -184,17 +179,17 @@ export function openStopDialog(action, aim) {
     event.preventDefault();
     if (submit.disabled) return;
     if (!reason.value.trim()) {
-      complain("Say why: whoever meets this later wants to know.", reason);
+      showProblem("Enter a reason.", reason);
       return;
     }
     /** @type {any} */
     const ends = end.read();
     if (ends.wrong) {
-      complain(ends.wrong, ends.field);
+      showProblem(ends.wrong, ends.field);
       return;
     }
     if ((match || chosen?.value) && !queues) {
-      complain("Wait until the queues have been counted.");
+      showProblem("The queues are still being counted.");
       return;
     }
     submit.disabled = true;
@@ -224,13 +219,13 @@ export function openStopDialog(action, aim) {
     } catch (error) {
       submit.disabled = false;
       fill(submit, icon(action), heading);
-      complain(error.message);
+      showProblem(error.message);
     }
   });
 
   dialog.showModal();
   reason.focus();
-  ask();
+  loadPreview();
   return dialog;
 }
 
@@ -245,11 +240,11 @@ async function offerSaved(select) {
     fill(select, options(saved, "none: all queues"));
     select.parentElement.hidden = saved.length === 0;
   } catch {
-    // Without them the dialog does all the rest.
+    // The dialog works without them.
   }
 }
 
-/** The optional end of a stop: after a time, at a depth, or whichever comes first. */
+/** The optional end of a stop: after a time, at a depth, or at the earlier of both. */
 function endFields() {
   const timed = h("input", { type: "checkbox", id: "end-timed" });
   const minutes = h("input", {
@@ -259,7 +254,7 @@ function endFields() {
     max: "10080",
     step: "1",
     value: "30",
-    "aria-label": "Minutes until they are started again",
+    "aria-label": "Minutes until producers are started again",
   });
   const deep = h("input", { type: "checkbox", id: "end-deep" });
   const below = h("input", {
@@ -279,7 +274,7 @@ function endFields() {
   const element = h(
     "fieldset",
     { class: "ends" },
-    h("legend", {}, "Start them again by itself"),
+    h("legend", {}, "Resume automatically"),
     h(
       "div",
       { class: "end-line" },
@@ -290,14 +285,14 @@ function endFields() {
     h(
       "div",
       { class: "end-line" },
-      h("label", { class: "sure" }, deep, h("span", {}, "when every queue is down to")),
+      h("label", { class: "sure" }, deep, h("span", {}, "when all queues are at or below")),
       below,
       h("span", {}, "% of its capacity"),
     ),
     h(
       "small",
       { class: "hint" },
-      "Whichever comes first. The broker does it, whether this page is open or not. Neither: somebody must start them.",
+      "Whichever comes first. The broker does this, whether or not a page is open. Neither: an operator starts them.",
     ),
   );
   const read = () => {
@@ -318,7 +313,7 @@ function endFields() {
   return { element, read };
 }
 
-/** A staged start, which halts and stops the producers again if that was too soon. */
+/** The fields of a staged start, which stops the producers again above a depth. */
 function stageFields() {
   const box = h("input", { type: "checkbox", id: "stage" });
   const rate = h("input", {
@@ -327,7 +322,7 @@ function stageFields() {
     min: "1",
     step: "1",
     value: "10",
-    "aria-label": "Messages a second at first",
+    "aria-label": "Initial messages per second",
   });
   const step = h("input", {
     type: "number",
@@ -336,7 +331,7 @@ function stageFields() {
     max: "3600",
     step: "1",
     value: "10",
-    "aria-label": "Seconds of a step",
+    "aria-label": "Seconds per step",
   });
   const halt = h("input", {
     type: "number",
@@ -345,7 +340,7 @@ function stageFields() {
     max: "100",
     step: "1",
     value: "60",
-    "aria-label": "Percent of the capacity at which it halts",
+    "aria-label": "Percent of the capacity at which the start halts",
   });
   for (const number of [rate, step, halt]) number.addEventListener("input", () => (box.checked = true));
   const element = h(
@@ -355,7 +350,7 @@ function stageFields() {
     h(
       "div",
       { class: "end-line" },
-      h("label", { class: "sure" }, box, h("span", {}, "start them in stages: at first")),
+      h("label", { class: "sure" }, box, h("span", {}, "start in stages: initially")),
       rate,
       h("span", {}, "messages/s into each queue, doubled every"),
       step,
@@ -364,22 +359,22 @@ function stageFields() {
     h(
       "div",
       { class: "end-line" },
-      h("span", {}, "stop them again if a queue is above"),
+      h("span", {}, "stop again if a queue is above"),
       halt,
       h("span", {}, "% of its capacity"),
     ),
     h(
       "small",
       { class: "hint" },
-      "After six steps the throttle is removed. The broker does it, whether this page is open or not.",
+      "After six steps the throttle is removed. The broker does this, whether or not a page is open.",
     ),
   );
   const read = () => {
     if (!box.checked) return {};
     for (const [field, most, name] of /** @type {[HTMLInputElement, number, string][]} */ ([
-      [rate, 1_000_000, "Messages a second"],
-      [step, 3600, "Seconds of a step"],
-      [halt, 100, "The depth at which it halts"],
+      [rate, 1_000_000, "Messages per second"],
+      [step, 3600, "Seconds per step"],
+      [halt, 100, "The depth"],
     ])) {
       const value = Number(field.value);
       if (!Number.isInteger(value) || value < 1 || value > most)
@@ -414,12 +409,12 @@ function previewLines(action, answer) {
         "p",
         { class: "muted" },
         action === "stop"
-          ? `${plural(answer.already_stopped, "queue is", "queues are")} stopped already.`
+          ? `${plural(answer.already_stopped, "queue is", "queues are")} already stopped.`
           : `${plural(answer.already_stopped, "queue is", "queues are")} stopped now.`,
       ),
     );
   if (action === "stop" && answer.percent_used !== null && answer.percent_used !== undefined)
-    lines.push(h("p", { class: "muted" }, `The fullest is at ${exact(answer.percent_used)} % of its capacity.`));
+    lines.push(h("p", { class: "muted" }, `Highest depth: ${exact(answer.percent_used)}% of the capacity.`));
   if (answer.largest?.length) {
     lines.push(
       h(
@@ -435,7 +430,7 @@ function previewLines(action, answer) {
               h("span", { class: "muted" }, plural(queue.producers, "producer")),
             ),
           ),
-        answer.queues > 5 ? h("li", { class: "muted" }, `and ${exact(answer.queues - 5)} more`) : null,
+        answer.queues > 5 ? h("li", { class: "muted" }, `${exact(answer.queues - 5)} more`) : null,
       ),
     );
   }
@@ -447,10 +442,10 @@ function previewLines(action, answer) {
 const unanswered = (answer) =>
   (answer.brokers ?? [])
     .filter((/** @type {any} */ each) => each.error)
-    .map((/** @type {any} */ each) => h("p", { class: "wrong" }, `${each.title} was not reached: ${each.error}`));
+    .map((/** @type {any} */ each) => h("p", { class: "wrong" }, `${each.title} cannot be reached: ${each.error}`));
 
 /**
- * What came of it, followed as it happens, with one click to undo a stop of `what`, in words.
+ * Show the result in the dialog, with live progress and an undo button for a stop. `what`: the scope as text.
  *
  * @param {any} dialog
  * @param {any} form
@@ -477,8 +472,8 @@ function showAnswer(dialog, form, action, sent, answer, why, what) {
   if (action === "stop") followDraining(form, sent, answer, following);
   if (!undo) return;
   let over = false;
-  const takeBack = () => {
-    // Only what this very call brought about: stops of others stay.
+  const revert = () => {
+    // Only the stop of this call: other stops stay.
     const mine = { ...sent, only: true, reason: `undo: ${why}` };
     if (sent.queues) mine.queues = answer.changed_queues;
     if (sent.brokers)
@@ -487,7 +482,7 @@ function showAnswer(dialog, form, action, sent, answer, why, what) {
         .map((/** @type {any} */ each) => each.broker);
     return post("start-producers/", mine);
   };
-  // The dialog is closed long before one sees what the stop did: its way back stays beside the banner for a while.
+  // The effect of a stop shows after the dialog is closed: a toast offers undo for a while.
   dialog.addEventListener(
     "close",
     () =>
@@ -496,13 +491,11 @@ function showAnswer(dialog, form, action, sent, answer, why, what) {
         "Undo",
         async () => {
           try {
-            // Another stop may have taken its place meanwhile: that one stays.
-            const undone = sent.brokers || isStoppedFor(why) ? await takeBack() : {};
-            toast(
-              undone.changed ? `${what}: undone, the stop is lifted.` : `${what}: this stop is not in force any more.`,
-            );
+            // Another stop of the scope can have replaced this one: it stays.
+            const undone = sent.brokers || isStoppedFor(why) ? await revert() : {};
+            toast(undone.changed ? `${what}: stop undone.` : `${what}: this stop is no longer in force.`);
           } catch (error) {
-            toast(`It was not undone: ${error.message}`, "error");
+            toast(`Undo failed: ${error.message}`, "error");
           }
         },
       ]),
@@ -510,7 +503,7 @@ function showAnswer(dialog, form, action, sent, answer, why, what) {
   undo.addEventListener("click", async () => {
     undo.disabled = true;
     try {
-      const undone = await takeBack();
+      const undone = await revert();
       over = true;
       following.on = false;
       fill(
@@ -523,9 +516,7 @@ function showAnswer(dialog, form, action, sent, answer, why, what) {
     } catch (error) {
       undo.disabled = false;
       form.querySelector(".wrong.undoing")?.remove();
-      form.lastElementChild.before(
-        h("p", { class: "wrong undoing", role: "alert" }, `It was not undone: ${error.message}`),
-      );
+      form.lastElementChild.before(h("p", { class: "wrong undoing", role: "alert" }, `Undo failed: ${error.message}`));
     }
   });
 }
@@ -542,7 +533,7 @@ function answerLines(action, answer) {
         "p",
         { class: "answer" },
         h("strong", {}, plural(answer.producers, "producer")),
-        ` of ${plural(answer.queues, "queue")} ${answer.producers === 1 ? "gets" : "get"} no more credit.`,
+        ` of ${plural(answer.queues, "queue")} ${answer.producers === 1 ? "receives" : "receive"} no more credit.`,
       ),
     );
     lines.push(h("div", { class: "bar stopping", "aria-hidden": "true" }, h("div", { class: "bar-fill" })));
@@ -556,17 +547,17 @@ function answerLines(action, answer) {
         h("dd", { class: "draining-now", "aria-live": "polite" }),
       ),
     );
-    if (!answer.changed) lines.push(h("p", { class: "muted" }, "The same stop was in force before."));
+    if (!answer.changed) lines.push(h("p", { class: "muted" }, "This stop was already in force."));
   } else {
-    const held = answer.stopped ?? 0;
+    const blocked = answer.stopped ?? 0;
     if (answer.rate && answer.changed)
       lines.push(
         h(
           "p",
           { class: "answer" },
           `${plural(answer.producers, "producer")} of ${plural(answer.queues, "queue")} ` +
-            `${answer.producers === 1 ? "is" : "are"} being started in stages, at first ` +
-            `${exact(answer.rate)} messages/s into each queue. The banner says how far it is.`,
+            `${answer.producers === 1 ? "is" : "are"} being started in stages, initially ` +
+            `${exact(answer.rate)} messages/s into each queue. The banner shows the progress.`,
         ),
       );
     else
@@ -574,27 +565,27 @@ function answerLines(action, answer) {
         h(
           "p",
           { class: "answer" },
-          `The stop is lifted for ${plural(answer.producers, "producer")} on ${plural(answer.queues, "queue")}.`,
+          `Removed the stop for ${plural(answer.producers, "producer")} of ${plural(answer.queues, "queue")}.`,
         ),
       );
-    if (held)
+    if (blocked)
       lines.push(
         h(
           "p",
           { class: "muted" },
-          `${plural(held, "producer is", "producers are")} still held, by an overfull queue or another stop.`,
+          `${plural(blocked, "producer is", "producers are")} still blocked, by an overfull queue or another stop.`,
         ),
       );
-    if (!answer.changed) lines.push(h("p", { class: "muted" }, "No such stop was in force."));
+    if (!answer.changed) lines.push(h("p", { class: "muted" }, "This stop was not in force."));
   }
   if (answer.missing)
-    lines.push(h("p", { class: "muted" }, `${plural(answer.missing, "queue has", "queues have")} gone meanwhile.`));
+    lines.push(h("p", { class: "muted" }, `${plural(answer.missing, "queue was", "queues were")} deleted meanwhile.`));
   lines.push(...unanswered(answer));
   return lines;
 }
 
 /**
- * Say how many producers are still draining, until none is or the dialog is closed.
+ * Show the number of draining producers until it is 0 or the dialog is closed.
  *
  * @param {any} form
  * @param {any} sent
@@ -606,8 +597,8 @@ async function followDraining(form, sent, answer, following) {
   for (let tries = 0; following.on && form.isConnected; tries += 1) {
     form.querySelector(".stopped-now").textContent = exact(answer.producers - left);
     form.querySelector(".draining-now").textContent = left
-      ? `${exact(left)}: messages that were on their way may still arrive`
-      : "0: nothing is on its way any more";
+      ? `${exact(left)}: messages in flight can still arrive`
+      : "0: no messages in flight";
     form.querySelector(".stopping .bar-fill").style.inlineSize =
       `${answer.producers ? 100 * (1 - left / answer.producers) : 100}%`;
     if (!left || tries === 120) return;
@@ -616,24 +607,24 @@ async function followDraining(form, sent, answer, following) {
     try {
       left = Math.min(left, (await post("stop-producers/progress/", sent)).draining);
     } catch {
-      return; // what was told last stands
+      return; // the last figures stay
     }
   }
 }
 
 /**
- * A stop in force -> what a dialog that lifts just that needs.
+ * Return the aim of a dialog that removes exactly this stop.
  *
  * @param {any} stop
  */
 export const aimOf = (stop) => ({
   scope: stop.object,
-  ...(stop.pattern ? { pattern: stop.pattern, label: `queues that match ${stop.pattern}` } : { pattern: "" }),
+  ...(stop.pattern ? { pattern: stop.pattern, label: `queues matching ${stop.pattern}` } : { pattern: "" }),
   only: true,
 });
 
 /**
- * Several stops of single queues as one aim.
+ * Return the aim of a dialog that removes these stops of single queues.
  *
  * @param {any[]} stops
  */
