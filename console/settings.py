@@ -112,7 +112,6 @@ INSTALLED_APPS = [
     "servestatic",
     "channels",
     "csp",
-    "django_htmx",
     "axes",
     "rest_framework",
     "drf_spectacular",
@@ -138,7 +137,6 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "django_htmx.middleware.HtmxMiddleware",
     "console.intake.requests.RequestLimitsMiddleware",  # before any view, and before forms are read for their token
     "axes.middleware.AxesMiddleware",  # last, so that it has the last word on a sign-in
 ]
@@ -307,9 +305,7 @@ assert _plotly.origin is not None
 STATICFILES_DIRS = [("plotly", Path(_plotly.origin).parent / "package_data")]
 STATIC_URL = "/static/"
 if not DEBUG:
-    _version = static_version(
-        [BASE_DIR / "console" / "static"], ["plotly", "django-htmx", "django", "djangorestframework"]
-    )
+    _version = static_version([BASE_DIR / "console" / "static"], ["plotly", "django", "djangorestframework"])
     STATIC_URL = f"/static/{_version}/"
     SERVESTATIC_MAX_AGE = 365 * 24 * 3600  # the URL has the version of the content
 SERVESTATIC_USE_FINDERS = True

@@ -53,8 +53,7 @@ def audit(request: HttpRequest) -> HttpResponse:
         "file_query": urlencode({"broker": broker["slug"], **{key: value for key, value in asked.items() if value}}),
         "query": urlencode({key: value for key, value in asked.items() if value}),
     }
-    partial = bool(getattr(request, "htmx", False))
-    return render(request, "console/audit_rows.html" if partial else "console/audit.html", context)
+    return render(request, "console/audit.html", context)
 
 
 def _distinct(rows: QuerySet[AuditEntry], field: str) -> list[str]:

@@ -104,7 +104,7 @@ async def test_who_has_no_role_is_told_what_to_do(people: People, console: Conso
 async def test_token_is_made_shown_once_and_revoked(people: People, console: Console) -> None:
     page = await people.page("olga")
     await page.goto("/tokens/")
-    await page.get_by_text("You have no token").wait_for()
+    await page.get_by_text("No tokens yet").wait_for()
     await page.get_by_label("Name", exact=True).fill("ci")
     await page.get_by_label("Operator").check()
     await page.get_by_role("button", name="Create").click()

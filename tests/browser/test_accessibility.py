@@ -199,7 +199,7 @@ async def test_two_keys_lead_to_another_page_but_not_while_somebody_types(people
 async def test_skip_link_is_first_and_leads_to_the_content(people: People, broker: Broker) -> None:
     page = await opened(await people.page("ada"))
     await page.keyboard.press("Tab")
-    skip = page.get_by_role("link", name="Skip to the content")
+    skip = page.get_by_role("link", name="Skip to content")
     await expect(skip).to_be_focused()
     await expect(skip).to_be_in_viewport()
     await skip.press("Enter")

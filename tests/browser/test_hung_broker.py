@@ -84,7 +84,7 @@ FILES = {"policies-export"}
 #: Statements that are facts only while the broker answers.
 UNTRUE = (
     r"No (producers|consumers) attached(?! at \d)|No clients connected(?! at \d)|No (events|queues|schedules|rules) yet"
-    r"|No active conditions(?! at \d)|Nothing has happened|No such (object|queue)(?! at \d)|Loading…"
+    r"|No active conditions(?! at \d)|No entries yet|No such (object|queue)(?! at \d)|Loading…"
 )
 #: What a page that was opened before may still say of then, and one that was opened later does not know.
 UNKNOWN = r"not set|no limit\s+default|No patterns yet|No matching queues|Updating live|\b0 of 0\b"

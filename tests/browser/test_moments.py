@@ -43,7 +43,7 @@ async def test_times_are_asked_for_in_the_zone_that_the_rows_are_in(people: Peop
     await expect(page).to_have_url(re.compile("from=" + quote(iso(at // 1000 * 1000))))
     await expect(page.locator(".audit-table tbody tr")).to_have_count(1)
     await field.fill(await page.evaluate(LOCAL, at + 60_000))
-    await expect(page.locator("#audit-rows")).to_contain_text("Nothing matches")
+    await expect(page.locator("#audit-rows")).to_contain_text("No matching entries")
     await page.goto(f"/audit/?from={iso(at // 1000 * 1000)}")
     await expect(field).to_have_value(re.compile(re.escape(local[:16])))
     for path in ("/timeline/", "/history/incident/"):

@@ -85,7 +85,7 @@ async def test_stop_all_and_start_all_through_the_dialog(people: People, broker:
     await expect(page.locator("#queue-rows .state")).to_have_text(["Normal", "Normal"])
     await dialog.get_by_label("Reason").fill("the store is being moved")
     await submit.click()
-    await expect(dialog.locator(".answer")).to_have_text("2 producers of 2 queues get no more credit.")
+    await expect(dialog.locator(".answer")).to_have_text("2 producers of 2 queues receive no more credit.")
     await expect(dialog.locator(".draining-now")).to_contain_text("2: messages that were on their way")
     broker.do(lambda memory: memory.advance(1000))  # the clients give their credit back
     await expect(dialog.locator(".draining-now")).to_contain_text("0: nothing is on its way")

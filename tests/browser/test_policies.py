@@ -61,7 +61,7 @@ async def test_edit_is_previewed_applied_and_reverted(people: People, broker: Br
     dialog = page.locator("dialog")
     await expect(dialog).to_contain_text("1 producer is unblocked")
     await dialog.get_by_role("button", name="Revert").click()
-    await expect(page.locator(".toast")).to_contain_text("as it was before")
+    await expect(page.locator(".toast")).to_contain_text("Reverted")
     assert broker.do(lambda memory: memory.management.read(ORDERS)["state"]) == "NORMAL"
     await expect(page.locator(".audit-table tbody tr")).to_have_count(2)
 

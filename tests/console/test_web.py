@@ -78,7 +78,7 @@ def test_sign_out_takes_a_post() -> None:
     assert client.post("/logout/").status_code == 302
 
 
-@pytest.mark.parametrize("name", ["plotly/plotly.min.js", "django_htmx/htmx-2.min.js", "console/core/live.js"])
+@pytest.mark.parametrize("name", ["plotly/plotly.min.js", "console/core/live.js"])
 async def test_static_file_has_a_version_in_its_path_and_is_cached_for_long(name: str) -> None:
     url = static(name)
     assert url.startswith("/static/")

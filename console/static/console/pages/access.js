@@ -1,5 +1,5 @@
-// The pages of access and tokens are plain forms; this puts times into the viewer's zone, and a secret that is shown
-// once under the cursor.
+// The pages of access and API tokens, which are plain forms: shows times in the browser's zone, and selects a new
+// secret.
 
 import { watch } from "../core/connection.js";
 import { byId, find, findAll } from "../core/elements.js";
@@ -15,13 +15,13 @@ if (secret) {
   selection.removeAllRanges();
   selection.addRange(range);
 }
-// Sent again by a reload, a form would do again what it did.
+// A reload must not submit the form again.
 if (secret || find(".notice.error")) history.replaceState(null, "", location.href);
 
-// Asked by the server; as a dialog it cannot be overlooked, and Escape means no.
+// A confirmation from the server, shown as a modal dialog; Escape cancels.
 const question = byId("question");
 if (question) {
-  question.removeAttribute("open"); // close() would say so later, to the listener below
+  question.removeAttribute("open"); // close() would call the listener below
   question.showModal();
   byId("question-cancel").focus();
   question.addEventListener("close", () => location.replace(location.href));

@@ -1,5 +1,4 @@
-// The audit list is the server's; this puts its times into the viewer's zone, also after htmx brought new rows, and
-// opens the way back from a row.
+// The audit page: loads the rows that match the filter, shows times in the browser's zone, and reverts changes.
 
 import { get, post } from "../core/api.js";
 import { byId, find, findAll } from "../core/elements.js";
@@ -8,6 +7,12 @@ import { readMoment } from "../core/moments.js";
 import { toast } from "../core/toast.js";
 import { openChangeDialog } from "../widgets/change_dialog.js";
 import { MomentField, zoneElement } from "../widgets/moment_field.js";
+
+const TYPING = 300; // ms
+const form = find("form.filters");
+const search = byId("search");
+let request = new AbortController();
+let pause = 0;
 
 function localTimes() {
   for (const element of findAll("time[data-local]")) {
@@ -18,10 +23,36 @@ function localTimes() {
   }
 }
 
-document.addEventListener("htmx:afterSettle", localTimes);
+/** Load the page of the filter, show its rows, and put its URL into the address bar. The newest filter wins. */
+async function load() {
+  clearTimeout(pause);
+  request.abort();
+  request = new AbortController();
+  const filter = new URLSearchParams();
+  for (const [name, value] of new FormData(form)) if (value) filter.append(name, String(value));
+  const url = filter.size ? `${location.pathname}?${filter}` : location.pathname;
+  const rows = byId("audit-rows");
+  rows.setAttribute("aria-busy", "true");
+  try {
+    const response = await fetch(url, { signal: request.signal });
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    const found = page.getElementById("audit-rows");
+    if (!found) return location.assign(url); // the sign-in page, or an error
+    rows.replaceChildren(...found.childNodes);
+    byId("clear").hidden = Boolean(page.getElementById("clear")?.hidden);
+    if (url !== location.pathname + location.search) history.pushState(null, "", url);
+    localTimes();
+  } catch (error) {
+    if (error.name === "AbortError") return undefined;
+    toast("The console does not answer. Try again.", "error");
+  }
+  rows.removeAttribute("aria-busy");
+  return undefined;
+}
+
 localTimes();
 
-// The fields are in the zone of the rows; what is asked for and stands in the address names its own.
+// The fields show the zone of the rows; the parameters of the URL have their own offset.
 for (const input of findAll("input[data-moment]")) {
   const field = new MomentField(input);
   const sent = input.form.elements[input.dataset.moment];
@@ -29,10 +60,21 @@ for (const input of findAll("input[data-moment]")) {
   const follow = () => {
     sent.value = field.address;
   };
-  input.addEventListener("input", follow); // before the form hears of it and sends
+  input.addEventListener("input", follow); // before the form's listener
   input.addEventListener("change", follow);
 }
 byId("zone").append(zoneElement());
+
+form.addEventListener("submit", (/** @type {any} */ event) => {
+  event.preventDefault();
+  load();
+});
+form.addEventListener("change", load);
+search.addEventListener("input", () => {
+  clearTimeout(pause);
+  pause = setTimeout(load, TYPING);
+});
+addEventListener("popstate", () => location.reload());
 
 document.addEventListener("click", (event) => {
   const number = /** @type {any} */ (event.target).closest?.("[data-revert]")?.dataset.revert;
@@ -46,8 +88,8 @@ document.addEventListener("click", (event) => {
     },
     async apply(/** @type {any} */ reason, /** @type {any} */ { changes: [change] }) {
       await post(`audit/${number}/revert/`, { reason, version: change.version });
-      toast("It is as it was before. This is a row of the audit, too.");
-      find("form.filters")?.requestSubmit();
+      toast("Reverted. The audit trail has an entry for it.");
+      load();
     },
   });
 });

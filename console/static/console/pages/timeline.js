@@ -1,5 +1,5 @@
-// The timeline: one stream of events and of what people did. What is asked for is in the address, so that a link shows
-// the same; the server searches, this module shows, and asks for what is new when the socket says that something is.
+// The timeline: broker events and user actions in one list. The filter is in the URL, so that a link shows the same
+// entries. The server searches; new entries are loaded when the WebSocket reports events.
 
 import { get, query } from "../core/api.js";
 import { shownAsOf, whenAway } from "../core/away.js";
@@ -13,18 +13,18 @@ import { SHAPES, said } from "../widgets/event_feed.js";
 import { MomentField, zoneElement } from "../widgets/moment_field.js";
 import { reasonInWords } from "../widgets/values.js";
 
-const MOST = 2000; // entries kept in the page
+const MAX_ENTRIES = 2000; // in the page
 const form = byId("filters");
 const FIELDS = ["search", "queue", "producer", "actor", "kind", "source", "from", "until"];
 const TIMES = new Set(["from", "until"]);
 
 /** @type {any} */
-let entries = null; // null: not known
+let entries = null; // null: not loaded
 let at = { before_event: 0, before_audit: 0, newest_event: 0, newest_audit: 0, more: false, searched_to: 0 };
 /** @type {any} */
-let asking = null;
+let request = null; // aborts the search under way
 
-// -- what is asked for ------------------------------------------------------------------------------------------
+// -- the filter -------------------------------------------------------------------------------------------------
 
 const moments = Object.fromEntries([...TIMES].map((name) => [name, new MomentField(form.elements[name])]));
 byId("zone").append(zoneElement());
@@ -37,11 +37,11 @@ for (const name of FIELDS) {
   const queue = name === "queue" && parseName(value);
   if (TIMES.has(name)) moments[name].ms = readMoment(value);
   else if (queue)
-    form.elements[name].value = formatName(queue.type, queue.keys); // as the broker writes it
+    form.elements[name].value = formatName(queue.type, queue.keys); // the broker's form
   else form.elements[name].value = value;
 }
 
-function asked() {
+function filter() {
   /** @type {Record<string, string>} */
   const values = {};
   for (const name of FIELDS) {
@@ -52,7 +52,7 @@ function asked() {
 }
 
 /** @param {any} values */
-function keepInAddress(values) {
+function putIntoAddress(values) {
   const address = new URLSearchParams(Object.entries(values));
   const broker = new URLSearchParams(location.search).get("broker");
   if (broker) address.set("broker", broker);
@@ -65,25 +65,25 @@ function keepInAddress(values) {
   byId("clear").hidden = Object.keys(values).length === 0;
 }
 
-// -- asking -----------------------------------------------------------------------------------------------------
+// -- request -----------------------------------------------------------------------------------------------------
 
-async function ask({ older = false } = {}) {
-  const values = asked();
-  keepInAddress(values);
-  asking?.abort();
-  asking = new AbortController();
+async function load({ older = false } = {}) {
+  const values = filter();
+  putIntoAddress(values);
+  request?.abort();
+  request = new AbortController();
   byId("older").disabled = true;
   if (!older) setText(byId("note"), "Searching…");
   try {
     const from = older ? { before_event: at.before_event, before_audit: at.before_audit } : {};
-    const answer = await get(`timeline/${query({ ...values, ...from, count: 100 })}`, asking.signal);
-    at = { ...answer, ...(older ? { newest_event: at.newest_event, newest_audit: at.newest_audit } : {}) };
-    entries = older ? [...(entries ?? []), ...answer.entries] : answer.entries;
-    asking = null;
+    const response = await get(`timeline/${query({ ...values, ...from, count: 100 })}`, request.signal);
+    at = { ...response, ...(older ? { newest_event: at.newest_event, newest_audit: at.newest_audit } : {}) };
+    entries = older ? [...(entries ?? []), ...response.entries] : response.entries;
+    request = null;
     show();
   } catch (error) {
     if (error.name === "AbortError") return;
-    asking = null;
+    request = null;
     setText(byId("note"), error.message);
     byId("older").disabled = false;
   }
@@ -92,7 +92,7 @@ async function ask({ older = false } = {}) {
 let due = 0;
 let late = false;
 
-/** Something happened: ask for it, a little later, once. */
+/** Load new entries after a short delay, once for several calls. */
 function freshen() {
   if (due || document.visibilityState !== "visible") {
     late = document.visibilityState !== "visible";
@@ -100,20 +100,20 @@ function freshen() {
   }
   due = setTimeout(async () => {
     try {
-      if (asking || !entries) return;
-      const asks = asked();
-      const answer = await get(
-        `timeline/${query({ ...asks, after_event: at.newest_event, after_audit: at.newest_audit })}`,
+      if (request || !entries) return;
+      const current = filter();
+      const response = await get(
+        `timeline/${query({ ...current, after_event: at.newest_event, after_audit: at.newest_audit })}`,
       );
-      if (JSON.stringify(asks) !== JSON.stringify(asked()) || asking) return;
-      at = { ...at, newest_event: answer.newest_event, newest_audit: answer.newest_audit };
+      if (JSON.stringify(current) !== JSON.stringify(filter()) || request) return;
+      at = { ...at, newest_event: response.newest_event, newest_audit: response.newest_audit };
       const known = new Set(entries.map((/** @type {any} */ entry) => entry.id));
-      const fresh = answer.entries.filter((/** @type {any} */ entry) => !known.has(entry.id));
+      const fresh = response.entries.filter((/** @type {any} */ entry) => !known.has(entry.id));
       if (!fresh.length) return;
-      entries = [...fresh, ...entries].sort((a, b) => b.at - a.at).slice(0, MOST);
+      entries = [...fresh, ...entries].sort((a, b) => b.at - a.at).slice(0, MAX_ENTRIES);
       show();
     } catch {
-      // The frame says that the connection is lost; what is missed now comes with the next question.
+      // The banner reports the lost connection; the next request has the missed entries.
     } finally {
       due = 0;
     }
@@ -124,7 +124,7 @@ live.addEventListener("events", freshen);
 live.addEventListener("beat", () => {
   if (Date.now() - lastBeat > 5000) {
     lastBeat = Date.now();
-    freshen(); // what people were refused leaves no event
+    freshen(); // denied actions have no event
   }
 });
 let lastBeat = Date.now();
@@ -136,7 +136,7 @@ document.addEventListener("visibilitychange", () => {
 
 function show() {
   if (!entries) return;
-  const filtered = Object.keys(asked()).length > 0;
+  const filtered = Object.keys(filter()).length > 0;
   const list = byId("entries");
   reconcile(list, entries, (entry) => entry.id, line);
   list.hidden = entries.length === 0;
@@ -151,11 +151,7 @@ function show() {
         h(
           "strong",
           {},
-          at.more
-            ? "Nothing in what has been searched so far."
-            : filtered
-              ? "Nothing matches."
-              : "Nothing has happened yet.",
+          at.more ? "No matching entries so far." : filtered ? "No matching entries." : "No entries yet.",
         ),
       ),
       h(
@@ -164,25 +160,25 @@ function show() {
         at.more
           ? "Search further back, or widen the filter."
           : filtered
-            ? "Widen the filter: what matches turns up here as it happens."
-            : "Events of the broker and what people do turn up here as they happen.",
+            ? "New matching entries appear live."
+            : "Broker events and user actions appear live.",
       ),
     );
   }
   setText(
     byId("note"),
-    `${plural(entries.length, "entry", "entries")}${at.more ? ", older ones not shown" : ""}. ` +
-      `${shownAsOf() ? `Events as of ${clock(shownAsOf())}.` : "New ones turn up by themselves."}`,
+    `${plural(entries.length, "entry", "entries")}${at.more ? ", older entries available" : ""}. ` +
+      `${shownAsOf() ? `Events as of ${clock(shownAsOf())}.` : "Updating live."}`,
   );
   const older = byId("older");
   older.hidden = !at.more;
   older.disabled = false;
-  setText(older, entries.length ? "Older" : "Search further back");
-  setText(byId("searched"), at.searched_to ? `searched back to ${clock(at.searched_to)}` : "");
+  setText(older, entries.length ? "Load older" : "Search further back");
+  setText(byId("searched"), at.searched_to ? `Searched back to ${clock(at.searched_to)}` : "");
 }
 
 /** @type {Record<string, string>} */
-const MINE = {
+const ACTION_ICONS = {
   "stop-producers": "stopped",
   "start-producers": "start",
   update: "pencil",
@@ -199,7 +195,7 @@ function about(entry) {
 }
 
 /**
- * Why, in words: what people typed, or what blocks a producer.
+ * The reason as text: of a user, or why a producer is blocked.
  *
  * @param {any} entry
  */
@@ -221,7 +217,11 @@ function line(entry) {
     "li",
     { class: "event", data: { kind: entry.kind, source: entry.source } },
     h("time", { class: "clock", datetime: new Date(entry.at).toISOString(), title: moment(entry.at) }, clock(entry.at)),
-    h("span", { class: "event-icon" }, icon(people ? (MINE[entry.kind] ?? "user") : (SHAPES[entry.kind] ?? "info"))),
+    h(
+      "span",
+      { class: "event-icon" },
+      icon(people ? (ACTION_ICONS[entry.kind] ?? "user") : (SHAPES[entry.kind] ?? "info")),
+    ),
     h(
       "div",
       { class: "event-body" },
@@ -241,7 +241,7 @@ function line(entry) {
                 {
                   type: "button",
                   class: "quiet inline",
-                  title: `Only what ${entry.actor} did`,
+                  title: `Filter by user ${entry.actor}`,
                   on: { click: () => set("actor", entry.actor) },
                 },
                 entry.actor,
@@ -255,10 +255,10 @@ function line(entry) {
               {
                 type: "button",
                 class: "quiet inline only",
-                title: `Only what is about ${shortName(entry.queue)}`,
+                title: `Filter by queue ${shortName(entry.queue)}`,
                 on: { click: () => set("queue", entry.queue) },
               },
-              "only this queue",
+              "this queue only",
             )
           : null,
       ),
@@ -279,7 +279,7 @@ function line(entry) {
  */
 function set(name, value) {
   form.elements[name].value = value;
-  ask();
+  load();
 }
 
 // -- controls ---------------------------------------------------------------------------------------------------
@@ -287,26 +287,26 @@ function set(name, value) {
 let pause = 0;
 form.addEventListener("input", () => {
   clearTimeout(pause);
-  pause = setTimeout(() => ask(), 300);
+  pause = setTimeout(() => load(), 300);
 });
 form.addEventListener("submit", (/** @type {any} */ event) => {
   event.preventDefault();
-  ask();
+  load();
 });
 byId("clear").addEventListener("click", () => {
   for (const name of FIELDS) form.elements[name].value = "";
-  ask();
+  load();
 });
-byId("older").addEventListener("click", () => ask({ older: true }));
+byId("older").addEventListener("click", () => load({ older: true }));
 byId("share").addEventListener("click", async () => {
   try {
     await navigator.clipboard.writeText(location.href);
-    toast("The link is copied: it shows this search to whoever may sign in.");
+    toast("Link copied. It opens this search for users who can sign in.");
   } catch {
-    toast(`The link is the address of this page: ${location.href}`);
+    toast(`Copy the URL of this page: ${location.href}`);
   }
 });
 
-whenAway((/** @type {any} */ gone) => (gone ? show() : ask()));
+whenAway((/** @type {any} */ away) => (away ? show() : load()));
 watch({ watch: "objects", object: "" });
-ask();
+load();

@@ -444,7 +444,7 @@ function updateConnection(node, connection) {
     about,
     `Connection ${connection.id}, container ` +
       `${connection.container_id}` +
-      `${connection.held ? `; ${plural(connection.held, "blocked producer")}` : ""}`,
+      `${connection.blocked_producers ? `; ${plural(connection.blocked_producers, "blocked producer")}` : ""}`,
   );
   const lines = [
     ...connection.other_producers.map((/** @type {any} */ link) => ({ ...link, says: "publishes to" })),
