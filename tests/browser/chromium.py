@@ -1,4 +1,4 @@
-"""Debian's Chromium through Playwright: where it is, and how to start it so that it talks to nobody else."""
+"""Debian's Chromium through Playwright: where it is, and the arguments that keep it from connecting to other hosts."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Console:
     """A running console. `stop` and `start` again keep its port."""
 
     def __init__(self) -> None:
-        # Kept, lest another process be given the port before the server listens there.
+        # Stays open, so that no other process gets the port before the server listens on it.
         self._listener: socket.socket | None = _bound(0)
         self.port = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -80,16 +80,16 @@ def _bound(port: int) -> socket.socket:
 def database_in(path: Path, blocker: Any) -> Iterator[None]:
     """Use an SQLite file as the default database, from every thread. (The one in memory that tests have elsewhere is
     one connection's to lock.)"""
-    told = connections.settings["default"]
-    before = told["NAME"], connections["default"]
+    database = connections.settings["default"]
+    before = database["NAME"], connections["default"]
     with blocker.unblock():
-        told["NAME"] = str(path)
+        database["NAME"] = str(path)
         connections["default"] = connections.create_connection("default")
         try:
             yield
         finally:
             connections["default"].close()
-            told["NAME"], connections["default"] = before
+            database["NAME"], connections["default"] = before
 
 
 @pytest.fixture(scope="session")

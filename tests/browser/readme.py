@@ -51,7 +51,7 @@ def why(page: Page) -> None:
 
 
 def policy(page: Page) -> None:
-    why(page)  # while it is overfull, there is somebody to be freed
+    why(page)  # while it is overfull, producers are blocked
     page.goto(f"/policies/scope/?object={ORDERS}")
     page.locator(".effective:not(:empty)").first.wait_for(timeout=READY)
     page.fill("form [name=capacity_messages]", "800")

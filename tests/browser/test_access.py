@@ -1,4 +1,4 @@
-"""In a browser: what somebody with a role on one virtual host sees and may, tokens, and giving roles."""
+"""Access in Chromium: roles on one virtual host, API tokens, and role assignment."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def group(name: str, *roles: Role, virtualhost: str = "default") -> str:
     return name
 
 
-async def test_viewer_of_one_virtual_host_sees_that_alone_and_is_told_what_they_may_not(
+async def test_viewer_of_one_virtual_host_sees_only_it_and_why_actions_are_disabled(
     people: People, broker: Broker
 ) -> None:
     await two_hosts(broker)
@@ -92,7 +92,7 @@ async def test_policy_editor_edits_limits_and_does_not_stop(people: People, brok
     assert await page.locator("#edit-limits").get_attribute("aria-disabled") is None
 
 
-async def test_who_has_no_role_is_told_what_to_do(people: People, console: Console) -> None:
+async def test_user_without_a_role_sees_how_to_get_one(people: People, console: Console) -> None:
     page = await people.page("noah", await group("nothing yet"))
     people.expected.append("403")
     answer = await page.goto("/")
@@ -101,7 +101,7 @@ async def test_who_has_no_role_is_told_what_to_do(people: People, console: Conso
     await page.get_by_text("You have no role yet").wait_for()
 
 
-async def test_token_is_made_shown_once_and_revoked(people: People, console: Console) -> None:
+async def test_new_token_is_shown_once_and_can_be_revoked(people: People, console: Console) -> None:
     page = await people.page("olga")
     await page.goto("/tokens/")
     await page.get_by_text("No tokens yet").wait_for()
@@ -119,7 +119,7 @@ async def test_token_is_made_shown_once_and_revoked(people: People, console: Con
     await page.locator(".tag", has_text="revoked").wait_for()
 
 
-async def test_administrator_gives_a_role_and_takes_it_away(people: People, console: Console, tmp_path: Path) -> None:
+async def test_administrator_assigns_and_revokes_a_role(people: People, console: Console, tmp_path: Path) -> None:
     await people.page("vic", await group("nothing yet"))
     page = await people.page("adele", "administrators")
     await page.goto("/")

@@ -45,7 +45,7 @@ RING = """() => {
   const seen = rings.some((style) => style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1);
   return [seen, at.outerHTML.slice(0, 120)];
 }"""
-#: What stands for a parameter of a page's path, and what some pages are asked besides.
+#: Values of the parameters in the pages' paths, and query strings of some pages.
 PARAMETERS = {"virtualhost": "default", "name": "orders", "number": "1"}
 QUERIES = {"why": f"?object={ORDERS}", "objects": f"?object={ORDERS}", "policy": f"?object={ORDERS}"}
 DOWNLOADS = {"policies-export"}
@@ -67,7 +67,7 @@ def paths() -> dict[str, str]:
 
 
 def busy(memory: InMemoryBroker) -> None:
-    """Something of everything: an overfull queue, held producers, a stop, a pattern, a consumer."""
+    """One of each: an overfull queue, blocked producers, a stop, a pattern, a consumer."""
     limited(memory, "orders", 10)
     memory.fill("orders", 20)
     for name in ("payments", "prices.eu"):
@@ -79,7 +79,7 @@ def busy(memory: InMemoryBroker) -> None:
     memory._end_turn()
 
 
-def kept() -> None:
+def create_records() -> None:
     """One of each thing with a page of its own that the console keeps: a bulk edit, a rule of alerts, a schedule."""
     boss = Actor(User.objects.get(username="adele"))
     on = {"broker": "local", "name": "night"}
@@ -93,11 +93,11 @@ def kept() -> None:
 async def findings(page: Page) -> list[str]:
     """What axe-core calls serious or critical, each with where."""
     await page.evaluate("document.fonts.ready")
-    told: dict[str, Any] = (await Axe().run(page)).response
-    assert told["testEngine"]["name"] == "axe-core"
+    report: dict[str, Any] = (await Axe().run(page)).response
+    assert report["testEngine"]["name"] == "axe-core"
     return [
         f"{page.url}: {found['id']} ({found['help']}): {node['html'][:160]} - {node['failureSummary'][:240]}"
-        for found in told["violations"]
+        for found in report["violations"]
         if found["impact"] in ("serious", "critical")
         for node in found["nodes"][:3]
     ]
@@ -113,17 +113,17 @@ def no_history(tmp_path: Path, settings: Any) -> None:
 async def test_axe_finds_nothing_serious_on_any_page(
     theme: Any, size: Any, people: People, broker: Broker, no_history: None
 ) -> None:
-    people.expected.append("status of 404")  # of the history, which is not there
+    people.expected.append("status of 404")  # the test has no history
     broker.do(busy)
     page = await people.page("adele", group="administrators", color_scheme=theme, viewport=size)
-    await asyncio.to_thread(kept)
+    await asyncio.to_thread(create_records)
     found = []
     for name, path in paths().items():
         answer = await page.goto(path + QUERIES.get(name, ""))
         assert answer is not None
         assert answer.ok, path
         await expect(page.locator("main, .plain-card").first).to_be_visible()
-        await page.wait_for_timeout(400)  # what is asked for after the page has come
+        await page.wait_for_timeout(400)  # requests that follow the load of the page
         found += await findings(page)
     stranger = await people.page(color_scheme=theme)
     await stranger.goto("/login/")
@@ -149,7 +149,7 @@ async def test_axe_finds_nothing_serious_in_dialogs(theme: Any, people: People, 
 # -- keyboard -------------------------------------------------------------------------------------------------------
 
 
-async def test_keys_that_act_are_listed_under_the_question_mark(people: People, broker: Broker) -> None:
+async def test_question_mark_lists_the_keyboard_shortcuts(people: People, broker: Broker) -> None:
     broker.do(lambda memory: used(memory, "orders", 10))
     page = await opened(await people.page("ada"))
     await expect(row(page, "orders")).to_be_visible()
@@ -164,7 +164,7 @@ async def test_keys_that_act_are_listed_under_the_question_mark(people: People, 
     await expect(dialog.get_by_text("Stop all producers")).to_have_count(0)
 
 
-async def test_rows_are_walked_picked_and_opened_by_keys(people: People, broker: Broker) -> None:
+async def test_rows_are_navigated_selected_and_opened_by_keys(people: People, broker: Broker) -> None:
     for name in ("aaa", "bbb"):
         broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
     page = await opened(await people.page("ada"))
@@ -184,7 +184,7 @@ async def test_rows_are_walked_picked_and_opened_by_keys(people: People, broker:
     await expect(page).to_have_url(re.compile("/queues/default/aaa/"))
 
 
-async def test_two_keys_lead_to_another_page_but_not_while_somebody_types(people: People, broker: Broker) -> None:
+async def test_key_sequences_open_pages_except_in_text_fields(people: People, broker: Broker) -> None:
     page = await opened(await people.page("ada"))
     await page.keyboard.press("/")
     await page.keyboard.type("ga?")
@@ -196,7 +196,7 @@ async def test_two_keys_lead_to_another_page_but_not_while_somebody_types(people
     await expect(page).to_have_url(re.compile("/audit/"))
 
 
-async def test_skip_link_is_first_and_leads_to_the_content(people: People, broker: Broker) -> None:
+async def test_skip_link_is_the_first_link_and_leads_to_the_content(people: People, broker: Broker) -> None:
     page = await opened(await people.page("ada"))
     await page.keyboard.press("Tab")
     skip = page.get_by_role("link", name="Skip to content")
@@ -206,7 +206,7 @@ async def test_skip_link_is_first_and_leads_to_the_content(people: People, broke
     await expect(page.locator("main")).to_be_focused()
 
 
-async def test_focus_is_seen_on_whatever_the_tabulator_reaches(people: People, broker: Broker) -> None:
+async def test_focus_is_visible_on_all_focusable_elements(people: People, broker: Broker) -> None:
     broker.do(busy)
     page = await opened(await people.page("ada"))
     await expect(row(page, "orders")).to_be_visible()

@@ -83,7 +83,7 @@ async def silenced(people: People, broker: Broker, path: str) -> Page:
         ("/timeline/?search=nothing-like-it", f"as of|Events {TIME}"),
     ],
 )
-async def test_facts_are_dated_in_the_step_in_which_the_banner_comes(
+async def test_facts_are_dated_in_the_same_step_as_the_banner_appears(
     people: People, broker: Broker, path: str, says: str
 ) -> None:
     broker.do(lambda memory: limited(memory, "orders", 10))
@@ -96,7 +96,7 @@ async def test_facts_are_dated_in_the_step_in_which_the_banner_comes(
 
 
 @pytest.mark.parametrize(("path", "shows"), [("/", "#queue-rows .state"), ("/queues/default/orders/", "#queue-state")])
-async def test_page_is_of_now_in_the_step_in_which_the_banner_goes(
+async def test_page_is_current_in_the_same_step_as_the_banner_disappears(
     people: People, broker: Broker, path: str, shows: str
 ) -> None:
     """That the broker is back is one frame, what is so there another: between them the banner stays."""
@@ -131,7 +131,7 @@ async def test_page_is_of_now_in_the_step_in_which_the_banner_goes(
         ("/conditions/", "No active conditions"),
     ],
 )
-async def test_what_the_page_has_stays_dated_when_the_console_is_restarted_while_the_broker_is_away(
+async def test_page_stays_dated_when_the_console_restarts_while_the_broker_is_disconnected(
     people: People, broker: Broker, console: Console, path: str, shows: str
 ) -> None:
     """The server that is up again knows nothing of the broker then: less than the page does."""
@@ -153,7 +153,7 @@ async def test_what_the_page_has_stays_dated_when_the_console_is_restarted_while
     await expect(page.locator("#connection-text")).to_have_text("Disconnected")
     await expect(lost).to_contain_text(as_of)
     assert await page.locator("main").inner_text() == before
-    if path == "/":  # what is asked for from now on the server does not know
+    if path == "/":  # the restarted console has no data for new requests
         await page.get_by_role("searchbox").fill("pay")
         await expect(lost).to_contain_text("Nothing is known yet")
         await expect(page.locator("[data-total] .total-value")).to_have_text(["\u2013"] * 7)
@@ -175,7 +175,7 @@ async def is_off(button: Locator) -> None:
     await toast.get_by_role("button", name="Close").click()  # it is in front, and not behind the dialog
 
 
-async def test_what_is_typed_outlasts_the_silence_and_is_saved_without_a_reload(people: People, broker: Broker) -> None:
+async def test_edits_survive_a_disconnection_and_are_saved_without_a_reload(people: People, broker: Broker) -> None:
     people.expected += ["503", "400"]
     broker.do(lambda memory: used(memory, "orders", 10))
     context = (await people.page("ada", "administrators")).context

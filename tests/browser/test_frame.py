@@ -62,7 +62,7 @@ COLLISIONS = """(rows) => {
 }"""
 
 
-async def test_log_in_leads_where_one_wanted_to_go_and_sign_out_back(people: People) -> None:
+async def test_sign_in_leads_to_the_requested_page_and_sign_out_to_the_form(people: People) -> None:
     def create() -> None:
         user = User.objects.create_user("ada", password="correct horse")
         user.groups.add(Group.objects.get(name="viewers"))
@@ -76,7 +76,7 @@ async def test_log_in_leads_where_one_wanted_to_go_and_sign_out_back(people: Peo
     await page.get_by_role("button", name="Sign in").click()
     await expect(page.get_by_role("alert")).to_be_visible()
     await page.get_by_label("Password").fill("correct horse")
-    # The banner asks for the broker as soon as the page is live: before that is answered nobody signs out.
+    # The banner loads the broker as soon as the page is live: sign out after its response.
     async with page.expect_response("**/api/v1/brokers/local/objects/type%3DBroker/"):
         await page.get_by_role("button", name="Sign in").click()
     await expect(page.get_by_role("heading", name="Audit")).to_be_visible()
@@ -86,7 +86,7 @@ async def test_log_in_leads_where_one_wanted_to_go_and_sign_out_back(people: Peo
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/nowhere/"])
-async def test_page_is_quiet_and_never_scrolls_sideways(path: str, people: People, broker: Broker) -> None:
+async def test_page_has_no_errors_and_never_scrolls_sideways(path: str, people: People, broker: Broker) -> None:
     people.expected.append("status of 404" if path == "/nowhere/" else "nothing else")
     name = "a-queue-with-a-name-that-is-much-too-long-for-a-telephone." * 3
     broker.do(lambda memory: limited(memory, "orders", 10))
@@ -112,8 +112,8 @@ async def test_page_is_quiet_and_never_scrolls_sideways(path: str, people: Peopl
                 assert apart or bottom <= other[1] + 0.5 or top >= other[3] - 0.5, (width, parts)
 
 
-async def test_nothing_of_headers_and_action_rows_lies_on_something_else(people: People, broker: Broker) -> None:
-    people.expected += ["status of 404", "status of 503"]  # of a history that is not there
+async def test_headers_and_action_rows_do_not_overlap(people: People, broker: Broker) -> None:
+    people.expected += ["status of 404", "status of 503"]  # the test has no history
     broker.do(lambda memory: limited(memory, "orders", 10))
     broker.do(lambda memory: memory.fill("orders", 20))
     page = await people.page("ada", "administrators", viewport={"width": 1440, "height": 800})
@@ -127,8 +127,8 @@ async def test_nothing_of_headers_and_action_rows_lies_on_something_else(people:
 
 
 @pytest.mark.parametrize("path", ["/", "/history/", "/audit/"])
-async def test_on_a_telephone_the_link_of_the_page_is_in_sight(path: str, people: People) -> None:
-    people.expected.append("status of 404")  # of the history, which is not there
+async def test_link_of_the_current_page_is_visible_on_a_phone(path: str, people: People) -> None:
+    people.expected.append("status of 404")  # the test has no history
     page = await opened(await people.page("ada", viewport={"width": 400, "height": 800}), path)
     link = page.locator(".nav [aria-current]")
     box = await link.bounding_box()
@@ -138,7 +138,7 @@ async def test_on_a_telephone_the_link_of_the_page_is_in_sight(path: str, people
     assert await page.evaluate("scrollY") == 0
 
 
-async def test_theme_is_remembered_before_anything_is_drawn(people: People) -> None:
+async def test_theme_is_applied_before_the_first_paint(people: People) -> None:
     page = await opened(await people.page("ada", color_scheme="light"))
     colour = "getComputedStyle(document.documentElement).backgroundColor"
     light = await page.evaluate(colour)
@@ -155,7 +155,7 @@ async def test_theme_is_remembered_before_anything_is_drawn(people: People) -> N
 
 
 @pytest.mark.parametrize("late", ["frame", "objects"])
-async def test_click_before_the_scripts_have_come_is_done_when_they_have(people: People, late: str) -> None:
+async def test_click_before_the_scripts_have_loaded_is_repeated_afterwards(people: People, late: str) -> None:
     page = await people.page("ada")
     come = asyncio.Event()
 
@@ -172,7 +172,7 @@ async def test_click_before_the_scripts_have_come_is_done_when_they_have(people:
     await expect(page.locator("dialog")).to_have_count(1)
 
 
-async def test_stop_in_force_is_said_on_pages_without_queues(people: People, broker: Broker) -> None:
+async def test_stop_in_force_is_shown_on_pages_without_queues(people: People, broker: Broker) -> None:
     page = await opened(await people.page("ada"), "/audit/")
     await expect(page.locator("#banner-stops")).to_be_hidden()
     broker.do(
@@ -182,7 +182,7 @@ async def test_stop_in_force_is_said_on_pages_without_queues(people: People, bro
     await expect(page.locator("#banner-stops")).to_contain_text("bob")
 
 
-async def test_ended_session_is_said_with_the_way_back(people: People) -> None:
+async def test_ended_session_is_reported_with_a_link_to_sign_in(people: People) -> None:
     people.expected += ["403", "WebSocket"]
     page = await opened(await people.page("ada"))
     await page.context.clear_cookies()

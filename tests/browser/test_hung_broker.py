@@ -96,7 +96,7 @@ OWN = re.compile(
     r"/api/schema/|/v1/(me|selections|audit|alerts|schedules|history|policies/bulk)/(?!preview)(?!.*(revert|undo)/$)"
 )
 VALUES = {"slug": "local", "virtualhost": "default", "number": "1", "part": "status", "operation": "explain"}
-ASKS = {"brokers/{slug}/objects/": "?type=Queue", "why/": f"?object={ORDERS}"}
+PARAMETERS = {"brokers/{slug}/objects/": "?type=Queue", "why/": f"?object={ORDERS}"}
 
 
 class Hanging:
@@ -211,8 +211,8 @@ async def person(people: Any) -> BrowserContext:
 
 
 def where(name: str) -> str:
-    arguments, asked = PAGES[name]
-    return reverse(name, kwargs=arguments) + asked
+    arguments, parameters = PAGES[name]
+    return reverse(name, kwargs=arguments) + parameters
 
 
 async def open_page(context: BrowserContext, name: str) -> Page:
@@ -291,7 +291,7 @@ def calls() -> list[str]:
         filled = path
         for part in re.findall(r"\{(\w+)\}", path):
             filled = filled.replace(f"{{{part}}}", values.get(part, "1"))
-        found.append(filled + next((asked for end, asked in ASKS.items() if path.endswith(f"v1/{end}")), ""))
+        found.append(filled + next((given for end, given in PARAMETERS.items() if path.endswith(f"v1/{end}")), ""))
     assert len(found) > 30
     return found
 
@@ -309,7 +309,7 @@ async def check_calls(context: BrowserContext, hung_at: int | None) -> None:
             assert re.search(r"\w+ .*\w", body["detail"]), path
             continue
         if answer.status == 404 and "/1/" in path:
-            continue  # what is asked for by number is the console's own
+            continue  # objects with numbers are the console's own
         assert answer.status == 200, f"{path}: {answer.status}"
         dated = body[0] if isinstance(body, list) else body
         assert dated is None or "as_of" in dated, f"{path}: {body}"
@@ -321,12 +321,12 @@ async def check_calls(context: BrowserContext, hung_at: int | None) -> None:
             assert dated is None or dated["stale"] is True, path
 
 
-async def test_every_page_of_the_urlconf_is_walked() -> None:
+async def test_every_page_of_the_urlconf_is_covered() -> None:
     assert {pattern.name for pattern in urlpatterns} == set(PAGES) | FILES
 
 
 @pytest.mark.domain("4 hung broker")
-async def test_no_page_and_no_call_says_what_is_not_known_while_the_broker_hangs(people: Any, hanging: Hanging) -> None:
+async def test_no_page_and_no_call_states_unknown_facts_while_the_broker_hangs(people: Any, hanging: Hanging) -> None:
     context = await person(people)
     open_pages = {name: await open_page(context, name) for name in PAGES}
     for name, page in open_pages.items():
@@ -359,7 +359,7 @@ async def test_no_page_and_no_call_says_what_is_not_known_while_the_broker_hangs
     await expect(fresh["overview"].locator("#queue-rows tr .state")).to_have_text("Overfull")
 
 
-async def test_console_that_starts_while_the_broker_hangs_knows_nothing_and_says_so(
+async def test_console_that_starts_while_the_broker_hangs_reports_that_nothing_is_known(
     people: Any, hanging: Hanging, console: Console
 ) -> None:
     context = await person(people)

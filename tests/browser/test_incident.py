@@ -1,4 +1,4 @@
-"""An incident in Chromium: why it is blocked, stops that end by themselves and the way back; a viewer only looks."""
+"""An incident in Chromium: why a queue is blocked, stops that end automatically, undo, and a viewer's pages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def overfull(memory: InMemoryBroker) -> None:
     memory._end_turn()
 
 
-async def test_blocked_number_leads_to_the_whole_chain_which_stays_live(people: People, broker: Broker) -> None:
+async def test_blocked_number_links_to_the_details_which_stay_live(people: People, broker: Broker) -> None:
     broker.do(overfull)
     page = await opened(await people.page("ada"))
     await row(page, "orders").get_by_role("link", name="1 of 1 producers blocked").click()
@@ -60,7 +60,7 @@ async def test_blocked_number_leads_to_the_whole_chain_which_stays_live(people: 
     assert await was_not_reloaded(page)
 
 
-async def test_selection_is_stopped_for_a_time_and_undone_with_one_click(people: People, broker: Broker) -> None:
+async def test_selection_is_stopped_for_a_duration_and_undone_with_one_click(people: People, broker: Broker) -> None:
     for name in ("orders", "payments", "stock"):
         broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
     page = await opened(await people.page("ada"))
@@ -77,7 +77,7 @@ async def test_selection_is_stopped_for_a_time_and_undone_with_one_click(people:
     broker.do(lambda memory: memory.advance(1000))
     await expect(dialog.locator(".draining-now")).to_contain_text("0: nothing is on its way")
     await expect(page.locator("#banner-stops")).to_contain_text("Producers of 2 queues are stopped: a look at it")
-    await expect(page.locator("#banner-stops")).to_contain_text("start again by themselves in 1")
+    await expect(page.locator("#banner-stops")).to_contain_text("Resumes automatically in 1")
     await expect(row(page, "payments").locator(".state")).to_have_text("Normal")
     await dialog.get_by_role("button", name="Undo").click()
     await expect(dialog.locator("h2")).to_have_text("Undone")
@@ -86,7 +86,7 @@ async def test_selection_is_stopped_for_a_time_and_undone_with_one_click(people:
     await expect(page.locator("#queue-rows .state")).to_have_text(["Normal", "Normal", "Normal"])
 
 
-async def test_filter_is_stopped_as_it_was_previewed_and_lifted_from_the_banner(people: People, broker: Broker) -> None:
+async def test_filter_stops_the_previewed_queues_and_the_banner_starts_them(people: People, broker: Broker) -> None:
     for name in ("orders.eu", "orders.us", "stock"):
         broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
     page = await opened(await people.page("ada"))
@@ -119,7 +119,7 @@ async def test_viewer_sees_why_and_cannot_act_on_it(people: People, broker: Brok
     await expect(page.locator("dialog")).to_have_count(0)
 
 
-async def test_condition_turns_up_by_itself_on_the_overview_and_the_queue_page(people: People, broker: Broker) -> None:
+async def test_condition_appears_live_on_the_overview_and_the_queue_page(people: People, broker: Broker) -> None:
     page = await opened(await people.page("vic", "viewers"))
     await expect(page.locator("#conditions-count")).to_have_text("No active conditions")
     broker.do(overfull)
@@ -127,7 +127,7 @@ async def test_condition_turns_up_by_itself_on_the_overview_and_the_queue_page(p
     await expect(row(page, "orders").locator(".state")).to_have_text("Overfull")
     for _ in range(3):
         broker.do(lambda memory: memory.advance(3000, step=500))
-        broker.do(lambda memory: memory.attach_producer("another"))  # something changes, so that time is told
+        broker.do(lambda memory: memory.attach_producer("another"))  # a change, so that the broker sends its time
         broker.sample()
     condition = page.locator("#conditions .condition")
     await expect(condition).to_contain_text("Blocked without consumers orders")
@@ -146,7 +146,7 @@ async def test_condition_turns_up_by_itself_on_the_overview_and_the_queue_page(p
 
 @pytest.mark.parametrize("width", [390, 768, 1440])
 @pytest.mark.parametrize("path", ["/", "/queues/default/orders/", f"/why/?object={ORDERS}"])
-async def test_conditions_that_come_and_go_move_nothing_below_them(
+async def test_appearing_and_disappearing_conditions_do_not_move_the_page(
     people: People, broker: Broker, path: str, width: int
 ) -> None:
     broker.do(lambda memory: (memory.management.create(ORDERS, {}), memory._end_turn()))
@@ -167,7 +167,7 @@ async def test_conditions_that_come_and_go_move_nothing_below_them(
     worst = "Blocked without consumers orders" if path == "/" else "Blocked without consumers"
     for _ in range(3):
         broker.do(lambda memory: memory.advance(3000, step=500))
-        broker.do(lambda memory: memory.attach_producer("another"))  # something changes, so that time is told
+        broker.do(lambda memory: memory.attach_producer("another"))  # a change, so that the broker sends its time
         broker.sample()
     await expect(page.locator("#conditions-worst")).to_contain_text(worst)
     await expect(page.locator("#conditions")).to_be_hidden()
@@ -185,9 +185,7 @@ async def test_conditions_that_come_and_go_move_nothing_below_them(
     await expect(page.get_by_role("button", name="Show", exact=True)).to_be_focused()
 
 
-async def test_timeline_is_live_searched_and_its_address_shows_the_same_to_others(
-    people: People, broker: Broker
-) -> None:
+async def test_timeline_is_live_and_its_url_shows_the_same_search_to_others(people: People, broker: Broker) -> None:
     broker.do(overfull)
     page = await opened(await people.page("ada"), "/timeline/?kind=queue-overfull")
     lines = page.locator("#entries > li")

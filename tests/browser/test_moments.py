@@ -1,4 +1,4 @@
-"""Moments in Chromium: typed and shown in the viewer's zone, which is named; addresses carry the offset."""
+"""Moments in Chromium: entered and shown in the browser's zone, which is named; URLs have the offset."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ expect.set_options(timeout=LIMIT)
 LOCAL = "(ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60000).toISOString().slice(0, 19)"
 
 
-async def test_times_are_asked_for_in_the_zone_that_the_rows_are_in(people: People, broker: Broker) -> None:
-    """The same field means the same on each page, and the zone stands beside it; addresses carry the offset."""
+async def test_time_fields_use_the_zone_of_the_rows(people: People, broker: Broker) -> None:
+    """Time fields are the same on all pages, with the zone next to them; URLs have the offset."""
     await asyncio.to_thread(stopped_and_audited, broker)
     page = await people.page("ada", timezone_id="America/New_York")
     await opened(page, "/audit/")
@@ -47,20 +47,20 @@ async def test_times_are_asked_for_in_the_zone_that_the_rows_are_in(people: Peop
     await page.goto(f"/audit/?from={iso(at // 1000 * 1000)}")
     await expect(field).to_have_value(re.compile(re.escape(local[:16])))
     for path in ("/timeline/", "/history/incident/"):
-        people.expected.append("404")  # of the history, which is not there
+        people.expected.append("404")  # the test has no history
         await page.goto(f"{path}?from=2026-07-01T12:00:00Z&until=2026-07-01T13:00:00Z")
         await expect(page.locator('input[name="from"]')).to_have_value(re.compile("2026-07-01T08:00"))
         await expect(page.locator(".zone")).to_contain_text("America/New_York")
 
 
-async def test_hour_that_the_clock_shows_twice_stays_the_one_that_was_meant(people: People, broker: Broker) -> None:
+async def test_moment_in_the_repeated_hour_of_a_clock_change_stays_exact(people: People, broker: Broker) -> None:
     page = await people.page("ada", timezone_id="America/New_York")
     second = "2025-11-02T06:30:00Z"  # 01:30 for the second time that night
     await opened(page, f"/timeline/?from={second}")
     await expect(page.locator('input[name="from"]')).to_have_value(re.compile("2025-11-02T01:30"))
-    async with page.expect_request(re.compile(r"/api/v1/timeline/\?.*search=x")) as asked:
+    async with page.expect_request(re.compile(r"/api/v1/timeline/\?.*search=x")) as request:
         await page.locator("#search").fill("x")
-    assert f"from={quote(second)}" in (await asked.value).url
+    assert f"from={quote(second)}" in (await request.value).url
 
 
 def iso(ms: int) -> str:

@@ -28,7 +28,7 @@ def value(page: Page, name: str) -> Any:
     return row.locator("td.value")
 
 
-async def test_tree_leads_from_the_broker_to_a_producer(people: People, broker: Broker) -> None:
+async def test_tree_expands_from_the_broker_to_a_producer(people: People, broker: Broker) -> None:
     broker.do(lambda memory: memory.fill("orders", 3))
     page = await opened(await people.page("ada"), "/objects/")
     tree = page.locator("#tree")
@@ -43,7 +43,7 @@ async def test_tree_leads_from_the_broker_to_a_producer(people: People, broker: 
     await expect(page.locator("#object h2")).to_have_text("orders")
 
 
-async def test_every_declared_attribute_is_there_and_lives(people: People, broker: Broker) -> None:
+async def test_all_declared_attributes_are_shown_live(people: People, broker: Broker) -> None:
     broker.do(lambda memory: limited(memory, "orders", 10))
     page = await opened(await people.page("ada"), URL)
     await expect(page.locator(".attributes-table tbody tr")).to_have_count(len(TYPES["Queue"].attributes))
@@ -63,7 +63,7 @@ async def test_writable_attribute_is_edited(people: People, broker: Broker) -> N
     assert broker.do(lambda memory: memory.management.read(ORDERS)["capacity_messages"]) == 500
 
 
-async def test_destructive_operation_asks_first(people: People, broker: Broker) -> None:
+async def test_destructive_operation_requires_confirmation(people: People, broker: Broker) -> None:
     broker.do(lambda memory: memory.fill("orders", 5))
     page = await opened(await people.page("ada"), f"{URL}&tab=operations")
     operation = page.locator(".operation", has=page.locator("code", has_text=re.compile("^purge$")))
@@ -99,7 +99,7 @@ async def test_search_finds_objects_of_every_type(people: People, broker: Broker
     await expect(page.locator("#object h2")).to_have_text("orders")
 
 
-async def test_viewer_cannot_edit_or_call_what_changes(people: People, broker: Broker) -> None:
+async def test_viewer_cannot_edit_or_call_operations_with_effects(people: People, broker: Broker) -> None:
     broker.do(lambda memory: limited(memory, "orders", 10))
     page = await opened(await people.page("vic", "viewers"), URL)
     await page.get_by_role("button", name="Edit").click(force=True)
@@ -137,7 +137,7 @@ async def test_queue_is_created_and_deleted_from_its_declared_attributes(people:
     await expect(page.locator(f"#tree [data-object='{ORDERS}']")).to_have_count(0)
 
 
-async def test_subscriptions_and_slow_consumer_policies_stand_beneath_their_virtual_host(
+async def test_subscriptions_and_slow_consumer_policies_are_children_of_their_virtual_host(
     people: People, broker: Broker
 ) -> None:
     consumer = broker.do(lambda memory: memory.subscribe("prices", "mine", durable=True))
@@ -171,7 +171,7 @@ async def test_a_slow_consumer_policy_is_created_in_the_form_of_its_type(people:
     assert made.given == {"topic": "prices.>", "messageAge": 60_000, "policy": "topicdelete"}
 
 
-async def test_user_is_created_with_a_password_that_is_told_once(people: People, broker: Broker) -> None:
+async def test_generated_password_of_a_new_user_is_shown_once(people: People, broker: Broker) -> None:
     page = await opened(await people.page("adele", "administrators"), "/objects/")
     users = page.locator('#tree [data-folder="User"] > .node-row')
     await users.get_by_role("button", name="New").click()
@@ -185,9 +185,9 @@ async def test_user_is_created_with_a_password_that_is_told_once(people: People,
     await form.get_by_label("publish", exact=True).check()
     await expect(form.get_by_text("override inherited value")).to_have_count(0)  # a user inherits nothing
     await form.get_by_role("button", name="Create").click()
-    told = form.locator(".told-once")
-    await expect(told).to_have_text(re.compile(r"^[\w-]{40,}$"))
-    secret = await told.inner_text()
+    secret_box = form.locator(".shown-once")
+    await expect(secret_box).to_have_text(re.compile(r"^[\w-]{40,}$"))
+    secret = await secret_box.inner_text()
     await form.get_by_role("button", name="I have noted it").click()
     await expect(page.locator("#object h2")).to_have_text("anna")
     await expect(value(page, "Grants")).to_contain_text("default:publish")
@@ -202,7 +202,7 @@ async def test_user_is_created_with_a_password_that_is_told_once(people: People,
     assert "another, with blanks" not in await page.content()
 
 
-async def test_operator_sees_users_and_is_told_who_may_change_them(people: People, broker: Broker) -> None:
+async def test_operator_sees_users_and_which_role_can_change_them(people: People, broker: Broker) -> None:
     page = await opened(await people.page("ada"), "/objects/?object=type%3DUser%2Cname%3Dconsole")
     await expect(value(page, "Administrator")).to_have_text("yes")
     await page.get_by_role("button", name="Edit").click(force=True)

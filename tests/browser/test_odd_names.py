@@ -72,7 +72,7 @@ async def is_of(page: Page, name: str) -> None:
 
 
 @pytest.mark.domain("8 every name opens")
-async def test_scripts_and_server_write_the_same_address(people: People) -> None:
+async def test_scripts_and_server_build_the_same_url(people: People) -> None:
     page = await opened(await people.page("ada"))
     written = await page.evaluate(
         r"""async (names) => {
@@ -90,10 +90,8 @@ async def test_scripts_and_server_write_the_same_address(people: People) -> None
 
 @pytest.mark.domain("8 every name opens")
 @pytest.mark.parametrize("name", ["a/b", "zürich 東京 100%", '"quoted", type=Queue', ".."])
-async def test_every_link_to_a_queue_leads_to_it_and_its_limits_are_its_own(
-    people: People, broker: Broker, name: str
-) -> None:
-    people.expected += ["status of 404", "status of 503"]  # of a history that is not there
+async def test_links_to_a_queue_with_an_odd_name_lead_to_it(people: People, broker: Broker, name: str) -> None:
+    people.expected += ["status of 404", "status of 503"]  # the test has no history
     broker.do(lambda memory: there(memory, name))
     page = await opened(await people.page("ada", "administrators"))
     link = page.locator("#queue-rows th a")
@@ -165,7 +163,7 @@ async def test_no_page_scrolls_sideways_for_the_longest_name(people: People, bro
     assert not wide
 
 
-async def test_a_name_is_found_however_its_address_quotes_it(people: People, broker: Broker) -> None:
+async def test_object_is_found_by_any_valid_quoting_of_its_name(people: People, broker: Broker) -> None:
     broker.do(lambda memory: there(memory, "orders"))
     quoted = 'type=Queue,virtualhost=default,name="orders"'
     page = await opened(await people.page("ada"), f"/objects/?object={quoted}")

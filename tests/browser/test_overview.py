@@ -22,7 +22,7 @@ expect.set_options(timeout=LIMIT)
 
 
 def limited(memory: InMemoryBroker, name: str, capacity: int) -> None:
-    """A queue of that capacity in messages, with nobody attached."""
+    """Create a queue with a capacity in messages, without producers and consumers."""
     memory.management.create(object_name("Queue", virtualhost="default", name=name), {"capacity_messages": capacity})
     memory._end_turn()
 
@@ -49,7 +49,7 @@ async def was_not_reloaded(page: Page) -> bool:
     return bool(await page.evaluate("window.notReloaded === true"))
 
 
-async def test_overfull_queue_turns_up_on_top_without_reload(people: People, broker: Broker) -> None:
+async def test_overfull_queue_moves_to_the_top_without_reload(people: People, broker: Broker) -> None:
     for name in ("aaa", "orders"):
         broker.do(lambda memory, name=name: limited(memory, name, 10))  # type: ignore[misc]
     page = await opened(await people.page("ada"))
@@ -63,7 +63,7 @@ async def test_overfull_queue_turns_up_on_top_without_reload(people: People, bro
     assert await was_not_reloaded(page)
 
 
-async def test_first_queue_takes_the_place_of_the_empty_state(people: People, broker: Broker) -> None:
+async def test_first_queue_replaces_the_empty_state(people: People, broker: Broker) -> None:
     page = await opened(await people.page("ada"))
     await expect(page.locator("#queues-empty")).to_contain_text("No queue yet")
     broker.do(lambda memory: memory.attach_producer("orders"))
@@ -125,7 +125,7 @@ async def test_start_of_one_queue_leaves_the_others_stopped(people: People, brok
     await expect(row(page, "payments").locator(".state")).to_have_text("Stopped")
 
 
-async def test_viewer_sees_but_cannot_act_not_even_past_the_page(people: People, broker: Broker) -> None:
+async def test_viewer_cannot_act_on_the_page_or_by_the_api(people: People, broker: Broker) -> None:
     people.expected.append("403")
     broker.do(lambda memory: limited(memory, "orders", 10))
     page = await opened(await people.page("vic", "viewers"))
@@ -145,7 +145,7 @@ async def test_viewer_sees_but_cannot_act_not_even_past_the_page(people: People,
     await expect(row(page, "orders").locator(".state")).to_have_text("Normal")
 
 
-async def test_restarted_server_is_found_again_and_the_truth_is_shown(
+async def test_page_reconnects_to_a_restarted_console_and_shows_the_current_state(
     people: People, broker: Broker, console: Console
 ) -> None:
     people.expected += ["WebSocket", "ERR_CONNECTION_REFUSED", "Failed to load resource"]
@@ -166,7 +166,7 @@ async def test_restarted_server_is_found_again_and_the_truth_is_shown(
     assert await was_not_reloaded(page)
 
 
-async def test_lost_broker_is_said_and_its_return_too(people: People, broker: Broker) -> None:
+async def test_lost_broker_and_its_return_are_reported(people: People, broker: Broker) -> None:
     broker.do(lambda memory: limited(memory, "orders", 10))
     page = await opened(await people.page("ada"))
     await expect(row(page, "orders")).to_be_visible()
@@ -179,7 +179,7 @@ async def test_lost_broker_is_said_and_its_return_too(people: People, broker: Br
     await expect(row(page, "orders").locator(".state")).to_have_text("Overfull")
 
 
-async def test_filter_is_kept_in_the_address_and_slash_focuses_it(people: People, broker: Broker) -> None:
+async def test_filter_is_in_the_url_and_slash_focuses_it(people: People, broker: Broker) -> None:
     for name in ("orders", "payments.eu", "payments.us"):
         broker.do(lambda memory, name=name: limited(memory, name, 5))  # type: ignore[misc]
     broker.do(lambda memory: memory.fill("payments.eu", 20))
@@ -199,7 +199,7 @@ async def test_filter_is_kept_in_the_address_and_slash_focuses_it(people: People
     await expect(page.locator("#queue-rows tr")).to_have_count(3)
 
 
-async def test_bulk_action_is_about_what_the_filter_says_now(people: People, broker: Broker) -> None:
+async def test_bulk_action_applies_to_the_current_filter(people: People, broker: Broker) -> None:
     """The answer for the text that was typed last is late: until it is there nothing can be done to the old answer."""
     for name in ("stock.eu", "stock.us", "payments"):
         broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
@@ -237,7 +237,7 @@ async def test_bulk_action_is_about_what_the_filter_says_now(people: People, bro
     await expect(dialog.locator(".preview-largest")).not_to_contain_text("stock")
 
 
-async def test_long_names_are_told_apart_in_the_table(people: People, broker: Broker) -> None:
+async def test_long_names_are_distinguishable_in_the_table(people: People, broker: Broker) -> None:
     """Of names that differ at their ends nothing is cut off; of much too long ones the middle is."""
     stem = "warehouse.europe.central.stock-movements.replay"  # 47 characters
     names = [f"{stem}.{place}" for place in ("muc", "zrh")]

@@ -42,7 +42,7 @@ def attribute(broker: Broker, name: str) -> Any:
 
 
 async def shown(page: Page, reads: str, name: str, value: int | str | bool) -> None:
-    """Wait until the page's function tells that value. (Playwright's own waiting needs eval, which is forbidden.)"""
+    """Wait until the page's function returns this value. (Playwright's wait needs eval, which the CSP forbids.)"""
     looks = f"""async ([name, value]) => {{
         while (({reads})(name) !== value) await new Promise(requestAnimationFrame);
     }}"""
@@ -62,7 +62,7 @@ def crowded(memory: InMemoryBroker) -> None:
 
 
 @pytest.mark.domain("3 never without a reason")
-async def test_producer_without_credit_that_nothing_blocks_is_shown_to_wait_and_for_what(
+async def test_unblocked_producer_without_credit_is_shown_as_waiting_with_the_reason(
     people: People, broker: Broker
 ) -> None:
     broker.do(crowded)
@@ -82,7 +82,7 @@ TOO_WIDE = """() => [...document.querySelectorAll(".producers-table :is(td, th),
     .map((cell) => cell.innerText)"""
 
 
-async def test_each_cell_of_the_producers_has_room_for_what_it_says(people: People, broker: Broker) -> None:
+async def test_cells_of_the_producers_table_fit_their_text(people: People, broker: Broker) -> None:
     def busy(memory: InMemoryBroker) -> None:
         crowded(memory)
         memory.attach_consumer("orders", 10)
@@ -98,9 +98,7 @@ async def test_each_cell_of_the_producers_has_room_for_what_it_says(people: Peop
 
 
 @pytest.mark.domain("4 hung producer")
-async def test_blocked_producer_has_its_why_and_is_released_before_the_operators_eyes(
-    people: People, broker: Broker
-) -> None:
+async def test_blocked_producer_shows_its_reason_and_is_unblocked_live(people: People, broker: Broker) -> None:
     broker.do(lambda memory: limited(memory, "orders", 10))
     limit(broker, flow_resume_messages="50%")
     page = await opened(await people.page("ada"), PAGE)
@@ -138,7 +136,7 @@ async def test_chart_has_the_limits_and_the_overfull_span(people: People, broker
     await shown(page, reads, "depth_bytes", 1100)
 
 
-async def test_chart_does_not_draw_through_a_restart_of_the_broker(people: People, broker: Broker) -> None:
+async def test_chart_has_a_gap_at_a_restart_of_the_broker(people: People, broker: Broker) -> None:
     broker.do(lambda memory: (limited(memory, "orders", 10), memory.advance(1_000)))
     broker.do(lambda memory: memory.fill("orders", 20))
 
@@ -171,7 +169,7 @@ SLANTED = """() => [...document.querySelectorAll("#chart .js-fill")].map((one) =
 })"""
 
 
-async def test_chart_fills_nothing_across_a_time_that_is_not_known(people: People, broker: Broker) -> None:
+async def test_chart_fills_no_area_across_a_gap(people: People, broker: Broker) -> None:
     """After a restart the queue was overfull, and then the page was without the broker for a while."""
     broker.do(lambda memory: (limited(memory, "orders", 10), memory.advance(1_000)))
 
@@ -225,7 +223,7 @@ async def test_saved_capacity_takes_effect_at_once_and_is_audited(people: People
 
 
 @pytest.mark.domain("1 misconfiguration")
-async def test_wrong_limits_are_told_while_typing_and_cannot_be_saved(people: People, broker: Broker) -> None:
+async def test_invalid_limits_are_reported_while_typing_and_cannot_be_saved(people: People, broker: Broker) -> None:
     people.expected.append("400")  # Chromium reports the refused checks
     broker.do(lambda memory: limited(memory, "orders", 10))
     page = await opened(await people.page("ada"), PAGE)
@@ -258,7 +256,7 @@ async def test_change_by_another_client_is_reported_and_edits_are_preserved(peop
     assert attribute(broker, "capacity_bytes") == 64_000
 
 
-async def test_stale_version_is_refused_with_what_is_there_now(people: People, broker: Broker) -> None:
+async def test_outdated_version_is_refused_and_the_current_values_are_shown(people: People, broker: Broker) -> None:
     people.expected.append("409")
     broker.do(lambda memory: limited(memory, "orders", 10))
     page = await opened(await people.page("ada"), PAGE)
@@ -280,7 +278,7 @@ async def test_stale_version_is_refused_with_what_is_there_now(people: People, b
 
 
 @pytest.mark.domain("4 hung producer")
-async def test_stop_of_the_queue_says_who_and_why_beside_each_producer(people: People, broker: Broker) -> None:
+async def test_stop_of_the_queue_shows_user_and_reason_at_each_producer(people: People, broker: Broker) -> None:
     broker.do(lambda memory: used(memory, "orders", 10))
     page = await opened(await people.page("ada"), PAGE)
     await page.get_by_role("button", name="Stop producers").click()
@@ -292,7 +290,7 @@ async def test_stop_of_the_queue_says_who_and_why_beside_each_producer(people: P
     await expect(page.locator("#producers .why")).to_contain_text("poison messages")
 
 
-async def test_queue_that_is_deleted_and_created_again_is_followed(people: People, broker: Broker) -> None:
+async def test_page_follows_a_queue_that_is_deleted_and_created_again(people: People, broker: Broker) -> None:
     broker.do(lambda memory: limited(memory, "orders", 10))
     page = await opened(await people.page("ada"), PAGE)
     await expect(page.locator("#queue-state")).to_have_text("Normal")
@@ -317,7 +315,7 @@ async def test_viewer_cannot_edit_limits(people: People, broker: Broker) -> None
 
 
 @pytest.mark.domain("clients temporary destinations")
-async def test_a_temporary_queue_says_what_it_is_and_whose(people: People, broker: Broker) -> None:
+async def test_temporary_queue_shows_its_lifetime_and_owner(people: People, broker: Broker) -> None:
     made = broker.do(lambda memory: memory.engine.temporary.create_queue(memory.attach_producer("orders").connection))
     page = await opened(await people.page("ada"), f"/queues/default/{made.name}/")
     await expect(page.locator("#facts")).to_contain_text("temporary: Connection ")

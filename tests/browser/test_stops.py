@@ -41,7 +41,7 @@ def second(broker: Broker, settings: Any) -> Broker:
 
 
 @pytest.mark.domain("3 staged start")
-async def test_staged_start_lets_producers_in_and_halts_when_the_queue_climbs(people: People, broker: Broker) -> None:
+async def test_staged_start_halts_when_the_depth_exceeds_its_limit(people: People, broker: Broker) -> None:
     def create(memory: InMemoryBroker) -> Any:
         memory.management.create(ORDERS, {"capacity_messages": 100})
         return memory.attach_producer("orders")
@@ -73,7 +73,7 @@ async def test_staged_start_lets_producers_in_and_halts_when_the_queue_climbs(pe
     timeline = await opened(await people.page("ben"), "/timeline/")
     await expect(timeline.locator("#banner-stops")).to_contain_text("being started in stages")
 
-    for _ in range(3):  # nobody consumes: the queue climbs
+    for _ in range(3):  # without consumers the depth grows
         broker.do(lambda memory: (memory.advance(1000, step=100), memory.publish(producer, 20)))
     broker.do(lambda memory: memory.advance(1000, step=100))
     await expect(row(page, "orders").locator(".state")).to_have_text("Stopped")
@@ -82,7 +82,7 @@ async def test_staged_start_lets_producers_in_and_halts_when_the_queue_climbs(pe
     for each in (page, timeline):
         await expect(each.locator("#banner-stops")).to_contain_text(halted)
         await expect(each.locator("#banner-stops")).to_contain_text(
-            re.compile(r"Started by ada at \d\d:\d\d:\d\d: gently")
+            re.compile(r"Started by ada at \d\d:\d\d:\d\d: staged")
         )
         await expect(each.locator("#banner-stops")).not_to_contain_text("consumers are down")
         await expect(each.locator(".toast.error")).to_contain_text(halted)
@@ -120,7 +120,7 @@ async def test_stop_on_all_brokers_stops_each_of_them_and_is_undone(
     await expect(other.locator("#banner-stops")).to_be_hidden()
 
 
-async def test_broker_that_is_away_is_named_and_the_others_are_stopped(
+async def test_disconnected_broker_is_named_and_the_others_are_stopped(
     second: Broker, people: People, broker: Broker
 ) -> None:
     await asyncio.to_thread(until, lambda: link("north").connected)
@@ -140,7 +140,7 @@ async def test_broker_that_is_away_is_named_and_the_others_are_stopped(
     assert broker.do(lambda memory: memory.management.read(ORDERS)["state"]) == "STOPPED"
 
 
-async def test_viewer_reads_the_banner_of_a_stop_and_cannot_lift_it(people: People, broker: Broker) -> None:
+async def test_viewer_sees_the_banner_of_a_stop_but_cannot_start_producers(people: People, broker: Broker) -> None:
     def stop(memory: InMemoryBroker) -> None:
         used(memory, "orders", 10)
         memory.management.call(
@@ -160,7 +160,7 @@ async def test_viewer_reads_the_banner_of_a_stop_and_cannot_lift_it(people: Peop
 # -- saved selections -------------------------------------------------------------------------------------------------
 
 
-async def test_filter_is_saved_shared_and_stopped_by_somebody_else(people: People, broker: Broker) -> None:
+async def test_saved_filter_is_shared_and_stopped_by_another_user(people: People, broker: Broker) -> None:
     for name in ("orders.eu", "orders.us", "stock"):
         broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
     page = await opened(await people.page("ada"), "/?search=orders")
@@ -190,7 +190,7 @@ async def test_filter_is_saved_shared_and_stopped_by_somebody_else(people: Peopl
     await expect(other.locator(".audit-table tbody")).to_contain_text("save-selection")
 
 
-async def test_picked_queues_are_saved_used_again_and_deleted(people: People, broker: Broker) -> None:
+async def test_selection_of_queues_is_saved_reused_and_deleted(people: People, broker: Broker) -> None:
     for name in ("orders", "payments", "stock"):
         broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
     page = await opened(await people.page("ada"))
@@ -209,7 +209,7 @@ async def test_picked_queues_are_saved_used_again_and_deleted(people: People, br
     await expect(page.locator("#saved-box")).to_be_hidden()
 
 
-async def test_viewer_saves_for_oneself_but_may_neither_share_nor_stop_by_it(people: People, broker: Broker) -> None:
+async def test_viewer_can_save_a_selection_but_not_share_it_or_stop_its_queues(people: People, broker: Broker) -> None:
     broker.do(lambda memory: used(memory, "orders", 10))
     page = await opened(await people.page("vic", "viewers"), "/?search=orders")
     await page.locator("#selection").get_by_role("button", name="Save…").click()
@@ -226,7 +226,7 @@ async def test_viewer_saves_for_oneself_but_may_neither_share_nor_stop_by_it(peo
 # -- many queues ------------------------------------------------------------------------------------------------------
 
 
-async def test_thousand_queues_are_turned_page_by_page_and_only_a_page_is_there(people: People, broker: Broker) -> None:
+async def test_thousand_queues_are_paged_and_only_one_page_is_rendered(people: People, broker: Broker) -> None:
     def create(memory: InMemoryBroker) -> None:
         for n in range(1000):
             memory.attach_producer(f"q{n:04}")
@@ -250,7 +250,7 @@ async def test_thousand_queues_are_turned_page_by_page_and_only_a_page_is_there(
     await expect(page.locator("#queues-pager")).to_be_hidden()
 
 
-async def test_stop_dialog_says_how_many_queues_it_does_not_name(people: People, broker: Broker) -> None:
+async def test_stop_dialog_shows_the_number_of_further_queues(people: People, broker: Broker) -> None:
     for n in range(7):
         broker.do(lambda memory, n=n: used(memory, f"q{n}", 10))  # type: ignore[misc]
     page = await opened(await people.page("ada"))

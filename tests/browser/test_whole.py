@@ -39,7 +39,7 @@ def demo(tmp_path: Path) -> Iterator[tuple[str, str]]:
         running.end(signal.SIGTERM, within=15)
 
 
-async def test_newcomer_sees_a_queue_block_and_stops_and_starts_everything(
+async def test_new_user_sees_a_blocked_queue_and_stops_and_starts_all_producers(
     demo: tuple[str, str], browser: Browser
 ) -> None:
     url, password = demo

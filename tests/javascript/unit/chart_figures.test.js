@@ -23,7 +23,7 @@ test("samples closer than a second replace each other while the state is the sam
   assert.deepEqual(times(samples, 1400).slice(-4), [1200, 1300, 1400, 1400]);
 });
 
-test("a sample of the past goes to its place, once", () => {
+test("an older sample is inserted by its time, once", () => {
   const samples = new Samples();
   for (const at of [1000, 3000]) samples.add(sample(at));
   samples.add(sample(2000, 7, { past: true }));
@@ -32,25 +32,25 @@ test("a sample of the past goes to its place, once", () => {
   assert.equal(samples.rows(3000)[1].depth_messages, 8);
 });
 
-test("lines end where nothing is known any more, and go on after a gap", () => {
+test("lines end where data are not known, and continue after a gap", () => {
   const samples = new Samples();
   samples.add(sample(1000));
-  assert.equal(samples.hold(2000), true);
-  assert.equal(samples.hold(2000), false);
-  assert.equal(samples.held, true);
+  assert.equal(samples.end(2000), true);
+  assert.equal(samples.end(2000), false);
+  assert.equal(samples.ended, true);
   assert.deepEqual(times(samples, 9000), [1000, 2000]);
-  samples.hold(null);
+  samples.end(null);
   samples.add(sample(8000));
   assert.deepEqual(times(samples, 9000), [1000, 2000, 2001, 8000, 9000]);
   assert.equal(samples.rows(9000)[2].state, null);
 });
 
-test("a chart keeps its newest samples only", () => {
+test("a chart retains only its newest samples", () => {
   const samples = new Samples();
   for (let n = 0; n < 3000; n += 1) samples.add(sample(n * 1000));
-  const kept = samples.rows(0);
-  assert.equal(kept.length, 2401);
-  assert.equal(kept[0].at, 600_000);
+  const rows = samples.rows(0);
+  assert.equal(rows.length, 2401);
+  assert.equal(rows[0].at, 600_000);
 });
 
 const figure = () => ({
@@ -67,7 +67,7 @@ const figure = () => ({
 const named = (made, meta) => made.data.find((trace) => trace.meta === meta);
 const LEVELS = { effective_capacity_messages: 10, effective_stop_messages: 10, effective_resume_messages: 8 };
 
-test("a level that says nothing of its own is not drawn", () => {
+test("a redundant level is not drawn", () => {
   const made = figure();
   putDepth(made, [sample(0, 5, LEVELS), sample(1000, 6, LEVELS)], "messages", 500, false);
   assert.deepEqual(named(made, "depth_messages").y, [5, 6]);
@@ -94,7 +94,7 @@ test("colours come from the theme, values stay as they are", () => {
   assert.deepEqual(made, { line: { color: "<--accent>" }, x: ["var(--accent)"], list: [1, "<--text>", null] });
 });
 
-test("an area below a line with gaps is a trace of its own", () => {
+test("an area below a line with gaps is a separate trace", () => {
   const [area, line, other] = withAreas([
     { meta: "depth", fill: "tozeroy", y: [1, null], line: { width: 2 } },
     { meta: "rate", y: [], line: {} },
@@ -104,6 +104,6 @@ test("an area below a line with gaps is a trace of its own", () => {
   assert.equal(other.meta, "rate");
 });
 
-test("text of a broker is no markup in a chart", () => {
+test("text of a broker is not markup in a chart", () => {
   assert.equal(plain("<b>a & b</b>"), "&lt;b&gt;a &amp; b&lt;/b&gt;");
 });

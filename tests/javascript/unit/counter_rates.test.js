@@ -16,7 +16,7 @@ test("a rate needs two snapshots that are a second apart", () => {
   assert.equal(rates.rateOf("c"), 100);
 });
 
-test("a counter that falls begins again", () => {
+test("a decreasing counter restarts its rate", () => {
   const rates = new CounterRates("messages");
   read(rates, 0, 10);
   read(rates, 1000, 20);
@@ -26,7 +26,7 @@ test("a counter that falls begins again", () => {
   assert.equal(rates.rateOf("c"), 1);
 });
 
-test("an object that has gone is forgotten", () => {
+test("a deleted object is dropped", () => {
   const rates = new CounterRates("messages");
   read(rates, 0, 10);
   read(rates, 1000, 20);

@@ -52,23 +52,23 @@ test("names of attributes and events become words", () => {
   assert.equal(format.words("messageAge"), "Message age");
 });
 
-test("a typed amount is read in decimal and binary units", () => {
+test("an amount is parsed in decimal and binary units", () => {
   const cases = { "10,000": 10_000, "64 KiB": 65_536, "1.5 MB": 1_500_000, "2k": 2000, " 7 bytes ": 7, "1_000": 1000 };
   for (const [text, value] of Object.entries(cases)) assert.equal(format.readAmount(text), value, text);
 });
 
-test("what is no whole amount is refused", () => {
+test("an amount that is not a whole number is refused", () => {
   for (const text of ["", "-1", "1.5", "ten", "5 iB", "1e3", "9007199254740993", "5 kg"]) {
     assert.equal(format.readAmount(text), null, text);
   }
 });
 
-test("a long name loses its middle", () => {
+test("a long name is shortened in the middle", () => {
   assert.equal(format.middle("short", 10), "short");
   assert.equal(format.middle("abcdefghijklmnop", 7), "abc…nop");
 });
 
-test("a clock of another day names the day", () => {
+test("a time of another day has the day", () => {
   assert.match(format.clock(Date.UTC(2001, 4, 3, 12)), /^3 May \d\d:00:00$/);
   assert.match(format.clock(Date.now()), /^\d\d:\d\d:\d\d$/);
 });

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 
 import { Live } from "../../../console/static/console/core/live.js";
-import { asksWhy, pauseAfter, SILENCE } from "../../../console/static/console/core/reconnect.js";
+import { pauseAfter, SILENCE, shouldCheckSession } from "../../../console/static/console/core/reconnect.js";
 
-// A page without a browser: one clock, sockets that do nothing, and what was asked of the server.
+// A page without a browser: a fake clock, fake sockets, and the requests to the server.
 let now = 0;
 let timers = [];
 let sockets = [];
@@ -103,7 +103,7 @@ function watched() {
 
 const snapshot = (n, more = {}) => ({ type: "snapshot", n, at: now, as_of: now, connected: true, data: {}, ...more });
 
-test("nothing is opened until something is watched", () => {
+test("the connection is opened by the first watch", () => {
   const live = new Live();
   assert.equal(sockets.length, 0);
   live.watch({ watch: "overview" });
@@ -122,7 +122,7 @@ test("it is live from the first snapshot on", () => {
   assert.deepEqual(of("broker"), [{ connected: true, since: now, error: "" }]);
 });
 
-test("a snapshot that was overtaken is not shown", () => {
+test("a snapshot older than the newest is dropped", () => {
   const { of } = watched();
   sockets[0].open();
   for (const n of [1, 3, 2, 4]) sockets[0].receive(snapshot(n));
@@ -132,7 +132,7 @@ test("a snapshot that was overtaken is not shown", () => {
   );
 });
 
-test("pauses grow to eight seconds, spread by half, and a frame makes them short again", () => {
+test("delays grow to eight seconds, spread by half, and a frame resets them", () => {
   assert.deepEqual(
     [1, 2, 3, 4, 5, 6, 60].map((failures) => pauseAfter(failures, 0.5)),
     [250, 500, 1000, 2000, 4000, 8000, 8000],
@@ -154,7 +154,7 @@ test("pauses grow to eight seconds, spread by half, and a frame makes them short
   assert.equal(sockets.length, 5);
 });
 
-test("a connection on which nothing comes is lost, and a hung server is left", () => {
+test("a silent connection is lost, and a hung server is disconnected", () => {
   const { live } = watched();
   sockets[0].open();
   sockets[0].receive(snapshot(1));
@@ -167,7 +167,7 @@ test("a connection on which nothing comes is lost, and a hung server is left", (
   assert.equal(live.state.state, "lost");
 });
 
-test("after a loss it asks for the events after the last one it has", () => {
+test("after a loss it requests the events after the last one received", () => {
   const { of } = watched();
   sockets[0].open();
   sockets[0].receive({ type: "events", events: [{ number: 7 }, { number: 8 }] });
@@ -187,7 +187,7 @@ test("expired events start a new list", () => {
   assert.deepEqual(of("events"), [{ events: [{ number: 100 }], reset: true }]);
 });
 
-test("a server that knows nothing of the broker does not take away what the page has", () => {
+test("a server without data of the broker does not replace the page's data", () => {
   const { of } = watched();
   sockets[0].open();
   sockets[0].receive(snapshot(1));
@@ -197,7 +197,7 @@ test("a server that knows nothing of the broker does not take away what the page
   assert.equal(of("beat").at(-1).asOf, undefined);
 });
 
-test("a session that has ended is not tried again", async () => {
+test("an ended session is not reconnected", async () => {
   const { live } = watched();
   sockets[0].lose(4401);
   assert.equal(live.state.state, "signed-out");
@@ -206,9 +206,9 @@ test("a session that has ended is not tried again", async () => {
   assert.equal(sockets.length, 1);
 });
 
-test("a refused handshake is explained by an ordinary request", async () => {
+test("a refused handshake is explained by an HTTP request", async () => {
   assert.deepEqual(
-    [1, 2, 3, 7, 8, 16].filter((failures) => asksWhy(failures)),
+    [1, 2, 3, 7, 8, 16].filter((failures) => shouldCheckSession(failures)),
     [2, 8, 16],
   );
   status = 403;
@@ -222,7 +222,7 @@ test("a refused handshake is explained by an ordinary request", async () => {
   assert.equal(sockets.length, 2);
 });
 
-test("a page that is shown again looks at once whether its connection is alive", () => {
+test("a page that is shown again checks its connection at once", () => {
   const { live } = watched();
   sockets[0].open();
   sockets[0].receive(snapshot(1));

@@ -3,26 +3,26 @@ import { test } from "node:test";
 
 import * as names from "../../../console/static/console/core/object_names.js";
 
-test("a name is read and written as the broker has it", () => {
+test("a name is parsed and formatted as the broker does", () => {
   const text = "type=Queue,virtualhost=default,name=orders";
   assert.deepEqual(names.parseName(text), { type: "Queue", keys: { virtualhost: "default", name: "orders" } });
   assert.equal(names.formatName("Queue", { virtualhost: "default", name: "orders" }), text);
 });
 
-test("every name survives being written and read", () => {
+test("every name round-trips", () => {
   for (const name of ["", " padded ", 'a"b', "a,b=c", "back\\slash", '\\"', "type=Queue", "zürich 東京", "a\nb"]) {
     const text = names.formatName("Queue", { virtualhost: "v", name });
     assert.deepEqual(names.parseName(text), { type: "Queue", keys: { virtualhost: "v", name } }, text);
   }
 });
 
-test("what is no object name is null", () => {
+test("an invalid object name is null", () => {
   for (const text of ["", "orders", "type=", "type=Queue,", 'type=Queue,name="open', "name=orders"]) {
     assert.equal(names.parseName(text), null, text);
   }
 });
 
-test("the short name is the last key, with the type where that is a number", () => {
+test("the short name is the last key, with the type if that is a number", () => {
   assert.equal(names.shortName("type=Queue,virtualhost=default,name=orders"), "orders");
   assert.equal(names.shortName("type=Producer,virtualhost=default,id=7"), "Producer 7");
   assert.equal(names.shortName("type=Broker"), "Broker");
@@ -36,7 +36,7 @@ test("the virtual host of an object is its own name, its key or none", () => {
   assert.equal(names.hostOf(undefined), null);
 });
 
-test("scopes of stops are said in words", () => {
+test("scopes of stops are described", () => {
   const cases = {
     broker: "the whole broker",
     "broker orders.>": "queues that match orders.>",
@@ -52,7 +52,7 @@ test("scopes of stops are said in words", () => {
   for (const [scope, text] of Object.entries(cases)) assert.equal(names.scopeInWords(scope), text);
 });
 
-test("a name that a browser or a proxy would change is escaped in an address", () => {
+test("a name that a browser or proxy would change is escaped in a URL", () => {
   assert.equal(names.queueUrl("default", "a/b c"), "/queues/default/a/b%20c/");
   assert.equal(names.queueUrl("default", ".."), "/queues/default/~~~2E~2E/");
   assert.equal(names.queueUrl("a/b", "check"), "/queues/~~a~2Fb/~~check/");
@@ -60,7 +60,7 @@ test("a name that a browser or a proxy would change is escaped in an address", (
   assert.equal(names.queueUrl("default", "~~x"), "/queues/default/~~~7E~7Ex/");
 });
 
-test("queues have a page of their own, all else is in the object browser", () => {
+test("queues have their own page, other objects are in the object browser", () => {
   assert.equal(names.objectUrl("type=Queue,virtualhost=v,name=q"), "/queues/v/q/");
   assert.equal(names.objectUrl("type=User,name=app"), "/objects/?object=type%3DUser%2Cname%3Dapp");
 });

@@ -1,8 +1,8 @@
-// Calls to /api/v1/. Every refusal becomes an ApiError whose message is a sentence for people.
+// Calls of /api/v1/. Error responses become an ApiError whose message can be shown to the user.
 
 const BASE = "/api/v1/";
 
-/** `status`: HTTP status, 0 if nothing answered; `fields`: what is wrong with which field; `body`: the whole answer. */
+/** `status`: HTTP status, 0 without a response; `fields`: errors by field; `body`: the complete response. */
 export class ApiError extends Error {
   /**
    * @param {any} status
@@ -47,12 +47,12 @@ function sentence(status, body) {
 }
 
 /**
- * Calls of a page are about the page's broker.
+ * Add the page's broker to the query of a path.
  *
  * @param {string} path
  */
 const aboutBroker = (path) => {
-  if (path.startsWith("brokers/") || path.startsWith("history/")) return path; // these name their broker themselves
+  if (path.startsWith("brokers/") || path.startsWith("history/")) return path; // their paths have the broker
   const broker = new URLSearchParams(location.search).get("broker");
   return broker ? `${path}${path.includes("?") ? "&" : "?"}broker=${encodeURIComponent(broker)}` : path;
 };

@@ -1,4 +1,4 @@
-// The page's one connection to the console. Nothing is opened until something is watched.
+// The page's connection to the console. It is opened by the first `watch`.
 
 import { Live } from "./live.js";
 import { settings } from "./settings.js";

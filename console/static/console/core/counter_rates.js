@@ -1,6 +1,6 @@
-// Rates of counters, from one snapshot to the next. Pure.
+// Rates of counters between snapshots. Pure.
 
-const LEAST = 900; // ms between the readings that a rate is made of
+const MIN_INTERVAL = 900; // ms between two readings of a rate
 
 /** @typedef {{object: string, [counter: string]: any}} Row */
 
@@ -15,7 +15,7 @@ export class CounterRates {
   }
 
   /**
-   * Read the counters of a snapshot. An object that it does not have is forgotten.
+   * Add the counters of a snapshot. Objects that it lacks are dropped.
    *
    * @param {number} at ms
    * @param {Row[]} rows
@@ -26,14 +26,14 @@ export class CounterRates {
       const value = row[this.#counter] ?? 0;
       const before = this.#readings.get(row.object);
       if (!before || value < before.value) readings.set(row.object, { at, value, rate: null });
-      else if (at - before.at < LEAST) readings.set(row.object, before);
+      else if (at - before.at < MIN_INTERVAL) readings.set(row.object, before);
       else readings.set(row.object, { at, value, rate: ((value - before.value) * 1000) / (at - before.at) });
     }
     this.#readings = readings;
   }
 
   /**
-   * Per second; null until there were two snapshots.
+   * Return the rate per second; null before the second snapshot.
    *
    * @param {string} object
    */

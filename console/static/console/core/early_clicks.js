@@ -1,5 +1,5 @@
-// Keeps a click on a button that comes before the page's modules run, and gives it to them once they have: on a slow
-// line a page is seen for a while before its buttons can do anything. Loaded as a classic script in <head>.
+// Stores a click on a button before the page's modules have run, and repeats it afterwards: on a slow connection a page
+// is visible for a while before its buttons work. Loaded as a classic script in <head>.
 (() => {
   /** @type {any} */
   let early = null;
@@ -7,11 +7,11 @@
   const keep = (event) => {
     const button = event.target.closest?.('button[type="button"]');
     if (!button) return;
-    event.stopImmediatePropagation(); // some modules may be there already: what is done later must not be done twice
+    event.stopImmediatePropagation(); // some modules can have run already: nothing must act twice
     early = button;
   };
   document.addEventListener("click", keep, { capture: true });
-  // Comes after the modules, whatever they import.
+  // Runs after the modules and their imports.
   document.addEventListener("DOMContentLoaded", () => {
     document.removeEventListener("click", keep, { capture: true });
     if (early?.isConnected) early.click();

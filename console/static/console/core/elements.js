@@ -1,10 +1,10 @@
-// Making and updating elements: no strings of HTML, so nothing a broker says can become markup.
+// Create and update elements, without HTML strings: text of a broker cannot become markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * An element of the page's template. Templates are not type-checked: of which kind it is, and whether the page has it,
- * the caller knows.
+ * Return an element of the page's template. Templates are not type-checked: the caller knows the element's type and
+ * whether the page has it.
  *
  * @param {string} id
  * @returns {any}
@@ -12,7 +12,7 @@ const SVG = "http://www.w3.org/2000/svg";
 export const byId = (id) => document.getElementById(id);
 
 /**
- * The first element that matches; as `byId`.
+ * Return the first matching element; types as with `byId`.
  *
  * @param {string} selector
  * @param {ParentNode} [within]
@@ -21,7 +21,7 @@ export const byId = (id) => document.getElementById(id);
 export const find = (selector, within = document) => within.querySelector(selector);
 
 /**
- * All elements that match; as `byId`.
+ * Return all matching elements; types as with `byId`.
  *
  * @param {string} selector
  * @returns {any[]}
@@ -32,8 +32,7 @@ export const findAll = (selector) => [...document.querySelectorAll(selector)];
 /** @typedef {{on?: Record<string, (event: any) => void>, data?: Record<string, any>, [name: string]: any}} Props */
 
 /**
- * Children as they are put into an element: lists are flattened (those of icons with words, at most two deep), and what
- * is null or false is left out.
+ * Children of an element: lists are flattened (two levels at most), null and false are skipped.
  *
  * @param {Child[]} children
  * @returns {(Node | string)[]}
@@ -42,7 +41,7 @@ const nodesOf = (children) =>
   /** @type {any[]} */ (children).flat().filter((child) => child !== null && child !== undefined && child !== false);
 
 /**
- * Make an element. `props`: attributes; `on`: {event: listener}; `data`: {key: value}; null and false are left out.
+ * Create an element. `props`: attributes; `on`: {event: listener}; `data`: {key: value}; null and false are skipped.
  *
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {Tag} tag
@@ -64,7 +63,7 @@ export function h(tag, props = {}, ...children) {
 }
 
 /**
- * An icon of the page's sprite (templates/console/icons.html). Decoration: the words stand beside it.
+ * Create an icon of the page's sprite (templates/console/icons.html). Decorative: text next to it has the meaning.
  *
  * @param {any} name
  */
@@ -79,7 +78,7 @@ export function icon(name) {
 }
 
 /**
- * Change text only where it differs: no needless layout, and a selection survives.
+ * Set the text if it differs: avoids layout and preserves a selection.
  *
  * @param {HTMLElement} element
  * @param {string} text
@@ -112,14 +111,14 @@ export function fill(element, ...children) {
 /** @type {WeakMap<Element, Map<string, any>>} the nodes that `reconcile` has made, by key */
 const reconciled = new WeakMap();
 
-/** Forget the nodes of `parent`: it has been filled otherwise.
+/** Forget the nodes of `parent` after other code has replaced its children.
  *
  * @param {Element} parent */
 export const forgetNodes = (parent) => reconciled.delete(parent);
 
 /**
- * Make `parent`'s children match `items`, keeping the node of each key. `create(item)` makes a node, `update(node,
- * item)` brings it up to date; nodes move only if their order changed.
+ * Make `parent`'s children match `items`, reusing the node of each key. `create(item)` returns a new node,
+ * `update(node, item)` updates one; nodes move only if their order changes.
  *
  * @template Item
  * @param {Element} parent
@@ -147,7 +146,7 @@ export function reconcile(parent, items, key, create, update) {
 }
 
 /**
- * What the server put into the page: the JSON of <script type="application/json" id=…>.
+ * Return data that the server embedded in the page: the JSON of <script type="application/json" id=…>.
  *
  * @param {string} id
  * @returns {any}
@@ -158,24 +157,25 @@ export function pageData(id) {
 }
 
 /**
- * At most one call per frame; none while the page is hidden, one when it is shown again.
+ * Return a function that calls `render` at most once per frame; on a hidden page, once when it is shown again.
  *
  * @param {() => void} render
  */
 export function onNextFrame(render) {
-  let asked = false;
+  let scheduled = false;
   return () => {
-    if (asked) return;
-    asked = true;
+    if (scheduled) return;
+    scheduled = true;
     requestAnimationFrame(() => {
-      asked = false;
+      scheduled = false;
       render();
     });
   };
 }
 
 /**
- * At most one call in `ms`: the first at once, all that come meanwhile as one at the end of it; none while hidden.
+ * Return a function that calls `render` at most once per `ms`: the first call at once, later ones together at the end
+ * of the interval; none while the page is hidden.
  *
  * @param {number} ms
  * @param {() => void} render

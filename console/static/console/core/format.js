@@ -1,8 +1,8 @@
-// Values for people: numbers, bytes, rates, times in the viewer's zone, durations. Pure, but for the clock.
+// Format numbers, bytes, rates, durations, and times in the browser's zone. Pure, except for the clock.
 
 const exactly = new Intl.NumberFormat("en");
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
-const moments = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" }); // dear to make
+const moments = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" }); // expensive to create
 const BYTES = ["B", "kB", "MB", "GB", "TB", "PB"];
 
 /** @param {any} n */
@@ -16,7 +16,7 @@ const two = (n) => String(n).padStart(2, "0");
 export const exact = (n) => (n === null || n === undefined ? "–" : exactly.format(n));
 
 /**
- * Short enough for a column: exact below 100,000, "123K" above.
+ * Format a number for a table column: exact below 100,000, "123K" above.
  *
  * @param {any} n
  */
@@ -24,7 +24,7 @@ export const count = (n) =>
   n === null || n === undefined ? "–" : Math.abs(n) < 100_000 ? exactly.format(n) : compact.format(n);
 
 /**
- * "1.2 kB"; decimal units, as the chart's axis has them.
+ * "1.2 kB"; decimal units, as on the axes of charts.
  *
  * @param {any} n
  */
@@ -41,7 +41,7 @@ export function bytes(n) {
 }
 
 /**
- * A rate per second.
+ * Format a rate per second.
  *
  * @param {any} n
  */
@@ -53,7 +53,7 @@ export function rate(n) {
 }
 
 /**
- * By unit, for a column.
+ * Format an amount by its unit for a table column.
  *
  * @param {any} n
  * @param {string} unit
@@ -61,7 +61,7 @@ export function rate(n) {
 export const amount = (n, unit) => (unit === "bytes" ? bytes(n) : count(n));
 
 /**
- * Always exact, with its unit: for titles.
+ * Format an amount exactly, with its unit: for tooltips.
  *
  * @param {any} n
  * @param {string} unit
@@ -87,7 +87,7 @@ export function clock(ms) {
 }
 
 /**
- * The whole moment with its zone: for titles.
+ * Date and time with zone: for tooltips.
  *
  * @param {any} ms
  */
@@ -131,8 +131,8 @@ export const words = (name) => {
 export const plural = (n, one, many = `${one}s`) => `${exact(n)} ${n === 1 ? one : many}`;
 
 /**
- * Read an amount that a person typed: "10,000", "64 KiB", "1.5 MB". Returns a whole number, or null if it is none.
- * Decimal units have 1000, binary ones (KiB) 1024.
+ * Parse an amount: "10,000", "64 KiB", "1.5 MB". Returns a whole number, or null if it is not valid. Decimal units have
+ * a factor of 1000, binary ones (KiB) 1024.
  *
  * @param {string} text
  */
@@ -147,7 +147,7 @@ export function readAmount(text) {
 }
 
 /**
- * A name that is longer than `most` characters without its middle: names differ at their beginnings and their ends.
+ * Shorten a name of more than `most` characters in the middle: names differ at their beginnings and ends.
  *
  * @param {any} name
  * @param {number} [most]

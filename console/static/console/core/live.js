@@ -1,19 +1,18 @@
-// The only module that owns the socket. It watches one thing at a time, and keeps watching it through lost
-// connections: it reconnects with growing pauses, asks for the events after the last one it has, and passes on whole
-// snapshots, never deltas. It must not touch the page.
+// The WebSocket of the page. It watches one thing at a time and reconnects with increasing delays; then it requests the
+// events since the last one received. It dispatches complete snapshots, never deltas, and does not touch the page.
 //
-// Events it dispatches (CustomEvent, `detail` in brackets):
+// Events (CustomEvent, `detail` in brackets):
 //   state    {state: "connecting" | "live" | "lost" | "signed-out", since: ms, retryAt: ms | null}
-//            live: from the first snapshot on; a socket that is open shows nothing of now yet
-//   broker   {connected, since, error}      asOf (ms, or null) is in what `beat` tells before it
-//   snapshot the frame; `state` and `broker` say after it that it is of now. None that knows nothing follows one that
-//            does, until something else is watched
-//   events   {events: [...], reset: bool}   reset: older events have expired, start a new list; the first may be empty:
-//                                           there are none yet
-//   beat     {at, asOf}                     any frame; asOf: what is known of the broker is as of then, ms, null if
-//                                           nothing is, undefined if the frame knows less than the page
+//            live: from the first snapshot on, not from the open socket
+//   broker   {connected, since, error}      follows a `beat` with the time of the data (asOf)
+//   snapshot the frame; `state` and `broker` follow. A snapshot without data never follows one with data of the same
+//            subject
+//   events   {events: [...], reset: bool}   reset: older events have expired, start a new list. The first list can be
+//                                           empty: there are no events
+//   beat     {at, asOf}                     any frame; asOf: time of the console's data of the broker, ms; null: none;
+//                                           undefined: the page has newer data than the frame
 
-import { asksWhy, isSignedOut, pauseAfter, SILENCE } from "./reconnect.js";
+import { isSignedOut, pauseAfter, SILENCE, shouldCheckSession } from "./reconnect.js";
 
 export class Live extends EventTarget {
   #url;
@@ -25,7 +24,7 @@ export class Live extends EventTarget {
   #lastEvent = null;
   #lastFrame = 0;
   #lastSnapshot = 0;
-  #known = false; // the page has a snapshot of what is watched that says something
+  #known = false; // whether the page has a snapshot with data of what it watches
   #failures = 0;
   /** @type {any} */
   #retry = null;
@@ -48,8 +47,8 @@ export class Live extends EventTarget {
     addEventListener("pageshow", (event) => event.persisted && this.#now());
     addEventListener("pagehide", () => this.#drop());
     document.addEventListener("visibilitychange", () => {
-      // Timers of hidden pages are slowed down, and a closed laptop stops them: look again at once when shown.
-      if (document.visibilityState === "visible") this.#lookAlive();
+      // Browsers slow down timers of hidden pages, and suspend stops them: check at once when the page is shown.
+      if (document.visibilityState === "visible") this.#checkAlive();
     });
   }
 
@@ -65,13 +64,13 @@ export class Live extends EventTarget {
     return { state: this.#state, since: this.#since };
   }
 
-  /** When the last frame came, ms; 0 if none did. */
+  /** Time of the last frame, ms; 0 if there was none. */
   get lastFrame() {
     return this.#lastFrame;
   }
 
   /**
-   * Watch something else from now on, such as {watch: "overview", search: "ord"}.
+   * Watch something else, such as {watch: "overview", search: "ord"}.
    *
    * @param {any} message
    */
@@ -83,7 +82,7 @@ export class Live extends EventTarget {
     else this.#sendWatch();
   }
 
-  /** Do not wait for the next attempt. */
+  /** Reconnect at once. */
   retry() {
     this.#now();
   }
@@ -111,17 +110,17 @@ export class Live extends EventTarget {
     this.#lastFrame = Date.now();
     this.#failures = 0;
     this.#watchSilence();
-    // A server that was restarted while the broker is away knows nothing of it: what the page has is more, and stays.
+    // A console that was restarted while the broker is disconnected has no data of it: the page's data stay.
     const less = frame.as_of === null && this.#known;
-    this.#tell("beat", { at: this.#lastFrame, asOf: less ? undefined : frame.as_of });
+    this.#dispatch("beat", { at: this.#lastFrame, asOf: less ? undefined : frame.as_of });
     if (frame.type === "snapshot") {
-      if (frame.n <= this.#lastSnapshot) return; // overtaken: a newer whole truth is on the page already
+      if (frame.n <= this.#lastSnapshot) return; // the page has a newer snapshot
       this.#lastSnapshot = frame.n;
       this.#known ||= frame.as_of !== null;
-      // First what is so, then that it is of now: whatever draws at the second has the first.
-      if (!less) this.#tell("snapshot", frame);
+      // First the data, then the state: listeners that draw on `state` have the data.
+      if (!less) this.#dispatch("snapshot", frame);
       this.#become("live");
-      this.#tell("broker", {
+      this.#dispatch("broker", {
         connected: frame.connected !== false,
         since: frame.since ?? frame.at,
         error: frame.error ?? "",
@@ -135,16 +134,17 @@ export class Live extends EventTarget {
       if (!events.length && !reset && this.#eventsBegan) return;
       this.#eventsBegan = true;
       if (events.length) this.#lastEvent = events.at(-1).number;
-      this.#tell("events", { events, reset });
+      this.#dispatch("events", { events, reset });
     } else if (frame.type === "events-expired") {
       this.#lastEvent = Math.max(0, frame.first - 1);
       this.#reset = true;
     } else if (frame.type === "broker") {
-      // That it is back says the snapshot that follows: until then the page has nothing that is of now.
-      if (!frame.connected) this.#tell("broker", { connected: false, since: frame.since, error: frame.error ?? "" });
+      // The next snapshot reports that the broker is connected: until then the page has no current data.
+      if (!frame.connected)
+        this.#dispatch("broker", { connected: false, since: frame.since, error: frame.error ?? "" });
     } else if (frame.type === "error") {
       this.#become("live"); // no snapshot follows
-      this.#tell("refused", frame);
+      this.#dispatch("refused", frame);
     }
   }
 
@@ -156,11 +156,11 @@ export class Live extends EventTarget {
     const pause = pauseAfter(this.#failures, Math.random());
     this.#become("lost", Date.now() + pause);
     this.#retry = setTimeout(() => this.#open(), pause);
-    if (asksWhy(this.#failures)) this.#askWhy();
+    if (shouldCheckSession(this.#failures)) this.#checkSession();
     return undefined;
   }
 
-  async #askWhy() {
+  async #checkSession() {
     try {
       const response = await fetch("/api/v1/brokers/", { credentials: "same-origin", redirect: "manual" });
       if (response.status === 401 || response.status === 403) {
@@ -168,7 +168,7 @@ export class Live extends EventTarget {
         this.#become("signed-out");
       }
     } catch {
-      // No answer either: the server is away, and the next attempt is under way.
+      // The console does not answer: the next attempt is scheduled.
     }
   }
 
@@ -188,7 +188,7 @@ export class Live extends EventTarget {
     this.#open();
   }
 
-  #lookAlive() {
+  #checkAlive() {
     if (this.#state === "signed-out" || this.#watch === null) return;
     if (this.#socket?.readyState !== WebSocket.OPEN) this.#now();
     else if (Date.now() - this.#lastFrame > SILENCE) this.#lost(0);
@@ -208,14 +208,14 @@ export class Live extends EventTarget {
       this.#state = state;
       this.#since = Date.now();
     } else if (retryAt === null) return;
-    this.#tell("state", { state, since: this.#since, retryAt });
+    this.#dispatch("state", { state, since: this.#since, retryAt });
   }
 
   /**
    * @param {any} type
    * @param {any} detail
    */
-  #tell(type, detail) {
+  #dispatch(type, detail) {
     this.dispatchEvent(new CustomEvent(type, { detail }));
   }
 }

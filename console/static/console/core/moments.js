@@ -1,10 +1,10 @@
-// Moments as text: of addresses, of inputs, and the name of the viewer's zone. Pure, but for the clock.
+// Moments as text: in URLs and inputs, and the name of the browser's zone. Pure, except for the clock.
 
 /** @param {number} n */
 const two = (n) => String(n).padStart(2, "0");
 
 /**
- * What an input of type datetime-local takes, in the viewer's zone.
+ * Format a moment for an input of type datetime-local, in the browser's zone.
  *
  * @param {number} ms
  */
@@ -17,7 +17,7 @@ export function inputValue(ms) {
 }
 
 /**
- * A moment of an address: ms, or ISO 8601, of UTC if it names no zone. null if it is none.
+ * Parse a moment of a URL: ms, or ISO 8601, UTC if it has no zone. Returns null if it is not valid.
  *
  * @param {string | null | undefined} text
  * @returns {number | null}
@@ -30,13 +30,13 @@ export function readMoment(text) {
 }
 
 /**
- * "2026-03-14T12:00:00Z": for addresses, whole seconds.
+ * "2026-03-14T12:00:00Z": for URLs, whole seconds.
  *
  * @param {number} ms
  */
 export const addressMoment = (ms) => new Date(Math.round(ms / 1000) * 1000).toISOString().replace(".000Z", "Z");
 
-/** "America/New_York (UTC-05:00)", as of that moment: the offset changes with the season. */
+/** "America/New_York (UTC-05:00)", at that moment: the offset changes with daylight saving time. */
 export function zoneName(ms = Date.now()) {
   const offset = -new Date(ms).getTimezoneOffset();
   const hours = `${offset < 0 ? "-" : "+"}${two(Math.floor(Math.abs(offset) / 60))}:${two(Math.abs(offset) % 60)}`;

@@ -5,7 +5,7 @@ const PAIR = /([a-z_]+)=("(?:[^"\\]|\\.)*"|[^,="\\]*)(?:,(?=.)|$)/sy;
 /** @typedef {{type: string, keys: Record<string, string>}} ObjectName */
 
 /**
- * null if it is no object name.
+ * Return null if the text is not an object name.
  *
  * @param {string} text
  * @returns {ObjectName | null}
@@ -37,7 +37,7 @@ export const formatName = (type, keys) =>
   [`type=${type}`, ...Object.entries(keys).map(([key, value]) => `${key}=${quote(String(value))}`)].join(",");
 
 /**
- * The part that tells it from its neighbours: the last key's value, or the type if it has no keys.
+ * Return the distinctive part of a name: the value of the last key, or the type if it has no keys.
  *
  * @param {string} text
  */
@@ -51,7 +51,7 @@ export function shortName(text) {
 }
 
 /**
- * What an object name stands for as the scope of a stop, in words.
+ * Describe an object name as the scope of a stop.
  *
  * @param {any} scope
  */
@@ -64,7 +64,8 @@ export function scopeInWords(scope) {
 }
 
 /**
- * A stop's scope as brokers write it ("broker", "virtualhost test", "broker orders.>", "queue default/orders").
+ * Describe the scope of a stop in the broker's form ("broker", "virtualhost test", "broker orders.>", "queue
+ * default/orders").
  *
  * @param {any} scope
  */
@@ -79,7 +80,7 @@ export function stopInWords(scope) {
 }
 
 /**
- * The virtual host that an object is in, or is; null: it belongs to the broker as a whole.
+ * Return the virtual host of an object; null: the object belongs to the broker.
  *
  * @param {string} text
  */
@@ -88,9 +89,9 @@ export function hostOf(text) {
   return (name?.type === "VirtualHost" ? name.keys.name : name?.keys.virtualhost) ?? null;
 }
 
-// Names that browsers and proxies would change in an address are written in a long form: console/intake/path_names.py.
+// Names that browsers or proxies would change in a URL have a long form: console/intake/path_names.py.
 const TAKEN = new Set(["", ".", "..", "check"]);
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches them
 const LONG = /^~~|[\x00-\x1f\x7f-\x9f\u2028\u2029]/;
 /** @param {number} byte */
 const hex = (byte) =>
@@ -101,7 +102,7 @@ const hex = (byte) =>
 const escaped = (name) => `~~${Array.from(new TextEncoder().encode(name), hex).join("")}`;
 
 /**
- * A virtual host's name as a part of an address.
+ * Encode the name of a virtual host as a segment of a URL.
  *
  * @param {any} name
  */
@@ -109,7 +110,7 @@ export const hostPart = (name) =>
   LONG.test(name) || TAKEN.has(name) || name.includes("/") ? escaped(name) : encodeURIComponent(name);
 
 /**
- * A queue's name as the rest of an address: its slashes stay.
+ * Encode the name of a queue as the rest of a URL: slashes stay.
  *
  * @param {any} name
  */
@@ -119,7 +120,7 @@ export const queuePart = (name) =>
     : name.split("/").map(encodeURIComponent).join("/");
 
 /**
- * The page of an object: queues have their own, everything else is in the object browser.
+ * Return the URL of an object's page: queues have their own, others are in the object browser.
  *
  * @param {string} text
  */
@@ -136,14 +137,14 @@ export function objectUrl(text) {
 export const queueUrl = (virtualhost, name) => `/queues/${hostPart(virtualhost)}/${queuePart(name)}/`;
 
 /**
- * The page that says why a queue or a producer is blocked.
+ * Return the URL of the page that explains why a queue or producer is blocked.
  *
  * @param {string} text
  */
 export const whyUrl = (text) => `/why/?object=${encodeURIComponent(text)}`;
 
 /**
- * The timeline of a queue.
+ * Return the URL of the timeline of a queue.
  *
  * @param {any} queue
  */

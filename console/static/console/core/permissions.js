@@ -1,4 +1,4 @@
-// What the viewer is permitted to do, for controls that say so. The server decides again in each call.
+// The permissions of the user, for the state of controls. The server checks them again in each call.
 
 import { settings } from "./settings.js";
 
@@ -6,8 +6,8 @@ import { settings } from "./settings.js";
 const ROLES = { operate: "operator", edit: "policy editor", administer: "administrator" };
 
 /**
- * Whether the viewer may `operate`, `edit` or `administer` a virtual host, the broker as a whole (null), or, left out,
- * anything at all on this page's broker.
+ * Return whether the user can `operate`, `edit` or `administer` a virtual host, the broker (null), or, if omitted, any
+ * part of this page's broker.
  *
  * @param {any} what
  * @param {any} [host]
@@ -19,7 +19,7 @@ export function may(what, host = undefined) {
 }
 
 /**
- * Properties of a button: a viewer without the permission sees it all the same, and reads why it is off.
+ * Return the properties of a button: without the permission it is disabled and shows the reason.
  *
  * @param {any} what
  * @param {any} [host]
@@ -28,7 +28,7 @@ export const unless = (what, host = undefined) =>
   may(what, host) ? { data: {} } : { "aria-disabled": "true", data: { needs: ROLES[what] } };
 
 /**
- * The same for what is done at the broker: it is off while that does not answer.
+ * `unless` for actions of the broker: also disabled while the broker does not answer.
  *
  * @param {any} what
  * @param {any} [host]
@@ -39,7 +39,7 @@ export function acting(what, host = undefined) {
 }
 
 /**
- * The same for what is done to objects of a type: `update`, `create`, `delete`, or an operation.
+ * `acting` for actions on objects of a type: `update`, `create`, `delete`, or an operation.
  *
  * @param {any} type
  * @param {string} [action]

@@ -1,4 +1,4 @@
-// What a page learns by polling: the newest answer is shown, and a part of the page is drawn only if it has changed.
+// Polling for pages without live updates: the newest response is shown; parts of the page are drawn if they changed.
 
 import { byId, fill, h } from "./elements.js";
 import { toast } from "./toast.js";
@@ -6,15 +6,14 @@ import { toast } from "./toast.js";
 const EVERY = 3000; // ms; ten times as long while the page is hidden
 
 /**
- * Draw a part of the page if its data differ from what was drawn last: a button keeps the focus meanwhile.
+ * Draw a part of the page if its data changed: unchanged buttons keep the focus.
  *
  * @typedef {<Data>(part: string, data: Data, draw: (data: Data) => void) => void} DrawChanged
  */
 
 /**
- * `show(answer, drawChanged)` shows what `read()` promises; what goes wrong stands in #problem until it goes well
- * again. Of the returned functions, `refresh()` reads at once; `change(act, message)` does something, says so, and
- * reads what came of it.
+ * Poll `read()` and pass its response to `show(response, drawChanged)`; #problem shows an error until the next success.
+ * Of the returned functions, `refresh()` reads at once; `change(act, message)` acts, shows the message, and refreshes.
  *
  * @template Answer
  * @param {() => Promise<Answer>} read
@@ -41,7 +40,7 @@ export function poll(read, show) {
     const problem = byId("problem");
     try {
       const answer = await read();
-      if (mine !== newest) return; // a newer one is under way
+      if (mine !== newest) return; // a newer request is pending
       show(answer, drawChanged);
       problem.hidden = true;
     } catch (error) {

@@ -1,16 +1,16 @@
-// When a lost connection is tried again. Pure.
+// Delays of reconnection attempts. Pure.
 
 const PAUSES = [250, 500, 1000, 2000, 4000, 8000]; // ms
 
-/** Codes of a WebSocket's end that say: the session has ended, and trying again is in vain. */
+/** Close codes of a WebSocket that mean that the session has ended: reconnecting is useless. */
 const SIGNED_OUT = new Set([4401, 4403]);
 
-/** ms without a frame after which a connection counts as lost: a heartbeat comes every 5 s; two missing and a bit. */
+/** ms without a frame after which a connection counts as lost: two missed heartbeats of 5 s, and a margin. */
 export const SILENCE = 12_000;
 
 /**
- * How long to wait, ms, after so many failures in a row. Browsers that lost the same server do not come back at once:
- * `random` (0 to 1) spreads them over half of the pause.
+ * Return the delay, ms, after a number of consecutive failures. `random` (0 to 1) spreads it over half of the pause, so
+ * that browsers that lost the same server do not reconnect at the same time.
  *
  * @param {number} failures 1 or more
  * @param {number} random
@@ -18,11 +18,11 @@ export const SILENCE = 12_000;
 export const pauseAfter = (failures, random) => PAUSES[Math.min(failures, PAUSES.length) - 1] * (0.75 + random / 2);
 
 /**
- * Whether to find out by an ordinary request why there is no connection: a refused handshake does not say.
+ * Return whether to check the session by an HTTP request: a refused handshake gives no reason.
  *
  * @param {number} failures in a row
  */
-export const asksWhy = (failures) => failures === 2 || failures % 8 === 0;
+export const shouldCheckSession = (failures) => failures === 2 || failures % 8 === 0;
 
 /** @param {number} code of the WebSocket's end */
 export const isSignedOut = (code) => SIGNED_OUT.has(code);

@@ -1,4 +1,4 @@
-// What the server says of this page: its broker, what the viewer is permitted to do, and the page's own facts.
+// Data that the server embeds in the page: its broker, the user's permissions, and the page's own settings.
 
 import { pageData } from "./elements.js";
 

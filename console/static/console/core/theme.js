@@ -1,5 +1,5 @@
-// The button that changes the theme. The remembered one is applied before the first paint by early_theme.js;
-// "headgate-theme" is dispatched when the colours of the page change.
+// The button that changes the theme. early_theme.js applies the stored theme before the first paint. "headgate-theme"
+// is dispatched when the colours of the page change.
 
 import { byId, setText } from "./elements.js";
 
@@ -18,7 +18,7 @@ function label(button) {
 }
 
 /**
- * Make the theme's button work.
+ * Connect the theme button.
  *
  * @param {any} button
  */
@@ -34,7 +34,7 @@ export function setUpTheme(button) {
     try {
       localStorage.setItem("headgate-theme", next);
     } catch {
-      // It applies to this page then.
+      // Then it applies to this page only.
     }
     label(button);
     dispatchEvent(new Event("headgate-theme"));

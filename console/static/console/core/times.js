@@ -1,5 +1,5 @@
-// Times that keep themselves up to date: one ticker for the whole page. While the broker does not answer they stand
-// still at the time of what is shown, but for those inside [data-own-times], which are the console's own.
+// Elements with live durations, updated by one timer. While the broker does not answer, they stop at the time of the
+// snapshot, except those in [data-own-times], which are of the console itself.
 
 import { findAll, h, setAttribute, setText } from "./elements.js";
 import { clock, duration, moment } from "./format.js";
@@ -8,7 +8,7 @@ import { clock, duration, moment } from "./format.js";
 let heldAt = null;
 
 /**
- * Let times stand still at `ms`; null: let them go on.
+ * Stop durations at `ms`; null: continue.
  *
  * @param {any} ms
  */
@@ -20,7 +20,7 @@ export function holdTimes(ms) {
 /** @param {any} element */
 const now = (element) => (heldAt === null || element?.closest("[data-own-times]") ? Date.now() : heldAt);
 
-/** An element that says how long ago `ms` was. */
+/** Return an element with the duration since `ms`. */
 export function sinceElement(/** @type {number | null | undefined} */ ms = null) {
   const element = h("time", { class: "since" });
   setSince(element, ms);
@@ -47,7 +47,7 @@ export function setSince(element, ms) {
 }
 
 /**
- * An element that says how long it is until `ms`.
+ * Return an element with the duration until `ms`.
  *
  * @param {any} ms
  */
@@ -66,7 +66,7 @@ export function untilElement(ms) {
 const left = (ms, from) => (ms > from ? duration(ms - from) : "a moment");
 
 /**
- * A moment in the viewer's zone.
+ * Return an element with a moment in the browser's zone.
  *
  * @param {any} ms
  */

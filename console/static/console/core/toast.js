@@ -1,13 +1,13 @@
-// Short messages about the outcome of an action, over whatever is on the page.
+// Short messages about the result of an action, above the page.
 
 import { byId, findAll, h, icon } from "./elements.js";
 
 const MOST = 4;
 const SHOWN = 8000; // ms
-const OFFERED = 60_000; // ms: time to read what it undoes, and to see what it did
+const OFFERED = 60_000; // ms: time to see the effect of the action that it undoes
 
 /**
- * Say what came of an action; an error stays until it is closed. `offer`: [word, function].
+ * Show the result of an action; an error stays until it is closed. `offer`: [label, function].
  *
  * @param {string} text
  * @param {string} [kind]
@@ -31,7 +31,7 @@ export function toast(text, kind = "done", offer = null) {
       icon("close"),
     ),
   );
-  // Over a dialog, too: what is not in it is behind it.
+  // In an open dialog, because elements outside are behind it.
   const dialog = findAll("dialog[open]").at(-1);
   if (toasts.parentElement !== (dialog ?? document.body)) (dialog ?? document.body).append(toasts);
   dialog?.addEventListener("close", () => document.body.append(toasts), { once: true });

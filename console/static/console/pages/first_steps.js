@@ -88,7 +88,7 @@ function createUser() {
         "div",
         { class: "stack" },
         h("p", {}, h("strong", {}, `Password of ${user}. `), "Copy it now: it is not shown again."),
-        h("p", {}, h("code", { class: "secret told-once", id: "first-password" }, made.password)),
+        h("p", {}, h("code", { class: "secret shown-once", id: "first-password" }, made.password)),
         example(),
       );
     },

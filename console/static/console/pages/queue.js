@@ -409,7 +409,7 @@ live.addEventListener("snapshot", (event) => {
   if (!event.detail.connected && snapshot?.data.queue) return;
   snapshot = event.detail;
   const queue = snapshot.data.queue;
-  if (snapshot.connected) chart.hold(null); // new points follow the gap
+  if (snapshot.connected) chart.end(null); // new points follow the gap
   if (queue) {
     const at = snapshot.connected ? snapshot.at : snapshot.as_of;
     const since = Math.min(snapshot.data.unchanged_since ?? at, at);
@@ -463,9 +463,9 @@ pastAndPresent(live, (/** @type {any} */ events, /** @type {any} */ reset) => {
 });
 
 addEventListener("headgate-stops", render);
-const hold = () => away() && chart.hold(shownAsOf() ?? 0);
-whenAway(hold);
-hold();
+const endChart = () => away() && chart.end(shownAsOf() ?? 0);
+whenAway(endChart);
+endChart();
 byId("queue-timeline").href = timelineUrl(settings.object);
 byId("why").href = whyUrl(settings.object);
 byId("browse").href = `/objects/?object=${encodeURIComponent(settings.object)}`;

@@ -1,22 +1,21 @@
-// The figures of charts: what is put into the traces that the server has made, and where samples go. Pure: it knows
-// neither Plotly nor the page.
+// The figures of charts: samples, and the data of the traces that the server declares. Pure: no Plotly, no page.
 
 /** @typedef {Record<string, any>} Trace A trace of Plotly: `meta` is its name, `x` and `y` its values. */
-/** @typedef {{data: Trace[], layout: Record<string, any>}} Figure As the server made it. */
+/** @typedef {{data: Trace[], layout: Record<string, any>}} Figure From the server. */
 
 /**
- * One reading of a queue: when (ms), its state (null: not known) and the fields of the figure. `past`: it is an event's
- * of before the page was opened.
+ * One reading of a queue: time (ms), state (null: not known) and the fields of the figure. `past`: of an event before
+ * the page was opened.
  *
  * @typedef {{at: number, state: string | null, past?: boolean, [field: string]: any}} Sample
  */
 
-const MOST = 2400; // samples of one chart; a changing queue makes one per second
-const SPACING = 900; // ms between two samples that are both shown
+const MAX_SAMPLES = 2400; // per chart; a changing queue has one per second
+const SPACING = 900; // ms, minimum between two samples
 const TOKEN = /var\((--[\w-]+)\)/;
 
 /**
- * A copy of a figure with the theme's values; `read(token)` is what a custom property is now.
+ * Return a copy of a figure with the theme's values; `read(token)` returns the value of a custom property.
  *
  * @param {any} value
  * @param {(token: string) => string} read
@@ -37,8 +36,8 @@ export function themed(value, read) {
 }
 
 /**
- * The areas below lines as traces of their own, in front of the others. Plotly fills what is below a line with gaps as
- * one shape, with a ramp from each part to the next, where nothing is known; an area that is 0 there has none.
+ * Split areas below lines into separate traces, behind the others. Plotly fills the area below a line with gaps as one
+ * shape, with ramps across the gaps; an area that is 0 in the gaps has no ramps.
  *
  * @param {Trace[]} traces
  * @returns {Trace[]}
@@ -48,7 +47,7 @@ export function withAreas(traces) {
   const areas = [];
   const lines = traces.map((trace) => {
     if (trace.fill !== "tozeroy") return trace;
-    const bare = trace.line.width === 0; // nothing but an area: it is what the legend shows
+    const bare = trace.line.width === 0; // an area only: the legend shows it
     areas.push({
       ...trace,
       meta: `area_${trace.meta}`,
@@ -64,7 +63,7 @@ export function withAreas(traces) {
 }
 
 /**
- * What a trace shows of a sample; null: nothing.
+ * Return the value of a sample in a trace; null: none.
  *
  * @param {Sample} sample
  * @param {string} field the trace's name
@@ -90,14 +89,14 @@ export class Samples {
     return this.#samples.length === 0;
   }
 
-  /** Whether the lines end, because nothing is known of what came after. */
-  get held() {
+  /** Whether the lines end because later data are not known. */
+  get ended() {
     return this.#end !== null;
   }
 
   /**
-   * Add a sample. One of the past goes to its place; samples closer than a second replace each other while the state
-   * is the same.
+   * Add a sample. An older one is inserted by its time; samples within a second replace each other while the state
+   * stays the same.
    *
    * @param {Sample} sample
    */
@@ -113,16 +112,16 @@ export class Samples {
       if (same && sample.at - before.at < SPACING) all.pop();
       all.push(sample);
     }
-    if (all.length > MOST) all.splice(0, all.length - MOST);
+    if (all.length > MAX_SAMPLES) all.splice(0, all.length - MAX_SAMPLES);
   }
 
   /**
-   * Nothing is known from `at` (ms) on: the lines end there. null: they go on, after a gap.
+   * End the lines at `at` (ms): later data are not known. null: continue after a gap.
    *
    * @param {number | null} at
-   * @returns {boolean} whether that changes anything
+   * @returns {boolean} whether this changed anything
    */
-  hold(at) {
+  end(at) {
     if (at === this.#end) return false;
     const last = this.#samples.at(-1);
     if (at === null && this.#end !== null && last) {
@@ -134,8 +133,7 @@ export class Samples {
   }
 
   /**
-   * The samples and, as a last one, the newest again: it holds until now, or until the time after which nothing is
-   * known.
+   * Return the samples and the newest one again: it is valid until now, or until the end of the lines.
    *
    * @param {number} now ms
    * @returns {Sample[]}
@@ -147,7 +145,7 @@ export class Samples {
 }
 
 /**
- * Put samples into a figure of a queue's depth; it shows the newest `span` ms.
+ * Put samples into a figure of a queue's depth, which shows the newest `span` ms.
  *
  * @param {Figure} figure is changed
  * @param {Sample[]} rows at least one
@@ -156,7 +154,7 @@ export class Samples {
  * @param {boolean} narrow
  */
 export function putDepth(figure, rows, unit, span, narrow) {
-  const x = rows.map((sample) => sample.at); // a number of ms is drawn in the viewer's own zone
+  const x = rows.map((sample) => sample.at); // Plotly shows ms in the browser's zone
   for (const trace of figure.data) {
     trace.x = x;
     trace.y = rows.map((sample) => sampleValue(sample, trace.meta));
@@ -165,7 +163,7 @@ export function putDepth(figure, rows, unit, span, narrow) {
   const named = (/** @type {string} */ meta) => /** @type {Trace} */ (figure.data.find((one) => one.meta === meta));
   const line = (/** @type {string} */ name) => named(`effective_${name}_${unit}`);
   if (!rows.some((sample) => sample.past)) named(`past_depth_${unit}`).visible = false;
-  // A stop level at the capacity, and a resume level at the stop level, say nothing of their own.
+  // A stop level equal to the capacity, or a resume level equal to the stop level, is redundant.
   if (String(line("stop").y) === String(line("capacity").y)) line("stop").visible = false;
   if (String(line("resume").y) === String(line("stop").y)) line("resume").visible = false;
   if (narrow) Object.assign(figure.layout.margin, { l: 44, r: 6 });
@@ -177,7 +175,7 @@ export function putDepth(figure, rows, unit, span, narrow) {
 }
 
 /**
- * What Plotly has of an axis, a text in the viewer's own zone, as ms since the epoch.
+ * Convert a value of a Plotly axis, text in the browser's zone, to ms since the epoch.
  *
  * @param {string | number} value
  */
@@ -192,7 +190,7 @@ export function unlocal(value) {
 const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
 
 /**
- * Text of a broker as Plotly shows it unchanged: it takes some tags for markup.
+ * Escape text for Plotly, which interprets some tags as markup.
  *
  * @param {unknown} text
  */

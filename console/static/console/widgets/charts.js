@@ -7,7 +7,7 @@ const NARROW = 520; // px
 const IDLE = 2000; // ms after which a chart without new samples is drawn again
 
 /**
- * Colours have a light and a dark value: only an element that is painted with one tells which holds.
+ * Colours have a light and a dark value: the computed style of an element has the effective one.
  *
  * @param {any} element
  */
@@ -36,7 +36,7 @@ export class DepthChart {
   #samples = new Samples();
   #drawn = false;
   /** @type {any} */
-  #asked = null;
+  #timer = null;
   #last = 0;
 
   /**
@@ -52,17 +52,17 @@ export class DepthChart {
     this.#unit = unit;
     addEventListener("headgate-theme", () => requestAnimationFrame(() => this.draw()));
     document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && this.draw());
-    // Time passes for a queue where nothing happens, too.
-    setInterval(() => !this.#samples.held && performance.now() - this.#last > IDLE && this.#soon(), IDLE);
+    // The time axis moves on also for idle queues.
+    setInterval(() => !this.#samples.ended && performance.now() - this.#last > IDLE && this.#soon(), IDLE);
   }
 
   /**
-   * Nothing is known from `at` (ms) on: the lines end there. null: they go on, after a gap.
+   * End the lines at `at` (ms): later data are not known. null: continue after a gap.
    *
    * @param {any} at
    */
-  hold(at) {
-    if (this.#samples.hold(at)) this.draw();
+  end(at) {
+    if (this.#samples.end(at)) this.draw();
   }
 
   /** @param {string} unit */
@@ -92,10 +92,10 @@ export class DepthChart {
   }
 
   #soon() {
-    if (this.#asked !== null || document.visibilityState !== "visible") return;
+    if (this.#timer !== null || document.visibilityState !== "visible") return;
     const wait = Math.max(0, 500 - (performance.now() - this.#last));
-    this.#asked = setTimeout(() => {
-      this.#asked = null;
+    this.#timer = setTimeout(() => {
+      this.#timer = null;
       this.draw();
     }, wait);
   }
@@ -113,7 +113,7 @@ export class DepthChart {
 
 /**
  * A figure of the server over times of the past. `put(figure)` puts the data into a copy of it, times as ms since the
- * epoch, which are drawn in the viewer's zone. `zoomed(from, until)` is called when the viewer drags over a range,
+ * epoch, which are drawn in the browser's zone. `zoomed(from, until)` is called when the user selects a range,
  * `clicked(point)` for a click.
  */
 export class TimeChart {
@@ -139,7 +139,7 @@ export class TimeChart {
   }
 
   /**
-   * Another figure for the same data.
+   * Show the same data in another figure.
    *
    * @param {any} figure
    */
@@ -159,7 +159,7 @@ export class TimeChart {
     this.draw();
   }
 
-  /** Make room for words instead. */
+  /** Remove the chart, to show text instead. */
   clear() {
     if (this.#drawn) Plotly.purge(this.#element);
     this.#drawn = false;
@@ -182,7 +182,7 @@ export class TimeChart {
         r: Math.min(figure.layout.margin.r, 30),
       };
     if (!this.#drawn) this.#element.replaceChildren();
-    // Plotly's own double click would go back to its first range: the page has its own way out.
+    // Plotly's double click would restore its first range; the page handles it.
     Plotly.react(this.#element, figure.data, figure.layout, {
       displayModeBar: false,
       responsive: true,
@@ -193,7 +193,7 @@ export class TimeChart {
   }
 
   /**
-   * The words of a legend stand below each other: the figure grows for them, and what is least needed goes.
+   * Adapt a figure to a narrow screen: more height for the legend, without optional traces.
    *
    * @param {any} figure
    */

@@ -109,7 +109,7 @@ function shownOnce(secrets, made, noted) {
       { class: "facts" },
       secrets.flatMap((/** @type {any} */ a) => [
         h("dt", {}, words(a.name)),
-        h("dd", {}, h("code", { class: "told-once" }, made.attributes[a.name])),
+        h("dd", {}, h("code", { class: "shown-once" }, made.attributes[a.name])),
       ]),
     ),
     h(

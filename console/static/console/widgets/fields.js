@@ -1,4 +1,4 @@
-// Forms from declarations: an input for a declared attribute or argument, and reading what was typed into it.
+// Inputs for declared attributes and arguments, and parsing of their values.
 
 import { h, setAttribute, setText } from "../core/elements.js";
 import { exact, readAmount, words } from "../core/format.js";
@@ -7,7 +7,7 @@ import { grantsField } from "./grants_field.js";
 const LONG = new Set(["reason"]);
 
 /**
- * What a value looks like in an input.
+ * Format a value for an input.
  *
  * @param {any} value
  */
@@ -15,10 +15,9 @@ const asText = (value) =>
   value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
 
 /**
- * An input with its label, hint and place for an error, for a declared attribute. `hint` stands beneath; `placeholder`
- * is shown while it is empty. Has `read()` -> value, throws Error with a sentence; `set(value)`; `wrong(text)`;
- * `input`.
- * `inherits`: an object that sets nothing gets the value of another.
+ * Return an input with label, hint and error for a declared attribute. `hint` is shown below the input; `placeholder`
+ * while it is empty. `read()` returns the value or throws Error with a message; `set(value)`; `wrong(text)` shows an
+ * error; `input` is the element. `inherits`: an empty field inherits the value of another object.
  *
  * @param {any} declared
  * @param {any} [options]
@@ -40,7 +39,7 @@ export function field(
   const input = inputFor(declared, value, placeholder);
   input.id = id;
   input.name = declared.name;
-  // Where values are inherited, the empty text is a value too: inherited and "none" are told apart.
+  // If values are inherited, empty text ("none") is a value that differs from inherited.
   const none =
     inherits && declared.nullable && declared.kind === "string" && !declared.choices?.length && !declared.secret
       ? h("input", { type: "checkbox", name: `${declared.name}-none`, checked: value === "" })
@@ -67,7 +66,7 @@ export function field(
     declared,
     note,
     read: () => (none?.checked ? "" : readField(declared, input)),
-    /** Show a value: null is nothing of its own. */
+    /** Show a value; null: not set. */
     set(/** @type {any} */ to) {
       input.value = asText(to);
       if (none) input.disabled = none.checked = to === "";
@@ -76,7 +75,7 @@ export function field(
       setText(error, text);
       setAttribute(input, "aria-invalid", text ? "true" : null);
     },
-    /** Check as far as can be told here; returns whether it may be right. */
+    /** Show errors that can be detected in the browser; return whether there are none. */
     check() {
       try {
         const read = self.read();
@@ -137,7 +136,7 @@ function inputFor(declared, value, placeholder) {
  * @param {any} input
  */
 function readField(declared, input) {
-  if (declared.secret) return input.value || undefined; // as typed; empty: left as it is
+  if (declared.secret) return input.value || undefined; // as entered; empty: unchanged
   const text = input.value.trim();
   if (text === "") {
     if (declared.nullable) return null;
@@ -185,8 +184,8 @@ function amountIn(text, what) {
 }
 
 /**
- * Fields side by side, with the description of the one in use beneath them all: nothing moves when the focus does, so
- * that a click on a button beneath arrives.
+ * Return fields in a grid, with the description of the focused field below all of them: nothing moves when the focus
+ * changes, so that a click on a button below hits it.
  *
  * @param {any[]} fields
  */

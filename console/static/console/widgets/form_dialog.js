@@ -1,9 +1,9 @@
-// Plain fields with a place for what is wrong with each, and a dialog made of them.
+// Plain fields with error messages, and a dialog with such fields.
 
 import { fill, h, setAttribute, setText } from "../core/elements.js";
 
 /**
- * A labelled input: {element, input, wrong(text)}. `choices`: [[value, text]] makes a select; `rows` a textarea.
+ * Return a labelled input: {element, input, wrong(text)}. `choices`: [[value, text]] for a select; `rows`: a textarea.
  *
  * @param {any} name
  * @param {string} label
@@ -48,7 +48,7 @@ export function plainField(
 }
 
 /**
- * Show an ApiError at the fields it names, and whatever else it says in `problem`.
+ * Show the errors of an ApiError at their fields, and the others in `problem`.
  *
  * @param {any} error
  * @param {any[]} fields
@@ -70,7 +70,7 @@ export function showWrong(error, fields, problem) {
 }
 
 /**
- * `submit(values, form)`: makes it, and may throw an ApiError; what it returns of elements replaces the form.
+ * Open a dialog. `submit(values, form)` can throw an ApiError; elements that it returns replace the form.
  *
  * @param {any} options
  */
