@@ -41,7 +41,7 @@ async def test_blocked_number_links_to_the_details_which_stay_live(people: Peopl
     await page.evaluate("window.notReloaded = true")
     await expect(page.locator("#verdict")).to_have_text("1 producer is blocked: queue orders is overfull.")
     await expect(page.locator("#when")).to_contain_text("the queue has no consumers")
-    await expect(page.locator(".chain .binds")).to_contain_text("10 messages")
+    await expect(page.locator(".chain .effective")).to_contain_text("10 messages")
     await expect(page.locator(".cause")).to_contain_text("capacity_messages 10 from pattern orders")
     await expect(page.locator("#consumers-empty")).to_contain_text("No consumers attached for 11 queued messages")
     await page.locator("#producers th a").click()
