@@ -55,7 +55,7 @@ async def test_viewer_of_one_virtual_host_sees_only_it_and_why_actions_are_disab
     assert "secret-plans" not in await page.content()
     assert await page.locator("#stop-all").get_attribute("aria-disabled") == "true"
     await page.locator("button.row-act").first.click(force=True)  # it is disabled, and says why
-    await page.get_by_text("it needs the role of operator").wait_for()
+    await page.get_by_text("This requires the role of operator").wait_for()
     await page.locator("#user-menu summary").click()
     await page.get_by_text("Viewer: sees, does not act; virtual host default").wait_for()
     assert await page.get_by_role("link", name="Access").count() == 0
@@ -73,7 +73,7 @@ async def test_operator_of_one_virtual_host_stops_its_queue_and_not_the_broker(p
     await page.goto("/")
     await page.get_by_role("link", name="orders").first.wait_for()
     await page.locator("#stop-all").click(force=True)
-    await page.get_by_text("it needs the role of operator for the whole broker").wait_for()
+    await page.get_by_text("This requires the role of operator for the whole broker").wait_for()
     await page.locator("button.row-act").first.click()
     dialog = page.locator("dialog[open]")
     await dialog.get_by_label("Reason").fill("test")

@@ -55,7 +55,7 @@ addEventListener(
     event.stopImmediatePropagation();
     toast(
       disabled.dataset.off === undefined
-        ? `You may look, but not do that: it needs the role of ${disabled.dataset.needs ?? "operator"}.`
+        ? `This requires the role of ${disabled.dataset.needs ?? "operator"}.`
         : whyNot(),
       "error",
     );
