@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from console.api import schema
 from console.api.reading import BrokerView, number_in, snapshot_of
-from console.live.watching import event_shown
+from console.live.watching import event_json
 
 _MAX_EVENTS = 1000
 
@@ -40,6 +40,6 @@ class EventsView(BrokerView):
                 "newest": link.newest_event,
                 "expired_before": tail.expired_before,
                 "last": tail.position if tail.position is not None else after,
-                "events": [event_shown(event) for event in tail.events],
+                "events": [event_json(event) for event in tail.events],
             }
         )

@@ -1,1 +1,1 @@
-"""What changes at a broker, pushed to pages over WebSockets: numbered snapshots, and every event."""
+"""Live updates of pages over WebSockets: numbered snapshots, and every event."""

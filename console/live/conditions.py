@@ -1,4 +1,4 @@
-"""What the page of conditions shows: a page of what looks wrong at a broker, filtered. Pure."""
+"""Filter and paginate the active conditions of a broker, for the page of conditions and the API. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from console.conditions.active import Condition
 
-#: Conditions on one page, unless it asks for fewer or more, and at most.
+#: Conditions on one page: default and limit.
 USUAL, MOST = 50, 500
 
 
-def chosen(
+def filtered(
     conditions: Sequence[Condition], *, about: str = "", kind: str = "", severity: str = "", search: str = ""
 ) -> list[Condition]:
-    """Those of an object, a kind, a severity, and with the text in the object's name, as far as each is asked for."""
+    """Return the conditions that match all given filters: object, kind, severity, and text in the object's name."""
     needle = search.strip().casefold()
     return [
         condition
@@ -29,11 +29,11 @@ def chosen(
 
 
 def conditions_page(
-    conditions: Sequence[Condition], *, page: int = 1, size: int = USUAL, **asked: str
+    conditions: Sequence[Condition], *, page: int = 1, size: int = USUAL, **filters: str
 ) -> dict[str, Any]:
-    """{results, count, page, page_size, kinds}: trouble first. `kinds`: how many there are of each, whatever is asked
-    for. A page behind the last one is the last one."""
-    found = chosen(conditions, **asked)
+    """Return {results, count, page, page_size, kinds}, the most severe first. `kinds`: kind -> number of conditions,
+    regardless of filters. A page beyond the last is the last; `filters`: as for `filtered`."""
+    found = filtered(conditions, **filters)
     page = min(page, max(1, math.ceil(len(found) / size)))
     return {
         "count": len(found),

@@ -1,7 +1,7 @@
-"""One page's WebSocket: it says what it watches, and is sent numbered snapshots of that and every event.
+"""The WebSocket of one page: the page sends what it watches, and gets numbered snapshots of that and every event.
 
-A single task sends, so that frames keep their order and a slow page costs nobody else anything: it skips snapshots
-(each is the whole truth) and never an event. It must never change anything at a broker.
+A single task sends, so frames stay in order and a slow page does not slow others: it skips snapshots (each is
+complete) but no events. A socket never changes anything at a broker.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ from console.live.event_text import event_text
 from console.live.snapshot_cache import encode
 from console.live.watching import BadWatch, Watch, data_text, last_known, state_of
 
-#: Close codes: not signed in; no such broker, or none that may be seen; what may be seen has changed, come again; a
-#: message above the limit, as the server itself says it of a longer one.
+#: Close codes: not signed in; no visible broker of that name; the user's permissions have changed, reconnect; message
+#: too large (the code of the server for even larger ones).
 SIGNED_OUT, NO_BROKER, OTHER_RIGHTS, TOO_LARGE = 4401, 4404, 4412, 1009
 
-#: Seconds. Events that come within EVENTS of a frame of events go out together, with many pages within EVENTS_EACH for
-#: each of them, so that frames take no more than a part of a core; snapshots of what changes all the time are
-#: SNAPSHOTS apart; what the broker does not tell changes of is looked at again after REREAD; a page that hears nothing
-#: for HEARTBEAT hears that; and the session is looked at again after SESSION.
+#: Intervals, s. EVENTS: shortest between frames of events; with many pages EVENTS_EACH per page, which limits the CPU
+#: time for frames. SNAPSHOTS: shortest between snapshots. REREAD: of reading objects whose changes the broker does not
+#: send. HEARTBEAT: longest without a frame. SESSION: of checking the session and its permissions.
 EVENTS, EVENTS_EACH, SNAPSHOTS, REREAD, HEARTBEAT, SESSION = 0.02, 0.0005, 0.2, 2.0, 5.0, 30.0
 
 _FIRST_EVENTS = 50
@@ -46,7 +45,7 @@ _EVENTS_IN_A_FRAME = 500
 
 
 class LiveConsumer(AsyncWebsocketConsumer):
-    """What it takes and sends is the contract with `static/console/core/live.js`."""
+    """The protocol is shared with `static/console/core/live.js`."""
 
     link: BrokerLink
 
@@ -67,19 +66,19 @@ class LiveConsumer(AsyncWebsocketConsumer):
             return
         self._number = 0
         self._not_before = 0.0
-        self._wake_asked = False
+        self._wake_scheduled = False
         self._woken = asyncio.Event()
         self._watch: Watch | None = None
         self._watch_is_new = False
         self._position: int | None = None
-        self._events_begun = False
+        self._events_sent = False
         self._status_sent: Status | None = None
-        self._seen: object = None
+        self._state_sent: object = None
         self._sent_text = ""
         self._last_frame = time.monotonic()
         self._last_snapshot = self._last_events = self._last_read = float("-inf")
         self._subscription = self.link.readers.subscribe(self._wake)
-        self._sender = asyncio.create_task(self._send_for_ever())
+        self._sender = asyncio.create_task(self._send_loop())
 
     async def disconnect(self, code: int) -> None:
         if self._subscription is not None:
@@ -103,8 +102,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 raise BadWatch(f"after is {after!r}: it must be the number of an event")
             self._watch = Watch.parse(message)
         except InvalidValue as error:
-            said = " ".join(readable_sentences(error.errors).values())
-            await self._frame({"type": "error", "detail": f"a message must be a JSON object: {said}"})
+            text = " ".join(readable_sentences(error.errors).values())
+            await self._frame({"type": "error", "detail": f"a message must be a JSON object: {text}"})
             return
         except BadWatch as error:
             await self._frame({"type": "error", "detail": shortened(str(error), 1000)})
@@ -116,12 +115,12 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     # -- the sending task ---------------------------------------------------------------------------------------
 
-    async def _send_for_ever(self) -> None:
-        session_looked_at = time.monotonic()
+    async def _send_loop(self) -> None:
+        session_checked_at = time.monotonic()
         while True:
             await self._wait()
-            if time.monotonic() - session_looked_at > SESSION:
-                session_looked_at = time.monotonic()
+            if time.monotonic() - session_checked_at > SESSION:
+                session_checked_at = time.monotonic()
                 user = await self._user_now()
                 if not (user.is_authenticated and user.is_active):
                     await self.close(SIGNED_OUT)
@@ -137,16 +136,16 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 await self._frame({"type": "heartbeat", "at": _now(), "as_of": self.link.as_of})
 
     async def _wait(self) -> None:
-        """Until something happened or is due."""
+        """Wait until something has changed or a frame is due."""
         due = self._last_frame + HEARTBEAT
-        self._not_before = min(self._last_snapshot + SNAPSHOTS, self._last_events + self._apart)
+        self._not_before = min(self._last_snapshot + SNAPSHOTS, self._last_events + self._events_interval)
         if self._watch is not None:
             if self._snapshot_wanted():
                 due = min(due, self._last_snapshot + SNAPSHOTS)
             if self._watch.object is not None:
                 due = min(due, self._last_read + REREAD)
             if self._events_wanted():
-                due = min(due, self._last_events + self._apart)
+                due = min(due, self._last_events + self._events_interval)
         try:
             async with asyncio.timeout(max(0.0, due - time.monotonic())):
                 await self._woken.wait()
@@ -155,20 +154,20 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._woken.clear()
 
     def _wake(self) -> None:
-        """Something has changed at the broker; nothing that changes before a frame may be sent wakes the task."""
+        """Wake the sending task after a change, but not before the next frame is due."""
         now = time.monotonic()
         if now >= self._not_before or self.link.status is not self._status_sent:
             self._woken.set()
-        elif not self._wake_asked:
-            self._wake_asked = True
+        elif not self._wake_scheduled:
+            self._wake_scheduled = True
             asyncio.get_running_loop().call_later(self._not_before - now, self._wake_later)
 
     def _wake_later(self) -> None:
-        self._wake_asked = False
+        self._wake_scheduled = False
         self._woken.set()
 
     async def _user_now(self) -> Any:
-        """Whose session it is now: it was read once, when the socket opened. Nobody's, once it has ended."""
+        """Return the user of the session as stored now: the anonymous user once the session has ended."""
         session = self.scope.get("session")
         if session is None:
             return self.scope["user"]
@@ -179,8 +178,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     async def _send_status(self) -> None:
         status = self.link.status
-        known, self._status_sent = self._status_sent, status
-        if known is status or (known is None and status.connected):
+        before, self._status_sent = self._status_sent, status
+        if before is status or (before is None and status.connected):
             return
         self._watch_is_new = self._watch_is_new or status.connected
         await self._frame(
@@ -197,7 +196,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
     # -- events ---------------------------------------------------------------------------------------------------
 
     @property
-    def _apart(self) -> float:
+    def _events_interval(self) -> float:
         return max(EVENTS, EVENTS_EACH * len(self.link.readers))
 
     def _events_wanted(self) -> bool:
@@ -206,22 +205,22 @@ class LiveConsumer(AsyncWebsocketConsumer):
     async def _send_events(self) -> None:
         if self._position is None:
             if self.link.as_of is None:
-                return  # whether there are events is not known
+                return  # no snapshot yet
             self._position = max(0, self.link.newest_event - _FIRST_EVENTS)
-        while self._events_wanted() and time.monotonic() - self._last_events >= self._apart:
+        while self._events_wanted() and time.monotonic() - self._last_events >= self._events_interval:
             position = self._position
             try:
                 tail = await self.link.events_after(position, _EVENTS_IN_A_FRAME)
             except AdminError:
-                return  # the link was lost in this moment; when it is back the rest is sent
+                return  # connection lost; the rest is sent after the link has reconnected
             if self._position != position:
-                continue  # the page asked for others while the journal was read
+                continue  # the page requested another position while the journal was read
             await self._send_tail(tail)
             if tail.position is None and tail.expired_before is None:
                 return
-        if not self._events_begun and self._position >= self.link.newest_event:
-            # A page that has had none yet learns that there are none: it need not guess.
-            self._events_begun = True
+        if not self._events_sent and self._position >= self.link.newest_event:
+            # An empty frame: there are no events yet.
+            self._events_sent = True
             await self._frame({"type": "events", "events": []})
 
     async def _send_tail(self, tail: Tail) -> None:
@@ -232,7 +231,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             self._position = tail.position
         if tail.events:
             texts = ",".join(map(event_text, tail.events))
-            self._events_begun = True
+            self._events_sent = True
             await self._send_text(f'{{"type":"events","n":{self._next()},"events":[{texts}]}}')
         full = len(tail.events) == _EVENTS_IN_A_FRAME
         self._last_events = float("-inf") if full else time.monotonic()
@@ -241,7 +240,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     def _snapshot_wanted(self) -> bool:
         assert self._watch is not None
-        return self._watch_is_new or state_of(self.link, self._watch) != self._seen
+        return self._watch_is_new or state_of(self.link, self._watch) != self._state_sent
 
     async def _send_snapshot(self, watch: Watch) -> None:
         now = time.monotonic()
@@ -252,20 +251,20 @@ class LiveConsumer(AsyncWebsocketConsumer):
             return
         self._watch_is_new = False
         self._last_read = now
-        status, seen, as_of = self.link.status, state_of(self.link, watch), self.link.as_of
+        status, state, as_of = self.link.status, state_of(self.link, watch), self.link.as_of
         try:
-            text, seen = await data_text(self.link, watch)
+            text, state = await data_text(self.link, watch)
         except AdminError as error:
-            self._seen = seen
+            self._state_sent = state
             if not new:
-                return  # the page keeps what it has; the frame about the broker tells it why
+                return  # the page keeps its data; the frame about the broker has the reason
             text = last_known(self.link, watch)
-            if status.connected:  # it hangs, and the link has not noticed yet
+            if status.connected:  # the broker hangs, and the link has not detected it yet
                 status = Status(False, as_of or status.since, str(error))
         self._last_snapshot = time.monotonic()
         if watch is not self._watch:
-            return  # the page watches something else by now
-        self._seen = seen
+            return  # the page has changed its watch meanwhile
+        self._state_sent = state
         if text == self._sent_text and not new:
             return
         self._sent_text = text

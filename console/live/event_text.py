@@ -1,4 +1,4 @@
-"""An event as the JSON text that pages get: encoded once, however many pages there are."""
+"""Encode an event as the JSON text for pages, once for all pages."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections import OrderedDict
 
 from brokers.admin import Event
 from console.live.snapshot_cache import encode
-from console.live.watching import event_shown
+from console.live.watching import event_json
 
-#: Events whose text is kept: those that pages may be behind by.
-_KEPT = 5000
+#: Cached texts: as many events as pages may lag behind.
+_CACHED = 5000
 
-#: By identity: brokers count their events each for itself. The event is kept with its text, so that no other can have
-#: its identity meanwhile.
+#: By identity, since event numbers are unique only per broker. The event is stored with its text, so that its identity
+#: is not reused.
 _texts: OrderedDict[int, tuple[Event, str]] = OrderedDict()
 
 
 def event_text(event: Event) -> str:
-    """For the event loop of the sockets only."""
-    known = _texts.get(id(event))
-    if known is not None:
-        return known[1]
-    text = encode(event_shown(event))
+    """Return the text of an event. Only for the event loop of the sockets."""
+    cached = _texts.get(id(event))
+    if cached is not None:
+        return cached[1]
+    text = encode(event_json(event))
     _texts[id(event)] = event, text
-    while len(_texts) > _KEPT:
+    while len(_texts) > _CACHED:
         _texts.popitem(last=False)
     return text

@@ -1,5 +1,5 @@
-"""Which pages may open a WebSocket: those of this console, by the whole origin. Cookies are sent to every port of a
-host, so that the host's name alone says nothing about whose page it is."""
+"""Accept WebSockets only from pages of this console, by their whole origin. Browsers send cookies to all ports of a
+host, so the host name alone is not enough."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class SameOriginOnly:
-    """ASGI middleware: a WebSocket that comes from elsewhere is denied before a session is looked at."""
+    """ASGI middleware: deny WebSockets of other origins before the session is read."""
 
     def __init__(self, application: Any) -> None:
         self.application = application
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> Any:
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        if is_ours(headers, scope.get("scheme", "ws")):
+        if is_same_origin(headers, scope.get("scheme", "ws")):
             return await self.application(scope, receive, send)
         return await WebsocketDenier()(scope, receive, send)
 
 
-def is_ours(headers: Mapping[bytes, str], scheme: str) -> bool:
-    """Whether the Origin is that of the address asked for, which must be one of ours, or one that the settings trust:
-    HEADGATE_TRUSTED_ORIGINS and HEADGATE_URL, for a console behind a proxy. `scheme`: `ws` or `wss`."""
+def is_same_origin(headers: Mapping[bytes, str], scheme: str) -> bool:
+    """Return whether the Origin header matches the requested host, which must be an allowed one, or a trusted origin of
+    the settings (HEADGATE_TRUSTED_ORIGINS, HEADGATE_URL; for a console behind a proxy). `scheme`: `ws` or `wss`."""
     origin = _origin(headers.get(b"origin", ""))
     if origin is None:
         return False
@@ -47,16 +47,16 @@ def is_ours(headers: Mapping[bytes, str], scheme: str) -> bool:
 
 
 def _matches(origin: Origin, trusted: str) -> bool:
-    """`trusted` may be `https://*.example.org`, as Django has it."""
+    """Return whether an origin matches a trusted one, which may have a wildcard as in Django: `https://*.example.org`."""
     scheme, _, host = trusted.partition("://")
     if not host.startswith("*."):
         return origin == _origin(trusted)
-    known = _origin(f"{scheme}://{host[2:]}")
-    return known is not None and origin[::2] == known[::2] and is_same_domain(origin[1], f".{known[1]}")
+    parent = _origin(f"{scheme}://{host[2:]}")
+    return parent is not None and origin[::2] == parent[::2] and is_same_domain(origin[1], f".{parent[1]}")
 
 
 def _origin(text: str) -> Origin | None:
-    """None for what is none, such as `null`."""
+    """Parse an origin; None for an invalid one, such as `null`."""
     try:
         parts: SplitResult = urlsplit(text)
         port = parts.port

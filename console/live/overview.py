@@ -1,7 +1,7 @@
-"""What the overview shows: the broker's totals and a page of its queues, trouble first, filtered and sorted. Pure.
+"""The data of the overview: the broker's totals and a page of its queues, filtered and sorted. Pure.
 
-Totals are summed here from the queues' rows, so that looking at the overview costs the broker nothing. With ten
-thousand queues the sums and the usual order are the dear part: a `View` has them once for everybody who looks.
+Totals are sums over the queues' rows, so an overview costs the broker nothing. With 10,000 queues the sums and the
+default order are expensive: a `View` computes them once for all users.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from console.conditions.active import Condition
 from console.links.queue_filter import matching, searched_text
 from console.links.queue_table import Row
 
-#: Queues on one page of the overview, unless it asks for fewer or more, and at most.
+#: Queues on one page of the overview: default and limit.
 USUAL, MOST = 50, 500
 
-#: Conditions in one snapshot, the worst first; `conditions.py` has them all.
+#: Conditions in one snapshot, the most severe ones; `conditions.py` has all of them.
 MOST_CONDITIONS = 5
 
 _SHOWN = ("object", "virtualhost", "name", *SAMPLED)
@@ -32,11 +32,11 @@ _SUMMED = ("producers", "blocked_producers", "consumers", "depth_messages", "dep
 
 
 class BadSort(ValueError):
-    """The sort names something that is no attribute of a queue. The message is a sentence for people."""
+    """The sort names an unknown attribute. The message is for people."""
 
 
 def totals(broker: Row | None, rows: Sequence[Row]) -> dict[str, Any]:
-    """The broker's attributes with its sums as of the rows; empty before the first connection."""
+    """Return the broker's attributes with sums over the rows; empty before the first connection."""
     if broker is None:
         return {}
     summed: dict[str, Any] = {attribute: sum([row[attribute] for row in rows]) for attribute in _SUMMED}
@@ -51,7 +51,7 @@ def totals(broker: Row | None, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 class View:
-    """A broker at one moment, for any number of overviews of it."""
+    """The state of a broker at one time, for any number of overviews."""
 
     def __init__(self, broker: Row | None, rows: Sequence[Row], conditions: Sequence[Condition] = ()) -> None:
         self.broker = broker
@@ -63,20 +63,20 @@ class View:
         return totals(self.broker, self.rows)
 
     @cached_property
-    def trouble_first(self) -> list[Row]:
-        return sorted(self.rows, key=trouble)
+    def by_severity(self) -> list[Row]:
+        return sorted(self.rows, key=severity_key)
 
     @cached_property
     def texts(self) -> list[str]:
-        """What is searched, of each of `trouble_first`."""
-        return [searched_text(row["virtualhost"], row["name"]) for row in self.trouble_first]
+        """The texts that a search matches, in the order of `by_severity`."""
+        return [searched_text(row["virtualhost"], row["name"]) for row in self.by_severity]
 
     def matching(self, search: str, states: Iterable[str]) -> Sequence[Row]:
-        """`matching`, trouble first."""
+        """Return the matching rows, the most severe first."""
         needle = search.strip().casefold()
         if not needle:
-            return matching(self.trouble_first, states=states)
-        found = [row for row, text in zip(self.trouble_first, self.texts, strict=True) if needle in text]
+            return matching(self.by_severity, states=states)
+        found = [row for row, text in zip(self.by_severity, self.texts, strict=True) if needle in text]
         return matching(found, states=states)
 
     def overview(
@@ -88,15 +88,15 @@ class View:
         page: int = 1,
         size: int = USUAL,
     ) -> dict[str, Any]:
-        """The data of an overview snapshot; `total` counts the queues that match `search` and `states`, which are
-        those asked for: a page must know which of its questions this answers. A page behind the last one is the last
-        one. Raises BadSort."""
+        """Return the data of an overview snapshot. `total`: number of queues that match `search` and `states`, which
+        are included so that a page can tell which of its requests is answered. A page beyond the last is the last.
+        Raises BadSort."""
         key = _sort_key(sort)
         states = tuple(states)
         found = self.matching(search, states)
         page = min(page, max(1, math.ceil(len(found) / size)))
         first = (page - 1) * size
-        cut = found if key is trouble else heapq.nsmallest(first + size, found, key=key)
+        cut = found if key is severity_key else heapq.nsmallest(first + size, found, key=key)
         return {
             "totals": self.totals,
             "queues": [_shown(row) for row in cut[first : first + size]],
@@ -112,25 +112,26 @@ class View:
 
 
 def _shown(row: Row) -> dict[str, Any]:
-    """`starting`: its producers are being started in stages."""
+    """Return a queue for the overview. `starting`: a staged start of its producers is running."""
     starting = any(stop.get("stage") for stop in row.get("stops") or ())
     return {**{attribute: row.get(attribute) for attribute in _SHOWN}, "starting": starting}
 
 
 def overview(
-    broker: Row | None, rows: Sequence[Row], *, conditions: Sequence[Condition] = (), **asked: Any
+    broker: Row | None, rows: Sequence[Row], *, conditions: Sequence[Condition] = (), **options: Any
 ) -> dict[str, Any]:
-    """`View.overview` for whoever looks once."""
-    return View(broker, rows, conditions).overview(**asked)
+    """Return one overview; `options`: as for `View.overview`."""
+    return View(broker, rows, conditions).overview(**options)
 
 
 def check_sort(sort: str) -> None:
-    """Raises BadSort."""
+    """Raise BadSort if the sort names an unknown attribute."""
     _sort_key(sort)
 
 
-def trouble(row: Row) -> tuple[Any, ...]:
-    """Overfull and stopped, overfull, stopped (the longest ago first), nearly full, then the rest by name."""
+def severity_key(row: Row) -> tuple[Any, ...]:
+    """Return the key of the default order: overfull and stopped, overfull, stopped (each by duration), nearly full,
+    then the rest by name."""
     rank = _RANK.get(row["state"], 0)
     since = row["overfull_since"] or row["stopped_since"] or 0
     if rank == _RANK["NORMAL"] and _nearly_full(row):
@@ -147,9 +148,9 @@ def _sort_key(sort: str) -> Callable[[Row], Any]:
     declared = TYPES["Queue"]
     for field in fields:
         if declared.attribute(field.removeprefix("-")) is None:
-            raise BadSort(f"a queue has no attribute {field.removeprefix('-')!r} to sort by")
+            raise BadSort(f"cannot sort by {field.removeprefix('-')!r}: a queue has no such attribute")
     if not fields:
-        return trouble
+        return severity_key
 
     def key(row: Row) -> tuple[Any, ...]:
         parts: list[Any] = [_directed(row.get(field.removeprefix("-")), field.startswith("-")) for field in fields]
@@ -159,7 +160,7 @@ def _sort_key(sort: str) -> Callable[[Row], Any]:
 
 
 class _Descending:
-    """Turns the order of what it wraps round."""
+    """Reverses the order of the wrapped value."""
 
     __slots__ = ("value",)
 
@@ -176,7 +177,7 @@ class _Descending:
 
 
 def _directed(value: Any, descending: bool) -> Any:
-    """A key that sorts None last, numbers by size and texts whatever their case, in either direction."""
+    """Return a key that sorts None last, numbers by value and texts case-insensitively, in either direction."""
     if value is None:
         return (1, 0)
     plain: Any = value if isinstance(value, (int, float)) else str(value).casefold()

@@ -1,4 +1,4 @@
-"""Which WebSocket goes where: origin checked first, then the session, then the path."""
+"""Routing of WebSockets: check the origin, then the session, then the path."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Overviews as text, computed once for all pages that ask for the same, and never at more than a fifth of a core.
+"""Cache of snapshots as JSON text, shared by all pages with the same watch; uses at most a fifth of a core.
 
-With many queues an overview is dear. It is computed in a thread, so that other sockets are not kept waiting, and used
-again until it has been there for four times as long as all overviews that are watched took together.
+With many queues a snapshot is expensive. It is computed in a thread, so that other sockets need not wait, and reused
+for four times the total computation time of all watched snapshots.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from django.core.serializers.json import DjangoJSONEncoder
 from console.links.link import BrokerLink
 from console.live.overview import View
 
-#: From so many queues on, it is computed in a thread.
+#: With at least this many queues, snapshots are computed in a thread.
 _MANY_QUEUES = 1000
-#: Texts kept per broker: distinct pages, searches and sorts that are watched at the same time.
-_KEPT = 64
-#: Seconds after which a text that nobody asked for again does not count any more.
-_FORGOTTEN = 3.0
+#: Cached texts per broker: distinct pages, searches and sorts that are watched at the same time.
+_CACHED = 64
+#: The cost of a text counts until this time after its last use, s.
+_UNUSED_AFTER = 3.0
 
 
-class Asked(Hashable, Protocol):
-    """What somebody watches. Equal ones are computed once."""
+class SnapshotQuery(Hashable, Protocol):
+    """What a page watches. Equal queries share a snapshot."""
 
     def data(self, view: View) -> dict[str, Any]:
-        """Of a view of the broker."""
+        """Return the data for a view of the broker."""
 
 
 @dataclass(slots=True)
 class _Text:
-    """JSON text as of the link's `revision`; it took `cost` seconds, was made at `made` and last asked for at `used`
-    (monotonic)."""
+    """A cached JSON text. `revision`: that of the link. `cost`: computation time, s. `made` and `used`: time of
+    computation and of last use, s (monotonic)."""
 
     revision: int
     text: str
@@ -47,7 +47,7 @@ class _Text:
 
 
 class SnapshotCache:
-    """The texts of one broker."""
+    """The cached snapshots of one broker."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,45 +57,45 @@ class SnapshotCache:
         self._view_of = -1
         self._view_cost = self._view_made = 0.0
 
-    async def text(self, link: BrokerLink, asked: Asked) -> tuple[str, int]:
-        """(JSON text, revision of the link that it shows)"""
-        known = self._texts.get(asked)
+    async def text(self, link: BrokerLink, query: SnapshotQuery) -> tuple[str, int]:
+        """Return the JSON text of a snapshot, and the revision of the link that it shows."""
+        cached = self._texts.get(query)
         now = time.monotonic()
-        if known is not None:
-            known.used = now
-            if known.revision == link.revision or now - known.made <= 4 * self._cost(now):
-                return known.text, known.revision
+        if cached is not None:
+            cached.used = now
+            if cached.revision == link.revision or now - cached.made <= 4 * self._cost(now):
+                return cached.text, cached.revision
         if link.queue_count < _MANY_QUEUES:
-            return self._make(link, asked)
-        making = self._making.get(asked)
+            return self._make(link, query)
+        making = self._making.get(query)
         if making is None or making.get_loop() is not asyncio.get_running_loop():
-            making = asyncio.ensure_future(asyncio.to_thread(self._make, link, asked))
-            making.add_done_callback(lambda _: self._making.pop(asked, None))
-            self._making[asked] = making
+            making = asyncio.ensure_future(asyncio.to_thread(self._make, link, query))
+            making.add_done_callback(lambda _: self._making.pop(query, None))
+            self._making[query] = making
         return await asyncio.shield(making)
 
     def _cost(self, now: float) -> float:
-        return self._view_cost + sum(t.cost for t in list(self._texts.values()) if now - t.used < _FORGOTTEN)
+        return self._view_cost + sum(t.cost for t in list(self._texts.values()) if now - t.used < _UNUSED_AFTER)
 
-    def _make(self, link: BrokerLink, asked: Asked) -> tuple[str, int]:
+    def _make(self, link: BrokerLink, query: SnapshotQuery) -> tuple[str, int]:
         with self._lock:
-            view, revision = self._viewed(link)
+            view, revision = self._current_view(link)
             began = time.monotonic()
-            text = encode(asked.data(view))
+            text = encode(query.data(view))
             ended = time.monotonic()
-            self._texts.pop(asked, None)
-            self._texts[asked] = _Text(revision, text, ended, ended - began, ended)
-            while len(self._texts) > _KEPT:
+            self._texts.pop(query, None)
+            self._texts[query] = _Text(revision, text, ended, ended - began, ended)
+            while len(self._texts) > _CACHED:
                 del self._texts[next(iter(self._texts))]
             return text, revision
 
-    def _viewed(self, link: BrokerLink) -> tuple[View, int]:
-        """The broker as of now, or of a moment ago if taking it in is dear."""
+    def _current_view(self, link: BrokerLink) -> tuple[View, int]:
+        """Return a view of the broker and its revision; not the newest one if a view is expensive."""
         now = time.monotonic()
         revision = link.revision
         if self._view is None or (revision != self._view_of and now - self._view_made > 4 * self._view_cost):
             view = View(link.broker, link.queues(), link.conditions())
-            _ = view.totals, view.trouble_first
+            _ = view.totals, view.by_severity
             self._view, self._view_of, self._view_made = view, revision, time.monotonic()
             self._view_cost = self._view_made - now
         return self._view, self._view_of

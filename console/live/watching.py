@@ -1,4 +1,4 @@
-"""What a page may watch, and the data of a snapshot of it: asked for with one message, computed from one link."""
+"""Watches: what a page can watch with one message, and the data of its snapshots."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from console.live.snapshot_cache import SnapshotCache, encode
 
 #: Producers and consumers of one queue in a snapshot, blocked ones first.
 MOST_LINKS = 200
-#: Watched at many pages at a time, each of which may look at another page of it.
+#: Watches of all queues, whose snapshots are cached.
 _OF_ALL_QUEUES = ("overview", "conditions")
 _KINDS = (*_OF_ALL_QUEUES, "queue", "objects", "why")
 
 
 class BadWatch(ValueError):
-    """A watch message that cannot be followed. The message is a sentence for people."""
+    """An invalid watch message. The message of the error is for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """`kind`: one of `_KINDS`. `object`: what the watch is about, if it is not of all queues. `about`: of conditions,
-    their kind and severity, or empty. `page` counts from 1."""
+    """`kind`: one of `_KINDS`. `object`: the watched object; None for a watch of all queues. `about`: kind and severity
+    of conditions, or empty. `page`: from 1."""
 
     kind: str
     object: ObjectName | None = None
@@ -45,7 +45,7 @@ class Watch:
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> Watch:
-        """Raises BadWatch."""
+        """Return the watch of a message. Raises BadWatch."""
         kind = message.get("watch")
         if kind not in _KINDS:
             raise BadWatch(f"watch is {kind!r}: it must be one of {', '.join(_KINDS)}")
@@ -72,7 +72,7 @@ class Watch:
             raise BadWatch("search, sort, kind and severity must be text, and states a list")
         for state in states:
             if state not in QUEUE_STATES:
-                raise BadWatch(f"states has {state!r}: there are {', '.join(QUEUE_STATES)}")
+                raise BadWatch(f"states has {state!r}: it must contain only {', '.join(QUEUE_STATES)}")
         for name, known in (("kind", DETECTORS), ("severity", SEVERITIES)):
             if texts[name] and texts[name] not in known:
                 raise BadWatch(f"{name} is {texts[name]!r}: it must be one of {', '.join(known)}")
@@ -86,7 +86,7 @@ class Watch:
         return cls(kind, None, texts["search"], tuple(states), texts["sort"], about, page, size)
 
     def data(self, view: overviews.View) -> dict[str, Any]:
-        """What a snapshot has, if the watch is of all queues."""
+        """Return the data of a snapshot of all queues."""
         if self.kind == "conditions":
             kind, severity = self.about
             return conditions_page(
@@ -102,17 +102,17 @@ def _number(message: Mapping[str, Any], name: str, usual: int, most: int) -> int
     return value
 
 
-def overview(link: BrokerLink, **asked: Any) -> dict[str, Any]:
-    """The data of an overview snapshot; `asked` as for `View.overview`. Raises `overview.BadSort`."""
-    return overviews.overview(link.broker, link.queues(), conditions=link.conditions(), **asked)
+def overview(link: BrokerLink, **options: Any) -> dict[str, Any]:
+    """Return the data of an overview snapshot; `options`: as for `View.overview`. Raises `overview.BadSort`."""
+    return overviews.overview(link.broker, link.queues(), conditions=link.conditions(), **options)
 
 
 _snapshots: WeakKeyDictionary[BrokerLink, SnapshotCache] = WeakKeyDictionary()
 
 
 async def data_text(link: BrokerLink, watch: Watch) -> tuple[str, object]:
-    """The data of a snapshot as JSON text, and what `state_of` said when it was taken. Raises AdminError for what must
-    be asked from the broker."""
+    """Return the data of a snapshot as JSON text, and the value of `state_of` that it reflects. Raises AdminError if
+    the broker does not answer a request for it."""
     if watch.kind in _OF_ALL_QUEUES:
         return await _snapshots.setdefault(link, SnapshotCache()).text(link, watch)
     state, name = state_of(link, watch), watch.object
@@ -121,22 +121,22 @@ async def data_text(link: BrokerLink, watch: Watch) -> tuple[str, object]:
     if watch.kind == "why":
         return encode(_with_conditions(link, await why(link, name))), state
     if watch.kind == "queue":
-        return encode(_with_rest(link, await link.acall(lambda admin: _queue(admin, name)))), state
+        return encode(_with_last_change(link, await link.acall(lambda admin: _queue(admin, name)))), state
     return encode(await link.acall(lambda admin: _object(admin, name))), state
 
 
 def state_of(link: BrokerLink, watch: Watch) -> object:
-    """Something that is another object, or differs, when what is watched may have changed."""
+    """Return a value that is unequal to the previous one if the watched data may have changed."""
     if watch.kind == "queue" or (watch.kind == "why" and watch.object is not None and watch.object.type == "Queue"):
-        return _Both(link.queue(str(watch.object)), link.status, len(link.conditions(str(watch.object))))
+        return _QueueState(link.queue(str(watch.object)), link.status, len(link.conditions(str(watch.object))))
     if watch.kind == "why":
-        return link.status  # of a producer: it is read anew now and then
+        return link.status  # a producer is read again periodically
     return link.revision
 
 
-class _Both:
-    """Equal when both parts are the same objects: rows are replaced, never changed, so nothing need be compared; and
-    as many conditions are in force."""
+class _QueueState:
+    """Equal if row and status are identical objects (rows are replaced, never mutated) and the number of conditions is
+    the same."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -147,24 +147,24 @@ class _Both:
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, _Both)
+            isinstance(other, _QueueState)
             and self.row is other.row
             and self.status is other.status
             and self.conditions == other.conditions
         )
 
 
-#: What tells whether the row of a queue is what the broker has just said.
-_MOVING = ("state", "depth_messages", "depth_bytes", "enqueued_messages", "dequeued_messages")
-#: Attributes of a queue that the link keeps up to date by samples and events; the rest is as old as the last reading.
-_KEPT_UP = frozenset(
+#: Attributes that show whether the row of a queue is as current as the broker's answer.
+_CHANGING = ("state", "depth_messages", "depth_bytes", "enqueued_messages", "dequeued_messages")
+#: Attributes of a queue that samples and events update; the others are as of the last read.
+_UPDATED = frozenset(
     {"object", "virtualhost", "name", *SAMPLED, "stops", *(attribute.name for attribute in POLICY), "durable"}
 )
 
 
 def last_known(link: BrokerLink, watch: Watch) -> str:
-    """What stands in for `data_text` while the broker cannot be asked: what was known at the link's `as_of`, and no
-    word of what was not, such as a queue's producers."""
+    """Return the data of a snapshot while the broker does not answer: as of the link's `as_of`, without parts that the
+    link does not have, such as a queue's producers."""
     if watch.kind == "objects":
         return encode({"object": None})
     if watch.kind == "why":
@@ -172,31 +172,32 @@ def last_known(link: BrokerLink, watch: Watch) -> str:
     row = link.queue(str(watch.object))
     if row is None:
         return encode({"gone": True} if link.as_of is not None else {"queue": None})
-    return encode(_with_rest(link, {"queue": {k: v for k, v in row.items() if k in _KEPT_UP}}))
+    return encode(_with_last_change(link, {"queue": {k: v for k, v in row.items() if k in _UPDATED}}))
 
 
 def queue(link: BrokerLink, name: ObjectName) -> dict[str, Any]:
-    """The data of a queue snapshot, for synchronous callers. Raises AdminError."""
+    """Return the data of a queue snapshot, for synchronous callers. Raises AdminError."""
     return _with_conditions(link, link.call(lambda admin: _queue(admin, name)))
 
 
 def _with_conditions(link: BrokerLink, data: dict[str, Any]) -> dict[str, Any]:
-    """What looks wrong with the queue that the data is about."""
+    """Add the conditions of the queue."""
     if not data.get("queue"):
         return data
     found = link.conditions(data["queue"]["object"])
     return {**data, "conditions": [condition.as_json() for condition in found]}
 
 
-def _with_rest(link: BrokerLink, data: dict[str, Any]) -> dict[str, Any]:
-    """Its conditions, and since when nothing of the queue has changed, so that the depth of that time is known."""
+def _with_last_change(link: BrokerLink, data: dict[str, Any]) -> dict[str, Any]:
+    """Add the conditions of the queue, and the time of its last change, since when the depth is known."""
     row = link.queue(data["queue"]["object"]) if data.get("queue") else None
-    if row is not None and all(row.get(name) == data["queue"].get(name) for name in _MOVING):
+    if row is not None and all(row.get(name) == data["queue"].get(name) for name in _CHANGING):
         data = {**data, "unchanged_since": link.unchanged_since(row["object"])}
     return _with_conditions(link, data)
 
 
-def event_shown(event: Event) -> dict[str, Any]:
+def event_json(event: Event) -> dict[str, Any]:
+    """Return an event as the API and pages show it."""
     return {
         "number": event.number,
         "at": event.at,

@@ -1,5 +1,5 @@
-"""Names that mean something to a browser, a proxy or a spreadsheet: what is there can be opened, what could not be is
-not created."""
+"""Names with a meaning to browsers, proxies or spreadsheets: existing objects can be opened, and objects with names
+that cannot be opened are not created."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_CREATED = ["..", ".", "../../etc/passwd", "a/../b", "./a", " ", "a ", " a", 
 
 @pytest.mark.domain("8 every name opens")
 @pytest.mark.parametrize("name", NOT_CREATED)
-def test_such_a_name_is_not_created(name: str, as_operator: APIClient, broker: Broker) -> None:
+def test_unsafe_name_is_refused(name: str, as_operator: APIClient, broker: Broker) -> None:
     wanted = str(object_name("Queue", virtualhost="default", name=name))
     answer = as_operator.post("/api/v1/brokers/local/objects/", {"object": wanted}, format="json")
     assert answer.status_code == 400
@@ -36,27 +36,29 @@ def test_such_a_name_is_not_created(name: str, as_operator: APIClient, broker: B
 @pytest.mark.parametrize(
     "name", ["orders", "a..b", "...", "a/b", "/a", "a/", "a//b", "~~x", "größe", "a b", "%2e%2e", "a\\b"]
 )
-def test_such_a_name_is_created_and_opened(name: str, as_operator: APIClient, broker: Broker) -> None:
+def test_unusual_name_is_created_and_opened(name: str, as_operator: APIClient, broker: Broker) -> None:
     broker.connected()
     wanted = str(object_name("Queue", virtualhost="default", name=name))
     answer = as_operator.post("/api/v1/brokers/local/objects/", {"object": wanted}, format="json")
     assert answer.status_code == 201
-    assert as_operator.get(as_browsers_ask(reverse("queue", args=("default", name)))).status_code == 200
-    assert as_operator.get("/api/v1" + as_browsers_ask(reverse("queue", args=("default", name)))).json()["name"] == name
+    assert as_operator.get(as_browsers_send(reverse("queue", args=("default", name)))).status_code == 200
+    assert (
+        as_operator.get("/api/v1" + as_browsers_send(reverse("queue", args=("default", name)))).json()["name"] == name
+    )
 
 
 @pytest.mark.domain("8 every name opens")
 @pytest.mark.parametrize("name", ["..", ".", "../../etc/passwd", "a/../b", "a/check", "~~~2E", " ", "a\nb", "\u202e"])
-def test_queue_of_such_a_name_that_is_there_is_managed_like_any_other(
+def test_existing_queue_with_an_unsafe_name_is_managed_like_any_other(
     name: str, as_operator: APIClient, broker: Broker
 ) -> None:
-    def there(memory: InMemoryBroker) -> None:
+    def existing(memory: InMemoryBroker) -> None:
         engine = memory.engine
         engine.add_queue(engine.virtualhost("default"), name, {}, 0)
 
     broker.connected()
-    broker.do(there)
-    page = as_browsers_ask(reverse("queue", args=("default", name)))
+    broker.do(existing)
+    page = as_browsers_send(reverse("queue", args=("default", name)))
     shown = as_operator.get(page)
     assert shown.status_code == 200
     assert resolve(unquote(page)).kwargs == {"virtualhost": "default", "name": name}
@@ -64,27 +66,27 @@ def test_queue_of_such_a_name_that_is_there_is_managed_like_any_other(
     read = as_operator.get(call)
     assert read.json()["name"] == name
     for past in ("history-queue", "history-what-if"):
-        assert as_operator.get(as_browsers_ask(reverse(past, args=("default", name)))).status_code == 200
+        assert as_operator.get(as_browsers_send(reverse(past, args=("default", name)))).status_code == 200
     wanted = object_name("Queue", virtualhost="default", name=name)
-    gone = as_operator.delete(as_browsers_ask(f"/api/v1/brokers/local/objects/{quote(str(wanted), safe='')}/"))
+    gone = as_operator.delete(as_browsers_send(f"/api/v1/brokers/local/objects/{quote(str(wanted), safe='')}/"))
     assert gone.status_code == 204
 
 
-def as_browsers_ask(address: str) -> str:
-    """The path that is sent for a link: `.` and `..` are resolved, percent-encoded ones too."""
+def as_browsers_send(address: str) -> str:
+    """Return the path that browsers request for a link: `.` and `..` are resolved, percent-encoded ones too."""
     plain = "/".join({"%2e": ".", "%2e%2e": ".."}.get(part.lower(), part) for part in address.split("/"))
-    asked = urlsplit(urljoin("http://console.test/", plain)).path
-    assert "/../" not in asked
-    return asked
+    path = urlsplit(urljoin("http://console.test/", plain)).path
+    assert "/../" not in path
+    return path
 
 
 @settings(deadline=None)
 @given(st.text(min_size=1), st.text(min_size=1))
 @example("/", "..")
 @example("~~", "~~~2E~2E")
-def test_every_name_comes_out_of_its_address_as_it_went_in(host: str, name: str) -> None:
+def test_every_name_survives_its_url(host: str, name: str) -> None:
     assert unescaped(escaped(name)) == name
     if "\0" in host + name:
         return
-    found = resolve(unquote(as_browsers_ask(reverse("queue", args=(host, name)))))
+    found = resolve(unquote(as_browsers_send(reverse("queue", args=(host, name)))))
     assert found.kwargs == {"virtualhost": host, "name": name}

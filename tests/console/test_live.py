@@ -1,4 +1,4 @@
-"""The pages' WebSocket: who may open it, and what it sends."""
+"""The WebSocket of pages: access, snapshots, events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.console.conftest import Broker, until_async
 from tests.console.incident.test_conditions import raised
 from tests.console.websocket import WebSocket
 
-#: Channels looks after database connections even where nothing is read.
+#: Channels closes database connections even where nothing is read.
 pytestmark = pytest.mark.django_db
 
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
@@ -51,10 +51,10 @@ def attach(name: str) -> Any:
     return lambda memory: memory.attach_producer(name)
 
 
-# -- who may --------------------------------------------------------------------------------------------------------
+# -- access ---------------------------------------------------------------------------------------------------------
 
 
-async def test_stranger_is_closed_with_4401(broker: Broker) -> None:
+async def test_anonymous_socket_is_closed_with_4401(broker: Broker) -> None:
     socket = Page(user=AnonymousUser())
     assert await socket.open()
     assert await socket.frame() == {}
@@ -69,13 +69,13 @@ async def test_unknown_broker_is_closed_with_4404(broker: Broker) -> None:
 
 
 @pytest.mark.django_db(transaction=True, serialized_rollback=True)
-async def test_foreign_origin_is_refused_whatever_the_session(broker: Broker) -> None:
+async def test_socket_of_another_origin_is_refused(broker: Broker) -> None:
     socket = WebSocket(application, headers=[("host", "localhost"), ("origin", "http://evil.example")])
     assert not await socket.open()
 
 
 @pytest.mark.django_db(transaction=True, serialized_rollback=True)
-async def test_signed_in_session_is_let_in_until_it_ends(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_socket_is_open_until_its_session_ends(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer, "SESSION", 0.0)
     await asyncio.to_thread(broker.connected)
     user = await User.objects.acreate_user("vera", password="see-everything")
@@ -97,7 +97,7 @@ async def test_signed_in_session_is_let_in_until_it_ends(broker: Broker, monkeyp
 # -- snapshots ------------------------------------------------------------------------------------------------------
 
 
-async def test_overview_watch_is_answered_at_once_with_the_whole_truth(broker: Broker, page: Page) -> None:
+async def test_overview_watch_is_answered_with_a_complete_snapshot(broker: Broker, page: Page) -> None:
     await do(broker, attach("orders"))
     await until_async(lambda: broker.link.queue(ORDERS))
     await page.tell(watch="overview")
@@ -109,7 +109,7 @@ async def test_overview_watch_is_answered_at_once_with_the_whole_truth(broker: B
     assert frame["data"]["total"] == 1
 
 
-async def test_change_brings_a_new_snapshot_with_a_higher_number(broker: Broker, page: Page) -> None:
+async def test_change_causes_a_new_snapshot_with_a_higher_number(broker: Broker, page: Page) -> None:
     await page.tell(watch="overview")
     first = await page.frame_of("snapshot")
     assert first["data"]["queues"] == []
@@ -121,7 +121,7 @@ async def test_change_brings_a_new_snapshot_with_a_higher_number(broker: Broker,
     assert second["data"]["queues"][0]["name"] == "orders"
 
 
-async def test_many_changes_bring_few_snapshots_and_one_after_the_last(broker: Broker, page: Page) -> None:
+async def test_many_changes_cause_few_snapshots_and_one_after_the_last(broker: Broker, page: Page) -> None:
     await page.tell(watch="overview")
     await page.frame_of("snapshot")
     began = time.monotonic()
@@ -134,7 +134,7 @@ async def test_many_changes_bring_few_snapshots_and_one_after_the_last(broker: B
     assert snapshots <= 2 + (time.monotonic() - began) * 5
 
 
-async def test_filter_and_sort_are_the_servers(broker: Broker, page: Page) -> None:
+async def test_server_filters_and_sorts(broker: Broker, page: Page) -> None:
     for name in ("orders.eu", "orders.us", "payments"):
         await do(broker, attach(name))
     await until_async(lambda: len(broker.link.queues()) == 3)
@@ -154,14 +154,14 @@ async def test_queue_watch_has_its_producers_consumers_and_explanation(broker: B
     assert data["explain"]["capacity_bytes"]["origin"] == "built-in"
 
 
-async def test_queue_that_is_not_there_is_gone_and_comes_when_created(broker: Broker, page: Page) -> None:
+async def test_missing_queue_is_reported_as_gone_until_it_is_created(broker: Broker, page: Page) -> None:
     await page.tell(watch="queue", object=str(ORDERS))
     assert (await page.frame_of("snapshot"))["data"] == {"gone": True}
     await do(broker, attach("orders"))
     assert (await page.frame_of("snapshot"))["data"]["queue"]["name"] == "orders"
 
 
-async def test_objects_watch_has_the_object_and_nothing_for_none(broker: Broker, page: Page) -> None:
+async def test_objects_watch_has_the_object_or_none(broker: Broker, page: Page) -> None:
     await page.tell(watch="objects", object="")
     assert (await page.frame_of("snapshot"))["data"] == {"object": None}
     await page.tell(watch="objects", object="type=Broker")
@@ -181,21 +181,21 @@ async def test_objects_watch_has_the_object_and_nothing_for_none(broker: Broker,
         ({"watch": "overview", "after": -1}, "-1"),
     ],
 )
-async def test_message_that_makes_no_sense_is_answered_by_name(page: Page, message: Any, named: str) -> None:
+async def test_invalid_message_is_answered_with_the_wrong_value(page: Page, message: Any, named: str) -> None:
     await page.tell(**message)
     frame = await page.frame()
     assert frame["type"] == "error"
     assert named in frame["detail"]
 
 
-async def test_text_that_is_no_json_is_answered_and_the_socket_goes_on(page: Page) -> None:
+async def test_invalid_json_is_answered_and_the_socket_stays_open(page: Page) -> None:
     await page.send_input({"type": "websocket.receive", "text": "{"})
     assert (await page.frame())["type"] == "error"
     await page.tell(watch="overview")
     assert (await page.frame_of("snapshot"))["watch"] == "overview"
 
 
-async def test_silence_is_broken_by_a_heartbeat(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_heartbeat_is_sent_if_nothing_changes(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer, "HEARTBEAT", 0.05)
     await page.tell(watch="overview")
     await page.frame_of("snapshot")
@@ -206,7 +206,7 @@ async def test_silence_is_broken_by_a_heartbeat(page: Page, monkeypatch: pytest.
 
 
 async def numbers_until(page: Page, last: int) -> list[int]:
-    """The numbers of the events in the frames up to the one with event `last`."""
+    """Return the numbers of the events in the frames up to the one with event `last`."""
     got: list[int] = []
     while not got or got[-1] < last:
         got += [event["number"] for event in (await page.frame_of("events"))["events"]]
@@ -221,7 +221,7 @@ async def test_new_page_gets_the_newest_fifty_events_first(broker: Broker, page:
     assert await numbers_until(page, newest) == list(range(newest - 49, newest + 1))
 
 
-async def test_page_that_has_a_number_gets_everything_after_it(broker: Broker, page: Page) -> None:
+async def test_page_with_a_position_gets_all_later_events(broker: Broker, page: Page) -> None:
     await do(broker, lambda memory: [memory.attach_producer(f"q{n}") for n in range(700)])
     newest = broker.memory.engine.last_event
     await page.tell(watch="overview", after=3)
@@ -237,7 +237,7 @@ async def test_events_in_a_burst_arrive_in_order_with_none_missing(broker: Broke
     assert await numbers_until(page, newest) == list(range(start + 1, newest + 1))
 
 
-async def test_event_reaches_the_page_fast(broker: Broker, page: Page) -> None:
+async def test_event_reaches_the_page_quickly(broker: Broker, page: Page) -> None:
     await page.tell(watch="overview")
     await page.frame_of("snapshot")
     took = []
@@ -246,10 +246,10 @@ async def test_event_reaches_the_page_fast(broker: Broker, page: Page) -> None:
         await do(broker, attach(f"q{n}"))
         await page.frame_of("events")
         took.append(time.perf_counter() - began)
-    assert sorted(took)[len(took) // 2] < 0.1  # 20 ms are meant; a busy machine gets some slack
+    assert sorted(took)[len(took) // 2] < 0.1  # the interval is 20 ms; a busy machine needs more
 
 
-async def test_lost_broker_is_told_and_its_return_brings_the_truth_and_every_event(broker: Broker, page: Page) -> None:
+async def test_disconnected_broker_is_reported_and_reconnecting_sends_every_event(broker: Broker, page: Page) -> None:
     await do(broker, attach("orders"))
     await page.tell(watch="overview")
     start = broker.memory.engine.last_event
@@ -281,7 +281,7 @@ async def test_lost_broker_is_told_and_its_return_brings_the_truth_and_every_eve
     assert snapshot["data"]["total"] == 11
 
 
-async def test_number_that_has_expired_is_told_with_the_first_that_is_left(broker: Broker, page: Page) -> None:
+async def test_expired_position_is_reported_with_the_first_event_left(broker: Broker, page: Page) -> None:
     await do(broker, lambda memory: setattr(memory, "_keep", 10))
     await do(broker, lambda memory: [memory.attach_producer(f"q{n}") for n in range(40)])
     newest = broker.memory.engine.last_event
@@ -293,7 +293,7 @@ async def test_number_that_has_expired_is_told_with_the_first_that_is_left(broke
     assert await numbers_until(page, newest) == list(range(newest - 9, newest + 1))
 
 
-async def test_watch_while_the_broker_is_away_is_answered_with_what_was_known(broker: Broker, page: Page) -> None:
+async def test_watch_of_a_disconnected_broker_is_answered_from_the_last_snapshot(broker: Broker, page: Page) -> None:
     await do(broker, attach("orders"))
     await until_async(lambda: broker.link.queue(ORDERS))
     await asyncio.to_thread(broker.lose)
@@ -303,7 +303,7 @@ async def test_watch_while_the_broker_is_away_is_answered_with_what_was_known(br
     assert frame["data"]["queue"]["name"] == "orders"
 
 
-async def test_only_the_page_that_is_watched_is_sent(page: Page, broker: Broker) -> None:
+async def test_snapshot_has_only_the_watched_page(page: Page, broker: Broker) -> None:
     for n in range(5):
         await do(broker, attach(f"q{n}"))
     await until_async(lambda: broker.link.queue_count == 5)
@@ -314,11 +314,11 @@ async def test_only_the_page_that_is_watched_is_sent(page: Page, broker: Broker)
 
 
 @pytest.mark.parametrize(
-    ("asked", "named"),
+    ("given", "named"),
     [({"page": 0}, "page"), ({"page_size": 501}, "page_size"), ({"page": "2"}, "page"), ({"kind": "odd"}, "kind")],
 )
-async def test_page_that_cannot_be_is_refused_by_name(page: Page, asked: dict[str, Any], named: str) -> None:
-    await page.tell(watch="conditions", **asked)
+async def test_invalid_page_is_refused_with_the_wrong_field(page: Page, given: dict[str, Any], named: str) -> None:
+    await page.tell(watch="conditions", **given)
     assert f"{named} is" in (await page.frame_of("error"))["detail"]
 
 

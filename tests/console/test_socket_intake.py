@@ -1,4 +1,4 @@
-"""Whom the pages' WebSocket is opened for, and what it makes of hostile messages."""
+"""The WebSocket of pages: accepted origins, and hostile messages."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from django.test import Client
 from brokers import input_limits as limits
 from console.asgi import application
 from console.live.consumer import LiveConsumer
-from console.live.origin import is_ours
+from console.live.origin import is_same_origin
 from tests.console.conftest import Broker
 from tests.console.websocket import WebSocket
 
 pytestmark = pytest.mark.django_db
 
 
-def asked(origin: str | None, host: str, scheme: str = "ws") -> bool:
+def accepted(origin: str | None, host: str, scheme: str = "ws") -> bool:
     headers = {b"host": host} | ({} if origin is None else {b"origin": origin})
-    return is_ours(headers, scheme)
+    return is_same_origin(headers, scheme)
 
 
 @pytest.mark.domain("8 whole origin")
@@ -41,7 +41,7 @@ def asked(origin: str | None, host: str, scheme: str = "ws") -> bool:
         ("https://localhost", "localhost:443", "wss", True),
         ("http://[::1]:8000", "[::1]:8000", "ws", True),
         ("HTTP://LOCALHOST:8000", "localhost:8000", "ws", True),
-        ("http://evil.example:8000", "evil.example:8000", "ws", False),  # a name that was pointed here
+        ("http://evil.example:8000", "evil.example:8000", "ws", False),  # another name that resolves to this host
         ("http://evil.example", "localhost", "ws", False),
         ("null", "localhost", "ws", False),
         ("", "localhost", "ws", False),
@@ -53,27 +53,27 @@ def asked(origin: str | None, host: str, scheme: str = "ws") -> bool:
     ],
 )
 def test_whole_origin_is_compared(origin: str | None, host: str, scheme: str, ours: bool) -> None:
-    assert asked(origin, host, scheme) is ours
+    assert accepted(origin, host, scheme) is ours
 
 
-def test_behind_a_proxy_the_origins_of_the_settings_count(settings: Any) -> None:
-    assert not asked("https://console.example.org", "127.0.0.1:8000")
+def test_trusted_origins_of_the_settings_are_accepted(settings: Any) -> None:
+    assert not accepted("https://console.example.org", "127.0.0.1:8000")
     settings.CSRF_TRUSTED_ORIGINS = ["https://console.example.org", "https://*.example.net:8443"]
-    assert asked("https://console.example.org", "127.0.0.1:8000")
-    assert asked("https://console.example.org:443", "127.0.0.1:8000")
-    assert asked("https://a.example.net:8443", "127.0.0.1:8000")
+    assert accepted("https://console.example.org", "127.0.0.1:8000")
+    assert accepted("https://console.example.org:443", "127.0.0.1:8000")
+    assert accepted("https://a.example.net:8443", "127.0.0.1:8000")
     for other in (
         "http://console.example.org",
         "https://console.example.org:8443",
         "https://a.example.net",
         "https://example.com",
     ):
-        assert not asked(other, "127.0.0.1:8000")
+        assert not accepted(other, "127.0.0.1:8000")
     settings.HEADGATE_URL = "https://headgate.example.com/"
-    assert asked("https://headgate.example.com", "127.0.0.1:8000")
+    assert accepted("https://headgate.example.com", "127.0.0.1:8000")
     settings.ALLOWED_HOSTS = ["inside.example.com"]
     settings.HTTPS = True
-    assert asked("https://inside.example.com", "inside.example.com")
+    assert accepted("https://inside.example.com", "inside.example.com")
 
 
 @pytest.mark.django_db(transaction=True, serialized_rollback=True)
@@ -128,9 +128,9 @@ async def page(broker: Broker) -> AsyncIterator[WebSocket]:
 )
 async def test_hostile_message_is_answered_and_the_next_one_served(text: str, page: WebSocket) -> None:
     await page.send_input({"type": "websocket.receive", "text": text})
-    said = await page.frame()
-    assert said["type"] == "error"
-    assert 0 < len(said["detail"]) < 1100
+    answer = await page.frame()
+    assert answer["type"] == "error"
+    assert 0 < len(answer["detail"]) < 1100
     await page.tell(watch="overview")
     assert (await page.frame_of("snapshot"))["watch"] == "overview"
 

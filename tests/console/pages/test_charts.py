@@ -102,4 +102,4 @@ def test_depth_is_drawn_in_steps_and_what_only_events_tell_in_points_without_a_l
     found = traces(depth_figure("messages", SAMPLES))
     assert found["depth_messages"]["line"]["shape"] == "hv"
     assert found["past_depth_messages"]["mode"] == "markers"
-    assert traces(queue_figure("messages"))["told_messages"]["mode"] == "markers"
+    assert traces(queue_figure("messages"))["logged_messages"]["mode"] == "markers"
