@@ -1,4 +1,4 @@
-"""A message store in memory that is told when to write, and when not to be able to."""
+"""A message store in memory; the test decides when it writes and when it fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from brokers.engine.ports import Place
 
 
 class FakeStore:
-    """`stored`: (queue, number) -> body of what has been written. `buffered`: what has not."""
+    """`stored`: (queue, number) -> body, for written messages."""
 
     def __init__(self) -> None:
         self.stored: dict[tuple[int, int], bytes] = {}
@@ -18,8 +18,8 @@ class FakeStore:
         self.failed: dict[tuple[int, int], int] = {}
         self.puts: list[tuple[int, int, bytes]] = []
         self.removed: list[tuple[int, int]] = []
-        self.wholes: dict[int, tuple[list[tuple[int, int, bytes]], list[tuple[int, int]]]] = {}
-        self.whole = 0  # the transaction that is being buffered
+        self.groups: dict[int, tuple[list[tuple[int, int, bytes]], list[tuple[int, int]]]] = {}
+        self.group = 0  # the transaction whose group is open
         self.ticket = 1
         self.used_bytes = 0
         self.pending_bytes = 0
@@ -29,7 +29,7 @@ class FakeStore:
         self.loads = 0
 
     def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
-        (self.wholes[self.whole][0] if self.whole else self.puts).append((queue, number, body))
+        (self.groups[self.group][0] if self.group else self.puts).append((queue, number, body))
         self.expiries[queue, number] = expires
         return self.ticket
 
@@ -39,7 +39,7 @@ class FakeStore:
         return self.ticket
 
     def remove(self, queue: int, number: int) -> int:
-        (self.wholes[self.whole][1] if self.whole else self.removed).append((queue, number))
+        (self.groups[self.group][1] if self.group else self.removed).append((queue, number))
         return self.ticket
 
     def fail(self, queue: int, number: int, count: int) -> int:
@@ -50,12 +50,12 @@ class FakeStore:
         self.names[queue] = name
 
     def begin(self, transaction: int) -> int:
-        self.whole = transaction
-        self.wholes[transaction] = ([], [])
+        self.group = transaction
+        self.groups[transaction] = ([], [])
         return self.ticket
 
     def end(self) -> None:
-        self.whole = 0
+        self.group = 0
 
     def drop_queue(self, queue: int) -> int:
         self.removed += [place for place in self.stored if place[0] == queue]
@@ -71,21 +71,21 @@ class FakeStore:
     def write(
         self, broker: Broker, virtualhost: str = "default", *, fault: bool = False, refused: Collection[int] = ()
     ) -> None:
-        """Write what is buffered, and tell the broker. `fault`: the messages are refused, removals are not. `refused`:
-        transactions that are."""
+        """Write the buffered changes, and confirm them to the broker. `fault`: messages are refused, removals are not.
+        `refused`: the numbers of refused transactions."""
         if not fault:
             self.stored.update({(queue, number): body for queue, number, body in self.puts})
         for place, new_place, body in self.moves:
             del self.stored[place]
             self.stored[new_place] = body
         self.moves.clear()
-        for transaction, (puts, removed) in self.wholes.items():
+        for transaction, (puts, removed) in self.groups.items():
             if transaction not in refused:
                 self.stored.update({(queue, number): body for queue, number, body in puts})
                 self.removed += removed
         for place in self.removed:
             self.stored.pop(place, None)
-        self.puts, self.removed, self.wholes = [], [], {}
+        self.puts, self.removed, self.groups = [], [], {}
         ticket, self.ticket = self.ticket, self.ticket + 1
         if virtualhost:
             broker.committed(virtualhost, ticket, stored=not fault, removed=True, refused=refused)
@@ -94,7 +94,7 @@ class FakeStore:
 
 
 class FakeStores:
-    """One store for each virtual host; `stores` of an engine's broker."""
+    """One store per virtual host, for the `stores` of a broker."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, FakeStore] = {}
@@ -103,7 +103,7 @@ class FakeStores:
         return self.by_name.setdefault(virtualhost, FakeStore())
 
     def open_temp(self) -> FakeStore:
-        """Written with "" for the virtual host."""
+        """Return the temp store, which `write` confirms with "" as the virtual host."""
         return self.open("")
 
     def drop(self, virtualhost: str) -> None:

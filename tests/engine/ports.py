@@ -12,7 +12,7 @@ from brokers.engine.values.outcomes import Outcome
 
 
 class Link:
-    """`engine_link`: the producer or consumer that it is the end of; None: the test does not ask."""
+    """`engine_link`: its producer or consumer; None: not needed by the test."""
 
     def __init__(self) -> None:
         self.engine_link: Producer | Consumer | None = None
@@ -35,7 +35,7 @@ class Link:
 
 
 class Peer:
-    """`connection`: the one that it is the end of; None: the test does not ask."""
+    """`connection`: its connection; None: not needed by the test."""
 
     def __init__(self) -> None:
         self.connection: Connection | None = None

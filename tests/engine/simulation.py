@@ -1,8 +1,8 @@
-"""A broker engine with simulated AMQP clients on links whose frames take their time.
+"""A broker engine with simulated AMQP clients on links with delayed frames.
 
-The clients keep the rules of AMQP 1.0: they never send beyond `delivery-count + link-credit` as last told to them.
-What they were told, and what they have sent, can be on its way for as long as a test likes: nothing arrives or is
-read until the test says so. The turn is the one that a server runs (see `brokers/testing.py`).
+The clients obey AMQP 1.0: they never send beyond the `delivery-count + link-credit` of the last flow that they have
+read. Flows and messages stay in flight until the test lets them arrive or be read. The turn is the one that a server
+runs (see `brokers/testing.py`).
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ SWEEP = 50
 
 
 class Sender:
-    """A producing client's end of a link. `answers`: it answers drains as soon as it reads them; one that does not
-    may still do so when the test says `answer`."""
+    """A producing client's end of a link. `answers`: it answers drains as soon as it reads them; otherwise the test may
+    call `answer`."""
 
     def __init__(self, producer: Producer, *, answers: bool = True) -> None:
         self.producer = producer
         self.answers = answers
-        self.flows: deque[tuple[int, int, bool]] = deque()  # on their way to it: delivery-count, credit, drain
-        self.frames: deque[bytes | int] = deque()  # on their way from it: a message, or the count of a drain's answer
+        self.flows: deque[tuple[int, int, bool]] = deque()  # in flight to the client: delivery-count, credit, drain
+        self.frames: deque[bytes | int] = deque()  # in flight to the broker: messages, or counts of drains' answers
         self.limit = 0
         self.count = 0  # its delivery-count
-        self.asked = False  # to drain
+        self.drain_requested = False
         self.received = 0  # the broker's view of its delivery-count
         self.sent = 0  # messages
         self.verdicts: Counter[Verdict] = Counter()
-        self.outcomes: Counter[Outcome] = Counter()  # of messages whose outcome was withheld
+        self.outcomes: Counter[Outcome] = Counter()  # of messages settled later
 
     @property
     def credit(self) -> int:
@@ -49,29 +49,29 @@ class Sender:
 
     @property
     def refused(self) -> int:
-        """Messages that were taken for a breach of the protocol."""
+        """Messages that counted as protocol errors."""
         return self.verdicts[Verdict.NO_CREDIT]
 
     @property
-    def on_their_way(self) -> int:
+    def in_flight(self) -> int:
         return sum(1 for f in self.frames if isinstance(f, bytes))
 
     def read(self) -> None:
         while self.flows:
             count, credit, drain = self.flows.popleft()
-            self.limit, self.asked = count + credit, drain
+            self.limit, self.drain_requested = count + credit, drain
             if drain and self.answers:
                 self.answer()
 
     def answer(self) -> None:
-        """Answer a drain: give back all credit."""
-        if self.asked:
-            self.asked = False
+        """Answer a drain: return all credit."""
+        if self.drain_requested:
+            self.drain_requested = False
             self.count = max(self.count, self.limit)
             self.frames.append(self.count)
 
     def send(self, size: int = 100, most: int = 1) -> int:
-        """Send up to `most` messages, as far as there is credit; how many."""
+        """Send up to `most` messages, limited by the credit. Return their number."""
         number = min(most, self.credit)
         for _ in range(number):
             self.count += 1
@@ -87,24 +87,25 @@ def body(producer: Producer, number: int, size: int) -> bytes:
 
 
 def origin(message: Message) -> tuple[int, int]:
-    """(producer's id, number among what it sent) of a message."""
+    """Return (producer's id, number among its messages) of a message."""
     producer, _, number = message[1].rstrip(b".").partition(b":")
     return int(producer), int(number)
 
 
 class Simulation:
-    """The broker, its clients, and what came out of it. `held`: what each consumer has acquired, oldest first."""
+    """The broker with its clients, facts and records. `acquired`: the acquired messages of each consumer, oldest
+    first."""
 
     def __init__(self, *, now: int = START) -> None:
         self.broker = Broker(now)
         self.host: VirtualHost = self.broker.create_virtualhost(DEFAULT)
         self.host.create_on_attach = self.host.anonymous = True
         self.senders: dict[Producer, Sender] = {}
-        self.held: dict[Consumer, list[Message]] = {}
+        self.acquired: dict[Consumer, list[Message]] = {}
         self.facts: list[Fact] = []
-        self.kept: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self.records: dict[tuple[str, str], Mapping[str, Any]] = {}
         self.closed: list[Connection] = []
-        self.told: set[Sender] = set()  # have something to read
+        self.to_read: set[Sender] = set()  # senders with flows to read
         self.settle()
 
     # -- set up -------------------------------------------------------------------------------------------------
@@ -140,14 +141,14 @@ class Simulation:
         link.engine_link = consumer = self.broker.attach_consumer(
             connection, queue, "receiver", link, browsing=browsing
         )
-        self.held[consumer] = []
+        self.acquired[consumer] = []
         self.give(consumer, credit)
         return consumer
 
     # -- what clients do ----------------------------------------------------------------------------------------
 
     def arrive(self, sender: Sender, most: int | None = None) -> None:
-        """Take in up to `most` frames of a sender, each in a turn of its own."""
+        """Deliver up to `most` frames of a sender to the broker, each in a turn of its own."""
         while sender.frames and (most is None or most > 0) and sender.producer in self.senders:
             if most is not None:
                 most -= 1
@@ -172,7 +173,7 @@ class Simulation:
         return verdict
 
     def send(self, sender: Sender, most: int, size: int = 100) -> int:
-        """Read, send and arrive until `most` messages were sent or the credit is used up; how many were."""
+        """Read, send and deliver until `most` messages are sent or the credit is used up. Return their number."""
         sent = 0
         while sent < most:
             sender.read()
@@ -194,23 +195,23 @@ class Simulation:
         self.settle()
 
     def accept(self, consumer: Consumer, most: int | None = None) -> int:
-        """Acknowledge the oldest messages that a consumer holds; how many."""
-        messages = self.held[consumer][:most]
-        del self.held[consumer][: len(messages)]
+        """Acknowledge the oldest messages that a consumer has acquired. Return their number."""
+        messages = self.acquired[consumer][:most]
+        del self.acquired[consumer][: len(messages)]
         for message in messages:
             consumer.queue.remove(consumer, message)
             self.settle()
         return len(messages)
 
     def consume(self, consumer: Consumer, most: int) -> int:
-        """Take and acknowledge up to `most` messages; how many there were."""
+        """Receive and acknowledge up to `most` messages. Return their number."""
         self.give(consumer, most)
         taken = self.accept(consumer)
         consumer.credit = 0
         return taken
 
     def leave(self, consumer: Consumer) -> None:
-        for message in self.held.pop(consumer):
+        for message in self.acquired.pop(consumer):
             consumer.queue.put_back(consumer, message)
         self.broker.detach(consumer)
         self.settle()
@@ -229,7 +230,7 @@ class Simulation:
                 self.settle()
 
     def time_passed(self) -> None:
-        """For a model that has to know."""
+        """Hook for models."""
 
     # -- the turn -----------------------------------------------------------------------------------------------
 
@@ -247,14 +248,14 @@ class Simulation:
         self.facts.extend(turn.take_facts())
         for record in turn.take_records():
             if record.value is None:
-                self.kept.pop((record.kind, record.key), None)
+                self.records.pop((record.kind, record.key), None)
             else:
-                self.kept[record.kind, record.key] = record.value
+                self.records[record.kind, record.key] = record.value
 
     def dispatch(self, queue: Queue) -> None:
         for consumer, messages in queue.dispatch():
             if not consumer.browsing:
-                self.held[consumer].extend(messages)
+                self.acquired[consumer].extend(messages)
 
     def grant(self, queue: Queue) -> None:
         for producer in queue.gate.grant():
@@ -268,7 +269,7 @@ class Simulation:
         link = effect.port.engine_link if isinstance(effect.port, Link) else None
         if isinstance(link, Consumer):
             if isinstance(effect, Detach):
-                self.held.pop(link, None)
+                self.acquired.pop(link, None)
         elif link is None:
             return  # a link of a test's own
         elif isinstance(effect, CreditChanged):
@@ -285,10 +286,10 @@ class Simulation:
         sender = self.senders.get(producer)
         if sender is not None:
             sender.flows.append((sender.received, producer.credit, drain))
-            self.told.add(sender)
+            self.to_read.add(sender)
 
     def kinds(self) -> list[str]:
-        """The kinds of the facts stated since the last call."""
+        """Return the kinds of the facts since the last call."""
         kinds = [f.kind for f in self.facts]
         self.facts.clear()
         return kinds

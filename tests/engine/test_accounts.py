@@ -12,14 +12,14 @@ from brokers.engine.flow.turn import Close
 from brokers.engine.management.requests import Management
 from brokers.engine.registry.connection import Connection
 from brokers.model import object_name
-from tests.engine.plainly import Plainly
+from tests.engine.plain_credentials import PlainCredentials
 from tests.engine.ports import Peer
 
 
 @pytest.fixture
 def broker() -> Broker:
     broker = Broker(0)
-    broker.accounts.credentials = Plainly()
+    broker.accounts.credentials = PlainCredentials()
     for name in ("a", "b"):
         broker.create_virtualhost(name)
     return broker
@@ -44,7 +44,7 @@ def ended(broker: Broker) -> list[Connection]:
     return [effect.port.connection for effect in broker.turn.take_effects() if isinstance(effect, Close)]
 
 
-def test_the_last_administrator_can_neither_go_nor_lose_that_right(broker: Broker) -> None:
+def test_last_administrator_cannot_be_deleted_or_lose_that_right(broker: Broker) -> None:
     create(broker, "anna", administrator=True)
     create(broker, "bert", "*:manage")
     for attempt in (
@@ -73,7 +73,7 @@ def test_the_last_administrator_can_neither_go_nor_lose_that_right(broker: Broke
     ],
     ids=str,
 )
-def test_who_loses_a_right_loses_the_connections_that_could_use_it(
+def test_losing_a_right_closes_the_connections_that_could_use_it(
     broker: Broker, changes: dict[str, Any], gone: str
 ) -> None:
     create(broker, "anna", "a:publish,consume", "b:publish,consume")
@@ -84,7 +84,7 @@ def test_who_loses_a_right_loses_the_connections_that_could_use_it(
     assert ended(broker) == [connections[host] for host in gone]
 
 
-def test_who_loses_the_right_to_manage_or_the_account_loses_all_connections(broker: Broker) -> None:
+def test_losing_the_right_to_manage_or_the_account_closes_all_connections(broker: Broker) -> None:
     create(broker, "anna", "a:manage")
     create(broker, "bert", administrator=True)
     create(broker, "carl", administrator=True)
@@ -99,7 +99,7 @@ def test_who_loses_the_right_to_manage_or_the_account_loses_all_connections(brok
     assert broker.accounts.take_generated_password() == {}
 
 
-def test_a_password_is_in_no_fact_and_is_verified_as_given(broker: Broker) -> None:
+def test_password_is_in_no_fact_and_is_verified_as_given(broker: Broker) -> None:
     create(broker, "anna", password="unmistakable")
     update(broker, "anna", password="unmistakable too")
     assert broker.accounts.user("anna").verifier == {"of": "unmistakable too"}
@@ -113,7 +113,7 @@ def test_a_password_is_in_no_fact_and_is_verified_as_given(broker: Broker) -> No
     assert broker.accounts.take_generated_password() == {}
 
 
-def test_a_generated_password_is_told_of_its_user_and_of_nothing_that_is_created_later(broker: Broker) -> None:
+def test_generated_password_is_returned_once_for_its_user_only(broker: Broker) -> None:
     management = Management(broker)
     create(broker, "anna")
     shown = management.create(object_name("VirtualHost", name="next"), {})

@@ -46,7 +46,7 @@ def naive_best(policies: list[Policy], name: str) -> Policy | None:
         ("orders.*", "orders.>", "orders.eu"),
     ],
 )
-def test_the_longer_literal_prefix_wins_then_fewer_wildcards(better, worse, name):
+def test_longer_literal_prefix_wins_then_fewer_wildcards(better, worse, name):
     for first, second in ((better, worse), (worse, better)):
         policies = Policies()
         for pattern in (first, second):
@@ -137,7 +137,7 @@ TestIndex = Index.TestCase
 
 
 @given(st.lists(patterns, unique=True, max_size=12), names)
-def test_a_name_that_no_queue_has_gets_its_best_match_too(texts, name):
+def test_name_without_a_queue_has_a_best_match(texts, name):
     index = Policies()
     policies = [Policy("default", text, {}, priority=n) for n, text in enumerate(texts)]
     for policy in policies:

@@ -68,7 +68,7 @@ def client() -> Client:
 
 @pytest.mark.domain("7 states")
 @pytest.mark.domain("2 who is blocked")
-def test_a_fan_out_is_one_channel_with_all_reasons_until_the_last_queue_is_underfull(client: Client) -> None:
+def test_fan_out_is_blocked_as_one_channel_until_its_last_queue_is_underfull(client: Client) -> None:
     first, second = client.queue("first", 2), client.queue("second", 2)
     fan_out = client.fan_out()
     client.send(fan_out, [first, second], 5)
@@ -93,7 +93,7 @@ def test_a_fan_out_is_one_channel_with_all_reasons_until_the_last_queue_is_under
     assert [(p.blocked, p.blocked_since, p.blocked_ms) for p in producers] == [(False, None, 1500)] * 2
 
 
-def test_a_producer_that_is_blocked_by_a_neighbour_of_its_fan_out_keeps_the_time(client: Client) -> None:
+def test_blocked_time_counts_for_a_producer_blocked_by_another_queue_of_its_fan_out(client: Client) -> None:
     small, large = client.queue("small", 1), client.queue("large", 1000)
     fan_out = client.fan_out()
     client.send(fan_out, [small, large], 3)
@@ -107,7 +107,7 @@ def test_a_producer_that_is_blocked_by_a_neighbour_of_its_fan_out_keeps_the_time
     assert [words for _, words, _ in client.events()] == [f"{ENFORCED} (Queue small)", REMOVED]
 
 
-def test_destinations_that_share_no_message_stay_apart(client: Client) -> None:
+def test_queues_that_share_no_message_do_not_block_each_others_producers(client: Client) -> None:
     full, free = client.queue("full", 1), client.queue("free", 100)
     fan_out = client.fan_out()
     client.send(fan_out, [full], 3)
@@ -120,7 +120,7 @@ def test_destinations_that_share_no_message_stay_apart(client: Client) -> None:
     assert set(fan_out.branches[full].producer.reasons) == {"queue-overfull:full"}
 
 
-def test_a_fan_out_that_takes_another_way_ends_the_shared_block(client: Client) -> None:
+def test_message_to_fewer_queues_ends_the_shared_block_of_a_fan_out(client: Client) -> None:
     small, large = client.queue("small", 1), client.queue("large", 1000)
     fan_out = client.fan_out()
     client.send(fan_out, [small, large], 3)
@@ -130,7 +130,7 @@ def test_a_fan_out_that_takes_another_way_ends_the_shared_block(client: Client) 
     assert (there.blocked, there.blocked_since) == (False, None)
 
 
-def test_a_deleted_queue_of_a_fan_out_blocks_its_neighbours_no_more(client: Client) -> None:
+def test_deleted_queue_of_a_fan_out_no_longer_blocks_the_other_producers(client: Client) -> None:
     small, large = client.queue("small", 1), client.queue("large", 1000)
     fan_out = client.fan_out()
     client.send(fan_out, [small, large], 3)
@@ -141,7 +141,7 @@ def test_a_deleted_queue_of_a_fan_out_blocks_its_neighbours_no_more(client: Clie
     assert client.connection.blocked == {}
 
 
-def test_two_links_of_a_channel_have_one_pair_of_lines_and_their_own_events(client: Client) -> None:
+def test_links_of_one_channel_share_log_lines_and_have_separate_events(client: Client) -> None:
     a, b = client.queue("a", 1), client.queue("b", 1)
     client.send(client.fan_out("one"), [a], 3)
     client.send(client.fan_out("two"), [b], 3)
@@ -158,7 +158,7 @@ def test_two_links_of_a_channel_have_one_pair_of_lines_and_their_own_events(clie
     assert client.connection.blocked == {}
 
 
-def test_a_blocked_link_that_goes_leaves_the_next_of_its_channel_a_line_of_its_own(client: Client) -> None:
+def test_next_blocked_link_of_a_channel_is_logged_after_the_first_one_detaches(client: Client) -> None:
     a, b = client.queue("a", 1), client.queue("b", 1)
     first = client.fan_out("one")
     client.send(first, [a], 3)
@@ -167,7 +167,7 @@ def test_a_blocked_link_that_goes_leaves_the_next_of_its_channel_a_line_of_its_o
     assert client.log() == [f"{ENFORCED} (Queue a)", f"{ENFORCED} (Queue b)"]
 
 
-# -- what the line names, and where it stands ----------------------------------------------------------------------
+# -- the name and the place of the log line --------------------------------------------------------------------------
 
 
 def lines(world: Simulation) -> list[str]:
@@ -181,7 +181,7 @@ def world() -> Simulation:
 
 @pytest.mark.domain("6 causes that are no queue")
 @pytest.mark.parametrize("wide", [True, False])
-def test_a_stop_names_the_queue_if_it_is_that_queues_own_and_stands_before_it(world: Simulation, wide: bool) -> None:
+def test_stop_of_a_queue_is_logged_first_and_names_the_queue(world: Simulation, wide: bool) -> None:
     queue = world.queue(name="orders")
     world.sender(queue)
     scope = Scope(virtualhost="default") if wide else Scope(virtualhost="default", queue=queue.name)
@@ -198,7 +198,7 @@ def test_a_stop_names_the_queue_if_it_is_that_queues_own_and_stands_before_it(wo
 
 
 @pytest.mark.domain("6 causes that are no queue")
-def test_a_shortage_names_no_queue_and_is_explained_first(world: Simulation) -> None:
+def test_shortage_is_logged_first_and_names_no_queue(world: Simulation) -> None:
     queue = world.queue(name="orders")
     sender = world.sender(queue)
     world.broker.shortages.set_limits({"memory_limit": 1000})
@@ -222,7 +222,7 @@ STEP = st.tuples(st.sampled_from(["send", "purge", "stop", "start", "close"]), s
 
 
 @given(st.lists(STEP, max_size=40))
-def test_the_log_of_a_channel_begins_with_its_first_cause_and_ends_with_its_last(steps: list) -> None:
+def test_channel_log_has_its_first_cause_and_the_end_of_its_last(steps: list) -> None:
     """The oracle asks the queues, and no producer, whether something blocks a link of the channel."""
     client = Client()
     queues = [client.queue(name, 1) for name in "abc"]

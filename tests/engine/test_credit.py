@@ -1,4 +1,4 @@
-"""The rules of `credit.py`, one by one: the bound on overshoot in messages and bytes, and credit taken back."""
+"""The rules of `credit.py`, one by one: the bound on overshoot in messages and bytes, and withdrawn credit."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def senders(world: Simulation, queue: Queue, count: int, *, answers: bool = True
     return [world.sender(queue, answers=answers, connection=connection) for _ in range(count)]
 
 
-def flood(world: Simulation, everybody: list[Sender], size: int, rounds: int = 3000) -> None:
-    """Everybody sends all it may, all at the same moment, until nobody may."""
+def flood(world: Simulation, all_senders: list[Sender], size: int, rounds: int = 3000) -> None:
+    """Have all senders use all their credit at the same moment, until the queue blocks them."""
     for _ in range(rounds):
-        for sender in everybody:
+        for sender in all_senders:
             sender.read()
             sender.send(size, 10_000)
-        for sender in everybody:
+        for sender in all_senders:
             world.arrive(sender)
-        if everybody[0].producer.blocked:
+        if all_senders[0].producer.blocked:
             return
         world.advance()
-    raise AssertionError("flow control never held the senders")
+    raise AssertionError("flow control never blocked the senders")
 
 
 # -- the bound in messages -------------------------------------------------------------------------------------
@@ -46,44 +46,44 @@ def flood(world: Simulation, everybody: list[Sender], size: int, rounds: int = 3
 @pytest.mark.parametrize("count", [1, 2, 10, 100, 1000])
 def test_any_number_of_producers_overshoots_by_one_message_at_most(world, capacity, count):
     queue = world.queue(capacity_messages=capacity)
-    everybody = senders(world, queue, count)
+    all_senders = senders(world, queue, count)
     assert queue.gate.ledger.reserved <= capacity + 1
-    flood(world, everybody, size=100)
+    flood(world, all_senders, size=100)
     assert queue.gate.depth_messages == capacity + 1
     assert queue.gate.state is State.OVERFULL
-    assert all(s.producer.blocked for s in everybody)
+    assert all(s.producer.blocked for s in all_senders)
     world.advance(GRACE_MS + 2 * SWEEP)
     assert (queue.gate.ledger.reserved, len(queue.gate.ledger.probes)) == (0, 0)
 
 
-def test_a_stop_level_below_the_capacity_bounds_the_depth(world):
+def test_stop_level_below_the_capacity_bounds_the_depth(world):
     queue = world.queue(capacity_messages=100, flow_stop_messages="50%")
     flood(world, senders(world, queue, 10), size=10)
     assert queue.gate.depth_messages == 51
 
 
-def test_messages_on_their_way_at_a_stop_wait_outside_and_go_in_at_the_start_within_the_bound(world):
+def test_messages_in_flight_at_a_stop_are_parked_and_enqueued_at_the_start_within_the_bound(world):
     queue = world.queue(capacity_messages=20)
-    everybody = senders(world, queue, 3)
-    for sender in everybody:
+    all_senders = senders(world, queue, 3)
+    for sender in all_senders:
         sender.read()
         sender.send(100, 100)
     world.broker.stopping.stop_producers(Scope(), "", "ann")
     world.settle()
-    on_their_way = sum(s.on_their_way for s in everybody)
-    assert on_their_way > 3
-    for sender in everybody:
+    in_flight = sum(s.in_flight for s in all_senders)
+    assert in_flight > 3
+    for sender in all_senders:
         world.arrive(sender)
-    assert (queue.gate.depth_messages, len(queue.gate.parked)) == (0, on_their_way)
+    assert (queue.gate.depth_messages, len(queue.gate.parked)) == (0, in_flight)
     world.broker.stopping.start_producers(Scope(), "", "ann")
     world.settle()
-    assert (queue.gate.depth_messages, len(queue.gate.parked)) == (on_their_way, 0)
-    assert on_their_way <= 21
-    assert not any(s.refused for s in everybody)
+    assert (queue.gate.depth_messages, len(queue.gate.parked)) == (in_flight, 0)
+    assert in_flight <= 21
+    assert not any(s.refused for s in all_senders)
 
 
 @pytest.mark.domain("4 producer window")
-def test_an_unlimited_queue_gives_each_producer_its_window(world):
+def test_unlimited_queue_gives_each_producer_its_window(world):
     queue = world.queue(producer_window_messages=30)
     one, other = senders(world, queue, 2)
     assert (one.producer.credit, other.producer.credit) == (FIRST_GRANT, FIRST_GRANT)
@@ -94,7 +94,7 @@ def test_an_unlimited_queue_gives_each_producer_its_window(world):
 
 @pytest.mark.domain("4 producer window")
 @pytest.mark.parametrize("mechanism", ["block", "hold", "reject"])
-def test_a_window_in_bytes_bounds_what_each_producer_has_outstanding(world, mechanism):
+def test_window_in_bytes_bounds_what_each_producer_has_outstanding(world, mechanism):
     queue = world.queue(producer_window_bytes=10_000, producer_window_messages=500, mechanism=mechanism)
     one, other = senders(world, queue, 2)
     world.send(one, 1, size=1000)
@@ -106,7 +106,7 @@ def test_a_window_in_bytes_bounds_what_each_producer_has_outstanding(world, mech
     assert (one.sent, other.sent) == (16, 15)
 
 
-def test_a_window_in_bytes_below_one_message_still_lets_one_through_at_a_time(world):
+def test_window_in_bytes_below_one_message_allows_one_message_at_a_time(world):
     queue = world.queue(producer_window_bytes=10)
     sender = world.sender(queue)
     assert sender.producer.credit == 1
@@ -114,7 +114,7 @@ def test_a_window_in_bytes_below_one_message_still_lets_one_through_at_a_time(wo
     assert sender.producer.credit == 1
 
 
-def test_a_ring_never_holds_its_producers(world):
+def test_ring_never_blocks_its_producers(world):
     queue = world.queue(capacity_messages=5, overflow="ring")
     sender = world.sender(queue)
     assert world.send(sender, 1000) == 1000
@@ -137,22 +137,22 @@ def test_constant_sizes_overshoot_a_byte_limit_by_one_message_at_most(world, siz
 @pytest.mark.parametrize("count", [1, 10, 100])
 def test_sizes_below_the_largest_seen_overshoot_by_one_message_at_most(world, count):
     queue = world.queue(capacity_bytes=100_000)
-    everybody = senders(world, queue, count)
-    for number, sender in enumerate(everybody * 3):
+    all_senders = senders(world, queue, count)
+    for number, sender in enumerate(all_senders * 3):
         world.send(sender, 1, size=1000 + 97 * (number % 10))
-    flood(world, everybody, size=1873)
+    flood(world, all_senders, size=1873)
     assert 100_000 < queue.gate.depth_bytes <= 100_000 + 1873
 
 
-def test_a_byte_limit_below_one_message_takes_messages_one_by_one(world):
+def test_byte_limit_below_one_message_accepts_one_message_at_a_time(world):
     queue = world.queue(capacity_bytes=1)
-    everybody = senders(world, queue, 10)
+    all_senders = senders(world, queue, 10)
     assert queue.gate.ledger.reserved == 1
-    flood(world, everybody, size=100)
+    flood(world, all_senders, size=100)
     assert queue.gate.depth_messages == 1
 
 
-def test_when_sizes_grow_the_credit_that_is_too_much_is_taken_back_at_once(world):
+def test_excess_credit_is_withdrawn_at_once_when_messages_grow(world):
     queue = world.queue(capacity_bytes=1_000_000)
     one, other = senders(world, queue, 2)
     for sender in (one, other):
@@ -165,7 +165,7 @@ def test_when_sizes_grow_the_credit_that_is_too_much_is_taken_back_at_once(world
     assert other.credit <= fits
 
 
-def test_when_sizes_grow_the_overshoot_is_what_was_on_its_way(world):
+def test_overshoot_when_messages_grow_is_bounded_by_messages_in_flight(world):
     queue = world.queue(capacity_bytes=1_000_000)
     one, other = senders(world, queue, 2)
     for sender in (one, other):
@@ -182,18 +182,18 @@ def test_when_sizes_grow_the_overshoot_is_what_was_on_its_way(world):
     assert not other.refused
 
 
-def test_credit_taken_back_when_sizes_grew_comes_again(world):
+def test_credit_withdrawn_when_messages_grew_is_granted_again(world):
     queue = world.queue(capacity_bytes=1_000_000)
-    everybody = senders(world, queue, 3)
-    for sender in everybody:
+    all_senders = senders(world, queue, 3)
+    for sender in all_senders:
         world.send(sender, 20, size=100)
-    world.send(everybody[0], 1, size=100_000)
+    world.send(all_senders[0], 1, size=100_000)
     world.advance(GRACE_MS + 2 * SWEEP)
-    for sender in everybody:
+    for sender in all_senders:
         assert world.send(sender, 1, size=100) == 1
 
 
-def test_a_size_not_seen_for_two_minutes_is_forgotten(world):
+def test_largest_size_expires_after_two_minutes(world):
     queue = world.queue(capacity_bytes=1_000_000)
     sender = world.sender(queue)
     receiver = world.receiver(queue)
@@ -210,7 +210,7 @@ def test_a_size_not_seen_for_two_minutes_is_forgotten(world):
     assert queue.gate.room() > 1000
 
 
-def test_a_size_seen_within_the_last_minute_is_remembered(world):
+def test_largest_size_of_the_last_minute_counts(world):
     queue = world.queue(capacity_bytes=1_000_000)
     sender = world.sender(queue)
     world.advance(SWEEP)
@@ -222,7 +222,7 @@ def test_a_size_seen_within_the_last_minute_is_remembered(world):
     assert queue.gate.ledger.largest == 5000
 
 
-def test_a_quiet_queue_remembers_the_size_it_saw_last(world):
+def test_idle_queue_uses_its_last_largest_size(world):
     queue = world.queue(capacity_bytes=1_000_000)
     world.send(world.sender(queue), 1, size=5000)
     for _ in range(5):
@@ -234,27 +234,27 @@ def test_a_quiet_queue_remembers_the_size_it_saw_last(world):
 # -- changes of limits -----------------------------------------------------------------------------------------
 
 
-def test_after_a_lowering_no_more_than_needed_is_taken_back_and_nobody_starves(world):
+def test_lowered_limit_withdraws_only_excess_credit_and_starves_no_producer(world):
     queue = world.queue(capacity_messages=600)
-    everybody = senders(world, queue, 6)
-    held = [s.producer.credit for s in everybody]
-    assert held == [FIRST_GRANT] * 6
+    all_senders = senders(world, queue, 6)
+    acquired = [s.producer.credit for s in all_senders]
+    assert acquired == [FIRST_GRANT] * 6
     world.broker.set_own_policy(queue, {"capacity_messages": 40})
     world.settle()
     for _ in range(3):
         world.broker.agenda.touched.add(queue)
         world.settle()
-    taken = sum(s.producer.withdrawn for s in everybody)
-    excess = sum(held) - 41
-    assert excess <= taken < excess + max(held)
+    taken = sum(s.producer.withdrawn for s in all_senders)
+    excess = sum(acquired) - 41
+    assert excess <= taken < excess + max(acquired)
     world.advance(GRACE_MS + 2 * SWEEP)
     assert queue.gate.ledger.reserved <= 41
-    for sender in everybody:
+    for sender in all_senders:
         world.advance(1000)
         assert world.send(sender, 1) == 1
 
 
-def test_a_raised_limit_releases_blocked_producers_at_once(world):
+def test_raised_limit_unblocks_producers_at_once(world):
     queue = world.queue(capacity_messages=2)
     sender = world.sender(queue)
     world.send(sender, 10)
@@ -265,7 +265,7 @@ def test_a_raised_limit_releases_blocked_producers_at_once(world):
     assert world.send(sender, 10) == 3
 
 
-def test_a_lowered_limit_blocks_running_producers_at_once(world):
+def test_lowered_limit_blocks_running_producers_at_once(world):
     queue = world.queue(capacity_messages=100)
     sender = world.sender(queue)
     world.send(sender, 5)
@@ -276,10 +276,10 @@ def test_a_lowered_limit_blocks_running_producers_at_once(world):
     assert sender.producer.credit == 0
 
 
-# -- credit taken back -----------------------------------------------------------------------------------------
+# -- withdrawn credit ------------------------------------------------------------------------------------------
 
 
-def test_an_idle_holder_is_drained_when_somebody_waits(world):
+def test_idle_producer_with_credit_is_drained_while_another_waits(world):
     queue = world.queue(capacity_messages=1)
     idle = senders(world, queue, 2)
     waiting = world.sender(queue)
@@ -292,16 +292,16 @@ def test_an_idle_holder_is_drained_when_somebody_waits(world):
     assert waiting.producer.credit == 1
 
 
-def test_an_idle_holder_is_left_alone_while_nobody_waits(world):
+def test_idle_producer_with_credit_is_not_drained_while_none_waits(world):
     queue = world.queue(capacity_messages=100)
     idle = world.sender(queue)
-    held = idle.producer.credit
+    acquired = idle.producer.credit
     world.advance(60_000)
-    assert idle.producer.credit == held > 0
+    assert idle.producer.credit == acquired > 0
     assert not world.broker.agenda.watched
 
 
-def test_a_holder_that_keeps_sending_is_not_drained(world):
+def test_sending_producer_is_not_drained(world):
     queue = world.queue(capacity_messages=10)
     busy, *_ = senders(world, queue, 6)
     receiver = world.receiver(queue)
@@ -312,7 +312,7 @@ def test_a_holder_that_keeps_sending_is_not_drained(world):
         world.advance(SWEEP)
 
 
-def test_credit_that_is_not_given_back_in_time_is_withdrawn_and_stays_reserved_for_a_while(world):
+def test_credit_not_returned_in_time_is_withdrawn_and_stays_reserved_for_a_while(world):
     queue = world.queue(capacity_messages=1)
     mute = senders(world, queue, 2, answers=False)
     waiting = world.sender(queue)
@@ -326,7 +326,7 @@ def test_credit_that_is_not_given_back_in_time_is_withdrawn_and_stays_reserved_f
     assert queue.gate.ledger.reserved == 0
 
 
-def test_a_late_message_on_withdrawn_credit_is_taken(world):
+def test_late_message_on_withdrawn_credit_is_accepted(world):
     queue = world.queue(capacity_messages=1)
     mute = senders(world, queue, 3, answers=False)[0]
     mute.read()
@@ -348,7 +348,7 @@ def very_late(world: Simulation, queue: Queue) -> Sender:
     return mute
 
 
-def test_a_very_late_message_waits_outside_while_the_queue_is_stopped(world):
+def test_very_late_message_is_parked_while_the_queue_is_stopped(world):
     queue = world.queue(capacity_messages=100)
     mute = very_late(world, queue)
     world.arrive(mute)
@@ -358,7 +358,7 @@ def test_a_very_late_message_waits_outside_while_the_queue_is_stopped(world):
     assert (queue.gate.depth_messages, mute.producer.unsettled, len(queue.gate.parked)) == (3, 0, 0)
 
 
-def test_a_very_late_message_waits_outside_until_there_is_room(world):
+def test_very_late_message_is_parked_until_there_is_room(world):
     queue = world.queue(capacity_messages=10)
     mute = very_late(world, queue)
     for number in range(10):
@@ -373,7 +373,7 @@ def test_a_very_late_message_waits_outside_until_there_is_room(world):
     assert (queue.gate.depth_messages, mute.producer.unsettled, len(queue.gate.parked)) == (2, 0, 0)
 
 
-def test_messages_long_on_their_way_are_taken_however_often_credit_was_given_and_taken_back_since(world):
+def test_messages_long_in_flight_are_accepted_after_repeated_grants_and_withdrawals(world):
     queue = world.queue(capacity_messages=100)
     mute = world.sender(queue, answers=False)
     mute.read()
@@ -392,18 +392,18 @@ def test_messages_long_on_their_way_are_taken_however_often_credit_was_given_and
     assert (mute.refused, queue.gate.depth_messages, len(queue.gate.parked)) == (0, 0, sent)
 
 
-def test_credit_that_a_client_counts_twice_after_an_overtaken_drain_waits_outside_and_ends_no_link(world):
+def test_messages_on_credit_counted_twice_after_a_drain_are_parked_and_end_no_link(world):
     queue = world.queue(capacity_messages=10)
     mute = world.sender(queue, answers=False)
     waiting = world.sender(queue)
     world.send(mute, 1)
     mute.read()
-    held = mute.producer.credit
-    assert held > 1
+    acquired = mute.producer.credit
+    assert acquired > 1
     world.send(waiting, 100)
     world.advance(IDLE_CREDIT_MS + DRAIN_TIMEOUT_MS + 3 * SWEEP)
-    assert (mute.producer.probing, mute.producer.doubtful) == (True, held)
-    for number in range(1 + mute.producer.withdrawn + mute.producer.lapsed + held):
+    assert (mute.producer.probing, mute.producer.doubtful) == (True, acquired)
+    for number in range(1 + mute.producer.withdrawn + mute.producer.lapsed + acquired):
         world.publish(mute, b"%d" % number)
     assert mute.refused == 0
     assert queue.gate.depth_messages <= 11
@@ -411,7 +411,7 @@ def test_credit_that_a_client_counts_twice_after_an_overtaken_drain_waits_outsid
     assert mute.refused == 1
 
 
-def test_a_silence_is_counted_anew_after_each_late_message(world):
+def test_grace_period_restarts_after_each_late_message(world):
     queue = world.queue(capacity_messages=100)
     mute = world.sender(queue, answers=False)
     mute.read()
@@ -427,7 +427,7 @@ def test_a_silence_is_counted_anew_after_each_late_message(world):
     assert queue.gate.ledger.reserved == 0
 
 
-def test_a_message_without_any_credit_is_refused_and_not_enqueued(world):
+def test_message_without_any_credit_is_refused_and_not_enqueued(world):
     queue = world.queue(capacity_messages=1)
     sender = world.sender(queue)
     world.send(sender, 2)
@@ -437,7 +437,7 @@ def test_a_message_without_any_credit_is_refused_and_not_enqueued(world):
     assert world.kinds()[-1] == "producer-detached"
 
 
-def test_a_producer_that_detaches_gives_its_credit_back_at_once(world):
+def test_detaching_producer_releases_its_credit_at_once(world):
     queue = world.queue(capacity_messages=1)
     first, second = senders(world, queue, 2)
     waiting = world.sender(queue)
@@ -448,7 +448,7 @@ def test_a_producer_that_detaches_gives_its_credit_back_at_once(world):
     assert (queue.gate.ledger.reserved, len(queue.gate.ledger.waiting), len(queue.gate.ledger.pending)) == (0, 0, 0)
 
 
-def test_credit_used_up_after_it_was_withdrawn_leaves_nothing_to_watch(world):
+def test_credit_used_after_its_withdrawal_leaves_nothing_to_sweep(world):
     queue = world.queue(capacity_messages=8)
     sender = world.sender(queue)
     sender.read()
@@ -463,7 +463,7 @@ def test_credit_used_up_after_it_was_withdrawn_leaves_nothing_to_watch(world):
 
 
 @pytest.mark.parametrize("mechanism", ["block", "hold", "reject-after"])
-def test_a_message_never_overtakes_one_of_its_producer_that_waits_outside(world, mechanism):
+def test_message_never_overtakes_a_parked_one_of_its_producer(world, mechanism):
     queue = world.queue(capacity_messages=10, mechanism=mechanism, reject_after_ms=60_000)
     receiver = world.receiver(queue, credit=1)
     mute = very_late(world, queue)
@@ -475,14 +475,14 @@ def test_a_message_never_overtakes_one_of_its_producer_that_waits_outside(world,
     world.settle()
     world.arrive(mute, 1)
     assert (len(queue.gate.parked), queue.gate.state) == (2, State.OVERFULL)
-    queue.remove(receiver, world.held[receiver].pop())  # in the same turn in which the next one comes
+    queue.remove(receiver, world.acquired[receiver].pop())  # in the same turn in which the next one comes
     world.arrive(mute, 1)
     there = [m[1] for m in queue.lanes.usual.ready if m[1].startswith(b"%d:" % mute.producer.id)]
     assert there + [w.body for w in queue.gate.parked] == [body(mute.producer, n, 100) for n in (1, 2, 3)]
 
 
 @pytest.mark.domain("1 hold is bounded")
-def test_with_hold_a_queue_that_is_overfull_in_bytes_gives_no_credit_once_others_wait_outside(world):
+def test_with_hold_a_queue_overfull_in_bytes_grants_no_credit_once_messages_are_parked(world):
     queue = world.queue(capacity_bytes=1_000_000, flow_resume_bytes=0, mechanism="hold")
     early, late = senders(world, queue, 2)
     receiver = world.receiver(queue)
@@ -511,7 +511,7 @@ def test_with_hold_a_queue_that_is_overfull_in_bytes_gives_no_credit_once_others
         assert sender.credit > 0
 
 
-def test_a_producer_that_left_before_its_outcome_came_gets_no_credit(world):
+def test_producer_detached_before_its_outcome_gets_no_credit(world):
     queue = world.queue(capacity_messages=2, flow_resume_messages=0, mechanism="hold")
     gone = world.sender(queue)
     for _ in range(4):
@@ -526,7 +526,7 @@ def test_a_producer_that_left_before_its_outcome_came_gets_no_credit(world):
     assert gone.producer.credit == 0
 
 
-def test_a_message_that_waits_outside_counts_as_published_and_for_the_sizes_seen(world):
+def test_parked_message_counts_as_published_and_for_the_largest_size(world):
     queue = world.queue(capacity_bytes=1_000_000)
     mute = very_late(world, queue)
     mute.frames.clear()
@@ -536,7 +536,7 @@ def test_a_message_that_waits_outside_counts_as_published_and_for_the_sizes_seen
     assert (mute.producer.messages, mute.producer.bytes, queue.gate.ledger.largest) == (1, 5000, 5000)
 
 
-def test_a_message_that_waits_outside_a_stopped_queue_is_rejected_when_its_time_is_up(world):
+def test_message_parked_at_a_stopped_queue_is_rejected_at_its_deadline(world):
     queue = world.queue(capacity_messages=10, mechanism="reject-after", reject_after_ms=200)
     mute = very_late(world, queue)
     world.arrive(mute)

@@ -34,15 +34,15 @@ def filled(world: Simulation, count: int = 1, **own: int | str) -> tuple[Queue, 
 def fail(world: Simulation, consumer: Consumer, times: int = 1) -> None:
     """All that the consumer holds, so often."""
     for _ in range(times):
-        held, world.held[consumer] = world.held[consumer], []
-        for message in held:
+        acquired, world.acquired[consumer] = world.acquired[consumer], []
+        for message in acquired:
             consumer.queue.put_back(consumer, message, failed=True)
         world.settle()
 
 
 def reject(world: Simulation, consumer: Consumer, said: str = "") -> None:
-    held, world.held[consumer] = world.held[consumer], []
-    for message in held:
+    acquired, world.acquired[consumer] = world.acquired[consumer], []
+    for message in acquired:
         consumer.queue.reject(consumer, message, said)
     world.settle()
 
@@ -51,7 +51,7 @@ def bodies(queue: Queue) -> list[bytes]:
     return [body for _, body in queue.lanes.usual.ready]
 
 
-def test_a_message_moves_when_its_failed_deliveries_reach_the_maximum_and_not_before(world):
+def test_message_moves_when_its_failed_deliveries_reach_the_maximum_and_not_before(world):
     queue, consumer = filled(world, maximum_deliveries=3, dead_letter_queue="dead")
     fail(world, consumer, 2)
     assert (queue.gate.depth_messages, queue.lanes.deliveries) == (1, {1: 2})
@@ -66,7 +66,7 @@ def test_a_message_moves_when_its_failed_deliveries_reach_the_maximum_and_not_be
     )
 
 
-def test_a_rejected_message_moves_at_once_with_the_consumers_words(world):
+def test_rejected_message_moves_at_once_with_the_consumers_error(world):
     _, consumer = filled(world, dead_letter_queue="dead")
     reject(world, consumer, "no such customer")
     assert bodies(world.broker.queue("default", "dead")) == [b"orders rejected 0 no such customer|1"]
@@ -80,7 +80,7 @@ def test_without_a_dead_letter_queue_messages_are_discarded_and_counted(world):
     assert fact.text == "[vh(/default)/qu(orders)] HGT-1012 : Discarded : 2 messages, Reason : maximum-deliveries"
 
 
-def test_messages_of_one_turn_with_the_same_fate_are_one_fact(world):
+def test_dead_letters_of_one_turn_with_the_same_reason_are_one_fact(world):
     _, consumer = filled(world, 3, dead_letter_queue="dead")
     world.kinds()
     reject(world, consumer)
@@ -90,7 +90,7 @@ def test_messages_of_one_turn_with_the_same_fate_are_one_fact(world):
     assert fact.attributes["depth_messages"] == 0
 
 
-def test_a_dead_letter_queue_takes_messages_above_its_capacity_and_holds_its_own_producers(world):
+def test_dead_letter_queue_accepts_dead_letters_above_its_capacity_and_blocks_its_own_producers(world):
     dead = world.queue("dead", capacity_messages=2)
     sender = world.sender(dead)
     _, consumer = filled(world, 10, dead_letter_queue="dead")
@@ -98,7 +98,7 @@ def test_a_dead_letter_queue_takes_messages_above_its_capacity_and_holds_its_own
     assert (dead.gate.depth_messages, dead.gate.state.overfull, sender.producer.blocked) == (10, True, True)
 
 
-def test_giving_up_a_message_makes_room_for_producers(world):
+def test_dead_lettering_makes_room_for_producers(world):
     queue = world.queue("orders", capacity_messages=1, maximum_deliveries=1, dead_letter_queue="dead")
     sender = world.sender(queue)
     consumer = world.receiver(queue, credit=5)
@@ -109,7 +109,7 @@ def test_giving_up_a_message_makes_room_for_producers(world):
 
 
 @pytest.mark.parametrize("around", [["orders"], ["dead", "orders"], ["dead", "deader", "orders"]])
-def test_a_queue_that_is_its_own_dead_letter_queue_keeps_what_fails_and_discards_what_is_rejected(world, around):
+def test_own_dead_letter_queue_retains_failed_messages_and_discards_rejected_ones(world, around):
     for name, target in itertools.pairwise(around):
         world.queue(name, dead_letter_queue=target)
     queue, consumer = filled(world, maximum_deliveries=1, dead_letter_queue=around[0])
@@ -119,7 +119,7 @@ def test_a_queue_that_is_its_own_dead_letter_queue_keeps_what_fails_and_discards
     assert (queue.gate.depth_messages, queue.discarded) == (0, 1)
 
 
-def test_a_message_goes_from_one_dead_letter_queue_to_the_next(world):
+def test_dead_letter_can_move_to_the_next_dead_letter_queue(world):
     world.queue("dead", dead_letter_queue="deader")
     _, consumer = filled(world, dead_letter_queue="dead")
     reject(world, consumer)
@@ -127,16 +127,16 @@ def test_a_message_goes_from_one_dead_letter_queue_to_the_next(world):
     assert bodies(world.broker.queue("default", "deader")) == [b"dead rejected 0 |1"]
 
 
-def test_what_comes_back_to_a_deleted_queue_is_not_dead_lettered(world):
+def test_message_returned_to_a_deleted_queue_is_not_dead_lettered(world):
     queue, consumer = filled(world, maximum_deliveries=1, dead_letter_queue="dead")
-    (message,) = world.held[consumer]
+    (message,) = world.acquired[consumer]
     world.broker.delete_queue(queue)
     queue.put_back(consumer, message, failed=True)
     world.settle()
     assert "dead" not in world.host.queues
 
 
-def test_the_dead_letter_queue_is_one_of_the_same_virtual_host(world):
+def test_dead_letter_queue_is_in_the_same_virtual_host(world):
     world.broker.create_virtualhost("other")
     queue = world.queue("orders", "other", dead_letter_queue="dead")
     queue.enqueue(b"1")
@@ -145,10 +145,10 @@ def test_the_dead_letter_queue_is_one_of_the_same_virtual_host(world):
     assert "dead" not in world.host.queues
 
 
-def test_a_message_rejected_in_a_transaction_moves_at_the_commit(world):
+def test_message_rejected_in_a_transaction_moves_at_the_commit(world):
     queue, consumer = filled(world, dead_letter_queue="dead")
     transaction = world.broker.transactions.declare(consumer.connection, Link())
-    (message,) = world.held[consumer]
+    (message,) = world.acquired[consumer]
     rejection = Acknowledgement(
         consumer, message, removes=False, rejected=True, failed=False, barred=False, settled=True
     )
@@ -177,17 +177,17 @@ def stored(world: Simulation) -> tuple[Queue, Consumer, FakeStore]:
     return queue, world.receiver(queue, credit=1), queue.durable.store
 
 
-def test_a_stored_message_is_moved_in_one_change_and_seen_when_that_is_safe(world, stored):
+def test_stored_message_moves_in_one_change_and_is_visible_when_that_is_safe(world, stored):
     queue, consumer, store = stored
     fail(world, consumer)
     dead = world.broker.queue("default", "dead")
     assert (store.puts, store.removed) == ([], [])
     assert len(store.moves) == 1
     reader = world.receiver(dead, credit=1)
-    assert (dead.gate.depth_messages, world.held[reader]) == (1, [])
+    assert (dead.gate.depth_messages, world.acquired[reader]) == (1, [])
     store.write(world.broker)
     world.settle()
-    assert [body for _, body in world.held[reader]] == [b"orders maximum-deliveries 1 |1"]
+    assert [body for _, body in world.acquired[reader]] == [b"orders maximum-deliveries 1 |1"]
     assert list(store.stored) == [(dead.store_id, 1)]
     assert (queue.storage.stored, dead.storage.stored) == (0, 1)
     world.accept(reader)
@@ -195,7 +195,7 @@ def test_a_stored_message_is_moved_in_one_change_and_seen_when_that_is_safe(worl
     assert store.stored == {}
 
 
-def test_a_move_that_the_disk_refuses_is_seen_when_the_store_has_done_it(world, stored):
+def test_move_refused_by_the_disk_is_visible_after_the_store_has_retried(world, stored):
     _, consumer, store = stored
     fail(world, consumer)
     dead = world.broker.queue("default", "dead")
@@ -208,8 +208,8 @@ def test_a_move_that_the_disk_refuses_is_seen_when_the_store_has_done_it(world, 
     world.broker.committed("default", store.ticket, stored=True, removed=False)
     store.ticket += 1
     world.settle()
-    assert [number for number, _ in world.held[reader]] == [2]
+    assert [number for number, _ in world.acquired[reader]] == [2]
     world.broker.committed("default", store.ticket, stored=True, removed=True)
     world.settle()
-    assert [number for number, _ in world.held[reader]] == [2, 1]
+    assert [number for number, _ in world.acquired[reader]] == [2, 1]
     assert dead.gate.depth_messages == 2

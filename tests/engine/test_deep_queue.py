@@ -44,7 +44,7 @@ def write(broker: InMemoryBroker, *, fault: bool = False) -> None:
 
 
 def numbers(broker: InMemoryBroker, count: int) -> list[int]:
-    """Take and acknowledge so many messages: their numbers."""
+    """Receive and acknowledge `count` messages. Return their numbers."""
     consumer = broker.attach_consumer("q")
     consumer.credit = count
     consumer.queue.touch()
@@ -58,14 +58,14 @@ def numbers(broker: InMemoryBroker, count: int) -> list[int]:
     return [number for number, _ in got]
 
 
-def test_above_the_capacity_producers_go_on_and_bodies_leave_memory(broker: InMemoryBroker) -> None:
+def test_spooling_producers_continue_above_the_capacity_and_bodies_leave_memory(broker: InMemoryBroker) -> None:
     producer = broker.attach_producer("q")
     count = LOAD_MESSAGES * (LOADS + 1)
     assert broker.publish(producer, count, SIZE) == count
     queue = queue_of(broker)
     assert queue.gate.state.overfull
     assert not producer.blocked
-    assert queue.memory_bytes() == count * SIZE  # on their way
+    assert queue.memory_bytes() == count * SIZE  # not confirmed yet
     write(broker)
     assert queue.memory_bytes() == (CAPACITY + 1) * SIZE
     assert queue.gate.depth_bytes == count * SIZE
@@ -78,7 +78,7 @@ def test_above_the_capacity_producers_go_on_and_bodies_leave_memory(broker: InMe
     assert len(queue.lanes.usual.ready) == 3  # no longer by way of the disk
 
 
-def test_a_message_whose_turn_comes_before_the_disk_has_it_is_not_lost_and_not_left_there(
+def test_message_dispatched_before_it_is_spooled_is_neither_lost_nor_left_in_the_temp_store(
     broker: InMemoryBroker,
 ) -> None:
     broker.publish(broker.attach_producer("q"), 30, SIZE)
@@ -89,7 +89,7 @@ def test_a_message_whose_turn_comes_before_the_disk_has_it_is_not_lost_and_not_l
     assert numbers(broker, 10) == [26, 27, 28, 29, 30]
 
 
-def test_a_temp_store_that_refuses_costs_memory_and_no_message(broker: InMemoryBroker) -> None:
+def test_temp_store_that_refuses_costs_memory_and_no_message(broker: InMemoryBroker) -> None:
     broker.publish(broker.attach_producer("q"), 30, SIZE)
     write(broker, fault=True)
     assert queue_of(broker).memory_bytes() == 30 * SIZE
@@ -104,7 +104,7 @@ def test_spooling_ends_with_the_policy_and_the_order_stays(broker: InMemoryBroke
     assert producer.blocked
     assert numbers(broker, 25) == list(range(1, 26))
     assert not producer.blocked
-    broker.advance(1000)  # what was taken back may still arrive until then
+    broker.advance(1000)  # until withdrawn credit is no longer reserved
     assert broker.publish(producer, 2) == 2
     assert numbers(broker, 25) == [26, 27, 28, 29, 30, 31, 32]
 
@@ -121,7 +121,7 @@ def test_purging_and_deleting_empty_the_temp_store(broker: InMemoryBroker) -> No
     assert temp(broker).stored == {}
 
 
-def test_the_temp_limit_blocks_the_producers_of_what_spools_and_no_others(broker: InMemoryBroker) -> None:
+def test_temp_limit_blocks_only_producers_of_spooling_queues(broker: InMemoryBroker) -> None:
     producer, other = broker.attach_producer("q"), broker.attach_producer("other")
     asyncio.run(broker.update(BROKER, {"temp_limit": 5000}, broker.management.read(BROKER).version))
     broker.publish(producer, 30, SIZE)

@@ -67,7 +67,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 @pytest.mark.domain("clients delivery delay")
-def test_what_consumers_get_is_what_a_plain_list_says(steps: list[tuple[str, ...]]) -> None:
+def test_delayed_messages_agree_with_a_plain_list(steps: list[tuple[str, ...]]) -> None:
     sim = simulation()
     queue = sim.queue()
     listed: list[Expected] = []
@@ -91,7 +91,7 @@ def test_what_consumers_get_is_what_a_plain_list_says(steps: list[tuple[str, ...
                 listed = [e for e in listed if e.expires > sim.broker.turn.now - START]
             case ("consume" | "release" as what, most):
                 consumer = sim.receiver(queue, most)
-                got = [int(m[1].split(b",")[0]) for m in sim.held[consumer]]
+                got = [int(m[1].split(b",")[0]) for m in sim.acquired[consumer]]
                 assert got == [e.number for e in there()][:most]
                 if what == "consume":
                     sim.accept(consumer)
@@ -106,7 +106,7 @@ def test_what_consumers_get_is_what_a_plain_list_says(steps: list[tuple[str, ...
         assert queue.lanes.unacknowledged == 0
 
 
-def test_delayed_messages_hold_producers_and_browsers_do_not_see_them() -> None:
+def test_delayed_messages_block_producers_and_are_invisible_to_browsers() -> None:
     sim = simulation()
     queue = sim.queue(capacity_messages=2)
     for n in range(3):
@@ -119,7 +119,7 @@ def test_delayed_messages_hold_producers_and_browsers_do_not_see_them() -> None:
     assert browser.messages == 3
 
 
-def test_a_ring_drops_delayed_messages_when_there_are_no_others() -> None:
+def test_ring_drops_delayed_messages_when_there_are_no_others() -> None:
     sim = simulation()
     queue = sim.queue(capacity_messages=2, overflow="ring")
     for n in range(4):
@@ -130,7 +130,7 @@ def test_a_ring_drops_delayed_messages_when_there_are_no_others() -> None:
     assert (queue.gate.depth_messages, queue.lanes.dropped, len(queue.lanes.delayed)) == (2, 3, 2)
     sim.advance(500)
     consumer = sim.receiver(queue, 9)
-    assert [m[1][:1] for m in sim.held[consumer]] == [b"2", b"3"]
+    assert [m[1][:1] for m in sim.acquired[consumer]] == [b"2", b"3"]
 
 
 class Stores:
@@ -144,7 +144,7 @@ class Stores:
         return FakeStore()
 
     def drop(self, virtualhost: str) -> None:
-        """Nothing is kept."""
+        """Ignore the removal."""
 
 
 def durable(sim: Simulation, store: FakeStore) -> Queue:
@@ -154,7 +154,7 @@ def durable(sim: Simulation, store: FakeStore) -> Queue:
     return queue
 
 
-def test_a_durable_message_is_marked_and_its_body_waits_in_the_store() -> None:
+def test_durable_delayed_message_is_marked_and_its_body_stays_in_the_store() -> None:
     sim, store = simulation(), FakeStore()
     queue = durable(sim, store)
     queue.enqueue(body(1, 500, durable=1))
@@ -165,16 +165,16 @@ def test_a_durable_message_is_marked_and_its_body_waits_in_the_store() -> None:
     assert (len(queue.lanes.delayed), queue.memory_bytes(), queue.lanes.unacknowledged) == (1, 0, 0)
     consumer = sim.receiver(queue, 9)
     sim.advance(450)
-    assert not sim.held[consumer]
+    assert not sim.acquired[consumer]
     store.readable = False
     sim.advance(200)
-    assert not sim.held[consumer]
+    assert not sim.acquired[consumer]
     store.readable = True
     sim.advance(50)
-    assert [m[0] for m in sim.held[consumer]] == [place[1]]
+    assert [m[0] for m in sim.acquired[consumer]] == [place[1]]
 
 
-def test_messages_that_the_store_no_longer_has_are_dropped_and_not_looked_for_again() -> None:
+def test_messages_missing_from_the_store_are_dropped_and_not_read_again() -> None:
     class Damaged(FakeStore):
         def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes] | None:
             return {}
@@ -187,7 +187,7 @@ def test_messages_that_the_store_no_longer_has_are_dropped_and_not_looked_for_ag
     assert (queue.gate.depth_messages, queue.lanes.dropped, len(queue.lanes.delayed)) == (0, 5, 0)
 
 
-def test_after_a_restart_the_body_says_when_it_is_due_also_with_a_time_to_live() -> None:
+def test_delivery_time_is_read_from_the_body_after_a_restart() -> None:
     store = FakeStore()
     sim = simulation()
     queue = durable(sim, store)
@@ -197,16 +197,16 @@ def test_after_a_restart_the_body_says_when_it_is_due_also_with_a_time_to_live()
         rows.append((queue.store_id, number, len(text), 0, (DELAYED if due else 0) | (START + ttl if ttl else 0)))
     sim.broker.recover(sim.host, rows)
     consumer = sim.receiver(queue, 9)
-    assert [m[0] for m in sim.held[consumer]] == [3]
+    assert [m[0] for m in sim.acquired[consumer]] == [3]
     sim.advance(450)
-    assert [m[0] for m in sim.held[consumer]] == [3]
+    assert [m[0] for m in sim.acquired[consumer]] == [3]
     assert queue.lanes.expired == 1
     sim.advance(50)
-    assert [m[0] for m in sim.held[consumer]] == [3, 1]
+    assert [m[0] for m in sim.acquired[consumer]] == [3, 1]
     assert queue.gate.depth_messages == 2
 
 
-def test_a_queue_that_spools_keeps_bodies_on_disk_until_they_are_wanted() -> None:
+def test_spooling_queue_leaves_bodies_on_disk_until_they_are_dispatched() -> None:
     sim, temp = simulation(), FakeStore()
     sim.broker.turn.temp = lambda: temp
     queue = sim.queue(capacity_messages=3, spool="disk")
@@ -221,13 +221,13 @@ def test_a_queue_that_spools_keeps_bodies_on_disk_until_they_are_wanted() -> Non
     temp.write(sim.broker, "")
     assert (len(queue.lanes.delayed), queue.memory_bytes() <= few) == (0, True)
     consumer = sim.receiver(queue, 40)
-    assert [m[1] for m in sim.held[consumer]] == bodies
+    assert [m[1] for m in sim.acquired[consumer]] == bodies
     sim.accept(consumer)
     temp.write(sim.broker, "")
     assert temp.stored == {}
 
 
-def test_what_is_set_aside_does_not_go_to_the_temp_store_a_second_time() -> None:
+def test_message_moved_to_the_backlog_is_not_spooled_twice() -> None:
     """It is being removed there, with the same group of changes as it would be put."""
     sim, temp = simulation(), FakeStore()
     sim.broker.turn.temp = lambda: temp
@@ -236,20 +236,20 @@ def test_what_is_set_aside_does_not_go_to_the_temp_store_a_second_time() -> None
     bodies = [body(1, 500), body(2, 300), body(3, 100)]
     for each in bodies:
         assert sim.publish(sender, each) is Verdict.ACCEPTED
-    line = queue.lanes.lane_of(1)
-    line.take_in([(10**6 + n, b"in memory") for n in range(3)])
+    lane = queue.lanes.lane_of(1)
+    lane.take_in([(10**6 + n, b"in memory") for n in range(3)])
     queue.gate.depth_messages += 3
     queue.gate.depth_bytes += 27
-    sim.advance(100)  # before what is in memory, and its own body on its way to the disk
+    sim.advance(100)  # before those in memory, while its own body is being spooled
     sim.advance(400)
     places = [put[:2] for put in temp.puts]
     assert len(set(places)) == len(places)
     temp.write(sim.broker, "")
     consumer = sim.receiver(queue, 9)
-    assert [m[1] for m in sim.held[consumer]] == [*bodies, *[b"in memory"] * 3]
+    assert [m[1] for m in sim.acquired[consumer]] == [*bodies, *[b"in memory"] * 3]
 
 
-def test_many_that_are_due_at_once_come_in_batches_and_leave_room_for_others() -> None:
+def test_many_due_messages_become_visible_in_batches() -> None:
     sim = simulation()
     queue, other = sim.queue(), sim.queue("other")
     for n in range(LOAD_MESSAGES * 3):
@@ -265,7 +265,7 @@ def test_many_that_are_due_at_once_come_in_batches_and_leave_room_for_others() -
     assert sim.broker.agenda.delayed == set()
 
 
-def test_a_group_stays_with_its_consumer_also_for_what_comes_due() -> None:
+def test_group_stays_with_its_consumer_for_messages_that_become_due() -> None:
     sim = simulation()
     queue = sim.queue()
 
@@ -273,7 +273,7 @@ def test_a_group_stays_with_its_consumer_also_for_what_comes_due() -> None:
         consumer = sim.broker.attach_consumer(
             sim.connection(), queue, "link", None, browsing=False, group_of=lambda b: "odd" if b[0] % 2 else "even"
         )
-        sim.held[consumer] = []
+        sim.acquired[consumer] = []
         return consumer
 
     one, two = attach(), attach()
@@ -284,11 +284,11 @@ def test_a_group_stays_with_its_consumer_also_for_what_comes_due() -> None:
     sim.give(two, 9)
     sim.give(one, 9)
     sim.advance(500)
-    assert [m[1][:1] for m in sim.held[one]] == [b"3", b"1"]
-    assert [m[1][:1] for m in sim.held[two]] == [b"2"]
+    assert [m[1][:1] for m in sim.acquired[one]] == [b"3", b"1"]
+    assert [m[1][:1] for m in sim.acquired[two]] == [b"2"]
 
 
-def test_a_slow_consumer_is_not_found_by_messages_that_it_could_not_have() -> None:
+def test_delayed_messages_do_not_make_a_consumer_slow() -> None:
     sim = simulation()
     sim.broker.slow_consumers.create(sim.host, "slow", {"topic": ">", "policy": "log", "messageAge": 4000})
     sim.broker.slow_consumers.create(sim.host, "many", {"topic": "many", "policy": "log", "messageCount": 1})
@@ -314,7 +314,7 @@ def test_a_slow_consumer_is_not_found_by_messages_that_it_could_not_have() -> No
     assert found.queue.lanes.delayed.shown == {}
 
 
-def test_ages_of_what_goes_otherwise_are_forgotten() -> None:
+def test_ages_of_expired_and_purged_messages_are_dropped() -> None:
     sim = simulation()
     found, _ = subscribe(sim, spec(sim))
     queue = found.queue
@@ -328,7 +328,7 @@ def test_ages_of_what_goes_otherwise_are_forgotten() -> None:
     assert queue.lanes.delayed.shown == {}
 
 
-def test_what_is_settled_or_gone_leaves_nothing_in_the_heap_for_ever() -> None:
+def test_removed_messages_do_not_accumulate_in_the_heap() -> None:
     delayed = Delayed()
     for n in range(5000):
         delayed.add(n + 1_000_000, (n, 1, HERE, b"x", NEVER), of_day=False)
@@ -338,12 +338,14 @@ def test_what_is_settled_or_gone_leaves_nothing_in_the_heap_for_ever() -> None:
 
 
 @given(st.sets(st.integers(1, 60)), st.integers(0, 60), st.integers(0, 60), st.sets(st.integers(1, 60)))
-def test_messages_take_their_places_in_a_line(here: set[int], first: int, cut: int, coming: set[int]) -> None:
-    """Those that came back from consumers are before the others, whatever comes."""
-    line = PriorityLane(0)
-    line.returned = [(n, b"") for n in sorted(here) if n < first]
-    line.ready.extend((n, b"") for n in sorted(here) if n >= first)
-    line.take_in([(n, b"") for n in sorted(coming - here)])
-    assert [n for n, _ in (*line.returned, *line.ready)] == sorted(here | coming)
-    assert [n for n, _ in line.cut(cut)] == [n for n in sorted(here | coming) if n >= cut]
-    assert [n for n, _ in (*line.returned, *line.ready)] == [n for n in sorted(here | coming) if n < cut]
+def test_messages_are_inserted_at_their_places_in_a_lane(
+    here: set[int], first: int, cut: int, coming: set[int]
+) -> None:
+    """Returned messages stay before the others."""
+    lane = PriorityLane(0)
+    lane.returned = [(n, b"") for n in sorted(here) if n < first]
+    lane.ready.extend((n, b"") for n in sorted(here) if n >= first)
+    lane.take_in([(n, b"") for n in sorted(coming - here)])
+    assert [n for n, _ in (*lane.returned, *lane.ready)] == sorted(here | coming)
+    assert [n for n, _ in lane.cut(cut)] == [n for n in sorted(here | coming) if n >= cut]
+    assert [n for n, _ in (*lane.returned, *lane.ready)] == [n for n in sorted(here | coming) if n < cut]

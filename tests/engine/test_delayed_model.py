@@ -45,14 +45,14 @@ SMALL_LOADS = {"LOAD_MESSAGES": 3, "LOAD_BYTES": 90}
 
 
 def encoded(number: int, *, durable: bool, priority: int, ttl: int, due: int, delay: int, size: int) -> bytes:
-    asked = b"@%d" % due if due else b"+%d" % delay
-    return b"%s %d %d %d %s %s" % (b"D" if durable else b"T", number, priority, ttl, asked, b"." * size)
+    timing = b"@%d" % due if due else b"+%d" % delay
+    return b"%s %d %d %d %s %s" % (b"D" if durable else b"T", number, priority, ttl, timing, b"." * size)
 
 
 def header(body: bytes) -> Header:
-    kind, _, priority, ttl, asked, _ = body.split(b" ")
-    value = int(asked[1:])
-    due, delay = (value, 0) if asked.startswith(b"@") else (0, value)
+    kind, _, priority, ttl, timing, _ = body.split(b" ")
+    value = int(timing[1:])
+    due, delay = (value, 0) if timing.startswith(b"@") else (0, value)
     found = Header(kind == b"D", int(priority), int(ttl), due, delay)
     return PLAIN if found == PLAIN else found
 
@@ -96,8 +96,8 @@ class DelayedModel(RuleBasedStateMachine):
         for patch in self.patches:
             patch.start()
         self.stores = StrictStores()
-        self.line: list[Expected] = []
-        self.held: list[Message] = []
+        self.expected: list[Expected] = []
+        self.acquired: list[Message] = []
         self.count = 0
         self.now = self.ahead = 0
         self.kind = ""
@@ -144,7 +144,7 @@ class DelayedModel(RuleBasedStateMachine):
 
     @property
     def visible(self) -> list[Expected]:
-        found = [e for e in self.line if e.shown and e.safe and not e.behind]
+        found = [e for e in self.expected if e.shown and e.safe and not e.behind]
         return sorted(found, key=lambda e: (-e.priority, e.number))
 
     def step(self) -> None:
@@ -153,8 +153,8 @@ class DelayedModel(RuleBasedStateMachine):
         self.now = self.broker.engine.turn.now
         self.broker.engine.expire()
         self.broker._end_turn()
-        self.line = [e for e in self.line if not (e.expires <= self.now and e.safe and not e.behind)]
-        for each in self.line:
+        self.expected = [e for e in self.expected if not (e.expires <= self.now and e.safe and not e.behind)]
+        for each in self.expected:
             if each.safe and not each.behind:
                 each.shown = self.is_due(each)
         assert not self.broker.acquired
@@ -208,7 +208,7 @@ class DelayedModel(RuleBasedStateMachine):
             self.queue.enqueue(body, self.producer)
             self.broker._end_turn()
             stored = durable and self.queue.durable is not None
-            behind = not stored and any(not e.safe for e in self.line)
+            behind = not stored and any(not e.safe for e in self.expected)
             each = Expected(
                 self.count,
                 stored,
@@ -222,7 +222,7 @@ class DelayedModel(RuleBasedStateMachine):
             )
             # What was due when it came is never hidden.
             each.shown = wall <= self.now + self.ahead and not delay
-            self.line.append(each)
+            self.expected.append(each)
 
     @rule(steps=st.integers(1, 6))
     def time_passes(self, steps: int) -> None:
@@ -239,8 +239,8 @@ class DelayedModel(RuleBasedStateMachine):
     def write(self, fault: bool) -> None:
         for name, store in list(self.stores.by_name.items()):
             store.write(self.broker.engine, name, fault=fault)
-        self.line = [e for e in self.line if e.safe or not fault]
-        for each in self.line:
+        self.expected = [e for e in self.expected if e.safe or not fault]
+        for each in self.expected:
             each.safe, each.behind = True, False
         self.broker._end_turn()
         self.step()
@@ -261,7 +261,7 @@ class DelayedModel(RuleBasedStateMachine):
         self.broker._end_turn()
 
     def forget(self, message: Message) -> None:
-        self.line = [e for e in self.line if e.number != came(message[1])]
+        self.expected = [e for e in self.expected if e.number != came(message[1])]
 
     @rule()
     def choose(self) -> None:
@@ -284,7 +284,7 @@ class DelayedModel(RuleBasedStateMachine):
     def browse(self) -> None:
         """A browser that stays sees each message once, those that come due behind its back, too."""
         self.step()
-        for _ in range(len(self.line) + 1):
+        for _ in range(len(self.expected) + 1):
             self.browser.credit = 100
             self.queue.touch()
             self.broker._end_turn()
@@ -295,7 +295,7 @@ class DelayedModel(RuleBasedStateMachine):
         self.browser.credit = 0
         assert len(set(self.browsed)) == len(self.browsed)
         assert {e.number for e in self.visible} <= set(self.browsed)
-        hidden = {e.number for e in self.line if not e.shown}
+        hidden = {e.number for e in self.expected if not e.shown}
         assert not hidden & set(self.browsed)
 
     @rule()
@@ -314,9 +314,9 @@ class DelayedModel(RuleBasedStateMachine):
     def purge(self, really: bool) -> None:
         if not really:
             return  # a purge leaves little to be tried
-        here = [e for e in self.line if e.safe and not e.behind]
+        here = [e for e in self.expected if e.safe and not e.behind]
         assert self.queue.lanes.purge() == len(here)
-        self.line = [e for e in self.line if not e.safe or e.behind]
+        self.expected = [e for e in self.expected if not e.safe or e.behind]
 
     @rule(count=st.integers(1, 3))
     def drop_oldest(self, count: int) -> None:
@@ -324,9 +324,9 @@ class DelayedModel(RuleBasedStateMachine):
         self.step()
         for _ in range(count):
             visible = self.visible
-            before = {e.number for e in self.line}
+            before = {e.number for e in self.expected}
             dropped = self.queue.lanes.drop_oldest()
-            waiting = [e for e in self.line if e.safe and not e.behind and not e.shown]
+            waiting = [e for e in self.expected if e.safe and not e.behind and not e.shown]
             assert dropped is bool(visible or waiting)
             if visible:
                 lowest = min(e.priority for e in visible)
@@ -335,8 +335,8 @@ class DelayedModel(RuleBasedStateMachine):
                 gone = waiting[0]
             else:
                 break
-            self.line.remove(gone)
-            assert before - {e.number for e in self.line} == {gone.number}
+            self.expected.remove(gone)
+            assert before - {e.number for e in self.expected} == {gone.number}
         self.step()
 
     @precondition(lambda self: "durable" in self.kind)
@@ -344,16 +344,16 @@ class DelayedModel(RuleBasedStateMachine):
     def restart(self) -> None:
         """What is stored is hidden again if its time has not come, by the clock on the wall."""
         store = self.stores.by_name["default"]
-        kept = {came(body) for body in store.stored.values()}
+        stored = {came(body) for body in store.stored.values()}
         store.puts, store.removed, store.moves = [], [], []
         if "" in self.stores.by_name:
             self.stores.by_name[""] = StrictStore()
-        gone_settled = kept - {e.number for e in self.line}
+        gone_settled = stored - {e.number for e in self.expected}
         for place, body in list(store.stored.items()):
             if came(body) in gone_settled:
                 del store.stored[place]  # their removal was written
-        self.line = [e for e in self.line if e.number in kept]
-        for each in self.line:
+        self.expected = [e for e in self.expected if e.number in stored]
+        for each in self.expected:
             each.safe, each.behind, each.steady = True, False, None
             each.expires += self.ahead
             each.shown = each.wall <= self.now + self.ahead
@@ -368,8 +368,8 @@ class DelayedModel(RuleBasedStateMachine):
         if not self.kind:
             return
         queue = self.queue
-        assert queue.gate.depth_messages == len(self.line)
-        assert queue.gate.depth_bytes == sum(e.size for e in self.line)
+        assert queue.gate.depth_messages == len(self.expected)
+        assert queue.gate.depth_bytes == sum(e.size for e in self.expected)
         assert queue.lanes.unacknowledged == 0
         assert 0 <= queue.memory_bytes() <= queue.gate.depth_bytes
         assert 0 <= queue.lanes.delayed.bytes <= queue.lanes.delayed.depth_bytes <= queue.gate.depth_bytes
@@ -377,8 +377,8 @@ class DelayedModel(RuleBasedStateMachine):
 
     @invariant()
     def the_number_of_those_that_wait_is_right(self) -> None:
-        if self.kind and not any(not e.safe or e.behind for e in self.line):
-            waiting = sum(not e.shown for e in self.line)
+        if self.kind and not any(not e.safe or e.behind for e in self.expected):
+            waiting = sum(not e.shown for e in self.expected)
             assert len(self.queue.lanes.delayed) == waiting
 
 

@@ -26,8 +26,8 @@ SMALL_LOADS = {"LOAD_MESSAGES": 3, "LOAD_BYTES": 60}
 def header(body: bytes) -> Header:
     """Of `D|T number priority ttl filling`: D is durable."""
     kind, _, priority, ttl, _ = body.split(b" ")
-    asked = Header(kind == b"D", int(priority), int(ttl))
-    return PLAIN if asked == PLAIN else asked
+    header = Header(kind == b"D", int(priority), int(ttl))
+    return PLAIN if header == PLAIN else header
 
 
 def came(body: bytes) -> int:
@@ -35,12 +35,12 @@ def came(body: bytes) -> int:
 
 
 def place(body: bytes) -> tuple[int, int]:
-    """Where it stands in the order of dispatch."""
+    """Return the message's rank in the order of dispatch."""
     return -header(body).priority, came(body)
 
 
 class DurableQueueModel(RuleBasedStateMachine):
-    """`line`: (body, safe) of what is in the queue and with nobody, as it came. `due`: body -> when it expires."""
+    """`expected`: (body, safe) of the available messages, in order of arrival. `due`: body -> expiry."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,10 +52,10 @@ class DurableQueueModel(RuleBasedStateMachine):
         for patch in self.patches:
             patch.start()
         self.stores = FakeStores()
-        self.line: list[tuple[bytes, bool]] = []
+        self.expected: list[tuple[bytes, bool]] = []
         self.due: dict[bytes, int] = {}
         self.now = 0
-        self.held: list[Message] = []
+        self.acquired: list[Message] = []
         self.count = 0
         self.records: list[tuple[str, str, dict[str, object]]] = []
         self.begin()
@@ -85,7 +85,7 @@ class DurableQueueModel(RuleBasedStateMachine):
     def visible(self) -> list[bytes]:
         """What a consumer may have, in its order: all that came before the first that is not safe yet."""
         bodies = []
-        for body, safe in self.line:
+        for body, safe in self.expected:
             if not safe:
                 break
             bodies.append(body)
@@ -97,7 +97,7 @@ class DurableQueueModel(RuleBasedStateMachine):
         self.broker.engine.expire()
         self.broker._end_turn()
         gone = [body for body in self.visible if self.due.get(body, NEVER) <= self.now]
-        self.line = [(body, safe) for body, safe in self.line if body not in gone]
+        self.expected = [(body, safe) for body, safe in self.expected if body not in gone]
 
     @rule(
         durable=st.lists(st.booleans(), min_size=1, max_size=12),
@@ -112,7 +112,7 @@ class DurableQueueModel(RuleBasedStateMachine):
             self.producer.credit = 1
             self.queue.gate.ledger.reserved += 1
             assert self.queue.publish(self.producer, body)
-            self.line.append((body, not each))
+            self.expected.append((body, not each))
             if ttl:
                 self.due[body] = self.now + ttl
         self.end()
@@ -127,7 +127,7 @@ class DurableQueueModel(RuleBasedStateMachine):
     @rule(fault=st.booleans())
     def write(self, fault: bool) -> None:
         self.store.write(self.broker.engine, fault=fault)
-        self.line = [(body, True) for body, safe in self.line if safe or not fault]
+        self.expected = [(body, True) for body, safe in self.expected if safe or not fault]
         self.end()
 
     @rule(count=st.integers(1, 15))
@@ -140,26 +140,26 @@ class DurableQueueModel(RuleBasedStateMachine):
         self.consumer.credit = 0
         assert [body for _, body in got] == self.visible[:count]
         self.forget([body for _, body in got])
-        self.held += got
+        self.acquired += got
 
     def forget(self, bodies: list[bytes]) -> None:
-        self.line = [(body, safe) for body, safe in self.line if body not in bodies]
+        self.expected = [(body, safe) for body, safe in self.expected if body not in bodies]
 
-    @precondition(lambda self: self.held)
+    @precondition(lambda self: self.acquired)
     @rule(data=st.data())
     def settle(self, data: st.DataObject) -> None:
-        message = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+        message = self.acquired.pop(data.draw(st.integers(0, len(self.acquired) - 1)))
         ticket = self.queue.remove(self.consumer, message)
         assert bool(ticket) == message[1].startswith(b"D")
         self.broker._end_turn()
 
-    @precondition(lambda self: self.held)
+    @precondition(lambda self: self.acquired)
     @rule(failed=st.booleans())
     def give_back(self, failed: bool) -> None:
-        for message in self.held:
+        for message in self.acquired:
             self.queue.put_back(self.consumer, message, failed=failed)
-        self.line = sorted([*self.line, *((body, True) for _, body in self.held)], key=lambda e: came(e[0]))
-        self.held = []
+        self.expected = sorted([*self.expected, *((body, True) for _, body in self.acquired)], key=lambda e: came(e[0]))
+        self.acquired = []
         self.end()
 
     @rule(count=st.integers(1, 6))
@@ -211,8 +211,8 @@ class DurableQueueModel(RuleBasedStateMachine):
         self.forget([body for _, body in got])
         for message in got[1:]:
             self.queue.put_back(chooser, message)
-            self.line.append((message[1], True))
-        self.line.sort(key=lambda e: came(e[0]))
+            self.expected.append((message[1], True))
+        self.expected.sort(key=lambda e: came(e[0]))
         chooser.credit = 0
         for message in got[:1]:
             self.queue.remove(chooser, message)
@@ -221,29 +221,30 @@ class DurableQueueModel(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """All that was only buffered is gone, and so is what is not durable; what consumers hold comes back."""
-        kept = set(self.store.stored.values())
+        """Restart: buffered and transient messages are lost, acquired ones are available again."""
+        stored = set(self.store.stored.values())
         self.store.puts, self.store.removed = [], []
-        self.held = []
+        self.acquired = []
         self.begin()
-        # What was settled, and not yet out of the store, is there again: nobody had been told.
-        self.line = [(body, True) for body in sorted(kept, key=came)]
+        # Settled messages that are still in the store are back: their removal was not confirmed.
+        self.expected = [(body, True) for body in sorted(stored, key=came)]
         self.end()
 
     @invariant()
     def depth_and_places_agree(self) -> None:
         queue = self.queue
-        assert queue.gate.depth_messages == len(self.line) + len(self.held)
-        assert queue.gate.depth_bytes == sum(len(b) for b, _ in self.line) + sum(len(b) for _, b in self.held)
-        assert queue.lanes.unacknowledged == len(self.held)
+        assert queue.gate.depth_messages == len(self.expected) + len(self.acquired)
+        assert queue.gate.depth_bytes == sum(len(b) for b, _ in self.expected) + sum(len(b) for _, b in self.acquired)
+        assert queue.lanes.unacknowledged == len(self.acquired)
         assert 0 <= queue.memory_bytes() <= queue.gate.depth_bytes
         waiting = {body for _, _, body in self.store.puts} | set(self.store.stored.values())
-        durable = [b for b, _ in self.line if b.startswith(b"D")] + [b for _, b in self.held if b.startswith(b"D")]
+        bodies = [b for b, _ in self.expected] + [b for _, b in self.acquired]
+        durable = [b for b in bodies if b.startswith(b"D")]
         assert set(durable) <= waiting
         assert queue.storage.stored == len(durable)
 
     @invariant()
-    def what_nobody_told_is_not_pending_for_ever(self) -> None:
+    def unconfirmed_changes_are_not_pending_forever(self) -> None:
         assert (self.queue in self.broker.engine.agenda.unsafe) or not (
             self.queue.storage.unsafe or self.queue.durable.removing
         )
@@ -253,7 +254,7 @@ DurableQueueModel.TestCase.settings = settings(max_examples=150, stateful_step_c
 TestDurableQueueModel = DurableQueueModel.TestCase
 
 
-def test_a_store_that_cannot_be_read_holds_up_its_queue_and_loses_nothing() -> None:
+def test_unreadable_store_delays_its_queue_and_loses_nothing() -> None:
     broker = InMemoryBroker()
     broker.engine.stores.provider = FakeStores()
     broker.engine.turn.header = lambda body: Header(durable=True)

@@ -1,4 +1,4 @@
-"""Policies put in force: always what a naive reading of the rules says, all or nothing, and at once in both ways."""
+"""Enforced policies: equal to a naive resolution of the rules, all or nothing, and immediate in both directions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def delete(world: Simulation, policy: Policy) -> None:
 
 def restarted(world: Simulation) -> Broker:
     broker = Broker(START + 60_000)
-    broker.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
+    broker.restore([(kind, key, value) for (kind, key), value in world.records.items()])
     return broker
 
 
@@ -58,7 +58,7 @@ def restarted(world: Simulation) -> Broker:
 
 
 @pytest.mark.domain("2 defaults")
-def test_each_field_comes_from_the_nearest_layer_and_explain_names_it(world):
+def test_each_field_comes_from_the_most_specific_layer_and_explain_names_it(world):
     queue = world.queue("orders.eu", capacity_bytes=1)
     stocks = world.broker.routing.create_exchange(
         world.host, "stocks", "topic", dict.fromkeys(("capacity_bytes", "capacity_messages", "reject_after_ms"), 3)
@@ -69,24 +69,24 @@ def test_each_field_comes_from_the_nearest_layer_and_explain_names_it(world):
         world.host, {"reject_after_ms": 4, "producer_window_messages": 4, "mechanism": "hold"}
     )
     world.broker.set_broker_defaults({"producer_window_messages": 5, "mechanism": "reject", "flow_control": "on"})
-    told = explain(queue.gate.settings)
-    assert told["capacity_bytes"] == {"value": 1, "origin": "own"}
-    assert told["capacity_messages"] == {"value": 2, "origin": "pattern orders.>"}
-    assert told["reject_after_ms"] == {"value": 3, "origin": "exchange stocks"}
-    assert told["producer_window_messages"] == {"value": 4, "origin": "virtualhost"}
-    assert told["flow_control"] == {"value": "on", "origin": "broker"}
-    assert told["overflow"] == {"value": "producers", "origin": "built-in"}
+    explained = explain(queue.gate.settings)
+    assert explained["capacity_bytes"] == {"value": 1, "origin": "own"}
+    assert explained["capacity_messages"] == {"value": 2, "origin": "pattern orders.>"}
+    assert explained["reject_after_ms"] == {"value": 3, "origin": "exchange stocks"}
+    assert explained["producer_window_messages"] == {"value": 4, "origin": "virtualhost"}
+    assert explained["flow_control"] == {"value": "on", "origin": "broker"}
+    assert explained["overflow"] == {"value": "producers", "origin": "built-in"}
 
 
 @pytest.mark.domain("5 best match")
-def test_only_the_best_match_counts_and_what_it_leaves_open_is_not_taken_from_the_next(world):
+def test_fields_that_the_best_match_does_not_set_do_not_come_from_the_next_match(world):
     create(world, "orders.>", capacity_messages=5, capacity_bytes=500)
     create(world, "orders.eu.>", capacity_messages=7)
     queue = world.queue("orders.eu.late")
     assert (queue.gate.limits.capacity_messages, queue.gate.limits.capacity_bytes) == (7, 0)
 
 
-def test_a_policy_of_one_virtual_host_is_nothing_to_another(world):
+def test_policy_of_one_virtual_host_does_not_apply_to_another(world):
     world.broker.create_virtualhost("other")
     create(world, ">", capacity_messages=5)
     assert world.queue("orders").gate.limits.capacity_messages == 5
@@ -112,7 +112,7 @@ def test_a_policy_of_one_virtual_host_is_nothing_to_another(world):
         ({"reject_after_ms": 0}, {"reject_after_ms": 20}, "reject_after_ms", 0),
     ],
 )
-def test_of_several_exchanges_the_strictest_value_counts(world, first, second, name, value):
+def test_strictest_value_of_several_exchanges_applies(world, first, second, name, value):
     world.broker.set_virtualhost_defaults(world.host, {"capacity_messages": 100})
     queue = world.queue("orders")
     for number, own in enumerate((first, second)):
@@ -126,7 +126,7 @@ def test_of_several_exchanges_the_strictest_value_counts(world, first, second, n
 
 
 @pytest.mark.domain("3 managed at run time")
-def test_creating_a_policy_blocks_and_deleting_it_releases_at_once(world):
+def test_creating_a_policy_blocks_and_deleting_it_unblocks_at_once(world):
     queue = world.queue("orders.eu")
     sender = world.sender(queue)
     assert world.send(sender, 20) == 20
@@ -139,7 +139,7 @@ def test_creating_a_policy_blocks_and_deleting_it_releases_at_once(world):
     assert world.send(sender, 20) == 20
 
 
-def test_raising_a_policy_releases_a_blocked_producer_and_lowering_it_blocks_again(world):
+def test_raising_a_policy_unblocks_a_producer_and_lowering_it_blocks_it_again(world):
     policy = create(world, "orders.>", capacity_messages=10)
     queue = world.queue("orders.eu")
     sender = world.sender(queue)
@@ -154,7 +154,7 @@ def test_raising_a_policy_releases_a_blocked_producer_and_lowering_it_blocks_aga
     assert "5 messages" in sender.producer.release_condition()
 
 
-def test_a_better_match_takes_over_and_gives_back(world):
+def test_better_match_applies_until_it_is_deleted(world):
     create(world, "orders.>", capacity_messages=10)
     queue = world.queue("orders.eu")
     better = create(world, "orders.*", capacity_messages=20, priority=1)
@@ -166,7 +166,7 @@ def test_a_better_match_takes_over_and_gives_back(world):
 
 
 @pytest.mark.domain("5 best match")
-def test_priority_changed_changes_the_best_match(world):
+def test_changing_the_priority_changes_the_best_match(world):
     create(world, "*.eu.*", capacity_messages=1, priority=5)
     other = create(world, "*.*.late", capacity_messages=2)
     queue = world.queue("orders.eu.late")
@@ -178,7 +178,7 @@ def test_priority_changed_changes_the_best_match(world):
 
 
 @pytest.mark.domain("3 policies on queues and exchanges")
-def test_binding_and_unbinding_change_what_holds_at_once(world):
+def test_binding_and_unbinding_change_effective_values_at_once(world):
     queue = world.queue("orders")
     sender = world.sender(queue)
     world.send(sender, 20)
@@ -202,11 +202,11 @@ def refused(change: Callable[[], object]) -> dict[str, str]:
     return dict(caught.value.errors)
 
 
-def test_a_policy_that_contradicts_one_queue_changes_none_and_names_queue_pattern_and_values(world):
+def test_policy_that_contradicts_one_queue_changes_none_and_names_queue_pattern_and_values(world):
     fine = world.queue("orders.a")
     world.queue("orders.b", capacity_messages=500, flow_stop_messages=300)
     world.queue("orders.c")
-    before = world.kept.copy()
+    before = world.records.copy()
     errors = refused(lambda: create(world, "orders.>", capacity_messages=1000, flow_resume_messages=800))
     (text,) = errors.values()
     assert list(errors) == ["flow_resume_messages"]
@@ -216,11 +216,11 @@ def test_a_policy_that_contradicts_one_queue_changes_none_and_names_queue_patter
     assert fine.gate.limits == Limits()
     assert world.host.policies.by_pattern == {}
     world.settle()
-    assert world.kept == before
+    assert world.records == before
     assert "policy-changed" not in world.kinds()
 
 
-def test_a_policy_that_contradicts_itself_or_what_it_inherits_is_refused_even_without_queues(world):
+def test_policy_that_contradicts_itself_or_what_it_inherits_is_refused_even_without_queues(world):
     assert "flow_stop_messages" in refused(lambda: create(world, "x", capacity_messages=5, flow_stop_messages=6))
     world.broker.set_virtualhost_defaults(world.host, {"flow_resume_messages": 10})
     text = refused(lambda: create(world, "x", capacity_messages=5))["flow_resume_messages"]
@@ -248,7 +248,7 @@ def test_defaults_that_contradict_a_policy_are_refused_and_name_it(world):
     assert world.broker.registry.defaults == {}
 
 
-def test_a_binding_that_contradicts_the_queue_is_refused_and_not_made(world):
+def test_binding_that_contradicts_the_queue_is_refused_and_not_made(world):
     queue = world.queue("orders", flow_stop_messages=50)
     stocks = world.broker.routing.create_exchange(world.host, "stocks", "fanout", {"capacity_messages": 10})
     text = refused(lambda: world.broker.routing.bind(stocks, queue))["flow_stop_messages"]
@@ -258,7 +258,7 @@ def test_a_binding_that_contradicts_the_queue_is_refused_and_not_made(world):
     assert not world.host.bound
 
 
-def test_an_exchanges_policy_that_contradicts_a_bound_queue_is_refused(world):
+def test_exchanges_policy_that_contradicts_a_bound_queue_is_refused(world):
     queue = world.queue("orders", flow_stop_messages=50)
     stocks = world.broker.routing.create_exchange(world.host, "stocks", "fanout")
     world.broker.routing.bind(stocks, queue)
@@ -268,12 +268,12 @@ def test_an_exchanges_policy_that_contradicts_a_bound_queue_is_refused(world):
 
 
 @pytest.mark.parametrize("pattern", ["", "a..b", "a.>.b", "a*", " a", "a" * 256, "a\nb"])
-def test_a_pattern_that_cannot_be_is_refused(world, pattern):
+def test_invalid_pattern_is_refused(world, pattern):
     assert list(refused(lambda: create(world, pattern))) == ["pattern"]
     assert not world.host.policies.by_pattern
 
 
-def test_a_policy_is_not_created_twice_and_one_that_is_not_there_is_not_found(world):
+def test_policy_is_not_created_twice_and_an_unknown_one_is_not_found(world):
     create(world, "a.>", capacity_messages=1)
     with pytest.raises(AlreadyExists, match=r"a\.>"):
         create(world, "a.>", capacity_messages=2)
@@ -284,7 +284,7 @@ def test_a_policy_is_not_created_twice_and_one_that_is_not_there_is_not_found(wo
 # -- records and facts -----------------------------------------------------------------------------------------
 
 
-def test_policies_outlive_a_restart(world):
+def test_policies_survive_a_restart(world):
     world.queue("orders.eu")
     policy = update(world, create(world, "orders.>", 3, capacity_messages=10), capacity_messages=12)
     delete(world, create(world, "gone.>", capacity_messages=1))
@@ -298,7 +298,7 @@ def test_policies_outlive_a_restart(world):
     assert not broker.turn.take_records()
 
 
-def test_what_happens_to_a_policy_is_told_with_before_and_after(world):
+def test_changes_of_a_policy_are_facts_with_before_and_after(world):
     world.queue("orders.eu")
     world.facts.clear()
     policy = create(world, "orders.>", capacity_messages=10)
@@ -323,7 +323,7 @@ def test_what_happens_to_a_policy_is_told_with_before_and_after(world):
     assert all((f.attributes["actor"], f.attributes["queues"]) == ("ann", 1) for f in facts)
 
 
-def test_deleting_a_virtual_host_forgets_its_policies_and_exchanges(world):
+def test_deleting_a_virtual_host_deletes_its_policies_and_exchanges(world):
     host = world.broker.create_virtualhost("other")
     queue = world.queue("orders", "other")
     world.broker.enforcement.create_policy(host, ">", {"capacity_messages": 1})
@@ -331,7 +331,7 @@ def test_deleting_a_virtual_host_forgets_its_policies_and_exchanges(world):
     world.broker.routing.bind(stocks, queue, "a")
     world.broker.delete_virtualhost(host)
     world.settle()
-    assert {key[1] for key in world.kept} == {"type=VirtualHost,name=default"}
+    assert {key[1] for key in world.records} == {"type=VirtualHost,name=default"}
 
 
 # -- how much work a change is ---------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ class Work:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.resolved = 0
-        self.put_in_force = 0
+        self.applied = 0
         set_limits = FlowGate.set_limits
 
         def counted_resolve(settings: Any) -> Limits:
@@ -350,7 +350,7 @@ class Work:
             return resolve(settings)
 
         def counted_set_limits(gate: FlowGate, *given: Any) -> None:
-            self.put_in_force += 1
+            self.applied += 1
             set_limits(gate, *given)
 
         monkeypatch.setattr(enforcement, "resolve", counted_resolve)
@@ -359,10 +359,10 @@ class Work:
 
     def start(self) -> None:
         enforcement.effective.cache_clear()
-        self.resolved = self.put_in_force = 0
+        self.resolved = self.applied = 0
 
 
-def test_a_change_costs_what_it_changes_and_not_what_there_is(world, monkeypatch):
+def test_cost_of_a_policy_change_is_proportional_to_changed_queues(world, monkeypatch):
     for area in range(20):
         create(world, f"area{area}.>", capacity_messages=10 + area)
         for n in range(20):
@@ -370,34 +370,34 @@ def test_a_change_costs_what_it_changes_and_not_what_there_is(world, monkeypatch
     work = Work(monkeypatch)
 
     create(world, "area3.queue7", capacity_messages=99)
-    assert (work.resolved, work.put_in_force) == (1, 1)  # alone it is as good as for its queue
+    assert (work.resolved, work.applied) == (1, 1)  # alone it is as good as for its queue
 
     work.start()
     policy = world.broker.enforcement.policy("default", "area4.>")
     update(world, policy, capacity_messages=50)
     # Alone it is as good as for the 19 queues that set nothing; the 20th has a capacity of its own.
-    assert (work.resolved, work.put_in_force) == (2, 19)
+    assert (work.resolved, work.applied) == (2, 19)
 
     work.start()
     every = create(world, ">", capacity_bytes=77)
-    assert (work.resolved, work.put_in_force) == (1, 0)  # nobody's best match
+    assert (work.resolved, work.applied) == (1, 0)  # no queue's best match
 
     work.start()
     delete(world, every)
-    assert (work.resolved, work.put_in_force) == (0, 0)
+    assert (work.resolved, work.applied) == (0, 0)
 
     work.start()
     world.broker.set_broker_defaults({"capacity_messages": 1000})
-    assert work.put_in_force == 0  # patterns hide it from all of the 400
+    assert work.applied == 0  # patterns hide it from all of the 400
     assert work.resolved <= 2 + 21 + 40
 
     work.start()
     world.broker.set_virtualhost_defaults(world.host, {"capacity_bytes": 10_000})
-    assert work.put_in_force == 400
+    assert work.applied == 400
     assert work.resolved <= 1 + 21 + 40
 
 
-def test_queues_with_equal_layers_share_what_was_worked_out(world):
+def test_queues_with_equal_layers_share_one_result(world):
     create(world, "orders.>", capacity_messages=10)
     first, second = world.queue("orders.a"), world.queue("orders.b")
     assert first.gate.settings is second.gate.settings
@@ -527,7 +527,7 @@ class Changes(RuleBasedStateMachine):
                 {q.name: (q.own, q.gate.limits, explain(q.gate.settings), q.version) for q in host.queues.values()},
                 len(self.world.broker.turn.records),
                 len(self.world.broker.turn.facts),
-                self.world.kept,
+                self.world.records,
             )
         )
 
@@ -625,7 +625,7 @@ class Changes(RuleBasedStateMachine):
         self.change(model, lambda: (routing.bind if binds else routing.unbind)(exchange, queue, key))
 
     @invariant()
-    def every_queue_has_what_the_rules_say_and_explain_tells_it(self) -> None:
+    def every_queue_has_and_explains_the_effective_values(self) -> None:
         assert set(self.world.host.queues) == set(self.model.queues)
         for name, queue in self.world.host.queues.items():
             expected = self.model.of_queue(name)
@@ -637,7 +637,7 @@ class Changes(RuleBasedStateMachine):
             )
 
     def teardown(self) -> None:
-        """A broker that takes up what was kept is as this one was."""
+        """A broker restored from the records equals this one."""
         broker = restarted(self.world)
         host = broker.virtualhost("default")
         assert {n: (explain(q.gate.settings), q.gate.limits) for n, q in host.queues.items()} == {

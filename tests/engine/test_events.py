@@ -46,7 +46,7 @@ def said(world: Simulation, kind: str) -> str:
 
 
 @pytest.mark.domain("6 texts")
-def test_the_examples_of_the_domain_are_written_to_the_letter():
+def test_example_log_lines_are_written_exactly():
     subject = queue_subject("test", "MyQueue")
     channel = f"{connection_subject(2, 'guest', 'anonymous(713889609)', 'test')}/ch:1"
     assert text("queue-overfull", subject, overfull_words(1200, 1000, 12, 10)) == (
@@ -74,7 +74,7 @@ counts = st.integers(0, 1 << 63)
 
 @pytest.mark.domain("6 texts")
 @given(counts, counts, counts, counts, counts)
-def test_numbers_carry_grouping_commas_and_read_back(one, two, three, four, five):
+def test_numbers_have_grouping_commas_and_parse_back(one, two, three, four, five):
     subject = queue_subject("vh", "q")
     for kind, words, expected in (
         ("queue-overfull", overfull_words(one, two, three, four), (one, two, three, four)),
@@ -86,7 +86,7 @@ def test_numbers_carry_grouping_commas_and_read_back(one, two, three, four, five
         assert tuple(int(n.replace(",", "")) for n in found.groups()[2:]) == expected
 
 
-def test_an_overfull_queue_says_so_and_names_its_blocked_producers(world):
+def test_overfull_queue_adds_facts_for_itself_and_its_blocked_producers(world):
     queue = world.queue("MyQueue", capacity_bytes=1000, flow_resume_bytes=800)
     sender = world.sender(queue)
     world.send(sender, 1, size=1200)
@@ -99,7 +99,7 @@ def test_an_overfull_queue_says_so_and_names_its_blocked_producers(world):
     assert blocked.groups() == (number, "guest", "127.0.0.1:40000", "default", "1", "MyQueue")
 
 
-def test_an_underfull_queue_says_so_and_its_producers_are_released(world):
+def test_underfull_queue_adds_facts_for_itself_and_its_unblocked_producers(world):
     queue = world.queue("MyQueue", capacity_messages=2, flow_resume_messages=1)
     world.send(world.sender(queue), 3, size=1500)
     world.facts.clear()
@@ -111,7 +111,7 @@ def test_an_underfull_queue_says_so_and_its_producers_are_released(world):
     assert re.fullmatch(FORMS["producer-released"], said(world, "producer-released"))
 
 
-def test_a_ring_that_drops_says_so(world):
+def test_ring_adds_a_fact_when_it_drops_messages(world):
     queue = world.queue("MyQueue", capacity_messages=2, overflow="ring")
     world.send(world.sender(queue), 3, size=600)
     assert re.fullmatch(FORMS["queue-dropped"], said(world, "queue-dropped")).groups() == (
@@ -121,7 +121,7 @@ def test_a_ring_that_drops_says_so(world):
 
 
 @pytest.mark.domain("2 log messages")
-def test_overfull_comes_before_the_producers_it_blocks_and_underfull_before_those_it_releases(world):
+def test_fact_of_the_queue_precedes_those_of_its_producers(world):
     queue = world.queue(capacity_messages=1)
     one, other = world.sender(queue), world.sender(queue)
     world.kinds()
@@ -133,7 +133,7 @@ def test_overfull_comes_before_the_producers_it_blocks_and_underfull_before_thos
     assert world.kinds() == ["queue-underfull", "producer-released", "producer-released"]
 
 
-def test_a_producer_that_attaches_to_a_stopped_queue_is_said_to_be_blocked(world):
+def test_producer_that_attaches_to_a_stopped_queue_has_a_blocked_fact(world):
     queue = world.queue()
     world.broker.stopping.stop_producers(Scope(), "", "ann")
     world.settle()
@@ -143,7 +143,7 @@ def test_a_producer_that_attaches_to_a_stopped_queue_is_said_to_be_blocked(world
 
 
 @pytest.mark.domain("2 who is blocked")
-def test_a_second_reason_is_not_said_and_the_release_comes_with_the_last(world):
+def test_second_reason_adds_no_fact_and_unblocking_needs_the_last_to_end(world):
     queue = world.queue(capacity_messages=1)
     sender = world.sender(queue)
     world.send(sender, 2)
@@ -159,7 +159,7 @@ def test_a_second_reason_is_not_said_and_the_release_comes_with_the_last(world):
     assert sorted(world.kinds()) == ["producer-released", "producers-started"]
 
 
-def test_a_fact_about_a_queue_carries_its_state_just_after(world):
+def test_fact_about_a_queue_has_the_state_after_the_change(world):
     queue = world.queue(capacity_messages=1)
     world.send(world.sender(queue), 2, size=100)
     fact = next(f for f in world.facts if f.kind == "queue-overfull")
@@ -169,7 +169,7 @@ def test_a_fact_about_a_queue_carries_its_state_just_after(world):
     assert (fact.at, fact.object) == (START, queue.object_name)
 
 
-def test_a_release_tells_how_long_the_block_lasted(world):
+def test_unblocked_fact_has_the_duration_of_the_block(world):
     queue = world.queue(capacity_messages=1)
     sender = world.sender(queue)
     world.send(sender, 2)
@@ -184,13 +184,13 @@ def test_a_release_tells_how_long_the_block_lasted(world):
 
 @pytest.mark.parametrize("kind", NOTIFICATIONS)
 @given(words=st.text())
-def test_every_text_is_one_line_whatever_people_and_clients_write(kind, words):
+def test_every_text_is_one_line_for_any_input(kind, words):
     line = text(kind, queue_subject(words, words), f"Said : {words}")
     assert len(line.splitlines()) == 1
     assert line.isprintable()
 
 
-def test_a_client_cannot_forge_a_line_of_the_log(world):
+def test_client_cannot_forge_a_line_of_the_log(world):
     forged = "x\n[vh(/default)/qu(orders)] QUE-1003 : Overfull"
     world.broker.open_connection(
         "", user="guest", remote_address="127.0.0.1:1", container_id=forged, idle_timeout=0, handle=Peer()

@@ -28,7 +28,7 @@ def exchange(world: Simulation, name: str = "stocks", kind: str = "topic", **own
 
 def restarted(world: Simulation) -> Broker:
     broker = Broker(START + 60_000)
-    broker.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
+    broker.restore([(kind, key, value) for (kind, key), value in world.records.items()])
     return broker
 
 
@@ -52,7 +52,7 @@ steps = st.lists(st.tuples(st.booleans(), st.integers(0, 3), bound_keys), max_si
 
 
 @given(st.sampled_from(KINDS), steps, st.lists(keys, min_size=1, max_size=10))
-def test_a_key_finds_each_queue_with_a_matching_binding_once(kind, steps, keys):
+def test_key_finds_each_queue_with_a_matching_binding_once(kind, steps, keys):
     exchange = Exchange("default", "x", kind)
     queues: list[Any] = ["q0", "q1", "q2", "q3"]
     bindings: set[tuple[str, str]] = set()
@@ -69,13 +69,13 @@ def test_a_key_finds_each_queue_with_a_matching_binding_once(kind, steps, keys):
             found = exchange.route(key)
             assert len(found) == len(set(found))
             assert set(found) == {q for q, b in bindings if finds(kind, b, key)}, (kind, bindings, key)
-            assert exchange.route(key) == found, "asked again, it says something else"
+            assert exchange.route(key) == found, "a repeated look-up differs"
     assert {q: set(ks) for q, ks in exchange.bindings.items()} == {
         q: {b for o, b in bindings if o == q} for q, _ in bindings
     }
 
 
-def test_bindings_that_go_leave_nothing_behind():
+def test_removed_bindings_leave_nothing_behind():
     topic = Topic()
     queue: Any = "q"
     for key in ("a.b.c", "a.*", "#", "a.b"):
@@ -86,7 +86,7 @@ def test_bindings_that_go_leave_nothing_behind():
     assert topic.route("a.b") == ()
 
 
-def test_routes_of_keys_that_clients_invent_are_remembered_up_to_a_bound():
+def test_cached_routes_are_bounded():
     exchange = Exchange("default", "x", "topic")
     queue: Any = "q"
     exchange.bind(queue, "a.#")
@@ -100,7 +100,7 @@ def test_routes_of_keys_that_clients_invent_are_remembered_up_to_a_bound():
 # -- bindings at work ------------------------------------------------------------------------------------------
 
 
-def test_a_bound_queue_is_found_and_an_unbound_one_is_not(world):
+def test_bound_queue_is_found_and_an_unbound_one_is_not(world):
     orders, late, stocks = world.queue("orders"), world.queue("late"), exchange(world)
     routing = world.broker.routing
     assert routing.bind(stocks, orders, "eu.*")
@@ -138,7 +138,7 @@ def test_deleting_a_queue_removes_its_bindings(world):
     assert stocks.route("a") == ()
     assert not stocks.bindings
     assert not world.host.bound
-    assert not [key for key in world.kept if key[0] == "binding"]
+    assert not [key for key in world.records if key[0] == "binding"]
     again = world.queue("orders")
     assert not world.host.bound.get(again)
 
@@ -152,10 +152,10 @@ def test_deleting_an_exchange_removes_its_bindings_and_its_policy(world):
     assert orders.gate.limits.capacity_messages == 0
     assert not world.host.exchanges
     assert not world.host.bound
-    assert not [key for key in world.kept if key[0] in ("binding", "exchange")]
+    assert not [key for key in world.records if key[0] in ("binding", "exchange")]
 
 
-def test_exchanges_bindings_and_their_policies_outlive_a_restart(world):
+def test_exchanges_bindings_and_their_policies_survive_a_restart(world):
     orders = world.queue("orders", flow_resume_messages="50%")
     stocks, other = exchange(world, capacity_messages=100), exchange(world, "other", "direct")
     world.broker.routing.bind(stocks, orders, "eu.#")
@@ -177,10 +177,10 @@ def test_exchanges_bindings_and_their_policies_outlive_a_restart(world):
     assert not broker.turn.take_facts()
 
 
-def test_a_kept_binding_of_a_queue_that_is_no_longer_kept_is_passed_over(world):
+def test_stored_binding_of_an_unknown_queue_is_ignored(world):
     world.broker.routing.bind(exchange(world), world.queue("orders"), "a")
     world.settle()
-    del world.kept["queue", "type=Queue,virtualhost=default,name=orders"]
+    del world.records["queue", "type=Queue,virtualhost=default,name=orders"]
     assert not restarted(world).virtualhost("default").exchanges["stocks"].bindings
 
 
@@ -188,20 +188,20 @@ def test_a_kept_binding_of_a_queue_that_is_no_longer_kept_is_passed_over(world):
     ("name", "kind", "words"),
     [("", "direct", "''"), ("a/b", "direct", "'a/b'"), ("$x", "topic", "\\$x"), ("x", "headers", "'headers'")],
 )
-def test_an_exchange_that_cannot_be_is_refused_and_named(world, name, kind, words):
+def test_invalid_exchange_is_refused_by_name(world, name, kind, words):
     with pytest.raises(InvalidValue, match=words):
         world.broker.routing.create_exchange(world.host, name, kind)
     assert not world.host.exchanges
 
 
-def test_an_exchange_is_not_created_twice(world):
+def test_exchange_is_not_created_twice(world):
     exchange(world)
     with pytest.raises(AlreadyExists, match="stocks"):
         exchange(world)
 
 
 @pytest.mark.parametrize("key", ["eu*", "a.#b", "x" * 256, "a\nb"])
-def test_a_binding_key_that_cannot_be_is_refused_and_named(world, key):
+def test_invalid_binding_key_is_refused_by_name(world, key):
     stocks, orders = exchange(world), world.queue("orders")
     with pytest.raises(InvalidValue) as refused:
         world.broker.routing.bind(stocks, orders, key)
@@ -219,7 +219,7 @@ def test_wildcards_are_ordinary_in_the_keys_of_a_direct_exchange(world):
 # -- addresses -------------------------------------------------------------------------------------------------
 
 
-def test_an_address_is_a_queue_an_exchange_or_an_exchange_with_a_key(world):
+def test_address_is_a_queue_an_exchange_or_an_exchange_with_a_key(world):
     orders, stocks, connection = world.queue("orders"), exchange(world), world.connection()
     resolve = world.broker.resolve_target
     assert resolve(connection, "orders") is orders
@@ -229,7 +229,7 @@ def test_an_address_is_a_queue_an_exchange_or_an_exchange_with_a_key(world):
     assert resolve(connection, "stocks/") == (stocks, "")
 
 
-def test_a_queue_of_the_very_name_wins_over_an_exchange(world):
+def test_queue_takes_precedence_over_an_exchange_of_the_same_name(world):
     stocks, connection = exchange(world), world.connection()
     for address, other in (("stocks", (stocks, None)), ("stocks/eu", (stocks, "eu"))):
         assert world.broker.resolve_target(connection, address) == other
@@ -239,7 +239,7 @@ def test_a_queue_of_the_very_name_wins_over_an_exchange(world):
         assert world.broker.resolve_target(connection, address) == other
 
 
-def test_an_address_that_is_nothing_is_created_as_a_queue_where_that_is_allowed(world):
+def test_unknown_address_is_created_as_a_queue_if_allowed(world):
     connection = world.connection()
     created = world.broker.resolve_target(connection, "nothing/yet")
     assert created is world.broker.queue("default", "nothing/yet")

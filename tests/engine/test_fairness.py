@@ -1,4 +1,4 @@
-"""That nobody starves and that turns are fair, in simulated time: half of the producers are idle and were first."""
+"""Fair shares of credit without starvation, in simulated time: half of the producers are idle and attached first."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class Market:
         self.highest = 0
 
     def round(self) -> None:
-        """One round trip of time, in which everybody reads, and active producers use what they have."""
+        """One round trip of time, in which all_senders reads, and active producers use what they have."""
         world = self.world
-        told, world.told = world.told, set()
-        for sender in told:
+        to_read, world.to_read = world.to_read, set()
+        for sender in to_read:
             sender.read()
         for sender in self.active:
-            if sender in told:
+            if sender in to_read:
                 sender.send(100, 1000)
-        for sender in sorted(told, key=lambda s: s.producer.id):
+        for sender in sorted(to_read, key=lambda s: s.producer.id):
             world.arrive(sender)
         self.highest = max(self.highest, self.queue.gate.depth_messages)
         world.consume(self.consumer, 1 << 20)
@@ -86,7 +86,7 @@ def limit(capacity: int, idle: int, *, answers: bool) -> float:
 @pytest.mark.parametrize("answers", [True, False])
 @pytest.mark.parametrize("count", [1, 10, 100, 1000])
 @pytest.mark.parametrize("capacity", [1, 50, 1000])
-def test_every_active_producer_gets_its_turn_though_half_are_idle_and_were_first(capacity, count, answers):
+def test_every_active_producer_gets_credit_though_half_are_idle_and_were_first(capacity, count, answers):
     idle = count // 2
     market = Market(capacity, count - idle, idle, answers=answers)
     market.until_all_have_sent(limit(capacity, idle, answers=answers))
@@ -95,13 +95,13 @@ def test_every_active_producer_gets_its_turn_though_half_are_idle_and_were_first
 
 @pytest.mark.parametrize("answers", [True, False])
 @pytest.mark.parametrize("capacity", [1, 10, 100])
-def test_a_single_producer_gets_its_turn_though_a_hundred_idle_ones_were_first(capacity, answers):
+def test_single_producer_gets_credit_though_a_hundred_idle_ones_were_first(capacity, answers):
     market = Market(capacity, 1, 100, answers=answers)
     market.until_all_have_sent(limit(capacity, 100, answers=answers))
 
 
 @pytest.mark.parametrize("capacity", [1, 10, 100])
-def test_a_producer_that_attaches_after_an_hour_of_idleness_gets_its_turn(capacity):
+def test_producer_that_attaches_after_an_idle_hour_gets_credit(capacity):
     market = Market(capacity, 0, 100, answers=False)
     for _ in range(200):
         market.round()
@@ -114,12 +114,12 @@ def test_a_producer_that_attaches_after_an_hour_of_idleness_gets_its_turn(capaci
 @pytest.mark.slow
 @pytest.mark.parametrize("answers", [True, False])
 @pytest.mark.parametrize(("capacity", "idle"), [(1, 20), (50, 100), (50, 300)])
-def test_an_idle_producer_that_wants_to_send_again_gets_its_turn_among_busy_ones(capacity, idle, answers):
+def test_idle_producer_that_sends_again_gets_credit_among_active_ones(capacity, idle, answers):
     market = Market(capacity, max(1, idle // 2), idle, answers=answers)
     market.until_all_have_sent(limit(capacity, idle, answers=answers))
     market.run(500)
     woken = market.idle.pop(idle // 2)
-    market.world.told.add(woken)  # it sends on what it was told before
+    market.world.to_read.add(woken)  # it sends on its earlier credit
     market.active = [*market.active, woken]
     began = market.elapsed
     market.until_all_have_sent(began + 3 * limit(capacity, idle, answers=answers))
@@ -152,7 +152,7 @@ def test_idle_producers_cost_the_active_ones_half_of_their_rate_at_most(capacity
     assert sum(among.run(2000)) >= 0.35 * sum(alone.run(2000))
 
 
-def test_producers_are_served_in_the_order_in_which_they_asked():
+def test_producers_get_credit_in_the_order_of_their_requests():
     market = Market(1, 6, 0, answers=True)
     order: list[int] = []
     for _ in range(30):
@@ -162,11 +162,11 @@ def test_producers_are_served_in_the_order_in_which_they_asked():
     assert order[:12] == [0, 1, 2, 3, 4, 5] * 2
 
 
-def test_a_quiet_crowd_is_looked_at_less_often_once_everybody_had_a_turn():
+def test_idle_producers_are_swept_less_often_once_each_has_had_credit():
     market = Market(1, 0, 10, answers=True)
     for _ in range(1000):
         market.round()
-    market.world.told.clear()
+    market.world.to_read.clear()
     flows = sum(len(s.flows) for s in market.idle)
     market.world.advance(5000)
     assert sum(len(s.flows) for s in market.idle) - flows <= 5000 / SWEEP / 10 * 6

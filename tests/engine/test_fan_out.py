@@ -1,4 +1,4 @@
-"""An outlet's messages when a queue they are for is deleted: nothing is said to be accepted that nobody has."""
+"""A fan-out's messages when one of their queues is deleted: none is accepted that no queue has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from brokers.engine.values.outcomes import Outcome
 from brokers.testing import InMemoryBroker
 
 
-def test_a_withheld_message_of_a_deleted_queue_is_refused() -> None:
+def test_withheld_message_of_a_deleted_queue_is_refused() -> None:
     broker = InMemoryBroker()
     engine = broker.engine
     host = engine.virtualhost("default")

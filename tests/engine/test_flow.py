@@ -39,25 +39,25 @@ def test_any_input_in_any_state_sets_its_own_bit_and_leaves_the_other(state, see
 
 
 @pytest.mark.parametrize(("state", "seen"), EVERY)
-def test_an_input_given_twice_changes_nothing_the_second_time(state, seen):
+def test_input_given_twice_changes_nothing_the_second_time(state, seen):
     once, _ = step(state, seen)
     assert step(once, seen) == (once, None)
 
 
 @pytest.mark.parametrize(("state", "seen"), EVERY)
-def test_a_change_is_told_exactly_when_a_bit_changed(state, seen):
+def test_change_is_returned_exactly_when_a_bit_changed(state, seen):
     after, change = step(state, seen)
-    told = {
+    expected = {
         None: (0, 0),
         Change.OVERFULL_BEGAN: (1, 0),
         Change.OVERFULL_ENDED: (-1, 0),
         Change.STOP_BEGAN: (0, 1),
         Change.STOP_ENDED: (0, -1),
     }[change]
-    assert (after.overfull - state.overfull, after.stopped - state.stopped) == told
+    assert (after.overfull - state.overfull, after.stopped - state.stopped) == expected
 
 
-def test_the_table_has_every_transition_and_no_idle_entry():
+def test_table_has_every_transition_and_no_idle_entry():
     moving = {(s, i) for s, i in EVERY if BITS[i](*bits(s)) != bits(s)}
     assert set(TABLE) == moving
     assert len(TABLE) == 8
@@ -89,7 +89,7 @@ def limits(draw):
 
 @pytest.mark.domain("1 flow_stop_threshold")
 @given(limits(), st.integers(0, 60), st.integers(0, 60))
-def test_a_depth_is_above_stop_on_either_count_and_at_resume_on_both(limits, size, messages):
+def test_depth_is_above_stop_on_either_count_and_at_resume_on_both(limits, size, messages):
     above = size > limits.stop_bytes or messages > limits.stop_messages
     resume = size <= limits.resume_bytes and messages <= limits.resume_messages
     assert not (above and resume)
@@ -98,7 +98,7 @@ def test_a_depth_is_above_stop_on_either_count_and_at_resume_on_both(limits, siz
 
 
 @pytest.mark.domain("2 overfull")
-def test_a_depth_exactly_at_the_stop_level_is_not_overfull():
+def test_depth_exactly_at_the_stop_level_is_not_overfull():
     at = Limits(stop_bytes=1000, resume_bytes=800, stop_messages=10, resume_messages=8)
     assert measure(at, 1000, 10) is None
     assert measure(at, 1001, 10) is Input.ABOVE_STOP
@@ -106,7 +106,7 @@ def test_a_depth_exactly_at_the_stop_level_is_not_overfull():
 
 
 @pytest.mark.domain("1 flow_resume_threshold")
-def test_a_depth_at_one_resume_level_only_is_not_underfull():
+def test_depth_at_one_resume_level_only_is_not_underfull():
     at = Limits(stop_bytes=1000, resume_bytes=800, stop_messages=10, resume_messages=8)
     assert measure(at, 800, 9) is None
     assert measure(at, 801, 8) is None

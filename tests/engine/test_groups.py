@@ -63,22 +63,22 @@ def test_each_group_stays_with_one_consumer_in_order(world):
     assert len(consumers) == 3
 
 
-def test_a_group_goes_to_another_when_its_consumer_has_gone_from_its_first_message_on(world):
+def test_group_moves_to_another_consumer_from_its_first_message_when_its_owner_detaches(world):
     queue = world.queue()
     first = grouped(world, queue)
     publish(queue, "a:1", "a:2")
-    held = handed_out(queue)[first]
+    acquired = handed_out(queue)[first]
     first.credit = 0
     second = grouped(world, queue)
     publish(queue, "a:3", "b:1")
     assert texts(handed_out(queue)[second]) == ["b:1"], "a is the first one's, though it has no credit now"
-    for message in held:
+    for message in acquired:
         queue.put_back(first, message)
     world.broker.detach(first)
     assert texts(handed_out(queue)[second]) == ["a:1", "a:2", "a:3"]
 
 
-def test_messages_without_a_group_and_consumers_that_do_not_ask_are_as_ever(world):
+def test_groups_do_not_affect_other_messages_and_consumers(world):
     queue = world.queue()
     one, other = grouped(world, queue, credit=1), grouped(world, queue, credit=1)
     publish(queue, ":1", ":2")
@@ -88,7 +88,7 @@ def test_messages_without_a_group_and_consumers_that_do_not_ask_are_as_ever(worl
     assert texts(handed_out(queue)[plain]) == ["a:1", "a:2"]
 
 
-def test_memory_is_bounded_however_many_groups_there_are(world):
+def test_memory_is_bounded_for_any_number_of_groups(world):
     queue = world.queue()
     consumer = grouped(world, queue, credit=10_000)
     publish(queue, *(f"{n}:x" for n in range(5_000)))

@@ -31,13 +31,13 @@ def refusal(own=None, host=None, broker=None) -> dict[str, str]:
 
 
 @pytest.mark.domain("1 worked example")
-def test_the_worked_example_stops_above_163840_bytes():
+def test_worked_example_stops_above_163840_bytes():
     found = limits({"capacity_bytes": 204_800, "flow_stop_bytes": "80%"})
     assert found.stop_bytes == 163_840
 
 
 @pytest.mark.domain("1 limits")
-def test_nothing_set_means_no_limit():
+def test_no_settings_mean_no_limit():
     found = limits()
     assert found == Limits()
     assert (found.stop_bytes, found.stop_messages) == (UNLIMITED, UNLIMITED)
@@ -67,23 +67,23 @@ def test_levels_may_be_absolute_or_a_percentage_of_the_capacity():
     assert (found.stop_messages, found.resume_messages) == (125, 0)
 
 
-def test_an_absolute_stop_level_holds_without_a_capacity():
+def test_absolute_stop_level_applies_without_a_capacity():
     found = limits({"flow_stop_messages": 5})
     assert (found.capacity_messages, found.stop_messages, found.resume_messages) == (0, 5, 5)
 
 
 @pytest.mark.parametrize("none", [0, "0%"])
-def test_a_stop_level_of_nothing_means_no_limit(none):
+def test_stop_level_of_0_means_no_limit(none):
     found = limits({"capacity_messages": 100, "flow_stop_messages": none})
     assert (found.capacity_messages, found.stop_messages, found.resume_messages) == (100, UNLIMITED, UNLIMITED)
 
 
-def test_a_small_percentage_of_a_small_capacity_is_a_limit_of_one_not_none():
+def test_small_percentage_of_a_small_capacity_is_a_limit_of_one_not_none():
     assert limits({"capacity_messages": 10, "flow_stop_messages": "1%"}).stop_messages == 1
 
 
 @given(st.integers(1, LARGEST), st.decimals(0, 100, places=3))
-def test_a_percentage_is_exact_for_every_capacity(capacity, percent):
+def test_percentage_is_exact_for_every_capacity(capacity, percent):
     level = parse_level("flow_stop_bytes", f"{percent}%")
     found = limits({"capacity_bytes": capacity, "flow_stop_bytes": level})
     exact = int(Fraction(capacity) * Fraction(Decimal(percent)) / 100)
@@ -91,7 +91,7 @@ def test_a_percentage_is_exact_for_every_capacity(capacity, percent):
 
 
 @given(st.integers(1, LARGEST), st.integers(0, 100_000), st.integers(0, 100_000))
-def test_resume_at_or_below_stop_is_always_taken_and_above_it_never(capacity, stop, resume):
+def test_resume_level_is_valid_exactly_at_or_below_the_stop_level(capacity, stop, resume):
     own = {
         "capacity_messages": capacity,
         "flow_stop_messages": f"{stop / 1000:g}%",
@@ -104,13 +104,13 @@ def test_resume_at_or_below_stop_is_always_taken_and_above_it_never(capacity, st
         assert set(refusal(own)) == {"flow_resume_messages"}
 
 
-def test_window_of_nothing_is_a_thousand():
+def test_window_of_0_is_a_thousand():
     assert limits().window == 1000
     assert limits({"producer_window_messages": 0}).window == 1000
     assert limits({"producer_window_messages": 7}).window == 7
 
 
-def test_a_window_that_does_not_fit_a_links_credit_is_refused():
+def test_window_above_the_largest_credit_of_a_link_is_refused():
     assert limits({"producer_window_messages": 2**31 - 1}).window == 2**31 - 1
     text = refusal({"producer_window_messages": 2**31})["producer_window_messages"]
     assert "2147483648" in text
@@ -129,7 +129,7 @@ def test_resume_above_stop_is_refused_with_both_values(unit):
     assert "700" in errors[f"flow_resume_{unit}"]
 
 
-def test_resume_above_stop_in_percent_is_refused_with_both_values_and_what_they_come_to():
+def test_resume_above_stop_in_percent_is_refused_with_both_values_and_levels():
     own = {"capacity_bytes": 2000, "flow_stop_bytes": "70%", "flow_resume_bytes": "80%"}
     text = refusal(own)["flow_resume_bytes"]
     assert "80% = 1600" in text
@@ -144,7 +144,7 @@ def test_stop_above_capacity_is_refused_with_both_values(unit):
     assert "is 1000" in errors[f"flow_stop_{unit}"]
 
 
-def test_several_contradictions_are_all_told():
+def test_all_contradictions_are_reported():
     errors = refusal(
         {
             "capacity_bytes": 10,
@@ -157,13 +157,13 @@ def test_several_contradictions_are_all_told():
     assert set(errors) == {"flow_stop_bytes", "flow_resume_messages"}
 
 
-def test_inherited_resume_above_own_stop_is_refused_and_says_where_it_comes_from():
+def test_inherited_resume_above_own_stop_is_refused_with_its_origin():
     text = refusal({"capacity_bytes": 500}, host={"flow_resume_bytes": 800})["flow_resume_bytes"]
     assert "800 (from the virtualhost's defaults)" in text
     assert "500" in text
 
 
-def test_own_resume_above_inherited_stop_is_refused_and_says_where_it_comes_from():
+def test_own_resume_above_inherited_stop_is_refused_with_its_origin():
     text = refusal({"flow_resume_messages": 8}, host={"flow_stop_messages": "50%"}, broker={"capacity_messages": 10})[
         "flow_resume_messages"
     ]
@@ -186,7 +186,7 @@ def test_ring_with_a_threshold_is_refused_with_both_values(field):
     assert f"{field} is 40%" in errors[field]
 
 
-def test_a_threshold_below_an_inherited_ring_is_refused():
+def test_threshold_below_an_inherited_ring_is_refused():
     text = refusal({"flow_stop_bytes": 40}, host={"overflow": "ring"})["flow_stop_bytes"]
     assert "ring (from the virtualhost's defaults)" in text
     assert "40" in text
@@ -197,14 +197,14 @@ def test_ring_and_a_threshold_in_the_same_defaults_are_refused():
 
 
 @pytest.mark.parametrize("level", ["10%", 20, 5000])
-def test_a_ring_queue_drops_at_its_capacity_whatever_thresholds_it_inherits(level):
+def test_ring_drops_at_its_capacity_whatever_thresholds_it_inherits(level):
     inherited = {"flow_stop_messages": level, "flow_resume_messages": level}
     found = limits({"overflow": "ring", "capacity_messages": 1000}, host=inherited)
     assert found.ring
     assert (found.stop_messages, found.resume_messages) == (1000, 1000)
 
 
-def test_a_ring_without_capacity_has_no_limit():
+def test_ring_without_capacity_has_no_limit():
     found = limits({"overflow": "ring"})
     assert (found.ring, found.stop_bytes, found.stop_messages) == (True, UNLIMITED, UNLIMITED)
 

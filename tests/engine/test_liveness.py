@@ -142,7 +142,7 @@ def policy_of(unit: str, capacity: int, size: int = SMALL) -> dict[str, int]:
 @pytest.mark.parametrize("idle", [1, 10, 100, 1000])
 @pytest.mark.parametrize("kind", ["idle", "vanished"])
 @pytest.mark.parametrize("capacity", [1, 2, 17, 100])
-def test_a_lone_producer_among_idle_ones_fills_the_queue_and_is_blocked(capacity, kind, idle, unit):
+def test_lone_producer_among_idle_ones_fills_the_queue_and_is_blocked(capacity, kind, idle, unit):
     market = Market({kind: idle, "eager": 1}, **policy_of(unit, capacity))
     while market.queue.gate.state is State.NORMAL:
         market.step()
@@ -168,7 +168,7 @@ def test_mixed_producers_are_accepted_in_time_or_blocked(capacity, unit, consume
 @pytest.mark.domain("3 bounded waiting")
 @pytest.mark.parametrize("consume", ["none", "bursty"])
 @pytest.mark.parametrize("capacity", [1, 100])
-def test_a_thousand_mixed_producers_are_accepted_in_time_or_blocked(capacity, consume):
+def test_thousand_mixed_producers_are_accepted_in_time_or_blocked(capacity, consume):
     kinds = {"vanished": 300, "idle": 500, "bursty": 100, "slow": 60, "eager": 40}
     market = Market(kinds, capacity_messages=capacity)
     market.run(12_000, consume)
@@ -176,7 +176,7 @@ def test_a_thousand_mixed_producers_are_accepted_in_time_or_blocked(capacity, co
 
 
 @pytest.mark.parametrize("size", [1 << 20, 16 << 20])
-def test_where_messages_are_large_probes_are_few_and_are_passed_on_in_time(size):
+def test_few_probes_for_large_messages_are_passed_on_in_time(size):
     """Nothing that large is made here: the queue has seen such a message lately."""
     market = Market({"vanished": 999, "eager": 1}, capacity_messages=17)
     ledger = market.queue.gate.ledger
@@ -192,7 +192,7 @@ def test_where_messages_are_large_probes_are_few_and_are_passed_on_in_time(size)
 @pytest.mark.domain("3 bounded waiting")
 @pytest.mark.parametrize("others", [0, 1, 4])
 @pytest.mark.parametrize("answers", [True, False])
-def test_a_client_that_waits_for_credit_for_ten_messages_gets_it_once_there_is_room(others: int, answers: bool) -> None:
+def test_client_that_waits_for_credit_for_ten_messages_gets_it_once_there_is_room(others: int, answers: bool) -> None:
     """Such as one that publishes ten in each transaction: one credit would never do."""
     world = Simulation()
     queue = world.queue(capacity_messages=200)
@@ -216,7 +216,7 @@ def test_a_client_that_waits_for_credit_for_ten_messages_gets_it_once_there_is_r
     assert queue.gate.depth_messages + queue.gate.ledger.reserved <= 201
 
 
-def test_a_queue_at_rest_is_not_looked_at_for_the_sake_of_probes_while_memory_is_nearly_used_up() -> None:
+def test_resting_queue_is_not_swept_for_probes_while_memory_is_nearly_used_up() -> None:
     world = Simulation()
     queue = world.queue(capacity_messages=100)
     busy, idle = world.sender(queue), world.sender(queue, answers=False)
@@ -237,7 +237,7 @@ def test_a_queue_at_rest_is_not_looked_at_for_the_sake_of_probes_while_memory_is
     assert idle.producer.credit > 1
 
 
-def test_of_the_room_that_is_left_half_stays_for_those_that_send() -> None:
+def test_probes_leave_half_of_the_room_to_sending_producers() -> None:
     world = Simulation()
     queue = world.queue(capacity_messages=100)
     senders = [world.sender(queue, answers=False) for _ in range(40)]
@@ -248,7 +248,7 @@ def test_of_the_room_that_is_left_half_stays_for_those_that_send() -> None:
 
 
 @pytest.mark.parametrize("capacity", [1, 17])
-def test_a_producer_that_wakes_up_after_an_hour_is_accepted_at_once_or_blocked(capacity):
+def test_producer_that_wakes_up_after_an_hour_is_accepted_at_once_or_blocked(capacity):
     market = Market({"vanished": 50, "idle": 51}, capacity_messages=capacity)
     market.run(2_000)
     market.world.broker.turn.now += 3_600_000
@@ -263,7 +263,7 @@ def test_a_producer_that_wakes_up_after_an_hour_is_accepted_at_once_or_blocked(c
 
 @pytest.mark.parametrize("count", [1, 10, 100])
 @pytest.mark.parametrize("capacity", [1, 50_000])
-def test_a_capacity_in_bytes_is_exceeded_by_one_message_at_most_when_sizes_grow_a_hundredfold(count, capacity):
+def test_capacity_in_bytes_is_exceeded_by_one_message_at_most_when_messages_grow_a_hundredfold(count, capacity):
     market = Market({"eager": count, "vanished": 3}, capacity_bytes=capacity)
     for client in market.clients[:count]:
         market.world.send(client.sender, 20 // count + 1, SMALL)
@@ -277,7 +277,7 @@ def test_a_capacity_in_bytes_is_exceeded_by_one_message_at_most_when_sizes_grow_
         market.world.consume(market.consumer, 1_000)
 
 
-def test_what_waits_outside_after_sizes_grew_is_bounded_by_the_credit_that_was_out():
+def test_parked_messages_after_growth_are_bounded_by_the_outstanding_credit():
     market = Market({"eager": 1}, capacity_bytes=50_000)
     [client] = market.clients
     market.world.send(client.sender, 20, SMALL)
@@ -291,7 +291,7 @@ def test_what_waits_outside_after_sizes_grew_is_bounded_by_the_credit_that_was_o
     assert client.sender.producer.credit == 0
 
 
-def test_messages_that_waited_outside_go_in_by_their_turn_and_none_is_lost():
+def test_parked_messages_are_enqueued_in_order_and_none_is_lost():
     market = Market({"eager": 5}, capacity_bytes=50_000)
     market.largest = LARGE
     for client in market.clients:
@@ -306,7 +306,7 @@ def test_messages_that_waited_outside_go_in_by_their_turn_and_none_is_lost():
     came: dict[int, list[int]] = {}
     for _ in range(1_000):
         market.world.give(market.consumer, 1)
-        for _number, body in market.world.held[market.consumer]:
+        for _number, body in market.world.acquired[market.consumer]:
             producer, _, count = body.rstrip(b".").partition(b":")
             came.setdefault(int(producer), []).append(int(count))
         market.world.accept(market.consumer)
@@ -315,7 +315,7 @@ def test_messages_that_waited_outside_go_in_by_their_turn_and_none_is_lost():
     assert not market.queue.gate.parked
 
 
-def test_while_the_queue_is_stopped_probes_are_taken_back_and_late_messages_wait():
+def test_stop_withdraws_probes_and_parks_late_messages():
     market = Market({"vanished": 20, "eager": 2}, capacity_messages=17)
     market.run(1_000, "quick")
     assert len(market.queue.gate.ledger.probes) >= 20
@@ -337,7 +337,7 @@ def test_while_the_queue_is_stopped_probes_are_taken_back_and_late_messages_wait
 @pytest.mark.parametrize("unit", ["messages", "bytes"])
 @pytest.mark.parametrize("count", [1, 10, 100])
 @pytest.mark.parametrize("capacity", [1, 17, 50, 1000])
-def test_hold_takes_a_tenth_of_the_stop_level_more_whatever_its_producers_send(capacity, count, unit):
+def test_with_hold_the_queue_accepts_a_tenth_of_the_stop_level_more(capacity, count, unit):
     market = Market({"eager": count}, mechanism="hold", **policy_of(unit, capacity))
     while market.queue.gate.state is State.NORMAL:
         market.step()
@@ -363,7 +363,7 @@ def test_with_hold_mixed_producers_are_accepted_in_time_or_blocked(capacity, uni
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 10, 100])
-def test_with_hold_each_producer_that_waits_is_served_after_the_queue_resumes(count):
+def test_with_hold_each_waiting_producer_gets_credit_after_the_queue_resumes(count):
     market = Market({"eager": count}, capacity_messages=17, mechanism="hold")
     market.run(500)
     assert market.queue.gate.state is State.OVERFULL

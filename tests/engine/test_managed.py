@@ -33,7 +33,7 @@ def names(draw: Any) -> ObjectName:
 @example(object_name("VirtualHost", name='a"b\\'))
 @example(object_name("VirtualHost", name=" x\n"))
 @example(object_name("Queue", virtualhost="a,name=b", name="type=Queue"))
-def test_any_object_name_reads_back_from_its_text(name):
+def test_object_name_parses_back_from_its_text(name):
     assert ObjectName.parse(str(name)) == name
 
 
@@ -44,7 +44,7 @@ def test_plain_names_are_written_without_quotes():
     assert str(object_name("Producer", virtualhost="default", id=7)) == "type=Producer,virtualhost=default,id=7"
 
 
-def test_keys_may_be_given_in_any_order_and_are_kept_in_the_declared_one():
+def test_keys_in_any_order_are_sorted_as_declared():
     name = ObjectName.parse("type=Queue,name=orders,virtualhost=default")
     assert str(name) == "type=Queue,virtualhost=default,name=orders"
 
@@ -72,7 +72,7 @@ def test_keys_may_be_given_in_any_order_and_are_kept_in_the_declared_one():
         "type=VirtualHost,type=VirtualHost,name=a",
     ],
 )
-def test_what_is_no_object_name_is_refused_with_a_value_error(bad):
+def test_invalid_object_name_raises_a_value_error(bad):
     with pytest.raises(ValueError, match=r"."):
         ObjectName.parse(bad)
 
@@ -96,7 +96,7 @@ anything = st.recursive(
 @given(types, anything)
 @example(TYPES["Queue"], 10**5000)
 @example(TYPES["Queue"], "9" * 5000)
-def test_any_value_of_any_attribute_is_taken_or_refused_with_a_sentence(declared, value):
+def test_any_value_of_any_attribute_is_accepted_or_refused_with_a_sentence(declared, value):
     for attribute in declared.attributes:
         for checked in (value, [value]):
             good, wrong = check_attributes(declared, {attribute.name: checked}, creating=False)
@@ -109,18 +109,18 @@ def test_any_value_of_any_attribute_is_taken_or_refused_with_a_sentence(declared
 
 
 @given(st.integers(0, (1 << 63) - 1))
-def test_a_count_is_the_same_as_a_number_and_as_text(count):
+def test_count_is_the_same_as_a_number_and_as_text(count):
     assert parse_count("x", count) == parse_count("x", f" {count} ") == parse_level("x", str(count)) == count
 
 
 @pytest.mark.parametrize("bad", [-1, 1 << 63, "-1", "1.5", "", "1e3", 1.0, True, None, "9" * 30])
-def test_what_is_no_count_is_refused_by_name(bad):
+def test_invalid_count_is_refused_by_name(bad):
     with pytest.raises(ValueError, match="capacity_bytes is"):
         parse_count("capacity_bytes", bad)
 
 
 @given(st.decimals(0, 100, places=3))
-def test_a_percentage_reads_back_exactly(percent):
+def test_percentage_parses_back_exactly(percent):
     level = parse_level("x", f"{percent}%")
     assert isinstance(level, str)
     assert float(level[:-1]) == float(percent)
@@ -128,12 +128,12 @@ def test_a_percentage_reads_back_exactly(percent):
 
 
 @pytest.mark.parametrize("bad", ["101%", "-1%", "%", "1e1%", "100.5%", "8 0%", "1.2345%", "nan%", "%80"])
-def test_what_is_no_percentage_is_refused_by_name(bad):
+def test_invalid_percentage_is_refused_by_name(bad):
     with pytest.raises(ValueError, match="flow_stop_bytes is"):
         parse_level("flow_stop_bytes", bad)
 
 
-def test_the_model_is_consistent_with_itself():
+def test_managed_model_is_consistent():
     for declared in TYPES.values():
         own = [a.name for a in declared.attributes]
         assert len(set(own)) == len(own)

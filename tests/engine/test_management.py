@@ -17,7 +17,7 @@ from brokers.engine.management.resources.resource import ManagedResource
 from brokers.engine.registry.subscription import SubscriptionSpec
 from brokers.engine.values.stops import Scope
 from brokers.model import TYPES, Kind, ObjectName, object_name
-from tests.engine.plainly import Plainly
+from tests.engine.plain_credentials import PlainCredentials
 from tests.engine.ports import Link
 from tests.engine.simulation import START, Simulation
 from tests.engine.test_managed import anything, names
@@ -59,7 +59,7 @@ def peopled() -> tuple[Simulation, Management]:
     spec = SubscriptionSpec("stocks.eu", "stocks", "eu", "client", "mine", durable=True, shared=True)
     subscription = world.broker.subscriptions.subscribe(world.connection(), spec)
     world.broker.attach_consumer(world.connection(), subscription.queue, "mine", Link(), browsing=False)
-    world.broker.accounts.credentials = Plainly()
+    world.broker.accounts.credentials = PlainCredentials()
     world.broker.accounts.create({"name": "anna", "grants": ["default:publish"]})
     world.settle()
     return world, Management(world.broker)
@@ -69,7 +69,7 @@ def peopled() -> tuple[Simulation, Management]:
 
 
 @pytest.mark.parametrize("declared", TYPES.values(), ids=TYPES)
-def test_every_declared_attribute_is_read_and_has_a_value_of_its_kind(declared):
+def test_every_declared_attribute_has_a_reader_and_a_value_of_its_kind(declared):
     _, management = peopled()
     page = management.query(declared.name)
     assert page.total == len(page.items) > 0
@@ -93,7 +93,7 @@ def test_every_type_has_a_resource_and_no_other_has():
 
 
 @pytest.mark.parametrize("declared", TYPES.values(), ids=TYPES)
-def test_a_resource_does_what_its_type_declares_and_no_more(declared, management):
+def test_resource_implements_exactly_what_its_type_declares(declared, management):
     resource = management.resources[declared.name]
 
     def does(method: str) -> bool:
@@ -125,7 +125,7 @@ def test_every_declared_operation_is_implemented_and_answers_what_it_declares(ty
 
 
 @pytest.mark.parametrize("type_name", TYPES)
-def test_what_a_query_finds_can_be_read_by_its_name(type_name):
+def test_objects_found_by_a_query_can_be_read_by_name(type_name):
     _, management = peopled()
     for found in management.query(type_name).items:
         assert management.read(found.name) == found
@@ -133,7 +133,7 @@ def test_what_a_query_finds_can_be_read_by_its_name(type_name):
         assert management.query(type_name, where={k: found[k] for k in TYPES[type_name].keys}).items == (found,)
 
 
-def test_totals_add_up(world, management):
+def test_totals_are_sums_over_queues(world, management):
     world.broker.create_virtualhost("other")
     for host in ("default", "other"):
         queue = world.queue("orders", host, capacity_messages=1)
@@ -147,7 +147,7 @@ def test_totals_add_up(world, management):
     assert (broker["queues"], broker["overfull_queues"], broker["depth_bytes"], broker["connections"]) == (4, 2, 200, 4)
 
 
-def test_a_blocked_producer_says_by_what_since_when_and_what_would_release_it(world, management):
+def test_blocked_producer_has_reasons_since_and_what_would_unblock_it(world, management):
     queue = world.queue("orders", capacity_messages=2, capacity_bytes=10_000, flow_resume_messages=1)
     sender = world.sender(queue)
     world.send(sender, 3)
@@ -177,7 +177,7 @@ def found(management: Management, **query: Any) -> list[str]:
     return [o["name"] for o in management.query("Queue", **query).items]
 
 
-def test_a_query_sorts_by_attributes_and_breaks_ties_by_name(world, management):
+def test_query_sorts_by_attributes_and_breaks_ties_by_name(world, management):
     fill(world)
     assert found(management) == ["a", "b", "c", "d", "q9", "q10"] or found(management)[:4] == ["a", "b", "c", "d"]
     assert found(management, sort="-depth_messages")[:4] == ["a", "c", "d", "b"]
@@ -185,7 +185,7 @@ def test_a_query_sorts_by_attributes_and_breaks_ties_by_name(world, management):
     assert found(management, sort=" -depth_messages , -name ")[:4] == ["a", "d", "c", "b"]
 
 
-def test_a_query_sorts_by_attributes_that_are_not_set_or_of_mixed_kinds(world, management):
+def test_query_sorts_by_attributes_that_are_not_set_or_of_mixed_kinds(world, management):
     for name, stop in (("a", None), ("b", "50%"), ("c", 7)):
         world.queue(name, **({"flow_stop_messages": stop} if stop else {}), capacity_messages=10)
     assert found(management, sort="flow_stop_messages") == ["a", "c", "b"]
@@ -205,12 +205,12 @@ def test_pages_are_slices_of_the_whole(offset, count):
 
 
 @pytest.mark.parametrize(("offset", "count"), [(-1, 10), (0, -1), (0, MAX_PAGE + 1)])
-def test_a_page_that_cannot_be_is_refused(management, offset, count):
+def test_invalid_page_is_refused(management, offset, count):
     with pytest.raises(InvalidValue, match=r"offset .* count"):
         management.query("Queue", offset=offset, count=count)
 
 
-def test_a_query_filters_by_a_value_or_any_of_several(world, management):
+def test_query_filters_by_a_value_or_any_of_several(world, management):
     fill(world)
     world.broker.stopping.stop_producers(Scope("default", "b"), "", "ann")
     assert found(management, where={"depth_messages": 2}) == ["c", "d"]
@@ -220,7 +220,7 @@ def test_a_query_filters_by_a_value_or_any_of_several(world, management):
     assert found(management, where={"depth_messages": []}) == []
 
 
-def test_a_query_searches_names_whatever_the_case(world, management):
+def test_query_searches_names_case_insensitively(world, management):
     world.queue("Orders.EU")
     world.queue("stocks")
     assert found(management, search="ders.eu") == ["Orders.EU"]
@@ -246,7 +246,7 @@ def test_producers_are_found_by_their_queue_link_and_client(world, management):
     assert management.query("Connection", search=client.partition(" ")[0]).total >= 1
 
 
-def test_a_query_by_what_is_no_attribute_or_type_is_refused_by_name(management):
+def test_query_by_an_unknown_attribute_or_type_is_refused_by_name(management):
     with pytest.raises(InvalidValue, match="bogus"):
         management.query("Queue", where={"bogus": 1})
     with pytest.raises(InvalidValue, match="bogus"):
@@ -260,7 +260,7 @@ def test_a_query_by_what_is_no_attribute_or_type_is_refused_by_name(management):
 # -- create, update, delete ------------------------------------------------------------------------------------
 
 
-def test_a_queue_is_created_with_its_policy_and_cannot_be_created_twice(world, management):
+def test_queue_is_created_with_its_policy_and_cannot_be_created_twice(world, management):
     made = management.create(queue_name("orders"), {"capacity_messages": "10", "flow_stop_messages": "80 %"})
     assert (made["capacity_messages"], made["flow_stop_messages"], made["effective_stop_messages"]) == (10, "80%", 8)
     assert made.version == 1
@@ -268,16 +268,16 @@ def test_a_queue_is_created_with_its_policy_and_cannot_be_created_twice(world, m
         management.create(queue_name("orders"), {})
 
 
-def test_a_virtual_host_is_created_with_its_defaults_and_kept(world, management):
+def test_virtual_host_is_created_with_its_defaults_and_persisted(world, management):
     name = object_name("VirtualHost", name="other")
     made = management.create(name, {"create_on_attach": True, "capacity_messages": 7})
     assert (made["create_on_attach"], made["anonymous"], made["capacity_messages"]) == (True, False, 7)
     assert management.create(queue_name("q", "other"), {})["effective_capacity_messages"] == 7
     world.settle()
-    assert world.kept["virtualhost", str(name)]["defaults"] == {"capacity_messages": 7}
+    assert world.records["virtualhost", str(name)]["defaults"] == {"capacity_messages": 7}
 
 
-def test_a_creation_that_is_refused_leaves_nothing(world, management):
+def test_refused_creation_has_no_effect(world, management):
     for name, attributes in (
         (queue_name("orders"), {"capacity_messages": 5, "flow_stop_messages": 6}),
         (queue_name("orders"), {"bogus": 1}),
@@ -293,16 +293,16 @@ def test_a_creation_that_is_refused_leaves_nothing(world, management):
         assert refused.value.errors
     world.settle()
     assert (len(world.broker.virtualhosts), list(world.broker.queues())) == (1, [])
-    assert len(world.kept) == 1
+    assert len(world.records) == 1
 
 
-def test_a_queue_of_an_unknown_virtual_host_is_not_created(management):
+def test_queue_of_an_unknown_virtual_host_is_not_created(management):
     with pytest.raises(NotFound, match="nowhere"):
         management.create(queue_name("orders", "nowhere"), {})
 
 
 @pytest.mark.parametrize("type_name", ["Broker", "Connection", "Producer", "Consumer"])
-def test_what_cannot_be_created_or_deleted_says_so(type_name):
+def test_types_that_cannot_be_created_or_deleted_refuse_it(type_name):
     _, management = peopled()
     name = management.query(type_name).items[0].name
     with pytest.raises(NotAllowed):
@@ -312,13 +312,13 @@ def test_what_cannot_be_created_or_deleted_says_so(type_name):
 
 
 @pytest.mark.parametrize("type_name", ["Connection", "Producer", "Consumer"])
-def test_what_has_nothing_writable_cannot_be_updated(type_name):
+def test_types_without_writable_attributes_cannot_be_updated(type_name):
     _, management = peopled()
     with pytest.raises(NotAllowed):
         management.update(management.query(type_name).items[0].name, {}, 1)
 
 
-def test_an_update_raises_the_version_and_a_stale_one_is_refused_with_the_current(world, management):
+def test_update_raises_the_version_and_a_stale_one_is_refused_with_the_current(world, management):
     world.queue("orders")
     name = queue_name("orders")
     assert management.update(name, {"capacity_messages": 5}, 1).version == 2
@@ -330,7 +330,7 @@ def test_an_update_raises_the_version_and_a_stale_one_is_refused_with_the_curren
 
 
 @pytest.mark.parametrize("name", [BROKER, object_name("VirtualHost", name="default")])
-def test_defaults_are_updated_and_act_on_queues_at_once(world, management, name):
+def test_updated_defaults_apply_to_queues_at_once(world, management, name):
     queue = world.queue("orders")
     sender = world.sender(queue)
     world.send(sender, 5)
@@ -345,7 +345,7 @@ def test_defaults_are_updated_and_act_on_queues_at_once(world, management, name)
     assert not sender.producer.blocked
 
 
-def test_an_update_that_changes_nothing_keeps_the_version_and_says_nothing(world, management):
+def test_update_without_changes_retains_the_version_and_adds_no_fact(world, management):
     world.queue("orders", capacity_messages=5)
     world.kinds()
     same = {"capacity_messages": "5", "flow_stop_messages": None}
@@ -354,7 +354,7 @@ def test_an_update_that_changes_nothing_keeps_the_version_and_says_nothing(world
     assert world.kinds() == []
 
 
-def test_an_update_with_one_bad_value_changes_nothing_and_names_it(world, management):
+def test_update_with_one_bad_value_changes_nothing_and_names_it(world, management):
     world.queue("orders")
     with pytest.raises(InvalidValue) as refused:
         management.update(queue_name("orders"), {"capacity_messages": 5, "capacity_bytes": -1, "state": "NORMAL"}, 1)
@@ -374,7 +374,7 @@ def test_defaults_that_contradict_a_queue_are_refused_and_name_the_queue(world, 
     assert management.read(BROKER)["capacity_messages"] is None
 
 
-def test_a_policy_change_is_said_with_before_after_and_who(world, management):
+def test_policy_change_adds_a_fact_with_before_after_and_actor(world, management):
     world.queue("orders", capacity_messages=5)
     world.facts.clear()
     management.update(queue_name("orders"), {"capacity_messages": 6, "capacity_bytes": 7}, 1, "ann")
@@ -395,7 +395,7 @@ def test_deleting_needs_the_current_version_if_one_is_given(world, management):
         management.read(queue_name("orders"))
 
 
-def test_the_default_virtual_host_and_one_in_use_cannot_be_deleted(world, management):
+def test_default_virtual_host_and_one_in_use_cannot_be_deleted(world, management):
     with pytest.raises(NotAllowed, match="default"):
         management.delete(object_name("VirtualHost", name="default"))
     world.broker.create_virtualhost("other")
@@ -410,7 +410,7 @@ def test_the_default_virtual_host_and_one_in_use_cannot_be_deleted(world, manage
 # -- operations ------------------------------------------------------------------------------------------------
 
 
-def test_check_tells_the_limits_that_would_hold_and_changes_nothing(world, management):
+def test_check_returns_the_effective_limits_and_changes_nothing(world, management):
     world.queue("orders", capacity_messages=10)
     given = {"attributes": {"flow_stop_messages": "50%"}}
     assert management.call(queue_name("orders"), "check", given)["effective"]["effective_stop_messages"] == 5
@@ -444,12 +444,12 @@ def test_stop_and_start_by_type_and_pattern(world, management):
     assert management.read(queue_name("orders.eu"))["state"] == "NORMAL"
 
 
-def test_a_call_on_behalf_of_somebody_is_kept_under_that_name(world, management):
+def test_call_on_behalf_of_a_person_is_attributed_to_that_person(world, management):
     management.call(BROKER, "stop-producers", {"actor": "bob", "reason": None}, "console")
     assert management.read(BROKER)["stops"][0]["actor"] == "bob"
 
 
-def test_closing_a_connection_asks_the_protocol_layer(world, management):
+def test_closing_a_connection_leaves_an_effect_for_the_protocol_layer(world, management):
     connection = world.connection()
     management.call(connection.name, "close", {"reason": "maintenance"}, "ann")
     (effect,) = world.broker.turn.take_effects()
@@ -459,7 +459,7 @@ def test_closing_a_connection_asks_the_protocol_layer(world, management):
     assert "maintenance" in effect.description
 
 
-def test_an_unknown_operation_or_argument_is_refused_by_name(world, management):
+def test_unknown_operation_or_argument_is_refused_by_name(world, management):
     world.queue("orders")
     with pytest.raises(NotFound, match="explode"):
         management.call(queue_name("orders"), "explode", {})
@@ -492,7 +492,7 @@ def attempt(call: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[An
 
 @hostile
 @given(targets)
-def test_reading_any_name_finds_it_or_says_not_found(name):
+def test_reading_any_name_finds_it_or_raises_not_found(name):
     _, management = peopled()
     found, refused = attempt(management.read, name)
     if refused is None:
@@ -508,7 +508,7 @@ def test_reading_any_name_finds_it_or_says_not_found(name):
 @example(queue_name("a\u2028b"), {})
 @example(queue_name("x" * 256), {})
 @example(object_name("VirtualHost", name="\u202eevil"), {})
-def test_creating_anything_makes_a_readable_object_or_is_refused(name, attributes):
+def test_creation_makes_a_readable_object_or_is_refused(name, attributes):
     _, management = peopled()
     made, refused = attempt(management.create, name, attributes)
     if refused is None:
@@ -520,7 +520,7 @@ def test_creating_anything_makes_a_readable_object_or_is_refused(name, attribute
 
 @hostile
 @given(targets, attributes, st.one_of(st.just(1), anything))
-def test_updating_anything_works_or_is_refused_and_leaves_all_as_it_was(name, attributes, version):
+def test_update_succeeds_or_is_refused_without_effect(name, attributes, version):
     _, management = peopled()
     before = [management.query(t) for t in TYPES]
     _, refused = attempt(management.update, name, attributes, version)
@@ -531,7 +531,7 @@ def test_updating_anything_works_or_is_refused_and_leaves_all_as_it_was(name, at
 
 @hostile
 @given(targets, st.one_of(st.none(), st.integers()))
-def test_deleting_anything_works_or_is_refused(name, version):
+def test_deletion_succeeds_or_is_refused(name, version):
     world, management = peopled()
     _, refused = attempt(management.delete, name, version)
     world.settle()
@@ -552,7 +552,7 @@ def test_deleting_anything_works_or_is_refused(name, version):
         max_size=3,
     ),
 )
-def test_calling_anything_works_or_is_refused(name, operation, arguments):
+def test_call_succeeds_or_is_refused(name, operation, arguments):
     world, management = peopled()
     answer, refused = attempt(management.call, name, operation, arguments, "ann")
     world.settle()
@@ -570,7 +570,7 @@ def test_calling_anything_works_or_is_refused(name, operation, arguments):
     st.one_of(st.lists(keys, max_size=3).map(",".join), anything),
     st.one_of(st.tuples(st.integers(-2, 5), st.integers(-2, 5)), st.tuples(anything, anything)),
 )
-def test_querying_anything_gives_a_page_or_is_refused(type_name, where, search, sort, bounds):
+def test_query_returns_a_page_or_is_refused(type_name, where, search, sort, bounds):
     _, management = peopled()
     offset, count = bounds
     page, refused = attempt(

@@ -22,12 +22,12 @@ def in_memory(broker: Broker, *fan_outs: FanOut) -> int:
     """Bytes of all bodies, by looking at each (no queue here spools, or has a store)."""
     found = 0
     for queue in broker.queues():
-        found += sum(len(body) for line in queue.lanes.lanes for _, body in (*line.returned, *line.ready))
+        found += sum(len(body) for lane in queue.lanes.lanes for _, body in (*lane.returned, *lane.ready))
         found += sum(len(waiting.body) for waiting in (*queue.gate.parked, *queue.gate.awaiting))
     return found + sum(len(message.body) for fan_out in fan_outs for message in fan_out.waiting)
 
 
-def until_nobody_sends(simulation: Simulation, senders: list[Sender], sizes: dict[Sender, int]) -> None:
+def until_no_producer_sends(simulation: Simulation, senders: list[Sender], sizes: dict[Sender, int]) -> None:
     """All send what they may, and the broker has its time, until nothing moves any more."""
     while True:
         sent = 0
@@ -48,7 +48,7 @@ def until_nobody_sends(simulation: Simulation, senders: list[Sender], sizes: dic
 @pytest.mark.parametrize("limit", [100_000, 16_000_000])
 @given(data=st.data())
 @settings(max_examples=3)
-def test_memory_overshoots_its_limit_by_one_message_a_producer_at_most(
+def test_memory_exceeds_its_limit_by_one_message_per_producer_at_most(
     count: int, limit: int, data: st.DataObject
 ) -> None:
     simulation = Simulation()
@@ -58,7 +58,7 @@ def test_memory_overshoots_its_limit_by_one_message_a_producer_at_most(
     # Not below 1/2,000 of the limit: hundreds of thousands of messages would show nothing more, and take minutes.
     size_of = {queue: data.draw(st.integers(max(50, limit // 2000), 300_000)) for queue in queues}
     sizes = {sender: size_of[sender.producer.queue] for sender in senders}
-    until_nobody_sends(simulation, senders, sizes)
+    until_no_producer_sends(simulation, senders, sizes)
     used = in_memory(simulation.broker)
     assert limit < used <= limit + sum(sizes.values())
     assert simulation.broker.shortages.used(Resource.MEMORY) == used
@@ -67,7 +67,7 @@ def test_memory_overshoots_its_limit_by_one_message_a_producer_at_most(
 
 
 @pytest.mark.parametrize("count", [1, 10, 100])
-def test_producers_that_never_send_leave_the_others_all_of_the_limit(count: int) -> None:
+def test_producers_that_never_send_leave_the_whole_limit_to_others(count: int) -> None:
     simulation = Simulation()
     simulation.broker.shortages.set_limits({"memory_limit": 1_000_000})
     queue, other = simulation.queue("orders"), simulation.queue("other")
@@ -75,11 +75,11 @@ def test_producers_that_never_send_leave_the_others_all_of_the_limit(count: int)
         simulation.sender(queue, answers=False)
         simulation.sender(other, answers=False)
     busy = simulation.sender(queue)
-    until_nobody_sends(simulation, [busy], {busy: 10_000})
+    until_no_producer_sends(simulation, [busy], {busy: 10_000})
     assert 1_000_000 < in_memory(simulation.broker) <= 1_010_000
 
 
-def test_a_message_larger_than_all_before_takes_the_credit_back_that_it_makes_too_much() -> None:
+def test_larger_message_withdraws_excess_credit() -> None:
     simulation = Simulation()
     simulation.broker.shortages.set_limits({"memory_limit": 1_000_000})
     sender = simulation.sender(simulation.queue())
@@ -93,7 +93,7 @@ def test_a_message_larger_than_all_before_takes_the_credit_back_that_it_makes_to
     assert sender.credit <= 9
 
 
-def test_after_a_shortage_everybody_proceeds() -> None:
+def test_all_producers_continue_after_a_shortage() -> None:
     simulation = Simulation()
     simulation.broker.shortages.set_limits({"memory_limit": 100_000})
     queue = simulation.queue()
@@ -101,7 +101,7 @@ def test_after_a_shortage_everybody_proceeds() -> None:
     consumer = simulation.receiver(queue)
     for _ in range(5):
         before = [sender.sent for sender in senders]
-        until_nobody_sends(simulation, senders, dict.fromkeys(senders, 5_000))
+        until_no_producer_sends(simulation, senders, dict.fromkeys(senders, 5_000))
         assert all(sender.sent > sent for sender, sent in zip(senders, before, strict=True))
         simulation.consume(consumer, 1000)
         simulation.broker.shortages.measure()
@@ -109,7 +109,7 @@ def test_after_a_shortage_everybody_proceeds() -> None:
         assert not any(sender.producer.blocked for sender in senders)
 
 
-def test_the_shortage_begins_with_the_message_that_exceeds_the_limit_and_not_by_time() -> None:
+def test_shortage_begins_with_the_message_that_exceeds_the_limit() -> None:
     simulation = Simulation()
     simulation.broker.shortages.set_limits({"memory_limit": 1_000})
     sender = simulation.sender(simulation.queue())
@@ -119,7 +119,7 @@ def test_the_shortage_begins_with_the_message_that_exceeds_the_limit_and_not_by_
 
 
 @pytest.mark.domain("4 parked messages use memory")
-def test_what_waits_outside_a_full_queue_is_memory() -> None:
+def test_messages_parked_at_an_overfull_queue_count_as_memory() -> None:
     simulation = Simulation()
     queue = simulation.queue(capacity_messages=2, mechanism="reject-after", reject_after_ms=60_000)
     sender = simulation.sender(queue)
@@ -131,7 +131,7 @@ def test_what_waits_outside_a_full_queue_is_memory() -> None:
 
 
 @pytest.mark.domain("4 parked messages use memory")
-def test_what_waits_for_a_fan_out_is_memory_and_bound_by_its_limit() -> None:
+def test_messages_waiting_in_a_fan_out_count_as_memory_and_respect_its_limit() -> None:
     simulation = Simulation()
     simulation.broker.shortages.set_limits({"memory_limit": 50_000})
     queues = [simulation.queue(name, capacity_messages=1) for name in ("a", "b")]
@@ -149,7 +149,7 @@ def test_what_waits_for_a_fan_out_is_memory_and_bound_by_its_limit() -> None:
     assert simulation.broker.shortages.used(Resource.MEMORY) == in_memory(simulation.broker)
 
 
-def test_an_open_transaction_is_memory() -> None:
+def test_messages_of_an_open_transaction_count_as_memory() -> None:
     simulation = Simulation()
     queue = simulation.queue()
     sender = simulation.sender(queue)
@@ -164,7 +164,7 @@ def test_an_open_transaction_is_memory() -> None:
     assert simulation.broker.shortages.used(Resource.MEMORY) == 0
 
 
-def test_messages_that_wait_outside_are_let_in_though_they_alone_exceed_the_limit() -> None:
+def test_parked_messages_are_enqueued_although_they_alone_exceed_the_limit() -> None:
     """They are in memory in any case: if they had to wait for themselves, nothing would ever move again."""
     simulation = Simulation()
     queue = simulation.queue(capacity_messages=2, mechanism="reject-after", reject_after_ms=600_000)
@@ -184,7 +184,7 @@ def test_messages_that_wait_outside_are_let_in_though_they_alone_exceed_the_limi
     assert not sender.producer.blocked
 
 
-def test_a_deleted_queue_gives_back_what_it_used() -> None:
+def test_deleted_queue_releases_its_usage() -> None:
     simulation = Simulation()
     queue = simulation.queue()
     sender = simulation.sender(queue)
@@ -194,14 +194,14 @@ def test_a_deleted_queue_gives_back_what_it_used() -> None:
     simulation.settle()
     usage = simulation.broker.shortages.usages[Resource.MEMORY]
     assert (usage.used, usage.pledged, usage.waiting) == (0, 0, 0)
-    for message in simulation.held.pop(consumer, []):
+    for message in simulation.acquired.pop(consumer, []):
         queue.put_back(consumer, message)
     simulation.settle()
     assert (usage.used, usage.pledged, usage.waiting) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("field", ["store_limit", "store_overfull_bytes"])
-def test_a_store_counts_what_was_put_since_it_was_measured(field: str) -> None:
+def test_store_usage_includes_messages_put_since_the_measurement(field: str) -> None:
     simulation = Simulation()
     broker, host = simulation.broker, simulation.host
     broker.stores.provider = stores = FakeStores()
@@ -212,7 +212,7 @@ def test_a_store_counts_what_was_put_since_it_was_measured(field: str) -> None:
         broker.shortages.set_limits({field: 100_000})
     else:
         broker.shortages.set_store_limits(host, {field: 100_000})
-    queue = broker.create_queue(host, "kept", durable=True)
+    queue = broker.create_queue(host, "stored", durable=True)
     sender = simulation.sender(queue)
     sent = 0
     while sender.read() or sender.send(10_000):

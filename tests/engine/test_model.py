@@ -1,4 +1,4 @@
-"""Random clients and operators against the whole engine, held to a naive model and to invariants after every step.
+"""Random clients and operators against the whole engine, compared with a naive model and invariants after every step.
 
 The model knows nothing of credit: it has the messages of each queue with their sizes, knows which of them a consumer
 holds, and says what state follows. The invariants say what credit and reasons may never come to.
@@ -64,10 +64,10 @@ policies = st.fixed_dictionaries(
 
 
 def header(body: bytes) -> Header:
-    """What a message asks is told by its number among those of its producer."""
+    """Return the header of a message, derived from its number among those of its producer."""
     _, number = origin((0, body))
-    asked = Header(priority={0: 9, 1: 1}.get(number % 6, 4), ttl=400 if number % 7 == 0 else 0)
-    return PLAIN if asked == PLAIN else asked
+    fields = Header(priority={0: 9, 1: 1}.get(number % 6, 4), ttl=400 if number % 7 == 0 else 0)
+    return PLAIN if fields == PLAIN else fields
 
 
 @dataclass
@@ -81,17 +81,17 @@ class Model:
     due: dict[int, int] = field(default_factory=dict)  # when messages expire
     failed: Counter[int] = field(default_factory=Counter)
     barred: dict[int, set[Consumer]] = field(default_factory=dict)
-    held: Counter[Producer] = field(default_factory=Counter)  # messages in the queue whose outcome is withheld
+    acquired: Counter[Producer] = field(default_factory=Counter)  # messages in the queue whose outcome is withheld
     outside: list[tuple[Producer, bytes, int]] = field(default_factory=list)  # producer, body, deadline
     enqueued: int = 0
     before: tuple[int, int] = (0, 0)  # the depth after the last step, messages and bytes
 
     def publish(self, producer: Producer, body: bytes, now: int, *, late: bool) -> Verdict:
-        """`late`: on credit that was taken back."""
+        """`late`: on withdrawn credit."""
         limits = self.queue.gate.limits
         way = limits.overflow if self.overfull else "not full"
         behind_others = bool(self.outside) and not way.startswith("reject")
-        if way == "hold" and not self.takes_held:
+        if way == "hold" and not self.admits_withheld:
             way = "block"
         if (late and self.queue.gate.stops) or behind_others or way in ("block", "reject-after"):
             self.outside.append((producer, body, now + limits.reject_after_ms))
@@ -100,12 +100,12 @@ class Model:
             return Verdict.REJECTED
         self.enqueue(body)
         if way == "hold":
-            self.held[producer] += 1
+            self.acquired[producer] += 1
             return Verdict.PENDING
         return Verdict.ACCEPTED
 
     @property
-    def takes_held(self) -> bool:
+    def admits_withheld(self) -> bool:
         """With `hold`: the depth is above the stop level by a tenth of it at most, or by one."""
         limits = self.queue.gate.limits
         messages, size = len(self.sizes), sum(self.sizes.values())
@@ -115,18 +115,18 @@ class Model:
 
     def enqueue(self, body: bytes) -> None:
         self.enqueued += 1
-        asked = header(body)
-        number = number_of(self.enqueued, asked.priority)
+        fields = header(body)
+        number = number_of(self.enqueued, fields.priority)
         self.sizes[number] = len(body)
         self.available.add(number)
-        if asked.ttl:
-            self.due[number] = self.queue.turn.now + asked.ttl
+        if fields.ttl:
+            self.due[number] = self.queue.turn.now + fields.ttl
         self.drop()
         if self.above:
             self.overfull = True
 
     def let_in(self) -> None:
-        """What the engine has let in from outside. When it must, is told by an invariant."""
+        """Enqueue messages that the engine has enqueued from the parked ones. An invariant checks when it must."""
         while self.enqueued < self.queue.gate.enqueued:
             self.enqueue(self.outside.pop(0)[1])
 
@@ -161,7 +161,7 @@ class Model:
 
     def resume(self) -> None:
         self.overfull = False
-        self.held.clear()
+        self.acquired.clear()
 
     @property
     def above(self) -> bool:
@@ -175,13 +175,13 @@ class Model:
             del self.outside[0]
 
     def leave(self, producer: Producer) -> None:
-        del self.held[producer]
+        del self.acquired[producer]
         self.outside = [w for w in self.outside if w[0] is not producer]
 
     def limits_changed(self, way: str) -> None:
         """`way`: what the queue did before when it was full."""
         if way != self.queue.gate.limits.overflow:
-            self.held.clear()
+            self.acquired.clear()
             deadline = self.queue.turn.now + self.queue.gate.limits.reject_after_ms
             self.outside = [(producer, body, deadline) for producer, body, _ in self.outside]
         self.drop()
@@ -189,7 +189,7 @@ class Model:
         self.measure()
 
     def withheld(self, producer: Producer) -> int:
-        return self.held[producer] + sum(1 for w in self.outside if w[0] is producer)
+        return self.acquired[producer] + sum(1 for w in self.outside if w[0] is producer)
 
     def drop(self) -> None:
         """A ring makes room by its oldest messages of the lowest priority."""
@@ -210,7 +210,7 @@ class Model:
 
 
 class Watched(Simulation):
-    """Tells the models what was dispatched, and looks at every grant."""
+    """Reports dispatched messages to the models, and checks every grant."""
 
     def __init__(self) -> None:
         self.models: dict[Queue, Model] = {}
@@ -226,7 +226,7 @@ class Watched(Simulation):
                 if not consumer.browsing:
                     self._dispatched(model, consumer, message)
             if not consumer.browsing:
-                self.held[consumer].extend(messages)
+                self.acquired[consumer].extend(messages)
         ready = {c for c in queue.dispatcher.consumers if c.credit}
         assert all(ready <= model.barred.get(n, set()) for n in model.available), "a ready consumer got nothing"
 
@@ -301,7 +301,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(pick=picks, most=st.integers(1, 20), size=sizes)
     def a_sender_sends(self, pick: int, most: int, size: int) -> None:
-        """What it sends stays on its way."""
+        """Send, and leave the messages in flight."""
         sender = self.sender(pick)
         sender.read()
         sender.send(size, most)
@@ -311,7 +311,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.arrive(self.sender(pick), most)
 
     @rule(most=st.integers(1, 4), rounds=st.integers(1, 3), size=sizes)
-    def everybody_sends(self, most: int, rounds: int, size: int) -> None:
+    def all_senders_send(self, most: int, rounds: int, size: int) -> None:
         for _ in range(rounds):
             for sender in list(self.world.senders.values()):
                 sender.read()
@@ -335,7 +335,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(pick=picks)
     def a_sender_breaks_the_protocol(self, pick: int) -> None:
-        """It sends without credit, when nothing is on its way."""
+        """Send without credit, while no message is in flight."""
         sender = self.sender(pick)
         producer = sender.producer
         if producer.credit or producer.withdrawn or producer.lapsed or producer.doubtful:
@@ -348,7 +348,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert producer not in queue.gate.ledger.members
 
     def arrive(self, sender: Sender, most: int) -> None:
-        """One frame after the other, each told to the model."""
+        """Deliver one frame after the other, and report each to the model."""
         producer, queue = sender.producer, sender.producer.queue
         model = self.world.models[queue]
         while sender.frames and most and producer in queue.gate.ledger.members:
@@ -366,31 +366,31 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(pick=picks, credit=st.integers(0, 20), browsing=st.booleans())
     def attach_a_receiver(self, pick: int, credit: int, browsing: bool) -> None:
-        if len(self.world.held) < 6:
+        if len(self.world.acquired) < 6:
             self.world.receiver(self.queues[pick % len(self.queues)], credit, browsing=browsing)
 
     def receiver(self, pick: int) -> Consumer:
-        if not self.world.held:
+        if not self.world.acquired:
             self.world.receiver(self.queues[0])
-        return list(self.world.held)[pick % len(self.world.held)]
+        return list(self.world.acquired)[pick % len(self.world.acquired)]
 
     @rule(pick=picks, credit=st.integers(1, 20))
     def a_receiver_gives_credit(self, pick: int, credit: int) -> None:
         self.world.give(self.receiver(pick), credit)
 
     @rule()
-    def everybody_accepts_all(self) -> None:
-        for pick in range(len(self.world.held)):
+    def all_consumers_accept_all(self) -> None:
+        for pick in range(len(self.world.acquired)):
             self.world.give(self.receiver(pick), 10)
             self.a_receiver_accepts_all(pick)
 
     @rule(pick=picks, which=picks, outcome=st.sampled_from(["accept", "reject", "release", "failed", "barred"]))
     def a_receiver_settles_one(self, pick: int, which: int, outcome: str) -> None:
         consumer = self.receiver(pick)
-        held = self.world.held[consumer]
-        if not held:
+        acquired = self.world.acquired[consumer]
+        if not acquired:
             return
-        message = held.pop(which % len(held))
+        message = acquired.pop(which % len(acquired))
         queue = consumer.queue
         model = self.world.models[queue]
         number, limits = message[0], queue.gate.limits
@@ -417,10 +417,10 @@ class EngineMachine(RuleBasedStateMachine):
     def a_receiver_accepts_all(self, pick: int) -> None:
         consumer = self.receiver(pick)
         model = self.world.models[consumer.queue]
-        for message in list(self.world.held[consumer]):
+        for message in list(self.world.acquired[consumer]):
             model.forget(message[0])
             model.measure()
-            self.world.held[consumer].remove(message)
+            self.world.acquired[consumer].remove(message)
             consumer.queue.remove(consumer, message)
             model.let_in()
         self.world.settle()
@@ -431,7 +431,7 @@ class EngineMachine(RuleBasedStateMachine):
         model = self.world.models[consumer.queue]
         for barred in model.barred.values():
             barred.discard(consumer)
-        model.available.update(m[0] for m in self.world.held[consumer])
+        model.available.update(m[0] for m in self.world.acquired[consumer])
         model.expire_messages(self.world.broker.turn.now)
         self.world.leave(consumer)
 
@@ -456,10 +456,8 @@ class EngineMachine(RuleBasedStateMachine):
             return
         for queue, model in self.world.models.items():
             model.limits_changed(before[queue].overflow)
-            model.before = (
-                queue.gate.depth_messages,
-                queue.gate.depth_bytes,
-            )  # what waited outside may have been let in
+            # Parked messages may have been enqueued.
+            model.before = queue.gate.depth_messages, queue.gate.depth_bytes
         self.world.settle()
 
     @rule(scope=st.sampled_from(SCOPES))
@@ -505,11 +503,12 @@ class EngineMachine(RuleBasedStateMachine):
         for queue, model in self.world.models.items():
             assert queue.gate.depth_messages == len(model.sizes)
             assert queue.gate.depth_bytes == sum(model.sizes.values())
-            there = [m for line in queue.lanes.lanes for m in (*line.returned, *line.ready)]
+            there = [m for lane in queue.lanes.lanes for m in (*lane.returned, *lane.ready)]
             assert [m[0] for m in there] == sorted(model.available)
-            held = [m for c, messages in self.world.held.items() if c.queue is queue for m in messages]
-            assert queue.lanes.unacknowledged == len(held) == sum(c.unacknowledged for c in queue.dispatcher.consumers)
-            assert sorted(m[0] for m in [*there, *held]) == sorted(model.sizes)
+            acquired = [m for c, messages in self.world.acquired.items() if c.queue is queue for m in messages]
+            unacknowledged = sum(c.unacknowledged for c in queue.dispatcher.consumers)
+            assert queue.lanes.unacknowledged == len(acquired) == unacknowledged
+            assert sorted(m[0] for m in [*there, *acquired]) == sorted(model.sizes)
             assert queue.gate.enqueued - queue.lanes.dequeued == queue.gate.depth_messages
             assert set(queue.lanes.deliveries) <= set(model.sizes)
             assert set(queue.lanes.excluded) <= set(model.sizes)
@@ -520,11 +519,11 @@ class EngineMachine(RuleBasedStateMachine):
     def each_producers_messages_are_in_the_order_in_which_it_sent_them(self) -> None:
         for queue in self.queues:
             last: dict[tuple[int, int], int] = {}
-            for line in queue.lanes.lanes:
-                for message in [*line.returned, *line.ready]:
+            for lane in queue.lanes.lanes:
+                for message in [*lane.returned, *lane.ready]:
                     producer, number = origin(message)
-                    assert number > last.get((producer, line.rank), 0)
-                    last[producer, line.rank] = number
+                    assert number > last.get((producer, lane.rank), 0)
+                    last[producer, lane.rank] = number
 
     @invariant()
     def states_and_reasons_are_those_of_the_model(self) -> None:
@@ -545,7 +544,7 @@ class EngineMachine(RuleBasedStateMachine):
                 assert (producer.blocked_since is None) is not producer.blocked
                 assert bool(producer.release_condition()) is producer.blocked
                 if queue.gate.state.stopped or (queue.gate.state.overfull and queue.gate.limits.bounded):
-                    assert not producer.credit, "a producer that is held has credit"
+                    assert not producer.credit, "a blocked producer has credit"
             assert queue.gate.blocked_producers == sum(p.blocked for p in queue.gate.producers)
             assert (queue.gate.overfull_since is not None) is queue.gate.state.overfull
             assert (queue.gate.stopped_since is not None) is queue.gate.state.stopped
@@ -572,8 +571,8 @@ class EngineMachine(RuleBasedStateMachine):
             model.before = depth, size
 
     @invariant()
-    def nobody_is_forgotten(self) -> None:
-        """Whoever runs and has no credit stands in the line or is being drained; what takes time is watched."""
+    def no_producer_is_forgotten(self) -> None:
+        """Unblocked producers without credit wait or are drained; queues with timed work are swept."""
         for queue in self.queues:
             ledger = queue.gate.ledger
             members = set(ledger.members)
@@ -589,22 +588,22 @@ class EngineMachine(RuleBasedStateMachine):
                     assert producer.waiting or producer.draining, "a producer that may run is forgotten"
             starved = queue.gate.state is State.NORMAL and any(not p.credit for p in lines)
             if ledger.pending or starved:
-                assert queue in self.world.broker.agenda.watched, "nobody takes credit back"
+                assert queue in self.world.broker.agenda.watched, "the sweep would not take credit back"
             if queue.gate.state is State.NORMAL and any(not p.credit for p in ledger.waiting):
                 assert queue.gate.room() <= 0
 
     @invariant()
-    def clients_were_told_of_the_credit_that_they_have(self) -> None:
+    def clients_know_their_credit(self) -> None:
         for producer, sender in self.world.senders.items():
-            told = sum(sender.flows[-1][:2]) if sender.flows else sender.limit
-            assert told == sender.received + producer.credit
+            known = sum(sender.flows[-1][:2]) if sender.flows else sender.limit
+            assert known == sender.received + producer.credit
 
     @invariant()
     def every_outcome_that_is_withheld_comes(self) -> None:
         for producer, sender in self.world.senders.items():
-            held = self.world.models[producer.queue].withheld(producer)
-            assert producer.unsettled == held
-            assert sender.verdicts[Verdict.PENDING] == held + sum(sender.outcomes.values())
+            acquired = self.world.models[producer.queue].withheld(producer)
+            assert producer.unsettled == acquired
+            assert sender.verdicts[Verdict.PENDING] == acquired + sum(sender.outcomes.values())
         for queue, model in self.world.models.items():
             assert [w.producer for w in queue.gate.parked] == [w[0] for w in model.outside]
             if queue.gate.parked and queue.gate.state is State.NORMAL:
@@ -636,7 +635,7 @@ class EngineMachine(RuleBasedStateMachine):
         world.settle()
         for pick, queue in enumerate(self.queues):
             for _ in range(len(queue.gate.parked) + 1):
-                self.everybody_accepts_all()
+                self.all_consumers_accept_all()
                 self.purge(pick)
             assert not queue.gate.parked
 

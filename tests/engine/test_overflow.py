@@ -52,7 +52,7 @@ def settled(broker: InMemoryBroker) -> list[Settled]:
     return found
 
 
-def test_hold_takes_messages_and_withholds_their_outcome_until_resume(broker: InMemoryBroker) -> None:
+def test_hold_accepts_messages_and_withholds_their_settlement_until_resume(broker: InMemoryBroker) -> None:
     queue = make(broker, mechanism="hold", producer_window_messages=20)
     producer = broker.attach_producer("q")
     verdicts = send(broker, producer, 100)
@@ -62,20 +62,20 @@ def test_hold_takes_messages_and_withholds_their_outcome_until_resume(broker: In
     assert producer.credit == 0
     assert producer.blocked
     assert queue.gate.depth_messages == len(verdicts)
-    held = producer.unsettled
+    acquired = producer.unsettled
     consumer = broker.attach_consumer("q")
     consumer.credit = 100
     queue.touch()
     broker._end_turn()
     for each, message in broker.acquired[: len(verdicts) - 5]:
         queue.remove(each, message)
-    assert settled(broker) == [Settled(producer.handle, held, Outcome.ACCEPTED)]
+    assert settled(broker) == [Settled(producer.handle, acquired, Outcome.ACCEPTED)]
     assert not producer.blocked
     assert producer.unsettled == 0
     assert producer.credit > 0
 
 
-def test_reject_refuses_at_once_and_blocks_nobody(broker: InMemoryBroker) -> None:
+def test_reject_rejects_at_once_and_blocks_no_producer(broker: InMemoryBroker) -> None:
     queue = make(broker, mechanism="reject")
     producer = broker.attach_producer("q")
     verdicts = send(broker, producer, 30)
@@ -87,7 +87,7 @@ def test_reject_refuses_at_once_and_blocks_nobody(broker: InMemoryBroker) -> Non
     assert send(broker, producer, 1) == [Verdict.ACCEPTED]
 
 
-def test_reject_after_lets_in_what_waited_when_there_is_room_in_time(broker: InMemoryBroker) -> None:
+def test_reject_after_enqueues_parked_messages_when_there_is_room_in_time(broker: InMemoryBroker) -> None:
     queue = make(broker, mechanism="reject-after", reject_after_ms=500)
     producer = broker.attach_producer("q")
     assert send(broker, producer, 13) == [Verdict.ACCEPTED] * 11 + [Verdict.PENDING] * 2
@@ -100,7 +100,7 @@ def test_reject_after_lets_in_what_waited_when_there_is_room_in_time(broker: InM
     assert longest_wait(queue.gate, broker.engine.turn.now) == 300
 
 
-def test_reject_after_rejects_what_waited_too_long(broker: InMemoryBroker) -> None:
+def test_reject_after_rejects_messages_parked_for_too_long(broker: InMemoryBroker) -> None:
     queue = make(broker, mechanism="reject-after", reject_after_ms=500)
     producer = broker.attach_producer("q")
     send(broker, producer, 13)
@@ -115,7 +115,7 @@ def test_reject_after_rejects_what_waited_too_long(broker: InMemoryBroker) -> No
     assert longest_wait(queue.gate, engine.turn.now) >= 500
 
 
-def test_a_producer_that_leaves_takes_what_waited_outside_with_it(broker: InMemoryBroker) -> None:
+def test_parked_messages_of_a_detached_producer_are_dropped(broker: InMemoryBroker) -> None:
     queue = make(broker, mechanism="reject-after")
     producer, other = broker.attach_producer("q"), broker.attach_producer("q")
     send(broker, producer, 12)
@@ -129,7 +129,7 @@ def test_a_producer_that_leaves_takes_what_waited_outside_with_it(broker: InMemo
 
 
 @pytest.mark.domain("4 producerFlowControl=false")
-def test_flow_control_off_holds_nobody_but_an_operator_still_can(broker: InMemoryBroker) -> None:
+def test_flow_control_off_blocks_no_producer_but_stops_still_do(broker: InMemoryBroker) -> None:
     queue = make(broker, flow_control="off")
     producer = broker.attach_producer("q")
     assert len(send(broker, producer, 500)) == 500
@@ -139,7 +139,7 @@ def test_flow_control_off_holds_nobody_but_an_operator_still_can(broker: InMemor
     assert producer.credit == 0
 
 
-def test_a_ring_drops_its_oldest_messages_and_holds_nobody(broker: InMemoryBroker) -> None:
+def test_ring_drops_its_oldest_messages_and_blocks_no_producer(broker: InMemoryBroker) -> None:
     broker.management.create(NAME, {"capacity_messages": 10, "overflow": "ring"})
     queue = broker.engine.queue("default", "q")
     producer = broker.attach_producer("q")
@@ -161,7 +161,7 @@ def way(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("before", sorted(set(OVERFLOW_POLICIES) - {"ring"}))
 @pytest.mark.parametrize("after", sorted(set(OVERFLOW_POLICIES) - {"ring"}))
-def test_another_way_while_full_loses_nothing_and_leaves_nothing_held(
+def test_switching_the_policy_of_an_overfull_queue_loses_nothing_and_leaves_nothing_withheld(
     broker: InMemoryBroker, before: str, after: str
 ) -> None:
     queue = make(broker, **way(before))
@@ -184,7 +184,7 @@ def test_another_way_while_full_loses_nothing_and_leaves_nothing_held(
     assert producer.credit > 0
 
 
-def test_another_time_of_reject_after_is_in_force_at_once_for_what_waits(broker: InMemoryBroker) -> None:
+def test_changed_reject_after_ms_applies_to_parked_messages_at_once(broker: InMemoryBroker) -> None:
     queue = make(broker, mechanism="reject-after", reject_after_ms=3_600_000)
     producer = broker.attach_producer("q")
     send(broker, producer, 13)
@@ -195,7 +195,7 @@ def test_another_time_of_reject_after_is_in_force_at_once_for_what_waits(broker:
     assert (len(queue.gate.parked), queue.gate.rejected, producer.unsettled) == (0, 2, 0)
 
 
-def test_a_change_of_another_field_does_not_give_what_waits_more_time(broker: InMemoryBroker) -> None:
+def test_change_of_another_field_does_not_extend_deadlines(broker: InMemoryBroker) -> None:
     queue = make(broker, mechanism="reject-after", reject_after_ms=500)
     producer = broker.attach_producer("q")
     send(broker, producer, 13)
@@ -205,12 +205,12 @@ def test_a_change_of_another_field_does_not_give_what_waits_more_time(broker: In
     assert (len(queue.gate.parked), queue.gate.rejected, producer.unsettled) == (0, 2, 0)
 
 
-def test_what_waits_outside_gets_a_deadline_when_reject_after_comes_into_force(broker: InMemoryBroker) -> None:
-    """Late messages of a stopped queue wait for ever under block; under reject-after nothing does."""
+def test_parked_messages_get_a_deadline_when_reject_after_is_set(broker: InMemoryBroker) -> None:
+    """Late messages of a stopped queue wait without a deadline under block, and with one under reject-after."""
     queue = make(broker)
     producer = broker.attach_producer("q")
     asyncio.run(broker.call(NAME, "stop-producers", {"reason": "test"}))
-    assert queue.publish(producer, b"on its way") is Verdict.PENDING
+    assert queue.publish(producer, b"in flight") is Verdict.PENDING
     broker.advance(60_000)
     assert len(queue.gate.parked) == 1
     update(broker, mechanism="reject-after", reject_after_ms=500)

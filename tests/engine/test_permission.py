@@ -14,7 +14,7 @@ from brokers.engine.management.requests import Management
 from brokers.engine.registry.subscription import SubscriptionSpec
 from brokers.engine.values.rights import ALL, Rights, parse_grants
 from brokers.model import TYPES, ObjectName, object_name
-from tests.engine.plainly import Plainly
+from tests.engine.plain_credentials import PlainCredentials
 from tests.engine.ports import Link, Peer
 
 USERS = {
@@ -23,7 +23,7 @@ USERS = {
     "manager of a": Rights(grants=parse_grants(["a:manage"])),
     "worker in a": Rights(grants=parse_grants(["a:publish,consume"])),
 }
-EVERYBODY = set(USERS)
+ALL_USERS = set(USERS)
 ADMINISTRATOR = {"administrator"}
 OF_ALL = {"administrator", "manager of all"}
 OF_A = {*OF_ALL, "manager of a"}
@@ -67,7 +67,7 @@ CONSUMERS = {"a": "3", "b": "6"}
 
 HOST_A, BROKER = name("VirtualHost", name="a"), name("Broker")
 
-ASKED: dict[str, tuple[Ask, set[str]]] = {
+REQUESTS: dict[str, tuple[Ask, set[str]]] = {
     "read a queue of a": (lambda m: m.read(queue("a")), OF_A),
     "read a queue of b": (lambda m: m.read(queue("b")), OF_ALL),
     "read a queue that b does not have": (lambda m: m.read(queue("b", "none")), OF_ALL),
@@ -116,7 +116,7 @@ ASKED: dict[str, tuple[Ask, set[str]]] = {
     "change a user": (lambda m: m.update(name("User", name="anna"), {"administrator": True}, 1, ""), ADMINISTRATOR),
     "delete a user": (lambda m: m.delete(name("User", name="anna"), None, ""), ADMINISTRATOR),
     "list the users": (lambda m: m.query("User"), ADMINISTRATOR),
-    "list the queues": (lambda m: m.query("Queue"), EVERYBODY),
+    "list the queues": (lambda m: m.query("Queue"), ALL_USERS),
 }
 
 
@@ -131,7 +131,7 @@ IMPOSSIBLE = {
 @pytest.fixture
 def broker() -> Broker:
     broker = Broker(0)
-    broker.accounts.credentials = Plainly()
+    broker.accounts.credentials = PlainCredentials()
     for host in ("a", "b"):
         there = broker.create_virtualhost(host)
         broker.create_queue(there, "q")
@@ -150,17 +150,17 @@ def broker() -> Broker:
 
 
 @pytest.mark.parametrize("user", USERS)
-@pytest.mark.parametrize("asked", ASKED)
-def test_a_user_may_ask_what_its_rights_allow(broker: Broker, user: str, asked: str) -> None:
-    ask, allowed = ASKED[asked]
+@pytest.mark.parametrize("request_name", REQUESTS)
+def test_user_can_request_what_its_rights_allow(broker: Broker, user: str, request_name: str) -> None:
+    ask, allowed = REQUESTS[request_name]
     management = ManagementAs(Management(broker), user, USERS[user])
-    told = len(broker.turn.facts)
+    facts = len(broker.turn.facts)
     if user not in allowed:
         with pytest.raises(NotAllowed, match=f"user {user} has no permission to manage"):
             ask(management)
-        assert len(broker.turn.facts) == told
-    elif asked in IMPOSSIBLE:
-        with pytest.raises(AdminError, match=IMPOSSIBLE[asked]):
+        assert len(broker.turn.facts) == facts
+    elif request_name in IMPOSSIBLE:
+        with pytest.raises(AdminError, match=IMPOSSIBLE[request_name]):
             ask(management)
     else:
         ask(management)
@@ -170,7 +170,7 @@ def test_a_user_may_ask_what_its_rights_allow(broker: Broker, user: str, asked: 
     ("user", "hosts"),
     [("administrator", ["a", "b"]), ("manager of all", ["a", "b"]), ("manager of a", ["a"]), ("worker in a", [])],
 )
-def test_a_list_has_what_the_user_may_see_and_counts_nothing_else(broker: Broker, user: str, hosts: list[str]) -> None:
+def test_list_has_and_counts_only_visible_objects(broker: Broker, user: str, hosts: list[str]) -> None:
     management = ManagementAs(Management(broker), user, USERS[user])
     for declared in TYPES.values():
         if not declared.keys or declared.name == "User":
@@ -181,7 +181,7 @@ def test_a_list_has_what_the_user_may_see_and_counts_nothing_else(broker: Broker
         assert page.total == len(page.items) == management.query(declared.name, count=1).total
 
 
-def test_every_type_is_of_a_virtual_host_or_for_administrators_only(broker: Broker) -> None:
+def test_every_type_belongs_to_a_virtual_host_or_is_for_administrators(broker: Broker) -> None:
     management = ManagementAs(Management(broker), "manager of all", USERS["manager of all"])
     refused = set()
     for type_name in TYPES:

@@ -37,25 +37,25 @@ def test_each_field_comes_from_the_most_specific_layer_that_sets_it(values):
         assert (setting.origin, setting.value) == expected
 
 
-def test_zero_is_a_value_and_hides_what_would_be_inherited():
+def test_zero_is_a_value_and_overrides_inherited_ones():
     found = inherit([(OWN, {"capacity_bytes": 0}), (BROKER, {"capacity_bytes": 5})])
     assert (found["capacity_bytes"].value, found["capacity_bytes"].origin) == (0, OWN)
 
 
 @pytest.mark.domain("5 explain")
-def test_explain_tells_value_and_origin_of_every_field():
+def test_explain_returns_value_and_origin_of_every_field():
     layers = [
         (OWN, {"capacity_bytes": 10}),
         (VIRTUALHOST, {"flow_stop_bytes": "80%"}),
         (BROKER, {"overflow": "producers"}),
     ]
-    told = explain(inherit(layers))
-    assert set(told) == set(FIELDS)
-    assert told["capacity_bytes"] == {"value": 10, "origin": "own"}
-    assert told["flow_stop_bytes"] == {"value": "80%", "origin": "virtualhost"}
-    assert told["overflow"] == {"value": "producers", "origin": "broker"}
-    assert told["capacity_messages"] == {"value": 0, "origin": "built-in"}
-    assert told["flow_resume_bytes"] == {"value": None, "origin": "built-in"}
+    explained = explain(inherit(layers))
+    assert set(explained) == set(FIELDS)
+    assert explained["capacity_bytes"] == {"value": 10, "origin": "own"}
+    assert explained["flow_stop_bytes"] == {"value": "80%", "origin": "virtualhost"}
+    assert explained["overflow"] == {"value": "producers", "origin": "broker"}
+    assert explained["capacity_messages"] == {"value": 0, "origin": "built-in"}
+    assert explained["flow_resume_bytes"] == {"value": None, "origin": "built-in"}
 
 
 # -- patterns --------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_explain_tells_value_and_origin_of_every_field():
         ("a[b]", "ab", False),
     ],
 )
-def test_a_pattern_covers_a_name_or_not(pattern, name, covered):
+def test_pattern_matches_names(pattern, name, covered):
     assert pattern_fault(pattern) == ""
     assert matches(pattern, name) is covered
 
@@ -108,7 +108,7 @@ def test_a_pattern_covers_a_name_or_not(pattern, name, covered):
         ("**", "whole words"),
     ],
 )
-def test_a_pattern_that_cannot_be_read_is_named_with_its_fault(pattern, fault):
+def test_invalid_pattern_is_named_with_its_fault(pattern, fault):
     assert fault in pattern_fault(pattern)
     assert repr(pattern) in pattern_fault(pattern)
 
@@ -131,6 +131,6 @@ def test_any_text_is_a_pattern_or_has_a_fault_and_never_raises(text):
 
 
 @given(patterns, patterns)
-def test_a_pattern_contains_another_exactly_when_it_covers_all_of_its_names(outer, inner):
+def test_pattern_contains_another_exactly_when_it_matches_all_of_its_names(outer, inner):
     covers_all = all(matches(outer, n) for n in EVERY_NAME if matches(inner, n))
     assert pattern_contains(outer, inner) is covers_all

@@ -64,12 +64,12 @@ def filled(world: Simulation, name: str, depth: int, **own: Any) -> Any:
     return made
 
 
-def test_a_lower_capacity_tells_who_becomes_overfull_and_who_is_held(world):
+def test_preview_of_a_lower_capacity_has_overfull_queues_and_blocked_producers(world):
     filled(world, "orders", 10, capacity_messages=20)
     filled(world, "idle", 0, capacity_messages=20)
-    told = preview(world, change(queue("orders"), capacity_messages=5))
-    assert (told["queues"], told["changed"], told["overfull"], told["held"]) == (1, 1, 1, 1)
-    (only,) = told["largest"]
+    answer = preview(world, change(queue("orders"), capacity_messages=5))
+    assert (answer["queues"], answer["changed"], answer["overfull"], answer["held"]) == (1, 1, 1, 1)
+    (only,) = answer["largest"]
     assert only["changes"] == {
         "capacity_messages": {"before": 20, "before_origin": "own", "after": 5, "after_origin": "own"}
     }
@@ -78,68 +78,68 @@ def test_a_lower_capacity_tells_who_becomes_overfull_and_who_is_held(world):
     assert world.host.queues["orders"].gate.state is State.NORMAL, "nothing is applied"
 
 
-def test_a_higher_capacity_tells_who_is_released(world):
+def test_preview_of_a_higher_capacity_has_unblocked_producers(world):
     filled(world, "orders", 10, capacity_messages=5)
-    told = preview(world, change(queue("orders"), capacity_messages=50))
-    assert (told["overfull"], told["released"], told["held"], told["freed"]) == (0, 1, 0, 1)
+    answer = preview(world, change(queue("orders"), capacity_messages=50))
+    assert (answer["overfull"], answer["released"], answer["held"], answer["freed"]) == (0, 1, 0, 1)
 
 
-def test_an_operators_stop_still_holds_whom_a_change_would_free(world):
+def test_operators_stop_still_blocks_producers_that_a_change_would_unblock(world):
     filled(world, "orders", 10, capacity_messages=5)
     Management(world.broker).call(queue("orders"), "stop-producers", {"reason": "x"})
-    told = preview(world, change(queue("orders"), capacity_messages=50))
-    assert (told["released"], told["freed"]) == (1, 0)
-    assert told["largest"][0]["after"]["state"] == "STOPPED"
+    answer = preview(world, change(queue("orders"), capacity_messages=50))
+    assert (answer["released"], answer["freed"]) == (1, 0)
+    assert answer["largest"][0]["after"]["state"] == "STOPPED"
 
 
-def test_a_mechanism_that_rejects_frees_producers_of_a_queue_that_stays_overfull(world):
+def test_rejecting_mechanism_unblocks_producers_of_a_queue_that_stays_overfull(world):
     filled(world, "orders", 10, capacity_messages=5)
-    told = preview(world, change(queue("orders"), mechanism="reject"))
-    assert (told["released"], told["freed"]) == (0, 1)
+    answer = preview(world, change(queue("orders"), mechanism="reject"))
+    assert (answer["released"], answer["freed"]) == (0, 1)
 
 
-def test_a_ring_tells_how_many_messages_it_would_drop(world):
+def test_preview_of_a_ring_has_the_number_of_dropped_messages(world):
     filled(world, "orders", 10, capacity_messages=20)
-    told = preview(world, change(queue("orders"), overflow="ring", capacity_messages=4))
-    assert told["dropped"] == 6
+    answer = preview(world, change(queue("orders"), overflow="ring", capacity_messages=4))
+    assert answer["dropped"] == 6
     make(world, change(queue("orders"), overflow="ring", capacity_messages=4))
     assert world.host.queues["orders"].gate.depth_messages == 4
 
 
-def test_a_new_pattern_concerns_what_it_is_the_best_match_of(world):
+def test_new_pattern_affects_the_queues_it_is_the_best_match_of(world):
     for name in ("orders.eu", "orders.us", "other"):
         filled(world, name, 3)
     make(world, change(policy("orders.us"), "create", capacity_messages=9))
-    told = preview(world, change(policy("orders.>"), "create", capacity_messages=2))
-    assert (told["queues"], told["changed"], told["overfull"]) == (2, 1, 1)
-    assert told["largest"][0]["name"] == "orders.eu"
-    assert told["versions"] == {str(policy("orders.>")): None}
+    answer = preview(world, change(policy("orders.>"), "create", capacity_messages=2))
+    assert (answer["queues"], answer["changed"], answer["overfull"]) == (2, 1, 1)
+    assert answer["largest"][0]["name"] == "orders.eu"
+    assert answer["versions"] == {str(policy("orders.>")): None}
 
 
-def test_growth_tells_when_a_queue_is_full(world):
+def test_preview_has_the_time_until_a_growing_queue_is_full(world):
     made = filled(world, "orders", 10, capacity_messages=110)
     made.rate_in, made.rate_out = 30.0, 20.0
-    told = preview(world, change(queue("orders"), capacity_messages=60))["largest"][0]
-    assert (told["before"]["full_in_ms"], told["after"]["full_in_ms"]) == (10_000, 5_000)
+    answer = preview(world, change(queue("orders"), capacity_messages=60))["largest"][0]
+    assert (answer["before"]["full_in_ms"], answer["after"]["full_in_ms"]) == (10_000, 5_000)
 
 
-def test_several_changes_are_weighed_together(world):
+def test_several_changes_are_previewed_together(world):
     filled(world, "orders", 10)
-    told = preview(
+    answer = preview(
         world,
         change(HOST, capacity_messages=5),
         change(policy("orders"), "create", capacity_messages=50),
     )
-    assert (told["changed"], told["overfull"]) == (1, 0)
-    assert told["largest"][0]["changes"]["capacity_messages"]["after_origin"] == "pattern orders"
+    assert (answer["changed"], answer["overfull"]) == (1, 0)
+    assert answer["largest"][0]["changes"]["capacity_messages"]["after_origin"] == "pattern orders"
 
 
-def test_what_is_named_is_bounded_and_what_matters_most_comes_first(world):
+def test_number_of_listed_queues_is_bounded_with_the_largest_impact_first(world):
     for n in range(5):
         filled(world, f"q{n}", n)
-    told = preview(world, change(BROKER, capacity_messages=2), largest=2)
-    assert (told["changed"], told["overfull"]) == (5, 2)
-    assert [each["name"] for each in told["largest"]] == ["q4", "q3"]
+    answer = preview(world, change(BROKER, capacity_messages=2), largest=2)
+    assert (answer["changed"], answer["overfull"]) == (5, 2)
+    assert [each["name"] for each in answer["largest"]] == ["q4", "q3"]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_what_is_named_is_bounded_and_what_matters_most_comes_first(world):
         (change(queue("nowhere")), NotFound, "nowhere"),
         (change(policy("a.>.b"), "create"), InvalidValue, "last word"),
         (change(policy("orders"), "create"), AlreadyExists, "orders"),
-        (change(policy("nobody"), "delete"), NotFound, "nobody"),
+        (change(policy("unknown"), "delete"), NotFound, "unknown"),
         (change(queue("orders"), "delete"), InvalidValue, "delete"),
         (change(object_name("Connection", virtualhost="default", id=1)), NotAllowed, "connection"),
         ({**change(queue("orders")), "version": 99}, StaleVersion, "99"),
@@ -164,47 +164,47 @@ def test_what_is_named_is_bounded_and_what_matters_most_comes_first(world):
     ],
     ids=str,
 )
-def test_what_a_change_would_be_refused_for_is_refused_here(world, each, error, words):
+def test_preview_refuses_what_the_change_would_be_refused_for(world, each, error, words):
     world.queue("orders", capacity_messages=10)
     make(world, change(policy("orders"), "create", capacity_messages=20))
     with pytest.raises(error, match=words):
         preview(world, each)
 
 
-def test_one_change_of_many_objects_is_a_change_of_each(world):
+def test_change_of_many_objects_is_a_change_of_each(world):
     for name in ("a", "b", "c"):
         filled(world, name, 10)
     objects = {str(queue("a")): 1, str(queue("b")): None}
-    told = preview(world, {"objects": objects, "attributes": {"capacity_messages": 5}})
-    assert (told["queues"], told["overfull"], set(told["versions"])) == (2, 2, set(objects))
+    answer = preview(world, {"objects": objects, "attributes": {"capacity_messages": 5}})
+    assert (answer["queues"], answer["overfull"], set(answer["versions"])) == (2, 2, set(objects))
 
 
-def test_of_changes_made_one_by_one_those_that_are_refused_are_told_and_left_out(world):
+def test_refused_changes_are_listed_when_changes_are_made_one_by_one(world):
     filled(world, "a", 10)
     filled(world, "b", 10, flow_stop_messages=50)
     changes = [change(queue(name), capacity_messages=5) for name in ("a", "b")]
     with pytest.raises(InvalidValue, match="queue default/b: flow_stop_messages is 50"):
         preview(world, *changes)
-    told = Management(world.broker).call(BROKER, "preview-change", {"changes": changes, "one_by_one": True})
-    assert (told["changed"], told["overfull"], told["refused"]) == (1, 1, 1)
-    assert told["refusals"][0]["object"] == str(queue("b"))
-    assert "flow_stop_messages is 50" in told["refusals"][0]["detail"]
+    answer = Management(world.broker).call(BROKER, "preview-change", {"changes": changes, "one_by_one": True})
+    assert (answer["changed"], answer["overfull"], answer["refused"]) == (1, 1, 1)
+    assert answer["refusals"][0]["object"] == str(queue("b"))
+    assert "flow_stop_messages is 50" in answer["refusals"][0]["detail"]
 
 
-def test_a_default_that_contradicts_a_queue_names_the_queue(world):
+def test_default_that_contradicts_a_queue_names_the_queue(world):
     world.queue("orders", flow_stop_messages=50)
     with pytest.raises(InvalidValue, match="queue default/orders"):
         preview(world, change(HOST, capacity_messages=10))
 
 
-def test_every_scope_explains_its_fields_and_what_it_would_inherit(world):
+def test_every_scope_explains_its_own_and_inherited_fields(world):
     management = Management(world.broker)
     make(world, change(BROKER, capacity_messages=1), change(HOST, capacity_bytes=2))
     make(world, change(policy("orders"), "create", capacity_messages=3))
-    told = management.call(policy("orders"), "explain", {})
-    assert told["fields"]["capacity_messages"] == {"value": 3, "origin": "pattern orders"}
-    assert told["inherited"]["capacity_messages"] == {"value": 1, "origin": "broker"}
-    assert told["fields"]["capacity_bytes"] == {"value": 2, "origin": "virtualhost"}
+    answer = management.call(policy("orders"), "explain", {})
+    assert answer["fields"]["capacity_messages"] == {"value": 3, "origin": "pattern orders"}
+    assert answer["inherited"]["capacity_messages"] == {"value": 1, "origin": "broker"}
+    assert answer["fields"]["capacity_bytes"] == {"value": 2, "origin": "virtualhost"}
     assert management.call(HOST, "explain", {})["inherited"]["capacity_bytes"]["origin"] == "built-in"
     assert management.call(BROKER, "explain", {})["fields"]["capacity_messages"]["origin"] == "broker"
 
@@ -224,7 +224,7 @@ capacities = st.one_of(st.none(), st.integers(0, 12))
     st.lists(st.integers(0, 15), min_size=3, max_size=3),
 )
 @settings(max_examples=60)
-def test_what_a_preview_says_is_what_the_changes_then_do(planned, depths):
+def test_preview_agrees_with_the_effect_of_the_changes(planned, depths):
     world = Simulation()
     for name, depth in zip(NAMES, depths, strict=True):
         filled(world, name, depth)
@@ -234,7 +234,7 @@ def test_what_a_preview_says_is_what_the_changes_then_do(planned, depths):
         q.name: (explain(q.gate.settings), q.gate.state, q.gate.blocked_producers) for q in world.host.queues.values()
     }
     try:
-        told = preview(world, *changes)
+        answer = preview(world, *changes)
     except AdminError:
         return
     assert {
@@ -242,7 +242,7 @@ def test_what_a_preview_says_is_what_the_changes_then_do(planned, depths):
     } == before
     make(world, *changes)
     after = {q.name: q for q in world.host.queues.values()}
-    named = {each["name"]: each for each in told["largest"]}
+    named = {each["name"]: each for each in answer["largest"]}
     for name, (fields, state, blocked) in before.items():
         now = explain(after[name].gate.settings)
         differing = {f for f in now if now[f]["value"] != fields[f]["value"]}
@@ -252,4 +252,4 @@ def test_what_a_preview_says_is_what_the_changes_then_do(planned, depths):
             assert named[name]["before"]["blocked_producers"] == blocked
             for field, values in named[name]["changes"].items():
                 assert values["after"] == now[field]["value"]
-    assert told["changed"] == len(named)
+    assert answer["changed"] == len(named)

@@ -1,4 +1,4 @@
-"""A queue's messages: order, competing consumers, what comes back, browsing, rings, and what links leave behind."""
+"""A queue's messages: order, competing consumers, returned messages, browsing, rings, and detached links."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def numbers(messages: list[Message] | deque[Message]) -> list[int]:
     return [m[0] for m in messages]
 
 
-def held(world: Simulation, consumer: Consumer) -> list[int]:
-    return numbers(world.held[consumer])
+def acquired(world: Simulation, consumer: Consumer) -> list[int]:
+    return numbers(world.acquired[consumer])
 
 
 def put_back(world: Simulation, consumer: Consumer, number: int, *, failed: bool = False, barred: bool = False) -> None:
-    message = next(m for m in world.held[consumer] if m[0] == number)
-    world.held[consumer].remove(message)
+    message = next(m for m in world.acquired[consumer] if m[0] == number)
+    world.acquired[consumer].remove(message)
     consumer.queue.put_back(consumer, message, failed=failed, barred=barred)
     world.settle()
 
@@ -43,68 +43,68 @@ def put_back(world: Simulation, consumer: Consumer, number: int, *, failed: bool
 # -- consuming -------------------------------------------------------------------------------------------------
 
 
-def test_a_consumer_gets_messages_in_the_order_in_which_they_came(world):
+def test_consumer_gets_messages_in_order_of_arrival(world):
     queue = filled(world, 5)
-    assert held(world, world.receiver(queue, credit=3)) == [1, 2, 3]
+    assert acquired(world, world.receiver(queue, credit=3)) == [1, 2, 3]
 
 
-def test_a_consumer_never_gets_more_than_its_credit(world):
+def test_consumer_never_gets_more_than_its_credit(world):
     queue = filled(world, 5)
     consumer = world.receiver(queue, credit=2)
     world.send(next(iter(world.senders.values())), 5)
-    assert held(world, consumer) == [1, 2]
+    assert acquired(world, consumer) == [1, 2]
     assert consumer.credit == 0
 
 
-def test_competing_consumers_take_turns(world):
+def test_competing_consumers_are_served_round_robin(world):
     queue = world.queue()
     consumers = [world.receiver(queue, credit=1000) for _ in range(3)]
     world.send(world.sender(queue), 30)
-    assert [len(world.held[c]) for c in consumers] == [10, 10, 10]
+    assert [len(world.acquired[c]) for c in consumers] == [10, 10, 10]
 
 
-def test_a_backlog_is_shared_out_in_batches(world):
+def test_backlog_is_shared_out_in_batches(world):
     queue = filled(world, 4 * BATCH)
     connection = world.connection()
     consumers = [world.broker.attach_consumer(connection, queue, f"r{i}", Link(), browsing=False) for i in range(2)]
     for consumer in consumers:
         consumer.credit = 1000
-        world.held[consumer] = []
+        world.acquired[consumer] = []
     world.settle()
-    assert [len(world.held[c]) for c in consumers] == [2 * BATCH, 2 * BATCH]
+    assert [len(world.acquired[c]) for c in consumers] == [2 * BATCH, 2 * BATCH]
 
 
-def test_a_consumer_whose_peer_does_not_read_is_passed_over(world):
+def test_consumer_whose_peer_does_not_read_gets_no_messages(world):
     queue = world.queue()
     stuck, running = world.receiver(queue, credit=10), world.receiver(queue, credit=10)
     stuck.connection.writable = False
     world.send(world.sender(queue), 4)
-    assert (held(world, stuck), held(world, running)) == ([], [1, 2, 3, 4])
+    assert (acquired(world, stuck), acquired(world, running)) == ([], [1, 2, 3, 4])
 
 
-# -- what comes back -------------------------------------------------------------------------------------------
+# -- returned messages -----------------------------------------------------------------------------------------
 
 
-def test_a_message_put_back_takes_its_old_place(world):
+def test_message_put_back_returns_to_its_former_place(world):
     queue = filled(world, 5)
     first = world.receiver(queue, credit=3)
     for number in (2, 1, 3):
         put_back(world, first, number)
     assert numbers(queue.lanes.returned) == [1, 2, 3]
-    assert held(world, world.receiver(queue, credit=5)) == [1, 2, 3, 4, 5]
+    assert acquired(world, world.receiver(queue, credit=5)) == [1, 2, 3, 4, 5]
 
 
-def test_what_a_consumer_held_goes_to_others_when_it_leaves(world):
+def test_messages_of_a_detached_consumer_go_to_others(world):
     queue = filled(world, 4)
     gone = world.receiver(queue, credit=3)
     other = world.receiver(queue, credit=0)
     world.leave(gone)
     world.give(other, 10)
-    assert held(world, other) == [1, 2, 3, 4]
+    assert acquired(world, other) == [1, 2, 3, 4]
     assert queue.consumer_count == 1
 
 
-def test_a_failed_delivery_is_counted_until_the_message_goes(world):
+def test_failed_deliveries_are_counted_until_the_message_is_removed(world):
     queue = filled(world, 1)
     consumer = world.receiver(queue, credit=1)
     for failures in (1, 2):
@@ -115,20 +115,20 @@ def test_a_failed_delivery_is_counted_until_the_message_goes(world):
     assert queue.lanes.deliveries == {}
 
 
-def test_a_message_released_is_not_counted_as_failed(world):
+def test_released_message_does_not_count_as_failed(world):
     queue = filled(world, 1)
     put_back(world, world.receiver(queue, credit=1), 1)
     assert queue.lanes.deliveries == {}
 
 
-def test_a_consumer_never_gets_again_what_it_declared_undeliverable_here(world):
+def test_consumer_never_gets_a_message_again_that_it_declared_undeliverable(world):
     queue = filled(world, 3)
     barred = world.receiver(queue, credit=1)
     put_back(world, barred, 1, barred=True)
     world.give(barred, 10)
-    assert held(world, barred) == [2, 3]
+    assert acquired(world, barred) == [2, 3]
     other = world.receiver(queue, credit=10)
-    assert held(world, other) == [1]
+    assert acquired(world, other) == [1]
     world.accept(other)
     assert (queue.lanes.excluded, queue.lanes.deliveries) == ({}, {})
 
@@ -145,7 +145,7 @@ class Walked(list):
 
 
 @pytest.mark.domain("3 check after enqueue")
-def test_many_messages_that_nobody_takes_back_do_not_slow_publishing_down(world):
+def test_many_undeliverable_messages_do_not_slow_down_publishing(world):
     """Constant work per message, however many have come back: one is looked at, at most."""
     queue = filled(world, 1000, "backlog")
     world.leave(world.receiver(queue, credit=1000))
@@ -159,7 +159,7 @@ def test_many_messages_that_nobody_takes_back_do_not_slow_publishing_down(world)
 
 
 @pytest.mark.domain("3 check after enqueue")
-def test_the_work_of_a_message_is_the_same_at_any_depth_and_for_any_number_of_producers_and_queues(world):
+def test_work_per_message_is_independent_of_depth_producers_and_queues(world):
     def lines() -> int:
         """Lines of the brokers' code that one message runs, those of loops each time. Others' are not its work: the
         collector may begin at any of them, and Hypothesis has a function that follows it."""
@@ -197,10 +197,10 @@ def test_the_work_of_a_message_is_the_same_at_any_depth_and_for_any_number_of_pr
     world.send(sender, 20_000)
     assert queue.gate.depth_messages > 20_000
     many = [lines() for _ in range(20)]
-    assert max(many) <= max(few), "a few lines more when credit is asked for, and never more than that"
+    assert max(many) <= max(few), "a few lines more when credit is requested, and never more"
 
 
-def test_purging_leaves_what_consumers_hold(world):
+def test_purging_leaves_acquired_messages(world):
     queue = filled(world, 5)
     consumer = world.receiver(queue, credit=2)
     put_back(world, consumer, 1, failed=True)
@@ -210,7 +210,7 @@ def test_purging_leaves_what_consumers_hold(world):
     assert (queue.gate.depth_messages, queue.gate.depth_bytes) == (0, 0)
 
 
-def test_purging_an_overfull_queue_releases_its_producers(world):
+def test_purging_an_overfull_queue_unblocks_its_producers(world):
     queue = world.queue(capacity_messages=2)
     sender = world.sender(queue)
     world.send(sender, 10)
@@ -237,7 +237,7 @@ class Looking(Simulation):
             if consumer.browsing:
                 self.shown.extend(numbers(messages))
             else:
-                self.held[consumer].extend(messages)
+                self.acquired[consumer].extend(messages)
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def looking() -> Looking:
     return Looking()
 
 
-def test_a_browser_sees_every_message_once_and_removes_none(looking):
+def test_browser_gets_every_message_once_and_removes_none(looking):
     queue = filled(looking, 3)
     looking.receiver(queue, credit=100, browsing=True)
     looking.send(next(iter(looking.senders.values())), 2)
@@ -253,7 +253,7 @@ def test_a_browser_sees_every_message_once_and_removes_none(looking):
     assert queue.gate.depth_messages == 5
 
 
-def test_a_browser_goes_on_from_where_its_credit_ended(looking):
+def test_browser_continues_where_its_credit_ended(looking):
     queue = filled(looking, 5)
     browser = looking.receiver(queue, credit=2, browsing=True)
     assert looking.shown == [1, 2]
@@ -261,7 +261,7 @@ def test_a_browser_goes_on_from_where_its_credit_ended(looking):
     assert looking.shown == [1, 2, 3, 4]
 
 
-def test_a_browser_is_not_shown_what_has_gone(looking):
+def test_browser_does_not_get_removed_messages(looking):
     queue = filled(looking, 6)
     browser = looking.receiver(queue, credit=1, browsing=True)
     looking.consume(looking.receiver(queue), 3)
@@ -272,7 +272,7 @@ def test_a_browser_is_not_shown_what_has_gone(looking):
     assert looking.shown == [1, 4, 7]
 
 
-def test_a_browser_sees_what_came_back_before_it_got_there(looking):
+def test_browser_gets_a_message_returned_behind_its_position(looking):
     queue = filled(looking, 4)
     consumer = looking.receiver(queue, credit=3)
     browser = looking.receiver(queue, browsing=True)
@@ -281,7 +281,7 @@ def test_a_browser_sees_what_came_back_before_it_got_there(looking):
     assert looking.shown == [2, 4]
 
 
-def test_a_browser_that_does_not_look_keeps_no_message_alive(looking):
+def test_browser_without_credit_retains_no_message(looking):
     queue = filled(looking, 3)
     browser = looking.receiver(queue, browsing=True)
     looking.consume(looking.receiver(queue), 3)
@@ -293,7 +293,7 @@ def test_a_browser_that_does_not_look_keeps_no_message_alive(looking):
 # -- rings -----------------------------------------------------------------------------------------------------
 
 
-def test_a_ring_drops_its_oldest_messages_and_says_how_many(world):
+def test_ring_drops_its_oldest_messages_and_reports_their_number(world):
     queue = world.queue(capacity_messages=3, overflow="ring")
     world.send(world.sender(queue), 5)
     assert numbers(queue.lanes.usual.ready) == [3, 4, 5]
@@ -302,7 +302,7 @@ def test_a_ring_drops_its_oldest_messages_and_says_how_many(world):
 
 
 @pytest.mark.domain("6 one line a turn")
-def test_a_ring_says_once_a_turn_how_many_it_has_dropped(world):
+def test_ring_reports_dropped_messages_once_a_turn(world):
     queue = world.queue(capacity_messages=3, overflow="ring")
     for number in range(1000):  # of one turn: it has no end yet
         queue.enqueue(b"%d" % number)
@@ -313,7 +313,7 @@ def test_a_ring_says_once_a_turn_how_many_it_has_dropped(world):
     assert queue.lanes.dropped == 997
 
 
-def test_a_ring_with_a_byte_limit_drops_as_many_as_it_must(world):
+def test_ring_with_a_byte_limit_drops_no_more_than_needed(world):
     queue = world.queue(capacity_bytes=1000, overflow="ring")
     sender = world.sender(queue)
     world.send(sender, 9, size=100)
@@ -323,23 +323,23 @@ def test_a_ring_with_a_byte_limit_drops_as_many_as_it_must(world):
     assert [f.attributes["messages"] for f in world.facts] == [4]
 
 
-def test_a_ring_drops_what_came_back_first_and_never_what_a_consumer_holds(world):
+def test_ring_drops_returned_messages_first_and_never_acquired_ones(world):
     queue = world.queue(capacity_messages=4, overflow="ring")
     sender = world.sender(queue)
     world.send(sender, 4)
     consumer = world.receiver(queue, credit=3)
     put_back(world, consumer, 2)
     world.send(sender, 1)
-    assert (held(world, consumer), numbers(queue.lanes.returned), numbers(queue.lanes.usual.ready)) == (
+    assert (acquired(world, consumer), numbers(queue.lanes.returned), numbers(queue.lanes.usual.ready)) == (
         [1, 3],
         [],
         [4, 5],
     )
     world.send(sender, 5)
-    assert (held(world, consumer), numbers(queue.lanes.usual.ready)) == ([1, 3], [9, 10])
+    assert (acquired(world, consumer), numbers(queue.lanes.usual.ready)) == ([1, 3], [9, 10])
 
 
-def test_turning_a_full_queue_into_a_ring_releases_its_producers_and_drops_the_excess(world):
+def test_turning_an_overfull_queue_into_a_ring_unblocks_producers_and_drops_the_excess(world):
     queue = world.queue(capacity_messages=3)
     sender = world.sender(queue)
     world.send(sender, 10)
@@ -351,7 +351,7 @@ def test_turning_a_full_queue_into_a_ring_releases_its_producers_and_drops_the_e
     assert (queue.gate.depth_messages, queue.lanes.dropped) == (3, 11)
 
 
-def test_turning_a_ring_into_a_blocking_queue_keeps_the_bound_once_its_credit_has_come_back(world):
+def test_ring_turned_into_a_blocking_queue_respects_the_bound_once_its_credit_is_returned(world):
     queue = world.queue(capacity_messages=10, overflow="ring")
     senders = [world.sender(queue, answers=False) for _ in range(10)]
     assert queue.gate.ledger.reserved > 11
@@ -373,7 +373,7 @@ def test_deleting_a_queue_ends_its_links_and_leaves_nothing_behind(world):
     browser = world.receiver(queue, browsing=True)
     world.send(sender, 3)
     connection = sender.producer.connection
-    message = world.held[consumer][0]
+    message = world.acquired[consumer][0]
     world.broker.delete_queue(queue)
     world.settle()
     assert not world.senders
@@ -415,7 +415,7 @@ def test_rates_are_per_second_of_the_time_since_the_last_sample(world):
     assert (queue.rate_in, queue.rate_out) == (10.0, 2.5)
 
 
-def test_rates_come_down_to_nothing_once_and_then_the_queue_is_not_sampled(world):
+def test_rates_fall_to_0_once_and_then_the_queue_is_not_sampled(world):
     queue = world.queue()
     world.broker.sample()
     world.send(world.sender(queue), 20)
@@ -426,7 +426,7 @@ def test_rates_come_down_to_nothing_once_and_then_the_queue_is_not_sampled(world
     assert rates == [20.0, 0.0, None, None]
 
 
-def test_a_queue_that_was_quiet_for_long_is_rated_over_the_last_second_only(world):
+def test_rates_after_a_long_idle_time_are_of_the_last_second(world):
     queue = world.queue()
     sender = world.sender(queue)
     for _ in range(100):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from brokers.engine.values.rights import ALL, EVERY, NO_RIGHTS, RIGHTS, Rights, parse_grants
 
 USERS = {
-    "nobody": NO_RIGHTS,
+    "without rights": NO_RIGHTS,
     "publisher": Rights(grants=parse_grants(["a:publish"])),
     "worker": Rights(grants=parse_grants(["a:consume", "b:publish, consume"])),
     "manager of a": Rights(grants=parse_grants(["a:manage"])),
@@ -22,7 +22,7 @@ USERS = {
 
 #: user -> what it may, in the virtual hosts a, b and one made later, and ("") of the broker
 MATRIX = {
-    "nobody": {},
+    "without rights": {},
     "publisher": {"a": "publish"},
     "worker": {"a": "consume", "b": "publish consume"},
     "manager of a": {"a": "manage"},
@@ -41,13 +41,13 @@ MATRIX = {
 
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("virtualhost", ["a", "b", "later", ""])
-def test_a_user_may_what_its_grants_say_and_nothing_else(user: str, virtualhost: str) -> None:
+def test_user_has_exactly_the_rights_of_its_grants(user: str, virtualhost: str) -> None:
     allowed = set(MATRIX[user].get(virtualhost, "").split())
     assert {right for right in RIGHTS if USERS[user].may(right, virtualhost)} == allowed
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_who_manages_something_is_told_apart(user: str) -> None:
+def test_manages_something_is_true_with_any_right_to_manage(user: str) -> None:
     managing = any("manage" in allowed for allowed in MATRIX[user].values())
     assert USERS[user].manages_something == managing
 
@@ -67,7 +67,7 @@ def test_who_manages_something_is_told_apart(user: str) -> None:
         (":publish", "there is no virtual host ''"),
     ],
 )
-def test_what_is_no_grant_is_refused_by_name(wrong: object, named: str) -> None:
+def test_invalid_grant_is_refused_by_name(wrong: object, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         parse_grants(["default:publish", wrong], known={"default"}.__contains__)
 
@@ -77,7 +77,7 @@ def test_grants_for_one_virtual_host_add_up_and_its_name_may_have_a_colon() -> N
     assert rights.as_texts() == ["*:manage", "a:b:publish,consume"]
 
 
-def test_the_rights_in_a_virtual_host_that_is_gone_are_gone() -> None:
+def test_rights_in_a_deleted_virtual_host_are_revoked() -> None:
     rights = Rights(grants=parse_grants(["a:publish", "b:consume"])).without("a")
     assert rights.as_texts() == ["b:consume"]
 
@@ -86,5 +86,5 @@ given_rights = st.frozensets(st.sampled_from(RIGHTS), min_size=1)
 
 
 @given(st.dictionaries(st.one_of(st.just(EVERY), st.text(min_size=1)), given_rights))
-def test_any_grants_read_back_from_their_text(grants: dict[str, frozenset[str]]) -> None:
+def test_grants_parse_back_from_their_texts(grants: dict[str, frozenset[str]]) -> None:
     assert parse_grants(Rights(grants=grants).as_texts()) == grants

@@ -61,7 +61,7 @@ class Scarce(Simulation):
         self.settle()
 
     def say(self, sender: Sender, *bodies: bytes) -> Verdict:
-        """Publish, as far as there is credit; what became of the last."""
+        """Publish while there is credit. Return the verdict of the last message."""
         verdict = Verdict.NO_CREDIT
         for body in bodies:
             if not sender.producer.credit:
@@ -84,18 +84,18 @@ def reasons(sender: Sender) -> list[str]:
 @pytest.mark.parametrize(
     ("short", "blocked"), [("memory", {"transient"}), ("store", {"persistent"}), ("temp", {"spooled"})]
 )
-def test_a_limit_blocks_the_producers_of_what_it_is_for_and_no_others(short: str, blocked: set[str]) -> None:
+def test_limit_blocks_only_producers_whose_messages_use_the_resource(short: str, blocked: set[str]) -> None:
     simulation = Scarce()
-    kept, plain = simulation.durable("kept"), simulation.queue("plain")
+    stored, plain = simulation.durable("stored"), simulation.queue("plain")
     spool = simulation.queue("spool", capacity_messages=1, spool="disk")
     other = simulation.broker.create_virtualhost("other")
     elsewhere = simulation.broker.create_queue(other, "plain", durable=True)
     senders = {
-        "persistent": (simulation.sender(kept), PERSISTENT),
+        "persistent": (simulation.sender(stored), PERSISTENT),
         "transient": (simulation.sender(plain), TRANSIENT),
         "spooled": (simulation.sender(spool), TRANSIENT),
     }
-    beside = simulation.sender(kept), simulation.sender(elsewhere)
+    beside = simulation.sender(stored), simulation.sender(elsewhere)
     for sender, body in (*senders.values(), *((each, TRANSIENT) for each in beside)):
         simulation.say(sender, body, body, body)
     simulation.run_short(short)
@@ -112,45 +112,45 @@ def test_a_limit_blocks_the_producers_of_what_it_is_for_and_no_others(short: str
 
 
 @pytest.mark.domain("4 what each limit counts")
-def test_one_that_has_sent_nothing_yet_shows_with_one_message_what_it_is() -> None:
+def test_new_producer_may_send_one_message_that_shows_its_resource() -> None:
     simulation = Scarce()
-    kept = simulation.durable("kept")
-    early = simulation.sender(kept)
+    stored = simulation.durable("stored")
+    early = simulation.sender(stored)
     simulation.run_short("store")
-    late = simulation.sender(kept)
+    late = simulation.sender(stored)
     assert early.producer.credit == late.producer.credit == 1
     assert not early.producer.blocked
     assert simulation.say(early, TRANSIENT) is Verdict.ACCEPTED
     assert early.producer.credit > 0
     assert simulation.say(late, PERSISTENT) is Verdict.PENDING
-    assert kept.gate.depth_messages == 1
+    assert stored.gate.depth_messages == 1
     assert reasons(late) == ["store-overfull"]
     assert late.producer.credit == 0
     simulation.end_shortage()
     simulation.write()
     assert late.outcomes == {Outcome.ACCEPTED: 1}
-    assert kept.gate.depth_messages == 2
+    assert stored.gate.depth_messages == 2
     assert not late.producer.blocked
     assert late.producer.credit > 0
 
 
-def test_of_one_that_alternates_what_is_held_holds_what_follows_and_its_order_is_kept() -> None:
+def test_parked_message_parks_later_ones_of_its_producer_in_order() -> None:
     simulation = Scarce()
-    kept = simulation.durable("kept")
-    sender, other = simulation.sender(kept), simulation.sender(kept)
+    stored = simulation.durable("stored")
+    sender, other = simulation.sender(stored), simulation.sender(stored)
     simulation.say(sender, b"t0")
     simulation.say(other, b"t")
     simulation.run_short("store")
     assert simulation.say(sender, b"t1") is Verdict.ACCEPTED
     assert simulation.publish(sender, b"p2") is Verdict.PENDING
     assert sender.producer.credit == 0
-    assert simulation.publish(sender, b"t3") is Verdict.PENDING  # on credit that was taken back meanwhile
+    assert simulation.publish(sender, b"t3") is Verdict.PENDING  # on credit withdrawn meanwhile
     assert simulation.say(other, b"t") is Verdict.ACCEPTED
     simulation.end_shortage()
     simulation.write()
     assert sender.outcomes == {Outcome.ACCEPTED: 2}
-    consumer = simulation.receiver(kept, credit=100)
-    found = [body for _, body in simulation.held[consumer] if body != b"t"]
+    consumer = simulation.receiver(stored, credit=100)
+    found = [body for _, body in simulation.acquired[consumer] if body != b"t"]
     assert found == [b"t0", b"t1", b"p2", b"t3"]
 
 
@@ -160,26 +160,26 @@ def test_of_one_that_alternates_what_is_held_holds_what_follows_and_its_order_is
 def test_with_reject_a_send_fails_at_once_while_a_limit_is_exceeded(short: str, place: str) -> None:
     simulation = Scarce()
     mechanism = {"mechanism": "reject"}
-    kept = simulation.durable("kept", **(mechanism if place == "queue" else {}))
+    stored = simulation.durable("stored", **(mechanism if place == "queue" else {}))
     if place == "virtualhost":
         simulation.broker.set_virtualhost_defaults(simulation.host, mechanism)
     elif place == "broker":
         simulation.broker.set_broker_defaults(mechanism)
-    sender = simulation.sender(kept)
+    sender = simulation.sender(stored)
     body = TRANSIENT if short == "memory" else PERSISTENT
     simulation.say(sender, body)
     simulation.run_short(short)
-    before = kept.gate.depth_messages
+    before = stored.gate.depth_messages
     assert not sender.producer.blocked
     for _ in range(5):
         assert simulation.say(sender, body) is Verdict.REJECTED
-    assert (kept.gate.depth_messages, kept.gate.rejected) == (before, 5)
+    assert (stored.gate.depth_messages, stored.gate.rejected) == (before, 5)
     simulation.end_shortage()
     assert simulation.say(sender, body) in (Verdict.ACCEPTED, Verdict.PENDING)
 
 
 @pytest.mark.domain("4 failing sends for systemUsage")
-def test_with_reject_after_a_send_fails_when_its_time_is_up_and_not_if_the_shortage_ends_before() -> None:
+def test_with_reject_after_a_send_fails_at_its_deadline_unless_the_shortage_ends_before() -> None:
     simulation = Scarce()
     queue = simulation.queue("orders", mechanism="reject-after", reject_after_ms=800)
     sender = simulation.sender(queue)
@@ -198,7 +198,7 @@ def test_with_reject_after_a_send_fails_when_its_time_is_up_and_not_if_the_short
     assert not sender.producer.blocked
 
 
-def test_a_change_of_another_field_gives_a_message_that_a_shortage_holds_no_more_time() -> None:
+def test_change_of_another_field_does_not_extend_the_deadline_of_a_shortage() -> None:
     simulation = Scarce()
     queue = simulation.queue("orders", mechanism="reject-after", reject_after_ms=500)
     sender = simulation.sender(queue)
@@ -214,7 +214,7 @@ def test_a_change_of_another_field_gives_a_message_that_a_shortage_holds_no_more
 
 @pytest.mark.domain("8 no input kills")
 @pytest.mark.parametrize("own", [{}, {"capacity_messages": 200}, {"mechanism": "reject-after"}], ids=str)
-def test_what_comes_on_credit_for_far_smaller_messages_is_rejected_before_memory_runs_out(
+def test_messages_far_above_the_assumed_size_are_rejected_before_memory_runs_out(
     own: dict[str, int | str],
 ) -> None:
     simulation = Scarce()
@@ -228,16 +228,16 @@ def test_what_comes_on_credit_for_far_smaller_messages_is_rejected_before_memory
     simulation.broker.shortages.set_limits({"memory_limit": 20_000})
     large = TRANSIENT * 5_000
     sent = len(senders)
-    for sender in senders:  # each goes on regardless of what it has been told since
+    for sender in senders:  # each ignores later flows
         for _ in range(min(sender.credit, 50)):
             if simulation.publish(sender, large) is Verdict.NO_CREDIT:
                 break
             sent += 1
             assert usage.used <= 75_000 + len(large)
     refused = sum(sender.verdicts[Verdict.REJECTED] for sender in senders)
-    kept = queue.gate.depth_messages + len(queue.gate.parked) + len(queue.gate.awaiting)
+    stored = queue.gate.depth_messages + len(queue.gate.parked) + len(queue.gate.awaiting)
     assert refused > 0
-    assert kept + refused == sent
+    assert stored + refused == sent
     taker = simulation.receiver(queue)
     for _ in range(100):
         simulation.consume(taker, 5)
@@ -249,10 +249,10 @@ def test_what_comes_on_credit_for_far_smaller_messages_is_rejected_before_memory
         assert simulation.say(sender, TRANSIENT) is Verdict.ACCEPTED
 
 
-def test_a_transaction_waits_with_its_commit_for_a_message_that_a_limit_holds() -> None:
+def test_commit_waits_for_a_message_parked_by_a_limit() -> None:
     simulation = Scarce()
-    kept = simulation.durable("kept")
-    sender = simulation.sender(kept)
+    stored = simulation.durable("stored")
+    sender = simulation.sender(stored)
     simulation.run_short("store")
     transaction = simulation.broker.transactions.declare(sender.producer.connection, Link())
     assert transaction is not None
@@ -260,22 +260,22 @@ def test_a_transaction_waits_with_its_commit_for_a_message_that_a_limit_holds() 
     assert transaction.waiting
     simulation.end_shortage()
     assert not transaction.waiting
-    assert kept.gate.uncommitted_messages == 1
+    assert stored.gate.uncommitted_messages == 1
     simulation.broker.transactions.roll_back(transaction)
 
 
-def test_what_a_producer_had_waiting_goes_with_its_link() -> None:
+def test_parked_messages_of_a_detached_producer_are_dropped_during_a_shortage() -> None:
     simulation = Scarce()
-    kept = simulation.durable("kept")
-    sender = simulation.sender(kept)
+    stored = simulation.durable("stored")
+    sender = simulation.sender(stored)
     simulation.run_short("store")
     simulation.say(sender, PERSISTENT)
-    assert len(kept.gate.awaiting) == 1
+    assert len(stored.gate.awaiting) == 1
     simulation.detach(sender)
-    assert (len(kept.gate.awaiting), kept.gate.awaiting.bytes) == (0, 0)
+    assert (len(stored.gate.awaiting), stored.gate.awaiting.bytes) == (0, 0)
 
 
-def test_a_virtual_hosts_own_store_blocks_all_its_producers() -> None:
+def test_store_of_a_virtual_host_blocks_all_its_producers() -> None:
     simulation = Scarce()
     plain = simulation.sender(simulation.queue("plain"))
     simulation.broker.shortages.set_store_limits(simulation.host, {"store_overfull_bytes": 1000})
@@ -289,10 +289,10 @@ def test_a_virtual_hosts_own_store_blocks_all_its_producers() -> None:
 
 @given(data=st.data())
 @settings(max_examples=30)
-def test_whatever_runs_short_in_whatever_order_everything_comes_in_once_and_in_order(data: st.DataObject) -> None:
+def test_any_sequence_of_shortages_delivers_every_message_once_and_in_order(data: st.DataObject) -> None:
     """Safety: nothing is lost, doubled or out of order. Liveness: with no shortage left, all producers go on."""
     simulation = Scarce()
-    queues = [simulation.durable("kept"), simulation.queue("spool", capacity_messages=3, spool="disk")]
+    queues = [simulation.durable("stored"), simulation.queue("spool", capacity_messages=3, spool="disk")]
     senders = [simulation.sender(data.draw(st.sampled_from(queues))) for _ in range(4)]
     sent: dict[Sender, list[bytes]] = {sender: [] for sender in senders}
     simulation.stores.open_temp()
@@ -333,7 +333,7 @@ def test_whatever_runs_short_in_whatever_order_everything_comes_in_once_and_in_o
         assert not queue.gate.awaiting
         consumer = simulation.receiver(queue, credit=1000)
         simulation.advance(100)
-        found += [body for _, body in simulation.held[consumer]]
+        found += [body for _, body in simulation.acquired[consumer]]
     for index, sender in enumerate(senders):
         mine = [body for body in found if body[1:].startswith(b"%d:" % index)]
         assert mine == sent[sender]

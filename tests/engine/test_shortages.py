@@ -1,4 +1,4 @@
-"""A store, memory or temp limit that is exceeded: who is held, why, and until when."""
+"""An exceeded store, memory or temp limit: which producers it blocks, why, and until when."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def broker() -> InMemoryBroker:
     broker.engine.stores.provider = FakeStores()
     broker.management.create(OTHER, {"create_on_attach": True, "anonymous": True})
     for host in ("default", "other"):
-        broker.management.create(object_name("Queue", virtualhost=host, name="kept"), {"durable": True})
+        broker.management.create(object_name("Queue", virtualhost=host, name="stored"), {"durable": True})
     return broker
 
 
@@ -49,18 +49,18 @@ def said(broker: InMemoryBroker, code: str) -> list[str]:
     return [e.text for e in broker._events if code in e.text]
 
 
-def test_a_store_above_its_limit_holds_every_producer_of_its_virtual_host_and_no_other(broker: InMemoryBroker) -> None:
+def test_store_above_its_limit_blocks_every_producer_of_its_virtual_host_and_no_other(broker: InMemoryBroker) -> None:
     update(broker, HOST, store_overfull_bytes=10_000, store_underfull_bytes=8_000)
-    kept, passing = broker.attach_producer("kept"), broker.attach_producer("passing")
-    elsewhere = broker.attach_producer("kept", "other")
+    stored, passing = broker.attach_producer("stored"), broker.attach_producer("passing")
+    elsewhere = broker.attach_producer("stored", "other")
     store(broker).used_bytes = 10_000
     look(broker)
-    assert not kept.blocked
+    assert not stored.blocked
     store(broker).used_bytes = 10_001
     look(broker)
     look(broker)
     late = broker.attach_producer("later")  # a queue that is created meanwhile
-    for producer in (kept, passing, late):
+    for producer in (stored, passing, late):
         assert list(producer.reasons) == ["store-overfull"]
         assert producer.credit == 0
         assert producer.release_condition() == "the store comes below 8,000 bytes (now 10,001)"
@@ -73,17 +73,17 @@ def test_a_store_above_its_limit_holds_every_producer_of_its_virtual_host_and_no
     assert broker.management.read(HOST).attributes["blocked_producers"] == 3
     store(broker).used_bytes = 8_000
     look(broker)
-    assert kept.blocked
+    assert stored.blocked
     store(broker).used_bytes = 7_999
     look(broker)
-    for producer in (kept, passing, late):
+    for producer in (stored, passing, late):
         assert not producer.blocked
         assert producer.credit > 0
     assert said(broker, "MST-1009") == ["[vh(/default)/ms(SQLite)] MST-1009 : Store overfull condition cleared"]
 
 
-def test_limits_of_a_store_act_at_once_and_are_refused_with_both_values(broker: InMemoryBroker) -> None:
-    producer = broker.attach_producer("kept")
+def test_store_limits_apply_at_once_and_are_refused_with_both_values(broker: InMemoryBroker) -> None:
+    producer = broker.attach_producer("stored")
     store(broker).used_bytes = 5_000
     update(broker, HOST, store_overfull_bytes=4_000)
     assert producer.blocked
@@ -97,7 +97,7 @@ def test_limits_of_a_store_act_at_once_and_are_refused_with_both_values(broker: 
     assert broker.management.read(HOST).attributes["store_underfull_bytes"] is None
 
 
-def test_a_full_disk_holds_producers_whatever_the_limits(broker: InMemoryBroker) -> None:
+def test_full_disk_blocks_producers_whatever_the_limits(broker: InMemoryBroker) -> None:
     producer = broker.attach_producer("passing")
     store(broker).full = True
     look(broker)
@@ -109,7 +109,7 @@ def test_a_full_disk_holds_producers_whatever_the_limits(broker: InMemoryBroker)
 
 
 @pytest.mark.domain("4 systemUsage")
-def test_a_memory_limit_in_percent_holds_every_producer_until_consumers_have_made_room(broker: InMemoryBroker) -> None:
+def test_memory_limit_in_percent_blocks_every_producer_until_consumers_have_made_room(broker: InMemoryBroker) -> None:
     look(broker, memory=10_000)
     update(broker, BROKER, memory_limit="20%")
     producer, elsewhere = broker.attach_producer("passing"), broker.attach_producer("passing", "other")
@@ -130,7 +130,7 @@ def test_a_memory_limit_in_percent_holds_every_producer_until_consumers_have_mad
 
 @pytest.mark.domain("7 states")
 def test_reasons_are_independent(broker: InMemoryBroker) -> None:
-    producer = broker.attach_producer("kept")
+    producer = broker.attach_producer("stored")
     broker.engine.turn.header = lambda body: Header(durable=True)
     assert broker.publish(producer, 1) == 1
     store(broker).used_bytes = 500
@@ -150,14 +150,14 @@ def test_reasons_are_independent(broker: InMemoryBroker) -> None:
     assert producer.credit > 0
 
 
-def test_a_limit_above_its_total_is_refused_with_both_values(broker: InMemoryBroker) -> None:
+def test_limit_above_its_total_is_refused_with_both_values(broker: InMemoryBroker) -> None:
     with pytest.raises(InvalidValue) as refused:
         update(broker, BROKER, temp_limit=2_000, temp_total=1_000)
     assert refused.value.errors == {"temp_limit": "temp_limit is 2000 and temp_total is 1000: there is not so much"}
 
 
 @pytest.mark.domain("4 limits exist without a setting")
-def test_a_limit_that_is_not_set_is_the_default_and_says_of_what(broker: InMemoryBroker) -> None:
+def test_unset_limit_is_the_default_and_has_its_origin(broker: InMemoryBroker) -> None:
     broker.engine.shortages.defaults = {Resource.MEMORY: "40%"}
     broker.engine.shortages.wholes = {Resource.MEMORY: "the machine's memory"}
     shown = broker.management.read(BROKER).attributes
@@ -183,7 +183,7 @@ def test_a_limit_that_is_not_set_is_the_default_and_says_of_what(broker: InMemor
     assert broker.management.read(BROKER).attributes["store_limit_origin"] == "none"
 
 
-def test_a_default_blocks_and_unblocks_as_a_set_limit_does(broker: InMemoryBroker) -> None:
+def test_default_blocks_and_unblocks_as_a_set_limit_does(broker: InMemoryBroker) -> None:
     broker.engine.shortages.defaults = {Resource.MEMORY: "10%"}
     look(broker, memory=10_000)
     producer = broker.attach_producer("passing")

@@ -54,7 +54,7 @@ def look(world: Simulation, seconds: int = 1) -> list[str]:
         ("stocks.>", "", "star"),
     ],
 )
-def test_the_most_specific_topic_wins_then_the_most_specific_subscription(world, topic, name, wins):
+def test_most_specific_topic_wins_then_the_most_specific_subscription(world, topic, name, wins):
     for each, pattern, subscription in (
         ("all", ">", ""),
         ("named", ">", "mine"),
@@ -73,13 +73,13 @@ patterns = st.builds(lambda ws, tail: ".".join([*ws, *tail]), st.lists(words, ma
 
 
 @given(st.lists(st.tuples(patterns.filter(bool), patterns), max_size=6), st.sampled_from(["a", "a.b", "b.a", ""]))
-def test_what_is_watched_is_the_best_match_whatever_the_order_of_changes(pairs, name):
+def test_best_matching_policy_applies_whatever_the_order_of_changes(pairs, name):
     world = Simulation()
     found, _ = subscribe(world, spec(world, "a.b", name=name, shared=bool(name)))
     for number, (topic, subscription) in enumerate(pairs):
         policy(world, str(number), topic, subscription=subscription, depth=1)
-    for kept in list(world.host.slow_consumer_policies.values())[::2]:
-        world.broker.slow_consumers.delete(kept)
+    for each in list(world.host.slow_consumer_policies.values())[::2]:
+        world.broker.slow_consumers.delete(each)
     rest = world.host.slow_consumer_policies.values()
     assert world.broker.slow_consumers.watched.get(found) is best(rest, found)
 
@@ -96,7 +96,7 @@ def test_what_is_watched_is_the_best_match_whatever_the_order_of_changes(pairs, 
         ("messageAge", 4000, "Age : 4,000 ms, Limit : 4,000"),
     ],
 )
-def test_each_trigger_finds_what_reaches_it_and_says_so_once(world, trigger, limit, says):
+def test_each_trigger_reports_a_slow_consumer_once(world, trigger, limit, says):
     policy(world, **{trigger: limit})
     found, consumer = subscribe(world, spec(world))
     publisher = Publisher(world)
@@ -115,31 +115,31 @@ def test_each_trigger_finds_what_reaches_it_and_says_so_once(world, trigger, lim
 
 
 @pytest.mark.domain("2 slow consumers")
-def test_the_age_is_that_of_the_oldest_message_that_is_not_acknowledged(world):
+def test_message_age_is_that_of_the_oldest_unacknowledged_message(world):
     policy(world, messageAge=3000)
     _, consumer = subscribe(world, spec(world))
-    tell_what_is_held(world, consumer)
+    report_oldest_acquired(world, consumer)
     publisher = Publisher(world)
     world.give(consumer, 1000)
     publisher.publish()
     look(world)
-    poison = world.held[consumer].pop()
+    poison = world.acquired[consumer].pop()
     said: list[str] = []
     for second in range(1, 6):  # others come and go, one stays
         publisher.publish()
         world.accept(consumer)
-        world.held[consumer].append(poison)
+        world.acquired[consumer].append(poison)
         said = look(world)
-        world.held[consumer].clear()
+        world.acquired[consumer].clear()
         assert bool(said) == (second == 3)
         if said:
             break
     assert "Age : 3,000 ms, Limit : 3,000" in said[0]
 
 
-def tell_what_is_held(world: Simulation, consumer: Consumer) -> None:
+def report_oldest_acquired(world: Simulation, consumer: Consumer) -> None:
     """As the protocol layer does."""
-    consumer.oldest = lambda: min((message[0] for message in world.held.get(consumer, ())), default=None)
+    consumer.oldest = lambda: min((message[0] for message in world.acquired.get(consumer, ())), default=None)
 
 
 def test_messages_behind_a_backlog_have_an_age(world):
@@ -153,7 +153,7 @@ def test_messages_behind_a_backlog_have_an_age(world):
     assert found.queue.gate.depth_messages == 5
 
 
-def test_an_empty_subscription_is_never_slow(world):
+def test_empty_subscription_is_never_slow(world):
     policy(world, messageAge=1)
     subscribe(world, spec(world))
     assert look(world, 5) == []
@@ -179,12 +179,12 @@ def test_topicdelete_disconnects_the_consumer_and_deletes_the_subscription(world
         assert "Messages : 2, Limit : 2, Policy : slow (topicdelete)" in ends[0].description
     world.settle()
     assert found.queue.name not in world.host.queues
-    told = ("slow-consumer", "subscription-deleted", "queue-deleted")
-    assert [kind for kind in world.kinds() if kind in told] == list(told)
-    assert not [key for key in world.kept if key[0] == "subscription"]
+    wanted = ("slow-consumer", "subscription-deleted", "queue-deleted")
+    assert [kind for kind in world.kinds() if kind in wanted] == list(wanted)
+    assert not [key for key in world.records if key[0] == "subscription"]
 
 
-def test_a_policy_acts_on_subscriptions_that_are_there_and_stops_when_it_goes(world):
+def test_policy_applies_to_existing_subscriptions_until_it_is_deleted(world):
     found, _ = subscribe(world, spec(world))
     Publisher(world).publish(count=3)
     assert look(world) == []
@@ -200,7 +200,7 @@ def test_a_policy_acts_on_subscriptions_that_are_there_and_stops_when_it_goes(wo
     assert look(world) == []
 
 
-def test_a_policy_of_one_virtual_host_says_nothing_of_another(world):
+def test_policy_of_one_virtual_host_does_not_apply_to_another(world):
     other = world.broker.create_virtualhost("other")
     given = {"topic": ">", "messageCount": 1, "policy": "topicdelete"}
     world.broker.slow_consumers.create(other, "slow", given)
@@ -210,12 +210,12 @@ def test_a_policy_of_one_virtual_host_says_nothing_of_another(world):
     assert found.queue.name in world.host.queues
 
 
-# -- through management, and kept ----------------------------------------------------------------------------------
+# -- through management, and persisted ---------------------------------------------------------------------------------
 
 NAME = object_name("SlowConsumerPolicy", virtualhost="default", name="slow")
 
 
-def test_policies_are_created_changed_and_removed_through_management_and_kept(world):
+def test_policies_are_created_changed_and_deleted_through_management_and_persisted(world):
     management = Management(world.broker)
     found, _ = subscribe(world, durable(world))
     made = management.create(NAME, {"topic": "prices", "messageCount": 5, "policy": "log"}, "ann")
@@ -239,7 +239,7 @@ def test_policies_are_created_changed_and_removed_through_management_and_kept(wo
 
 
 @pytest.mark.domain("2 slow consumers")
-def test_a_policy_may_name_the_subscription_alone_and_one_with_a_better_topic_wins(world):
+def test_policy_may_name_the_subscription_only_and_a_better_topic_wins(world):
     given = {"subscription": "audit", "messageCount": 1, "policy": "log"}
     made = Management(world.broker).create(NAME, given, "ann")
     assert (made["topic"], made["subscription"]) == (None, "audit")
@@ -265,12 +265,12 @@ def test_a_policy_may_name_the_subscription_alone_and_one_with_a_better_topic_wi
         ({"topic": "a", "depth": 1}, "policy is missing"),
     ],
 )
-def test_a_policy_that_makes_no_sense_is_refused_and_says_why(world, given, wrong):
+def test_invalid_policy_is_refused_with_the_reason(world, given, wrong):
     with pytest.raises(InvalidValue, match=wrong):
         Management(world.broker).create(NAME, given)
 
 
-def test_a_second_policy_of_the_same_name_is_refused(world):
+def test_second_policy_of_the_same_name_is_refused(world):
     policy(world, depth=1)
     with pytest.raises(AlreadyExists, match="slow-consumer policy slow in virtual host default already"):
         policy(world, depth=2)

@@ -36,7 +36,7 @@ PLACES = [
 
 
 @given(scopes, scopes)
-def test_a_scope_that_contains_another_covers_every_queue_of_it(outer, inner):
+def test_scope_that_contains_another_covers_every_queue_of_it(outer, inner):
     if outer.contains(inner):
         assert all(outer.covers(*place) for place in PLACES if inner.covers(*place))
 
@@ -69,7 +69,7 @@ def test_containment_of_scopes(outer, inner, contained):
     assert outer.contains(inner) is contained
 
 
-def test_scopes_read_as_people_say_them():
+def test_scopes_have_readable_texts():
     assert str(Scope()) == "broker"
     assert str(Scope(pattern="orders.*")) == "broker orders.*"
     assert str(Scope("default")) == "virtualhost default"
@@ -93,7 +93,7 @@ def test_different_scopes_never_have_the_same_text(one, other):
 
 
 @given(scopes, st.text(), st.text(), st.integers(0, 1 << 53))
-def test_a_stop_comes_back_from_its_record(scope, reason, actor, since):
+def test_stop_is_restored_from_its_record(scope, reason, actor, since):
     stop = Stop(scope, reason, actor, since)
     assert Stop.from_record(stop.record()) == stop
 
@@ -120,19 +120,19 @@ def test_stopping_a_queue_blocks_its_producers_only(world):
 
 @pytest.mark.domain("3 stop and start all producers")
 @pytest.mark.parametrize("scope", [Scope(), Scope("default"), Scope(pattern="orders.*"), Scope("default", "orders.eu")])
-def test_a_second_stop_of_the_same_scope_changes_nothing(world, scope):
+def test_second_stop_of_the_same_scope_changes_nothing(world, scope):
     world.queue("orders.eu")
     assert world.broker.stopping.stop_producers(scope, "first", "ann").changed
     world.settle()
-    kept, facts = dict(world.kept), len(world.facts)
+    records, facts = dict(world.records), len(world.facts)
     again = world.broker.stopping.stop_producers(scope, "second", "bob")
     world.settle()
     assert not again.changed
-    assert (world.kept, len(world.facts)) == (kept, facts)
+    assert (world.records, len(world.facts)) == (records, facts)
     assert world.broker.stops[scope].reason == "first"
 
 
-def test_starting_what_is_not_stopped_changes_nothing(world):
+def test_starting_a_scope_that_is_not_stopped_changes_nothing(world):
     world.queue()
     world.kinds()
     assert not world.broker.stopping.start_producers(EVERYWHERE, "", "ann").changed
@@ -141,7 +141,7 @@ def test_starting_what_is_not_stopped_changes_nothing(world):
 
 
 @pytest.mark.domain("7 states")
-def test_a_queue_under_two_stops_runs_when_both_are_lifted(world):
+def test_queue_under_two_stops_runs_when_both_are_lifted(world):
     queue = world.queue("orders")
     producer = world.sender(queue).producer
     world.broker.stopping.stop_producers(Scope("default"), "", "ann")
@@ -165,7 +165,7 @@ def test_starting_the_broker_lifts_every_stop_inside_it(world):
     world.settle()
     assert outcome.changed
     assert not world.broker.stops
-    assert not [key for key in world.kept if key[0] == "stop"]
+    assert not [key for key in world.records if key[0] == "stop"]
     assert all(q.gate.state is State.NORMAL and not q.gate.stops and q.gate.stopped_since is None for q in queues)
 
 
@@ -196,7 +196,7 @@ def test_starting_all_producers_leaves_an_overfull_queues_reason(world):
     assert list(sender.producer.reasons) == ["queue-overfull:orders"]
 
 
-def test_an_underfull_queue_stays_stopped(world):
+def test_underfull_queue_stays_stopped(world):
     queue = world.queue("orders", capacity_messages=1)
     sender = world.sender(queue)
     world.send(sender, 2)
@@ -207,7 +207,7 @@ def test_an_underfull_queue_stays_stopped(world):
     assert sender.producer.credit == 0
 
 
-def test_a_queue_created_later_under_a_pattern_stop_starts_stopped(world):
+def test_queue_created_later_under_a_pattern_stop_starts_stopped(world):
     world.broker.stopping.stop_producers(Scope("default", pattern="orders.*"), "", "ann")
     later, outside = world.queue("orders.eu"), world.queue("stocks.eu")
     assert (later.gate.state, outside.gate.state) == (State.STOPPED, State.NORMAL)
@@ -215,16 +215,16 @@ def test_a_queue_created_later_under_a_pattern_stop_starts_stopped(world):
     assert not world.sender(outside).producer.blocked
 
 
-def test_two_stops_whose_names_run_together_are_kept_and_lifted_apart(world):
+def test_stops_with_similar_names_are_stored_and_lifted_separately(world):
     world.broker.create_virtualhost("a b")
     world.broker.create_virtualhost("a")
     world.broker.stopping.stop_producers(Scope("a b"), "", "ann")
     world.broker.stopping.stop_producers(Scope("a", pattern="b"), "", "ann")
     world.settle()
-    assert len([key for key in world.kept if key[0] == "stop"]) == 2
+    assert len([key for key in world.records if key[0] == "stop"]) == 2
 
 
-def test_an_unknown_queue_or_virtual_host_is_not_found(world):
+def test_unknown_queue_or_virtual_host_is_not_found(world):
     for scope in (Scope("default", "nowhere"), Scope("nowhere"), Scope("nowhere", "orders")):
         for call in (world.broker.stopping.stop_producers, world.broker.stopping.start_producers):
             with pytest.raises(NotFound, match="nowhere"):
@@ -232,7 +232,7 @@ def test_an_unknown_queue_or_virtual_host_is_not_found(world):
     assert not world.broker.stops
 
 
-def test_a_pattern_that_cannot_be_read_is_refused(world):
+def test_stop_with_an_invalid_pattern_is_refused(world):
     with pytest.raises(InvalidValue) as refused:
         world.broker.stopping.stop_producers(Scope(pattern="a..b"), "", "ann")
     assert "a..b" in refused.value.errors["pattern"]
@@ -242,7 +242,7 @@ def test_a_pattern_that_cannot_be_read_is_refused(world):
 # -- what the answer says --------------------------------------------------------------------------------------
 
 
-def test_the_answer_counts_queues_producers_stopped_and_draining(world):
+def test_answer_counts_queues_and_stopped_and_draining_producers(world):
     orders, other, empty = world.queue("orders"), world.queue("other"), world.queue("empty")
     world.sender(orders)
     world.sender(orders)
@@ -256,7 +256,7 @@ def test_the_answer_counts_queues_producers_stopped_and_draining(world):
     assert empty.gate.producer_count == 0
 
 
-def test_a_producer_that_runs_again_is_counted_neither_as_stopped_nor_as_draining(world):
+def test_unblocked_producer_counts_neither_as_stopped_nor_as_draining(world):
     full, other = world.queue("full", capacity_messages=1), world.queue("other")
     world.send(world.sender(full), 2)
     world.sender(full)
@@ -270,7 +270,7 @@ def test_a_producer_that_runs_again_is_counted_neither_as_stopped_nor_as_drainin
 # -- exchanges ------------------------------------------------------------------------------------------------
 
 
-def test_stopping_an_exchange_stops_what_is_bound_to_it_as_long_as_it_is(world):
+def test_stop_of_an_exchange_covers_queues_while_they_are_bound(world):
     bound, later, other = (world.queue(name) for name in ("bound", "later", "other"))
     routing = world.broker.routing
     stocks = routing.create_exchange(world.host, "stocks", "topic")
@@ -303,10 +303,10 @@ def test_deleting_an_exchange_lifts_its_stop(world):
     world.settle()
     assert queue.gate.state is State.NORMAL
     assert not world.broker.stops
-    assert not [key for key in world.kept if key[0] == "stop"]
+    assert not [key for key in world.records if key[0] == "stop"]
 
 
-def test_an_exchange_that_is_not_there_cannot_be_stopped(world):
+def test_unknown_exchange_cannot_be_stopped(world):
     with pytest.raises(NotFound, match="stocks"):
         world.broker.stopping.stop_producers(Scope("default", exchange="stocks"), "", "ann")
 
@@ -316,11 +316,11 @@ def test_an_exchange_that_is_not_there_cannot_be_stopped(world):
 
 def restarted(world: Simulation, later: int = 60_000) -> Broker:
     broker = Broker(START + later)
-    broker.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
+    broker.restore([(kind, key, value) for (kind, key), value in world.records.items()])
     return broker
 
 
-def test_stops_queues_and_policies_outlive_a_restart(world):
+def test_stops_queues_and_policies_survive_a_restart(world):
     world.broker.create_virtualhost("other")
     world.queue("orders.eu", capacity_messages=10)
     world.queue("orders.eu", "other")
@@ -342,14 +342,14 @@ def test_stops_queues_and_policies_outlive_a_restart(world):
     assert not broker.turn.take_records()
 
 
-def test_a_stop_restored_is_as_old_as_it_was(world):
+def test_restored_stop_retains_its_age(world):
     world.queue("orders")
     world.broker.stopping.stop_producers(Scope("default", "orders"), "", "ann")
     world.settle()
     assert restarted(world).queue("default", "orders").gate.stopped_since == START
 
 
-def test_a_stop_lifted_is_not_restored(world):
+def test_lifted_stop_is_not_restored(world):
     world.queue("orders")
     world.broker.stopping.stop_producers(EVERYWHERE, "", "ann")
     world.broker.stopping.start_producers(EVERYWHERE, "", "ann")
@@ -357,27 +357,27 @@ def test_a_stop_lifted_is_not_restored(world):
     assert restarted(world).queue("default", "orders").gate.state is State.NORMAL
 
 
-def test_a_stop_of_a_queue_that_is_no_longer_kept_can_still_be_lifted(world):
+def test_stop_of_a_queue_without_a_record_can_still_be_lifted(world):
     world.queue("orders")
     world.broker.stopping.stop_producers(Scope("default", "orders"), "", "ann")
     world.settle()
-    del world.kept["queue", "type=Queue,virtualhost=default,name=orders"]
+    del world.records["queue", "type=Queue,virtualhost=default,name=orders"]
     broker = restarted(world)
     assert broker.stopping.start_producers(EVERYWHERE, "", "ann").changed
     assert not broker.stops
 
 
-def test_deleting_a_queue_forgets_its_stop(world):
+def test_deleting_a_queue_deletes_its_stop(world):
     queue = world.queue("orders")
     world.broker.stopping.stop_producers(Scope("default", "orders"), "", "ann")
     world.broker.delete_queue(queue)
     world.settle()
     assert not world.broker.stops
-    assert not [key for key in world.kept if key[0] in ("stop", "queue")]
+    assert not [key for key in world.records if key[0] in ("stop", "queue")]
     assert world.queue("orders").gate.state is State.NORMAL
 
 
-def test_deleting_a_virtual_host_forgets_its_queues_and_stops(world):
+def test_deleting_a_virtual_host_deletes_its_queues_and_stops(world):
     host = world.broker.create_virtualhost("other")
     world.queue("orders", "other")
     world.broker.stopping.stop_producers(Scope("other"), "", "ann")
@@ -385,13 +385,13 @@ def test_deleting_a_virtual_host_forgets_its_queues_and_stops(world):
     world.broker.delete_virtualhost(host)
     world.settle()
     assert not world.broker.stops
-    assert {key[1] for key in world.kept} == {"type=VirtualHost,name=default"}
+    assert {key[1] for key in world.records} == {"type=VirtualHost,name=default"}
 
 
 # -- ends of their own -----------------------------------------------------------------------------------------
 
 
-def test_a_stop_that_was_over_while_the_broker_was_away_ends_with_its_first_look(world):
+def test_stop_that_was_due_while_the_broker_was_down_ends_with_the_first_check(world):
     world.queue("orders")
     world.broker.stopping.stop_producers(Scope("default"), "incident 7", "ann", End(until=START + 30_000))
     world.settle()
@@ -406,7 +406,7 @@ def test_a_stop_that_was_over_while_the_broker_was_away_ends_with_its_first_look
     assert [keep.value for keep in broker.turn.take_records()] == [None]
 
 
-def test_a_stop_is_in_force_until_its_time_is_up(world):
+def test_stop_is_active_until_its_end(world):
     queue = world.queue("orders")
     world.broker.stopping.stop_producers(EVERYWHERE, "", "ann", End(until=world.broker.turn.now + 1000))
     world.advance(999)
@@ -417,7 +417,7 @@ def test_a_stop_is_in_force_until_its_time_is_up(world):
     assert queue.gate.state is State.NORMAL
 
 
-def test_a_stop_of_several_queues_waits_for_the_fullest_and_passes_over_those_without_a_capacity(world):
+def test_stop_of_several_queues_ends_with_the_fullest_and_ignores_those_without_a_capacity(world):
     deep, flat = world.queue("deep", capacity_messages=10), world.queue("flat", capacity_bytes=10_000)
     world.queue("endless")
     world.send(world.sender(deep), 8)
@@ -430,7 +430,7 @@ def test_a_stop_of_several_queues_waits_for_the_fullest_and_passes_over_those_wi
     assert flat.gate.state is State.NORMAL
 
 
-def test_asking_again_changes_the_end_and_nothing_else(world):
+def test_repeated_stop_changes_only_the_end(world):
     queue = world.queue("orders")
     stopping = world.broker.stopping
     stopping.stop_producers(Scope("default"), "first", "ann", End(until=START + 90_000))
@@ -445,7 +445,7 @@ def test_asking_again_changes_the_end_and_nothing_else(world):
     assert restarted(world).stops == world.broker.stops
 
 
-def test_a_stop_whose_end_has_come_leaves_others_of_the_same_queue(world):
+def test_due_stop_leaves_other_stops_of_the_same_queue(world):
     queue = world.queue("orders")
     stopping = world.broker.stopping
     stopping.stop_producers(Scope("default", "orders"), "mine", "ann")
@@ -467,14 +467,14 @@ def test_stopping_several_scopes_is_all_or_none(world):
 
 
 def staged(world, *, rate=100, step_ms=10_000, halt=0):
-    """A stopped queue with three producers that is being let in."""
+    """A stopped queue with three producers, in a staged start."""
     queue = world.queue("orders", capacity_messages=10_000)
     senders = [world.sender(queue) for _ in range(3)]
     world.broker.stopping.stop_producers(Scope("default"), "incident 7", "ann")
     world.settle()
     world.advance(1000)
     stage = Stage(rate, step_ms, halt, world.broker.turn.now)
-    assert world.broker.stopping.start_producers(EVERYWHERE, "gently", "ann", stage=stage).changed
+    assert world.broker.stopping.start_producers(EVERYWHERE, "staged", "ann", stage=stage).changed
     world.settle()
     return queue, senders
 
@@ -491,7 +491,7 @@ def sent_in(world, senders, ms):
     return sum(sender.producer.messages for sender in senders) - before
 
 
-def test_a_staged_start_lets_in_what_its_rate_allows_and_doubles_it_with_every_step(world):
+def test_staged_start_grants_credit_at_its_rate_and_doubles_it_with_every_step(world):
     queue, senders = staged(world)
     assert queue.gate.state is State.NORMAL
     assert not any(sender.producer.blocked for sender in senders)
@@ -501,7 +501,7 @@ def test_a_staged_start_lets_in_what_its_rate_allows_and_doubles_it_with_every_s
     assert all(sender.producer.messages for sender in senders)
 
 
-def test_a_staged_start_is_over_after_its_last_step_and_says_so(world):
+def test_staged_start_completes_after_its_last_step_with_a_fact(world):
     queue, senders = staged(world, rate=1, step_ms=1000)
     sent_in(world, senders, 5000)
     assert world.broker.stops
@@ -510,11 +510,11 @@ def test_a_staged_start_is_over_after_its_last_step_and_says_so(world):
     world.settle()
     assert not world.broker.stops
     assert not queue.gate.staged
-    assert not [key for key in world.kept if key[0] == "stop"]
+    assert not [key for key in world.records if key[0] == "stop"]
     assert sent_in(world, senders, 1000) > 1000
 
 
-def test_a_staged_start_halts_when_a_queue_climbs_above_its_limit(world):
+def test_staged_start_halts_when_a_queue_exceeds_its_limit(world):
     queue, senders = staged(world, rate=2000, halt=20)
     sent_in(world, senders, 3000)
     assert queue.gate.state is State.STOPPED
@@ -523,7 +523,7 @@ def test_a_staged_start_halts_when_a_queue_climbs_above_its_limit(world):
 
 
 @pytest.mark.domain("3 staged start")
-def test_a_halted_staged_start_says_who_began_it_when_and_which_queue_halted_it(world):
+def test_halted_staged_start_reports_its_actor_time_and_queue(world):
     queue, senders = staged(world, rate=2000, halt=20)
     world.queue("other", capacity_messages=10_000)
     (before,) = world.broker.stops.values()
@@ -532,7 +532,7 @@ def test_a_halted_staged_start_says_who_began_it_when_and_which_queue_halted_it(
     (stop,) = world.broker.stops.values()
     assert (stop.actor, stop.stage) == ("", None)
     assert begun < stop.since <= world.broker.turn.now  # not the age of the stop before
-    assert stop.halted == Halt("ann", "gently", begun, str(queue.object_name), 21, 20)
+    assert stop.halted == Halt("ann", "staged", begun, str(queue.object_name), 21, 20)
     assert stop.reason == "the staged start of ann halted: queue orders is at 21%, above 20%"
     fact = [fact for fact in world.facts if fact.kind == "producers-stopped"][-1]
     assert (fact.attributes["actor"], fact.attributes["halted"]) == ("", stop.halted.as_json())
@@ -542,7 +542,7 @@ def test_a_halted_staged_start_says_who_began_it_when_and_which_queue_halted_it(
     assert again.stops == world.broker.stops
 
 
-def test_a_stop_asked_for_after_a_halt_is_that_persons(world):
+def test_stop_after_a_halt_belongs_to_its_actor(world):
     _, senders = staged(world, rate=2000, halt=20)
     sent_in(world, senders, 3000)
     assert world.broker.stopping.stop_producers(Scope("default"), "it stays so", "bert").changed
@@ -551,7 +551,7 @@ def test_a_stop_asked_for_after_a_halt_is_that_persons(world):
     assert not world.broker.stopping.stop_producers(Scope("default"), "again", "ann").changed
 
 
-def test_a_halted_staged_start_can_be_begun_again(world):
+def test_halted_staged_start_can_be_repeated(world):
     _, senders = staged(world, rate=2000, halt=20)
     sent_in(world, senders, 3000)
     stage = Stage(10, 10_000, 40, world.broker.turn.now)
@@ -560,7 +560,7 @@ def test_a_halted_staged_start_can_be_begun_again(world):
     assert (stop.halted, stop.stage.actor, stop.stage.reason) == (None, "bert", "slower")
 
 
-def test_a_stop_during_a_staged_start_holds_everybody_again(world):
+def test_stop_during_a_staged_start_blocks_all_producers_again(world):
     queue, senders = staged(world)
     assert world.broker.stopping.stop_producers(Scope("default"), "again", "bert").changed
     world.settle()
@@ -570,7 +570,7 @@ def test_a_stop_during_a_staged_start_holds_everybody_again(world):
     assert not queue.gate.staged
 
 
-def test_a_plain_start_during_a_staged_start_ends_it(world):
+def test_plain_start_during_a_staged_start_ends_it(world):
     queue, senders = staged(world, rate=1)
     assert world.broker.stopping.start_producers(EVERYWHERE, "enough", "bert").changed
     world.settle()
@@ -578,7 +578,7 @@ def test_a_plain_start_during_a_staged_start_ends_it(world):
     assert sent_in(world, senders, 1000) > 1000
 
 
-def test_a_staged_start_asked_for_twice_goes_on_as_it_was(world):
+def test_repeated_staged_start_continues_the_first(world):
     staged(world)
     (stop,) = world.broker.stops.values()
     world.advance(500)
@@ -587,7 +587,7 @@ def test_a_staged_start_asked_for_twice_goes_on_as_it_was(world):
     assert list(world.broker.stops.values()) == [stop]
 
 
-def test_a_staged_start_outlives_a_restart_and_covers_queues_to_come(world):
+def test_staged_start_survives_a_restart_and_covers_new_queues(world):
     staged(world)
     broker = restarted(world, later=5000)
     assert broker.stops == world.broker.stops
@@ -597,6 +597,6 @@ def test_a_staged_start_outlives_a_restart_and_covers_queues_to_come(world):
     assert late.gate.staged
 
 
-def test_an_idle_producer_does_not_keep_the_paced_credit_from_the_others(world):
+def test_idle_producer_does_not_use_up_the_credit_of_a_staged_start(world):
     _, senders = staged(world, rate=40)
     assert 20 <= sent_in(world, senders[:1], 2000) <= 110

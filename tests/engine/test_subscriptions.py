@@ -43,7 +43,7 @@ def subscribe(
     connection = connection or world.connection()
     subscription = world.broker.subscriptions.subscribe(connection, wanted)
     consumer = world.broker.attach_consumer(connection, subscription.queue, "link", Link(), browsing=False)
-    world.held[consumer] = []
+    world.acquired[consumer] = []
     world.settle()
     return subscription, consumer
 
@@ -80,7 +80,7 @@ class Publisher:
 
 def restarted(world: Simulation) -> Broker:
     broker = Broker(START + 60_000)
-    broker.restore([(kind, key, value) for (kind, key), value in world.kept.items()])
+    broker.restore([(kind, key, value) for (kind, key), value in world.records.items()])
     return broker
 
 
@@ -100,7 +100,7 @@ def test_no_two_subscriptions_have_the_same_queue_name(whose, topic):
     assert len(names) == len(identities) + len(whose)
 
 
-def test_the_name_of_a_queue_tells_topic_client_and_subscription(world):
+def test_queue_name_contains_topic_client_and_subscription(world):
     assert queue_name(spec(world, client="c1"), 7) == "subscriptions.prices.c1|#7"
     assert queue_name(durable(world, client="host.eu"), 0) == "subscriptions.prices.host%2Eeu|mine"
     assert queue_name(spec(world, "a.>", client="", name="x", shared=True), 0) == "subscriptions.a.>.|x|volatile"
@@ -121,11 +121,11 @@ def test_each_ordinary_subscription_gets_every_message_and_a_shared_one_each_onc
     publisher = Publisher(world)
     publisher.publish(count=10)
     assert publisher.accepted == 10
-    assert len(world.held[one]) == len(world.held[two]) == 10
-    assert len(world.held[first]) == len(world.held[second]) == 5
+    assert len(world.acquired[one]) == len(world.acquired[two]) == 10
+    assert len(world.acquired[first]) == len(world.acquired[second]) == 5
 
 
-def test_wildcards_get_what_they_match(world):
+def test_wildcard_subscription_gets_matching_messages(world):
     _, star = subscribe(world, spec(world, "stocks.*"))
     _, rest = subscribe(world, spec(world, "stocks.>"))
     _, plain = subscribe(world, spec(world, "stocks.ibm"))
@@ -135,7 +135,7 @@ def test_wildcards_get_what_they_match(world):
     assert [c.queue.gate.depth_messages for c in (star, rest, plain)] == [1, 2, 1]
 
 
-def test_a_topic_that_is_an_exchange_is_routed_by_that_exchange(world):
+def test_topic_that_is_an_exchange_is_routed_by_that_exchange(world):
     world.broker.routing.create_exchange(world.host, "stocks", "topic")
     _, everything = subscribe(world, spec(world, "stocks"))
     _, some = subscribe(world, spec(world, "stocks/eu.*"))
@@ -145,7 +145,7 @@ def test_a_topic_that_is_an_exchange_is_routed_by_that_exchange(world):
     assert "topics" not in world.host.exchanges
 
 
-def test_a_subscription_without_local_messages_gets_those_of_others_only(world):
+def test_subscription_without_local_messages_gets_those_of_others_only(world):
     mine = world.connection()
     _, deaf = subscribe(world, spec(world, no_local=True), mine)
     _, hearing = subscribe(world, spec(world), mine)
@@ -155,14 +155,14 @@ def test_a_subscription_without_local_messages_gets_those_of_others_only(world):
     assert (deaf.queue.gate.depth_messages, hearing.queue.gate.depth_messages) == (1, 2)
 
 
-def test_a_selector_keeps_what_does_not_match_out_of_the_queue(world):
+def test_selector_excludes_messages_that_do_not_match(world):
     world.broker.active_subscriptions.compile = lambda text: lambda body: text.encode() in body
     _, choosy = subscribe(world, spec(world, selector="1"))
     Publisher(world).publish(count=3)
     assert choosy.queue.gate.depth_messages == 1
 
 
-def test_topics_are_not_created_where_clients_may_not_create(world):
+def test_topics_are_not_created_unless_clients_may_create(world):
     world.host.create_on_attach = False
     with pytest.raises(NotFound, match="there is no topic prices in virtual host default"):
         world.broker.routing.topic(world.host, "prices")
@@ -170,13 +170,13 @@ def test_topics_are_not_created_where_clients_may_not_create(world):
     subscribe(world, spec(world))
 
 
-def test_an_exchange_that_cannot_route_topics_is_named_in_the_refusal(world):
+def test_exchange_that_cannot_route_topics_is_named_in_the_refusal(world):
     world.broker.routing.create_exchange(world.host, "topics", "direct")
     with pytest.raises(InvalidValue, match="exchange topics is a direct exchange: it cannot route topic prices"):
         world.broker.routing.topic(world.host, "prices")
 
 
-def test_a_topic_that_cannot_be_bound_leaves_no_queue_behind(world):
+def test_topic_that_cannot_be_bound_leaves_no_queue_behind(world):
     with pytest.raises(InvalidValue, match="stand for whole words"):
         subscribe(world, spec(world, "stocks.a*"))
     assert not world.host.queues
@@ -187,7 +187,7 @@ def test_a_topic_that_cannot_be_bound_leaves_no_queue_behind(world):
 
 
 @pytest.mark.parametrize("place", ["exchange", "pattern"])
-def test_a_full_subscription_holds_its_publishers_until_it_is_read(world, place):
+def test_overfull_subscription_blocks_its_publishers_until_it_is_consumed(world, place):
     topics, _ = world.broker.routing.topic(world.host, "prices")
     if place == "exchange":
         world.broker.routing.set_policy(topics, {"capacity_messages": 5})
@@ -212,7 +212,7 @@ def test_a_full_subscription_holds_its_publishers_until_it_is_read(world, place)
     assert publisher.accepted == 21
 
 
-def test_a_ring_subscription_drops_its_oldest_and_holds_nobody(world):
+def test_ring_subscription_drops_its_oldest_messages_and_blocks_no_publisher(world):
     pattern = {"capacity_messages": 5, "overflow": "ring"}
     world.broker.enforcement.create_policy(world.host, "subscriptions.>", pattern)
     _, slow = subscribe(world, spec(world))
@@ -225,7 +225,7 @@ def test_a_ring_subscription_drops_its_oldest_and_holds_nobody(world):
 # -- ends ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_ordinary_subscription_ends_with_its_link(world):
+def test_ordinary_subscription_ends_with_its_link(world):
     subscription, consumer = subscribe(world, spec(world))
     Publisher(world).publish()
     world.give(consumer, 1)
@@ -238,7 +238,7 @@ def test_an_ordinary_subscription_ends_with_its_link(world):
     assert world.broker.registry.subscriptions.get(subscription.queue) is None
 
 
-def test_a_shared_subscription_ends_with_the_last_that_share_it(world):
+def test_shared_subscription_ends_with_its_last_link(world):
     sharing = spec(world, name="ours", shared=True)
     (_, one), (_, two) = subscribe(world, sharing), subscribe(world, sharing)
     world.leave(one)
@@ -248,7 +248,7 @@ def test_a_shared_subscription_ends_with_the_last_that_share_it(world):
     assert not world.host.subscriptions
 
 
-def test_a_durable_subscription_stays_and_gathers_until_it_is_unsubscribed(world):
+def test_durable_subscription_collects_messages_until_it_is_unsubscribed(world):
     subscription, consumer = subscribe(world, durable(world))
     world.leave(consumer)
     Publisher(world).publish(count=3)
@@ -262,19 +262,19 @@ def test_a_durable_subscription_stays_and_gathers_until_it_is_unsubscribed(world
     world.broker.subscriptions.unsubscribe(found)
     world.settle()
     assert not world.host.queues
-    assert not [key for key in world.kept if key[0] in ("subscription", "queue", "binding")]
+    assert not [key for key in world.records if key[0] in ("subscription", "queue", "binding")]
     with pytest.raises(NotFound, match="no durable subscription mine of client client"):
         world.broker.subscriptions.named(consumer.connection, "mine", of_all_clients=False)
 
 
-def test_a_name_belongs_to_a_client_or_to_everybody(world):
+def test_name_belongs_to_one_client_or_to_all(world):
     shared = {"shared": True, "name": "mine"}
     specs = [durable(world, client=c) for c in ("a", "b")] + [durable(world, client="", **shared)]
     specs.append(spec(world, client="", **shared))
     assert len({subscribe(world, each)[0] for each in specs}) == 4
 
 
-def test_another_topic_under_the_same_name_replaces_an_unused_subscription_and_not_a_used_one(world):
+def test_subscription_to_another_topic_replaces_an_unused_one_of_that_name_only(world):
     old, consumer = subscribe(world, durable(world))
     with pytest.raises(AlreadyExists, match="subscription mine is in use for Topic : prices"):
         subscribe(world, durable(world, "news"))
@@ -284,7 +284,7 @@ def test_another_topic_under_the_same_name_replaces_an_unused_subscription_and_n
     assert new.queue.name == "subscriptions.news.client|mine"
 
 
-def test_the_same_durable_link_again_takes_the_place_of_the_first(world):
+def test_reattached_durable_link_replaces_the_first(world):
     _, first = subscribe(world, durable(world))
     world.broker.subscriptions.subscribe(world.connection(), durable(world))
     (effect,) = world.broker.turn.take_effects()
@@ -293,7 +293,7 @@ def test_the_same_durable_link_again_takes_the_place_of_the_first(world):
 
 
 @pytest.mark.parametrize("type_name", ["Subscription", "Queue"])
-def test_deleting_it_through_management_detaches_its_consumers(world, type_name):
+def test_deleting_a_subscription_through_management_detaches_its_consumers(world, type_name):
     subscription, _ = subscribe(world, durable(world))
     name = object_name(type_name, virtualhost="default", name=subscription.queue.name)
     Management(world.broker).delete(name, actor="ann")
@@ -326,7 +326,7 @@ def test_durable_subscriptions_survive_a_restart_and_others_leave_no_trace(world
     assert not broker.turn.take_facts()
 
 
-def test_a_virtual_host_takes_its_subscriptions_and_policies_with_it(world):
+def test_deleting_a_virtual_host_deletes_its_subscriptions_and_policies(world):
     world.broker.create_virtualhost("other")
     other = world.broker.virtualhosts["other"]
     exchange = world.broker.routing.create_exchange(other, "topics", "topic")
@@ -339,14 +339,14 @@ def test_a_virtual_host_takes_its_subscriptions_and_policies_with_it(world):
     world.settle()
     assert not world.broker.registry.subscriptions
     assert not world.broker.slow_consumers.watched
-    assert not [key for key in world.kept if "other" in key[1]]
+    assert not [key for key in world.records if "other" in key[1]]
 
 
 # -- ages ----------------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), min_size=1, max_size=40))
-def test_a_message_is_known_to_be_as_old_as_it_is_but_for_the_time_between_two_looks(seconds):
+def test_message_age_is_exact_up_to_the_sampling_interval(seconds):
     arrivals, came, newest, oldest = Arrivals(), {}, 0, 1
     for second, (arriving, leaving) in enumerate(seconds):
         for _ in range(arriving):

@@ -62,11 +62,11 @@ class Recording(InMemoryBroker):
         self._end_turn()
 
     def stop(self) -> None:
-        self.engine.stopping.stop_producers(Scope(), "a test", "somebody")
+        self.engine.stopping.stop_producers(Scope(), "a test", "anna")
         self._end_turn()
 
     def start(self) -> None:
-        self.engine.stopping.start_producers(Scope(), "", "somebody")
+        self.engine.stopping.start_producers(Scope(), "", "anna")
         self._end_turn()
 
     def settled(self, producer: Producer) -> list[Outcome]:
@@ -100,7 +100,7 @@ def bodies(queue: Queue) -> list[bytes]:
 # -- what counts when -------------------------------------------------------------------------------------------------
 
 
-def test_a_message_counts_from_its_arrival_and_is_seen_from_the_commit_on(broker: Recording) -> None:
+def test_message_counts_on_arrival_and_is_visible_after_the_commit(broker: Recording) -> None:
     queue, producer = broker.queue(), broker.attach_producer("q")
     transaction = broker.begin(producer)
     broker.send(transaction, producer, b"a", b"bb")
@@ -133,7 +133,7 @@ def test_concurrent_transactions_overshoot_by_one_message_at_most_before_and_aft
     assert queue.gate.depth_messages == len(bodies(queue)) == 11
 
 
-def test_messages_take_their_places_at_the_commit(broker: Recording) -> None:
+def test_messages_are_ordered_by_their_commit(broker: Recording) -> None:
     queue = broker.queue()
     first, second = broker.attach_producer("q"), broker.attach_producer("q")
     one, two = broker.begin(first), broker.begin(second)
@@ -145,7 +145,7 @@ def test_messages_take_their_places_at_the_commit(broker: Recording) -> None:
     assert bodies(queue) == [b"c", b"b", b"a"]
 
 
-def test_a_rollback_ends_overfull_and_gives_the_others_credit(broker: Recording) -> None:
+def test_rollback_ends_overfull_and_grants_credit_to_others(broker: Recording) -> None:
     queue = broker.queue(capacity_messages=3)
     producer, other = broker.attach_producer("q"), broker.attach_producer("q")
     transaction = broker.begin(producer)
@@ -162,7 +162,7 @@ def test_a_rollback_ends_overfull_and_gives_the_others_credit(broker: Recording)
     assert other.credit
 
 
-def test_a_closed_connection_rolls_back(broker: Recording) -> None:
+def test_closed_connection_rolls_back(broker: Recording) -> None:
     queue, producer = broker.queue(), broker.attach_producer("q")
     transaction = broker.begin(producer)
     broker.send(transaction, producer, b"x")
@@ -171,7 +171,7 @@ def test_a_closed_connection_rolls_back(broker: Recording) -> None:
     assert queue.gate.depth_messages == 0
 
 
-def test_a_queue_that_is_deleted_takes_its_part_of_the_transaction_with_it(broker: Recording) -> None:
+def test_deleted_queue_loses_its_part_of_a_transaction(broker: Recording) -> None:
     gone, queue = broker.queue("gone"), broker.queue()
     producer, other = broker.attach_producer("gone"), broker.attach_producer("q")
     transaction = broker.begin(producer)
@@ -183,7 +183,7 @@ def test_a_queue_that_is_deleted_takes_its_part_of_the_transaction_with_it(broke
     gone.gate.uncommitted_messages = gone.gate.uncommitted_bytes = 0
 
 
-def test_a_connection_has_so_many_transactions_at_most(broker: Recording) -> None:
+def test_number_of_transactions_of_a_connection_is_bounded(broker: Recording) -> None:
     producer = broker.attach_producer("q")
     opened = [broker.begin(producer) for _ in range(MOST_OPEN)]
     assert broker.engine.transactions.declare(producer.connection, Link()) is None
@@ -194,7 +194,7 @@ def test_a_connection_has_so_many_transactions_at_most(broker: Recording) -> Non
 # -- the ways of being full -------------------------------------------------------------------------------------------
 
 
-def test_a_message_that_is_rejected_leaves_the_rest_to_be_committed(broker: Recording) -> None:
+def test_rejected_message_leaves_the_rest_of_the_transaction(broker: Recording) -> None:
     queue, producer = broker.queue(capacity_messages=2, mechanism="reject"), broker.attach_producer("q")
     transaction = broker.begin(producer)
     assert broker.send(transaction, producer, b"a", b"b", b"c", b"d") == [Verdict.ACCEPTED] * 3 + [Verdict.REJECTED]
@@ -202,7 +202,7 @@ def test_a_message_that_is_rejected_leaves_the_rest_to_be_committed(broker: Reco
     assert bodies(queue) == [b"a", b"b", b"c"]
 
 
-def test_a_settled_message_that_is_rejected_dooms_the_transaction(broker: Recording) -> None:
+def test_rejected_message_that_was_sent_settled_fails_the_transaction(broker: Recording) -> None:
     queue, producer = broker.queue(capacity_messages=2, mechanism="reject"), broker.attach_producer("q")
     transaction = broker.begin(producer)
     broker.send(transaction, producer, b"a", b"b", b"c", b"d", unsettled=False)
@@ -213,7 +213,7 @@ def test_a_settled_message_that_is_rejected_dooms_the_transaction(broker: Record
     assert transaction not in transaction.connection.transactions.values()
 
 
-def test_a_commit_waits_for_a_message_that_waits_outside_until_there_is_room(broker: Recording) -> None:
+def test_commit_waits_for_a_parked_message_until_there_is_room(broker: Recording) -> None:
     queue = broker.queue(capacity_messages=1, mechanism="reject-after", reject_after_ms=60_000)
     producer = broker.attach_producer("q")
     queue.publish(producer, b"1")
@@ -232,7 +232,7 @@ LONG = 600_000
 
 
 def waiting_commits(broker: Recording, count: int) -> tuple[Queue, list[Transaction]]:
-    """A queue above its 1,000 bytes by what the first transaction holds in it, and so many transactions that wait for
+    """A queue above its 1,000 bytes by the messages of the first transaction, and `count` transactions that wait for
     a message of 5,000 bytes, all but the last being committed."""
     queue = broker.queue(capacity_bytes=1000, mechanism="reject-after", reject_after_ms=LONG)
     queue.enqueue(b"x" * 900)
@@ -251,7 +251,7 @@ def states(transactions: list[Transaction]) -> list[State]:
 
 
 @pytest.mark.domain("3 known weakness")
-def test_a_commit_that_waits_for_itself_goes_in_after_a_second_and_no_other_with_it(broker: Recording) -> None:
+def test_commit_that_waits_for_its_own_room_is_admitted_alone_after_a_second(broker: Recording) -> None:
     queue, transactions = waiting_commits(broker, 4)
     broker.advance(COMMIT_WAIT_MS - 100)
     assert (queue.gate.depth_bytes, set(states(transactions[:3]))) == (1100, {State.COMMITTING})
@@ -270,10 +270,10 @@ def test_a_commit_that_waits_for_itself_goes_in_after_a_second_and_no_other_with
     assert states(transactions) == [State.COMMITTED, State.COMMITTED, State.COMMITTED, State.OPEN]
 
 
-def test_while_another_transaction_holds_the_room_one_commit_goes_in_at_a_time(broker: Recording) -> None:
+def test_one_commit_is_admitted_at_a_time_while_another_transaction_has_the_room(broker: Recording) -> None:
     queue, transactions = waiting_commits(broker, 4)
     holder = broker.attach_producer("q")
-    held = broker.begin(holder)
+    acquired = broker.begin(holder)
     queue.gate.uncommitted_messages += 1  # as if it had published something
     seen = []
     for _ in range(40):
@@ -282,10 +282,10 @@ def test_while_another_transaction_holds_the_room_one_commit_goes_in_at_a_time(b
     queue.gate.uncommitted_messages -= 1
     assert sorted(set(seen)) == [1100, 6100, 11_100, 16_100]
     assert states(transactions) == [State.COMMITTED] * 3 + [State.OPEN]
-    broker.roll_back(held)
+    broker.roll_back(acquired)
 
 
-def test_a_commit_that_takes_from_the_queue_that_it_waits_for_goes_in_after_a_second(broker: Recording) -> None:
+def test_commit_that_consumes_from_the_queue_it_waits_for_is_admitted_after_a_second(broker: Recording) -> None:
     queue = broker.queue(capacity_bytes=1000, mechanism="reject-after", reject_after_ms=LONG)
     consumer = broker.attach_consumer("q")
     consumer.credit = 1
@@ -303,7 +303,7 @@ def test_a_commit_that_takes_from_the_queue_that_it_waits_for_goes_in_after_a_se
 
 
 @pytest.mark.parametrize("how", ["not in a transaction", "not being committed", "nothing uncommitted"])
-def test_what_does_not_wait_for_itself_waits_for_room(broker: Recording, how: str) -> None:
+def test_other_commits_wait_for_room(broker: Recording, how: str) -> None:
     queue = broker.queue(capacity_bytes=1000, mechanism="reject-after", reject_after_ms=LONG)
     queue.enqueue(b"x" * 1100)
     broker._end_turn()
@@ -319,7 +319,7 @@ def test_what_does_not_wait_for_itself_waits_for_room(broker: Recording, how: st
     assert (queue.gate.depth_bytes, len(queue.gate.parked)) == (1100, 1)
 
 
-def test_a_message_whose_time_outside_is_up_is_none_of_the_transactions(broker: Recording) -> None:
+def test_parked_message_past_its_deadline_leaves_the_transaction(broker: Recording) -> None:
     queue = broker.queue(capacity_messages=2, mechanism="reject-after", reject_after_ms=200)
     producer = broker.attach_producer("q")
     transaction = broker.begin(producer)
@@ -332,7 +332,7 @@ def test_a_message_whose_time_outside_is_up_is_none_of_the_transactions(broker: 
     assert bodies(queue) == [b"a", b"b", b"c"]
 
 
-def test_a_settled_message_whose_time_outside_is_up_dooms_the_commit_that_waits(broker: Recording) -> None:
+def test_parked_message_sent_settled_past_its_deadline_fails_the_commit(broker: Recording) -> None:
     queue = broker.queue(capacity_messages=2, mechanism="reject-after", reject_after_ms=200)
     producer = broker.attach_producer("q")
     transaction = broker.begin(producer)
@@ -344,7 +344,7 @@ def test_a_settled_message_whose_time_outside_is_up_dooms_the_commit_that_waits(
     assert queue.gate.depth_messages == 0
 
 
-def test_a_rollback_rejects_what_waits_outside(broker: Recording) -> None:
+def test_rollback_rejects_parked_messages(broker: Recording) -> None:
     queue = broker.queue(capacity_messages=1, mechanism="reject-after", reject_after_ms=60_000)
     producer = broker.attach_producer("q")
     queue.publish(producer, b"1")
@@ -358,7 +358,7 @@ def test_a_rollback_rejects_what_waits_outside(broker: Recording) -> None:
     assert queue.gate.depth_messages == 0
 
 
-def test_a_link_that_ends_with_a_message_outside_rolls_the_waiting_commit_back(broker: Recording) -> None:
+def test_link_that_ends_with_a_parked_message_rolls_back_the_waiting_commit(broker: Recording) -> None:
     queue = broker.queue(capacity_messages=1, mechanism="reject-after", reject_after_ms=60_000)
     producer, elsewhere = broker.attach_producer("q"), broker.attach_producer("elsewhere")
     queue.publish(producer, b"1")
@@ -373,7 +373,7 @@ def test_a_link_that_ends_with_a_message_outside_rolls_the_waiting_commit_back(b
     assert elsewhere.queue.gate.depth_messages == 0
 
 
-def test_a_settlement_that_is_withheld_does_not_hold_up_the_commit(broker: Recording) -> None:
+def test_withheld_settlement_does_not_delay_the_commit(broker: Recording) -> None:
     queue, producer = broker.queue(capacity_messages=1, mechanism="hold"), broker.attach_producer("q")
     transaction = broker.begin(producer)
     assert broker.send(transaction, producer, b"a", b"b", b"c") == [Verdict.ACCEPTED, Verdict.ACCEPTED, Verdict.PENDING]
@@ -385,7 +385,7 @@ def test_a_settlement_that_is_withheld_does_not_hold_up_the_commit(broker: Recor
     assert broker.settled(producer) == [Outcome.ACCEPTED]
 
 
-def test_a_ring_drops_its_oldest_at_the_commit_and_nothing_for_a_rollback(broker: Recording) -> None:
+def test_ring_drops_its_oldest_at_the_commit_and_nothing_for_a_rollback(broker: Recording) -> None:
     queue, producer = broker.queue(capacity_messages=3, overflow="ring"), broker.attach_producer("q")
     for body in (b"1", b"2", b"3"):
         queue.publish(producer, body)
@@ -402,7 +402,7 @@ def test_a_ring_drops_its_oldest_at_the_commit_and_nothing_for_a_rollback(broker
     assert bodies(queue) == [b"4", b"a", b"b"]
 
 
-def test_a_committed_message_of_a_spooling_queue_goes_to_the_temp_store(broker: Recording) -> None:
+def test_committed_message_of_a_spooling_queue_goes_to_the_temp_store(broker: Recording) -> None:
     stores = FakeStores()
     broker.engine.stores.provider = stores
     broker.queue(capacity_messages=2, spool="disk")
@@ -415,7 +415,7 @@ def test_a_committed_message_of_a_spooling_queue_goes_to_the_temp_store(broker: 
     assert broker.consume(consumer, 10) == 5
 
 
-def test_a_commit_goes_through_while_an_operator_stops_the_producers(broker: Recording) -> None:
+def test_commit_succeeds_while_producers_are_stopped(broker: Recording) -> None:
     queue, producer = broker.queue(), broker.attach_producer("q")
     transaction = broker.begin(producer)
     broker.send(transaction, producer, b"a")
@@ -424,16 +424,16 @@ def test_a_commit_goes_through_while_an_operator_stops_the_producers(broker: Rec
     assert bodies(queue) == [b"a"]
 
 
-def test_a_commit_waits_for_a_message_that_an_operators_stop_holds_outside(broker: Recording) -> None:
+def test_commit_waits_for_a_message_parked_by_a_stop(broker: Recording) -> None:
     queue, producer = broker.queue(), broker.attach_producer("q")
     transaction = broker.begin(producer)
     broker.stop()
-    assert broker.send(transaction, producer, b"on its way") == [Verdict.PENDING]
+    assert broker.send(transaction, producer, b"in flight") == [Verdict.PENDING]
     assert broker.commit(transaction) is State.COMMITTING
     assert queue.gate.depth_messages == 0
     broker.start()
     assert transaction.state is State.COMMITTED
-    assert bodies(queue) == [b"on its way"]
+    assert bodies(queue) == [b"in flight"]
 
 
 # -- a fan-out -------------------------------------------------------------------------------------------------------
@@ -461,7 +461,7 @@ def declare(broker: Recording, fan_out: FanOut) -> Transaction:
     return transaction
 
 
-def test_a_routed_message_is_in_all_of_its_queues_from_the_commit_on(broker: Recording, fan_out: FanOut) -> None:
+def test_routed_message_is_in_all_its_queues_after_the_commit(broker: Recording, fan_out: FanOut) -> None:
     one, two = broker.queue("one"), broker.queue("two")
     transaction = declare(broker, fan_out)
     fan_out.publish(b"a", [one, two], 1, transaction.enrolment(unsettled=True))
@@ -471,7 +471,7 @@ def test_a_routed_message_is_in_all_of_its_queues_from_the_commit_on(broker: Rec
     assert bodies(one) == bodies(two) == [b"a"]
 
 
-def test_a_commit_waits_for_a_routed_message_until_its_queues_have_room(broker: Recording, fan_out: FanOut) -> None:
+def test_commit_waits_for_a_routed_message_until_its_queues_have_room(broker: Recording, fan_out: FanOut) -> None:
     full, free = broker.queue("full", capacity_messages=1), broker.queue("free")
     filling = broker.attach_producer("full")
     full.publish(filling, b"1")
@@ -486,7 +486,7 @@ def test_a_commit_waits_for_a_routed_message_until_its_queues_have_room(broker: 
     assert bodies(full) == bodies(free) == [b"a"]
 
 
-def test_a_rollback_rejects_a_routed_message_that_waits(broker: Recording, fan_out: FanOut) -> None:
+def test_rollback_rejects_a_waiting_routed_message(broker: Recording, fan_out: FanOut) -> None:
     full = broker.queue("full", capacity_messages=1)
     filling = broker.attach_producer("full")
     full.publish(filling, b"1")
@@ -503,7 +503,7 @@ def test_a_rollback_rejects_a_routed_message_that_waits(broker: Recording, fan_o
 # -- the idle ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_transaction_that_holds_messages_idly_is_rolled_back_and_its_client_told_at_the_commit(
+def test_idle_transaction_with_messages_is_rolled_back_and_its_commit_fails(
     broker: Recording,
 ) -> None:
     broker.engine.virtualhost("default").transaction_idle_limit_ms = 1000
@@ -541,7 +541,7 @@ def store(queue: Queue) -> FakeStore:
     return queue.durable.store
 
 
-def test_nothing_of_a_transaction_is_seen_before_the_store_has_it(broker: Recording, durable: Queue) -> None:
+def test_transaction_is_invisible_until_the_store_has_it(broker: Recording, durable: Queue) -> None:
     other = broker.queue()
     producer, elsewhere = broker.attach_producer("durable"), broker.attach_producer("q")
     transaction = broker.begin(producer)
@@ -559,7 +559,7 @@ def test_nothing_of_a_transaction_is_seen_before_the_store_has_it(broker: Record
     assert broker.discharged(transaction)
 
 
-def test_a_transaction_that_the_store_cannot_take_is_rolled_back_everywhere(broker: Recording, durable: Queue) -> None:
+def test_transaction_refused_by_the_store_is_rolled_back_everywhere(broker: Recording, durable: Queue) -> None:
     other = broker.queue()
     producer, elsewhere = broker.attach_producer("durable"), broker.attach_producer("q")
     consumer = broker.attach_consumer("q", 0)
@@ -584,7 +584,7 @@ def test_a_transaction_that_the_store_cannot_take_is_rolled_back_everywhere(brok
     assert not store(durable).stored
 
 
-def test_a_virtual_host_that_goes_takes_a_commit_with_it_that_has_no_answer(broker: Recording, durable: Queue) -> None:
+def test_deleting_a_virtual_host_ends_its_unanswered_commits(broker: Recording, durable: Queue) -> None:
     producer = broker.attach_producer("durable")
     transaction = broker.begin(producer)
     broker.send(transaction, producer, b"D")
@@ -598,7 +598,7 @@ def test_a_virtual_host_that_goes_takes_a_commit_with_it_that_has_no_answer(brok
 # -- management -------------------------------------------------------------------------------------------------------
 
 
-def test_open_transactions_are_attributes_of_what_holds_them(broker: Recording) -> None:
+def test_open_transactions_are_counted_in_attributes(broker: Recording) -> None:
     broker.queue()
     producer = broker.attach_producer("q")
     first, _second = broker.begin(producer), broker.begin(producer)

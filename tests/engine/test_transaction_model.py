@@ -24,15 +24,15 @@ class Client:
         self.connection = broker._client("default")
         self.producers = [engine.attach_producer(self.connection, q, "s", 0, Link()) for q in queues]
         self.consumers = [engine.attach_consumer(self.connection, q, "r", Link(), browsing=False) for q in queues]
-        self.held: list[tuple[int, Message]] = []  # (queue, message)
+        self.acquired: list[tuple[int, Message]] = []  # (queue, message)
         self.transaction: Transaction | None = None
         self.sent: list[tuple[int, bytes]] = []  # in it
         self.acknowledged: list[tuple[int, Message, bool]] = []  # in it; whether it goes for good
 
 
 class TransactionModel(RuleBasedStateMachine):
-    """`lines`: what each of two queues holds and nobody has, in order: a durable queue, and one that is not. `unsafe`:
-    what the durable queue shows only when the store has answered for it."""
+    """`contents`: the available messages of two queues, a durable and a transient one, in order. `unsafe`: messages
+    that become visible in the durable queue when the store has confirmed them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class TransactionModel(RuleBasedStateMachine):
         self.store = self.stores.by_name["default"]
         self.clients = [Client(self.broker, self.queues) for _ in range(2)]
         self.over: list[Client] = []  # with a commit that the store has and has not answered
-        self.lines: list[list[bytes]] = [[], []]
+        self.contents: list[list[bytes]] = [[], []]
         self.unsafe: set[bytes] = set()
         self.in_doubt: dict[Client, list[bytes]] = {}
         self.count = 0
@@ -91,11 +91,11 @@ class TransactionModel(RuleBasedStateMachine):
             if producer.credit:
                 body = self.body(durable=False)
                 assert self.queues[where].publish(producer, body)
-                self.lines[where].append(body)
+                self.contents[where].append(body)
                 self.end_turn()
 
     def visible(self, where: int) -> list[bytes]:
-        line = self.lines[where]
+        line = self.contents[where]
         return line[: next((at for at, body in enumerate(line) if body in self.unsafe), len(line))]
 
     @precondition(lambda self: self.visible(0) or self.visible(1))
@@ -110,17 +110,17 @@ class TransactionModel(RuleBasedStateMachine):
         consumer.credit = 0
         got, self.broker.acquired = [m for _, m in self.broker.acquired], []
         assert [m[1] for m in got] == self.visible(where)[:count]
-        del self.lines[where][: len(got)]
-        client.held += [(where, m) for m in got]
+        del self.contents[where][: len(got)]
+        client.acquired += [(where, m) for m in got]
 
-    @precondition(lambda self: any(c.held for c in self.clients))
+    @precondition(lambda self: any(c.acquired for c in self.clients))
     @rule(removes=st.booleans(), settled=st.booleans(), data=st.data())
     def acknowledge(self, removes: bool, settled: bool, data: st.DataObject) -> None:
-        client = data.draw(st.sampled_from([c for c in self.clients if c.held]))
+        client = data.draw(st.sampled_from([c for c in self.clients if c.acquired]))
         transaction = self.in_transaction(client)
         if transaction is None:
             return
-        where, message = client.held.pop(0)
+        where, message = client.acquired.pop(0)
         transaction.acknowledge(
             Acknowledgement(
                 client.consumers[where], message, removes=removes, failed=False, barred=False, settled=settled
@@ -140,7 +140,7 @@ class TransactionModel(RuleBasedStateMachine):
             self.committed(client)
         else:
             self.over.append(client)
-            self.lines[0] += (durable := [body for where, body in client.sent if where == 0])
+            self.contents[0] += (durable := [body for where, body in client.sent if where == 0])
             self.unsafe.update(durable)
             client.sent = [(where, body) for where, body in client.sent if where == 1]
             self.in_doubt[client] = durable
@@ -176,7 +176,7 @@ class TransactionModel(RuleBasedStateMachine):
                 self.committed(client)
             else:
                 assert client.transaction.fault is not None
-                self.lines[0] = [body for body in self.lines[0] if body not in durable]
+                self.contents[0] = [body for body in self.contents[0] if body not in durable]
                 self.rolled_back(client)
         self.over = []
         self.end_turn()
@@ -185,7 +185,7 @@ class TransactionModel(RuleBasedStateMachine):
 
     def committed(self, client: Client) -> None:
         for where, body in client.sent:
-            self.lines[where].append(body)
+            self.contents[where].append(body)
         for where, message, removes in client.acknowledged:
             if not removes:
                 self.give_back(where, message)
@@ -200,7 +200,7 @@ class TransactionModel(RuleBasedStateMachine):
                 assert self.queues[where].lanes.deliveries[message[0]]
             else:
                 assert acknowledgement.returned
-                client.held.append((where, message))
+                client.acquired.append((where, message))
         self.begin_again(client)
 
     def give_back(self, where: int, message: Message) -> None:
@@ -208,7 +208,7 @@ class TransactionModel(RuleBasedStateMachine):
             body: number for number, body in [*self.queues[where].lanes.returned, *self.queues[where].lanes.usual.ready]
         }
         assert numbers[message[1]] == message[0]
-        line = self.lines[where]
+        line = self.contents[where]
         line.insert(sum(numbers.get(body, message[0] + 1) < message[0] for body in line), message[1])
 
     def begin_again(self, client: Client) -> None:
@@ -218,9 +218,9 @@ class TransactionModel(RuleBasedStateMachine):
     def everything_is_counted_once(self) -> None:
         for where, queue in enumerate(self.queues):
             sent = [b for c in self.clients for w, b in c.sent if w == where]
-            away = [m for c in self.clients for w, m in c.held if w == where]
+            away = [m for c in self.clients for w, m in c.acquired if w == where]
             away += [m for c in self.clients for w, m, _ in c.acknowledged if w == where]
-            assert queue.gate.depth_messages == len(self.lines[where]) + len(sent) + len(away)
+            assert queue.gate.depth_messages == len(self.contents[where]) + len(sent) + len(away)
             assert queue.gate.depth_messages <= CAPACITY + 1
             assert queue.lanes.unacknowledged == len(away)
             assert [m[1] for m in queue.lanes.copies(queue.lanes.usual, 0, 100)] == self.visible(where)
@@ -228,8 +228,8 @@ class TransactionModel(RuleBasedStateMachine):
     @invariant()
     def what_is_stored_is_what_has_been_committed(self) -> None:
         if not self.over:
-            there = {b for b in self.lines[0] if b.startswith(b"D")}
-            there |= {m[1] for c in self.clients for w, m in c.held if w == 0 and m[1].startswith(b"D")}
+            there = {b for b in self.contents[0] if b.startswith(b"D")}
+            there |= {m[1] for c in self.clients for w, m in c.acquired if w == 0 and m[1].startswith(b"D")}
             there |= {m[1] for c in self.clients for w, m, _ in c.acknowledged if w == 0 and m[1].startswith(b"D")}
             assert set(self.store.stored.values()) == there
 

@@ -28,14 +28,14 @@ def set_levels(usage: Usage, levels: Levels) -> Change | None:
     return usage.update(usage.used)
 
 
-def test_a_store_becomes_overfull_above_its_limit_and_recovers_below_the_other() -> None:
+def test_store_becomes_overfull_above_one_limit_and_underfull_below_the_other() -> None:
     usage = Usage(Resource.STORE)
     assert set_levels(usage, store_levels(1000, 800)) is None
     seen = [(used, usage.update(used)) for used in (1000, 1001, 2000, 801, 800, 799, 799, 1000)]
     assert [(used, change) for used, change in seen if change] == [(1001, BEGAN), (799, ENDED)]
 
 
-def test_without_an_underfull_limit_the_overfull_one_serves_for_both() -> None:
+def test_without_an_underfull_limit_the_overfull_one_is_used_for_both() -> None:
     assert store_levels(1000, None) == Levels(1000, 1000)
     usage = Usage(Resource.STORE)
     set_levels(usage, Levels(1000, 1000))
@@ -58,7 +58,7 @@ def test_underfull_without_overfull_is_refused(overfull: int | None) -> None:
 
 
 @pytest.mark.domain("4 percentLimit and total")
-def test_limits_as_percentages_are_of_the_total_or_else_of_what_is_available() -> None:
+def test_percentages_refer_to_the_total_or_else_to_the_available_amount() -> None:
     assert limit_levels("store_limit", "80%", total=None, available=1000) == Levels(800, 800)
     assert limit_levels("store_limit", "80%", total=0, available=1000) == Levels(800, 800)
     assert limit_levels("store_limit", "12.5%", total=4000, available=1000) == Levels(500, 500)
@@ -68,12 +68,12 @@ def test_limits_as_percentages_are_of_the_total_or_else_of_what_is_available() -
         assert limit_levels("memory_limit", none, total=None, available=10) == NO_LEVELS
 
 
-def test_a_limit_above_its_total_is_refused_with_both_values() -> None:
+def test_limit_above_its_total_is_refused_with_both_values() -> None:
     with pytest.raises(InvalidPolicy, match="store_limit is 2000 and store_total is 1000"):
         limit_levels("store_limit", 2000, total=1000, available=5000)
 
 
-def test_other_levels_act_at_once_in_both_directions() -> None:
+def test_changed_levels_apply_at_once_in_both_directions() -> None:
     usage = Usage(Resource.MEMORY)
     usage.update(500)
     assert set_levels(usage, Levels(400, 300)) is BEGAN
@@ -100,7 +100,7 @@ def test_begins_and_ends_alternate_and_agree_with_the_levels(overfull: int, belo
     assert usage.overfull == bool(len(reported) % 2)
 
 
-def test_the_table_names_every_change_once() -> None:
+def test_table_names_every_change_once() -> None:
     assert {change for _, change in TABLE.values()} == set(Change)
     assert all(state is not overfull for (overfull, _), (state, _) in TABLE.items())
     assert {seen for _, seen in TABLE} == set(Input)

@@ -20,7 +20,7 @@ def attributes(world: Simulation, kind: str, thing: Any) -> dict[str, Any]:
     return dict(Management(world.broker).read(name).attributes)
 
 
-def test_a_producer_that_waits_for_the_credit_of_idle_ones_says_so_and_since_when() -> None:
+def test_producer_waiting_for_credit_of_idle_ones_has_condition_and_time() -> None:
     world = Simulation()
     queue = world.queue(capacity_messages=1)
     *_, last = (world.sender(queue, answers=False) for _ in range(3))
@@ -41,7 +41,7 @@ def test_a_producer_that_waits_for_the_credit_of_idle_ones_says_so_and_since_whe
     assert attributes(world, "Queue", queue)["waiting_producers"] == 0
 
 
-def test_a_blocked_producer_has_reasons_and_is_not_said_to_wait() -> None:
+def test_blocked_producer_has_reasons_and_does_not_count_as_waiting() -> None:
     world = Simulation()
     queue = world.queue(capacity_messages=1)
     *holders, last = (world.sender(queue, answers=False) for _ in range(3))
@@ -72,7 +72,7 @@ def test_parked_messages_are_counted_beside_the_depth() -> None:
     assert attributes(world, "Producer", sender.producer)["unsettled_messages"] == 2
 
 
-def test_producers_of_a_staged_start_name_it_and_its_rate() -> None:
+def test_producers_of_a_staged_start_show_its_scope_and_rate() -> None:
     world = Simulation()
     queue = world.queue(capacity_messages=1_000)
     senders = [world.sender(queue) for _ in range(5)]
@@ -95,7 +95,7 @@ def test_producers_of_a_staged_start_name_it_and_its_rate() -> None:
 @pytest.mark.domain("3 never without a reason")
 @pytest.mark.parametrize("capacity", [1, 5, 40])
 @pytest.mark.parametrize("consume", ["none", "slow", "quick"])
-def test_every_producer_without_credit_is_blocked_or_says_what_it_waits_for(capacity: int, consume: str) -> None:
+def test_every_producer_without_credit_is_blocked_or_shows_what_it_waits_for(capacity: int, consume: str) -> None:
     kinds = {"idle": 30, "eager": 10, "bursty": 5, "slow": 5, "vanished": 10}
     market = Market(kinds, capacity_messages=capacity)
     waited = 0

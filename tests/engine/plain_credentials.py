@@ -1,11 +1,11 @@
-"""Credentials without a hash or a random source: what the engine's accounts ask the server for."""
+"""Credentials without a hash or a random source, in place of the server's."""
 
 from __future__ import annotations
 
 from typing import Any
 
 
-class Plainly:
+class PlainCredentials:
     def prepare(self, name: str) -> str:
         return name
 
