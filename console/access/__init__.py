@@ -1,1 +1,1 @@
-"""Who may see and do what: roles, grants of them, and tokens for programs. `rights.py` alone decides."""
+"""Users, roles and tokens: assignments of roles, API tokens, and single sign-on. `console/permissions` decides."""

@@ -1,4 +1,4 @@
-"""Who acts, and from where."""
+"""The user who makes a change, and the address of the request."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 
-from console.access.people import rights_in, rights_of
+from console.access.user_rights import request_rights, user_rights
 from console.permissions.rights import Need, Rights
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """`user` is a user of Django; `address` where the request came from. `granted`: what they may, if that is less
-    than the user's rights or is known already; else those are looked up each time."""
+    """`user`: a Django user; `address`: source of the request. `granted`: the permissions to use, such as those of a
+    token; None: the user's current permissions, read from the database each time."""
 
     user: AbstractBaseUser | AnonymousUser
     address: str = ""
@@ -26,7 +26,7 @@ class Actor:
     def of(cls, request: HttpRequest) -> Actor:
         address, token = request.META.get("REMOTE_ADDR") or "", getattr(request, "auth", None)
         where = f"{address}, token {token}" if token else address
-        return cls(request.user, where[:64], rights_in(request))
+        return cls(request.user, where[:64], request_rights(request))
 
     @property
     def name(self) -> str:
@@ -34,9 +34,9 @@ class Actor:
 
     @property
     def rights(self) -> Rights:
-        return rights_of(self.user) if self.granted is None else self.granted
+        return user_rights(self.user) if self.granted is None else self.granted
 
     def check(self, broker: str, need: Need, what: object) -> None:
-        """Raises PermissionDenied unless this person may do what needs that; `what` they want to change."""
+        """Check the permission to change `what`. Raises PermissionDenied."""
         if missing := self.rights.missing(broker, need):
             raise PermissionDenied(f"{self.name} may not change {what}: that needs {missing}")

@@ -1,7 +1,7 @@
-"""Say who may do what: grants, users, groups and tokens. Each attempt leaves an audit row, refused ones included.
+"""Administration of access: role assignments, users, groups and tokens. Each attempt is audited, also if it is refused.
 
-Administrators give and take what lies within their own scope; people, groups and passwords are for those who
-administer everything, since whoever sets a password may sign in with it.
+Administrators assign and revoke roles within their own scope. Users, groups and passwords require an administrator of
+all brokers, since setting a password allows signing in with it.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from brokers.input_checks import label_fault
 from console.access.actor import Actor
 from console.access.audited_changes import audited
 from console.access.models import ApiToken, RoleGrant
-from console.access.tokens import beginning_of, digest_of, new_secret
+from console.access.tokens import digest_of, new_secret, visible_prefix
 from console.permissions.rights import Grant, Rights, Role
 
-#: Days that a token may last, and characters of its name.
+#: Longest validity of a token, in days; longest name, in characters.
 LONGEST, LONGEST_TOKEN_NAME = 366, 40
 
 
-def _must_administer_everything(by: Actor) -> None:
-    if not by.rights.may_everywhere(Role.ADMIN):
+def _check_full_administrator(by: Actor) -> None:
+    if not by.rights.allows_everywhere(Role.ADMIN):
         raise PermissionDenied(f"{by.name} may not do that: it needs the role of administrator for every broker")
 
 
-def _must_be_able_to_give(by: Actor, grant: Grant) -> None:
-    if not by.rights.may_give(grant):
-        raise PermissionDenied(f"{by.name} may not give or take {grant}: that needs the role of administrator for it")
+def _check_can_assign(by: Actor, grant: Grant) -> None:
+    if not by.rights.can_assign(grant):
+        raise PermissionDenied(f"{by.name} may not assign or revoke {grant}: that needs the role of administrator")
 
 
-def _is_administered() -> bool:
-    """Whether anybody who can sign in administers everything."""
+def _has_full_administrator() -> bool:
+    """Return whether there is an active administrator of all brokers."""
     grant = {"role": Role.ADMIN.value, "broker": "", "virtualhost": ""}
     direct, by_group = (
         {f"{way}__{key}": value for key, value in grant.items()} for way in ("role_grants", "groups__role_grants")
@@ -50,16 +50,16 @@ def _is_administered() -> bool:
 
 
 @contextmanager
-def _leaving_an_administrator() -> Iterator[None]:
-    """What is done within is undone, and refused with InvalidValue, if it would take away the last administrator."""
-    before = _is_administered()
+def _keeping_an_administrator() -> Iterator[None]:
+    """Roll back and raise InvalidValue if the block removes the last active administrator of all brokers."""
+    before = _has_full_administrator()
     with transaction.atomic():
         yield
-        if before and not _is_administered():
+        if before and not _has_full_administrator():
             raise InvalidValue(
                 {
                     "administrator": "this would leave no active administrator of every broker, and so no user who"
-                    " could give the role back: assign it to another user first"
+                    " could assign the role again: assign it to another user first"
                 }
             )
 
@@ -67,62 +67,66 @@ def _leaving_an_administrator() -> Iterator[None]:
 # -- grants -----------------------------------------------------------------------------------------------------------
 
 
-def give(by: Actor, holder: User | Group, grant: Grant, *, reason: str = "") -> RoleGrant:
-    """Raises PermissionDenied, AlreadyExists, InvalidValue."""
+def assign_role(by: Actor, holder: User | Group, grant: Grant, *, reason: str = "") -> RoleGrant:
+    """Assign a role to a user or group. Raises PermissionDenied, AlreadyExists, InvalidValue."""
     who = _holder(holder)
     with audited(by, who, "give-role", reason=reason, scope=grant) as row:
-        _must_be_able_to_give(by, grant)
+        _check_can_assign(by, grant)
         if grant.virtualhost and not grant.broker:
-            raise InvalidValue({"broker": "name the broker of the virtual host: others may have one of that name, too"})
+            raise InvalidValue(
+                {"broker": "give the broker of the virtual host: other brokers may have one of the same name"}
+            )
         key = {"user": holder} if isinstance(holder, User) else {"group": holder}
         made, new = RoleGrant.objects.get_or_create(
             **key, role=grant.role.value, broker=grant.broker, virtualhost=grant.virtualhost
         )
         if not new:
-            raise AlreadyExists(f"{who} has the role of {grant} already")
+            raise AlreadyExists(f"{who} already has the role of {grant}")
         row.after = {"role": str(grant)}
         return made
 
 
-def take(by: Actor, kept: RoleGrant, *, reason: str = "") -> None:
-    """Raises PermissionDenied."""
-    with audited(by, kept.holder, "take-role", reason=reason, scope=kept.grant) as row:
-        _must_be_able_to_give(by, kept.grant)
-        row.before, row.after = {"role": str(kept.grant), "grants": _stored([kept])}, {"role": None}
-        with _leaving_an_administrator():
-            kept.delete()
+def revoke_role(by: Actor, assignment: RoleGrant, *, reason: str = "") -> None:
+    """Revoke a role. Raises PermissionDenied, and InvalidValue for the last administrator."""
+    with audited(by, assignment.holder, "take-role", reason=reason, scope=assignment.grant) as row:
+        _check_can_assign(by, assignment.grant)
+        row.before = {"role": str(assignment.grant), "grants": _json_grants([assignment])}
+        row.after = {"role": None}
+        with _keeping_an_administrator():
+            assignment.delete()
 
 
-def _stored(kept: Iterable[RoleGrant]) -> list[list[str]]:
-    """Grants as an audit row keeps them, so that they can be given back: role, broker, virtual host."""
-    return [[row.role, row.broker, row.virtualhost] for row in kept]
+def _json_grants(rows: Iterable[RoleGrant]) -> list[list[str]]:
+    """Return assignments as lists of role, broker and virtual host, for the audit trail, from which undo restores
+    them."""
+    return [[row.role, row.broker, row.virtualhost] for row in rows]
 
 
 def _holder(holder: User | Group) -> str:
     return f"user {holder.get_username()}" if isinstance(holder, User) else f"group {holder.name}"
 
 
-# -- people and groups ------------------------------------------------------------------------------------------------
+# -- users and groups -------------------------------------------------------------------------------------------------
 
 
 def create_user(by: Actor, name: str) -> tuple[User, str]:
-    """A user without a role, and their first password, told this once. Raises PermissionDenied, AlreadyExists,
-    InvalidValue."""
+    """Create a user without a role, and return the user and the generated password. Raises PermissionDenied,
+    AlreadyExists, InvalidValue."""
     with audited(by, f"user {name}", "create-user"):
-        _must_administer_everything(by)
+        _check_full_administrator(by)
         wrong = [character for character in name if not (character.isalnum() or character in "@.+-_")]
         if not name or wrong or len(name) > 150:
-            raise InvalidValue({"name": f"name is {name!r}: letters, digits and @ . + - _ make a name, 150 at most"})
+            raise InvalidValue({"name": f"name is {name!r}: it must have 1 to 150 letters, digits and @ . + - _"})
         if User.objects.filter(username__iexact=name).exists():
-            raise AlreadyExists(f"there is a user {name} already")
+            raise AlreadyExists(f"the user {name} already exists")
         password = secrets.token_urlsafe(12)
         return User.objects.create_user(name, password=password), password
 
 
 def renew_password(by: Actor, user: User) -> str:
-    """Their new password, told this once. Raises PermissionDenied."""
+    """Generate and return a new password. Raises PermissionDenied."""
     with audited(by, _holder(user), "renew-password"):
-        _must_administer_everything(by)
+        _check_full_administrator(by)
         password = secrets.token_urlsafe(12)
         user.set_password(password)
         user.save(update_fields=["password"])
@@ -130,50 +134,50 @@ def renew_password(by: Actor, user: User) -> str:
 
 
 def set_active(by: Actor, user: User, *, active: bool, reason: str = "") -> None:
-    """Whoever is not active neither signs in nor stays signed in, and their tokens let nobody in. Raises
-    PermissionDenied, InvalidValue."""
+    """Activate or deactivate a user. A deactivated user is signed out and cannot sign in, nor can the user's tokens be
+    used. Raises PermissionDenied, InvalidValue."""
     with audited(by, _holder(user), "activate-user" if active else "deactivate-user", reason=reason) as row:
-        _must_administer_everything(by)
+        _check_full_administrator(by)
         if user == by.user and not active:
             raise InvalidValue({"user": "you cannot deactivate yourself: another administrator can"})
         row.before, row.after = {"active": user.is_active}, {"active": active}
-        with _leaving_an_administrator():
+        with _keeping_an_administrator():
             user.is_active = active
             user.save(update_fields=["is_active"])
 
 
 def create_group(by: Actor, name: str, *, reason: str = "") -> Group:
-    """Raises PermissionDenied, AlreadyExists, InvalidValue."""
+    """Create a group. Raises PermissionDenied, AlreadyExists, InvalidValue."""
     with audited(by, f"group {name}", "create-group", reason=reason):
-        _must_administer_everything(by)
+        _check_full_administrator(by)
         if fault := label_fault("name", name):
             raise InvalidValue({"name": fault})
         group, new = Group.objects.get_or_create(name=name)
         if not new:
-            raise AlreadyExists(f"there is a group {name} already")
+            raise AlreadyExists(f"the group {name} already exists")
         return group
 
 
 def delete_group(by: Actor, group: Group) -> None:
-    """Its roles go with it. Raises PermissionDenied."""
+    """Delete a group and its role assignments. Raises PermissionDenied, and InvalidValue for the last administrator."""
     with audited(by, _holder(group), "delete-group") as row:
-        _must_administer_everything(by)
+        _check_full_administrator(by)
         row.before = {
             "members": sorted(group.user_set.values_list("username", flat=True)),
-            "roles": [str(kept.grant) for kept in group.role_grants.all()],
-            "grants": _stored(group.role_grants.all()),
+            "roles": [str(row.grant) for row in group.role_grants.all()],
+            "grants": _json_grants(group.role_grants.all()),
         }
-        with _leaving_an_administrator():
+        with _keeping_an_administrator():
             group.delete()
 
 
 def set_groups(by: Actor, user: User, groups: Sequence[Group], *, reason: str = "") -> None:
-    """Raises PermissionDenied."""
+    """Set the groups of a user. Raises PermissionDenied, and InvalidValue for the last administrator."""
     with audited(by, _holder(user), "set-groups", reason=reason) as row:
-        _must_administer_everything(by)
+        _check_full_administrator(by)
         row.before = {"groups": sorted(user.groups.values_list("name", flat=True))}
         row.after = {"groups": sorted(group.name for group in groups)}
-        with _leaving_an_administrator():
+        with _keeping_an_administrator():
             user.groups.set(groups)
 
 
@@ -181,27 +185,28 @@ def set_groups(by: Actor, user: User, groups: Sequence[Group], *, reason: str = 
 
 
 def create_token(by: Actor, name: str, grants: Sequence[Grant], *, days: int) -> tuple[ApiToken, str]:
-    """A token of theirs and its secret, told this once. Raises InvalidValue, PermissionDenied."""
+    """Create a token of the user, and return it with its secret, which is not stored. Raises InvalidValue,
+    PermissionDenied, AlreadyExists."""
     with audited(by, f"token {name} of user {by.name}", "create-token") as row:
         if not isinstance(by.user, User):
             raise PermissionDenied("sign in first")
         if fault := label_fault("name", name, LONGEST_TOKEN_NAME):
             raise InvalidValue({"name": fault})
         if ApiToken.objects.filter(user=by.user, name=name, revoked=None).exists():
-            raise AlreadyExists(f"you have a token {name} already")
+            raise AlreadyExists(f"you already have a token {name}")
         if not grants:
-            raise InvalidValue({"role": "choose at least one role: a token without one may nothing"})
+            raise InvalidValue({"role": "select at least one role"})
         if not 1 <= days <= LONGEST:
             raise InvalidValue({"days": f"days is {days}: a token lasts 1 to {LONGEST} days"})
         wanted = Rights.of(grants)
-        if more := [str(grant) for grant in wanted.grants if not by.rights.hold(grant)]:
-            raise PermissionDenied(f"a token may not do more than you may: {', '.join(more)}")
+        if more := [str(grant) for grant in wanted.grants if not by.rights.covers(grant)]:
+            raise PermissionDenied(f"a token cannot have more permissions than you: {', '.join(more)}")
         secret = new_secret()
         token = ApiToken.objects.create(
             user=by.user,
             name=name,
             digest=digest_of(secret),
-            begins=beginning_of(secret),
+            begins=visible_prefix(secret),
             grants=[[g.role.value, g.broker, g.virtualhost] for g in wanted.grants],
             expires=timezone.now() + timedelta(days=days),
         )
@@ -210,27 +215,28 @@ def create_token(by: Actor, name: str, grants: Sequence[Grant], *, days: int) ->
 
 
 def revoke_token(by: Actor, token: ApiToken) -> None:
-    """Raises PermissionDenied for somebody else's, unless they administer everything; NotFound if it was already."""
+    """Revoke a token. Raises PermissionDenied for another user's token, unless the user is an administrator of all
+    brokers; NotFound if it is already revoked."""
     with audited(by, f"token {token.name} of user {token.user.get_username()}", "revoke-token"):
         if token.user != by.user:
-            _must_administer_everything(by)
+            _check_full_administrator(by)
         if not ApiToken.objects.filter(pk=token.pk, revoked=None).update(revoked=timezone.now()):
-            raise NotFound(f"the token {token.name} has been revoked already")
+            raise NotFound(f"the token {token.name} is already revoked")
 
 
-# -- what a sign-in service tells -------------------------------------------------------------------------------------
+# -- single sign-on ---------------------------------------------------------------------------------------------------
 
 
-def join_as_told(user: User, wanted: set[str], governed: set[str], *, by: str, address: str) -> None:
-    """In `wanted` of the `governed` groups, and no other of those; groups that are not governed stay as they are. Kept
-    in the audit trail if it changes anything. Nobody need be allowed to: the settings give the service that say."""
+def sync_groups(user: User, wanted: set[str], governed: set[str], *, by: str, address: str) -> None:
+    """Make the user a member of the `wanted` groups and of no other of the `governed` ones; membership in other groups
+    stays. Audited if it changes anything. No permission is checked: the settings authorize the provider."""
     before = set(user.groups.values_list("name", flat=True))
     after = (before - governed) | wanted
     if after == before:
         return
-    with audited(Actor(user, address), _holder(user), "set-groups", reason=f"told by {by}") as row:
+    with audited(Actor(user, address), _holder(user), "set-groups", reason=f"groups from {by}") as row:
         row.before, row.after = {"groups": sorted(before)}, {"groups": sorted(after)}
         found = list(Group.objects.filter(name__in=after))
         if missing := after - {group.name for group in found}:
-            row.detail = f"there is no group {', '.join(sorted(missing))} here"
+            row.detail = f"there is no group {', '.join(sorted(missing))}"
         user.groups.set(found)

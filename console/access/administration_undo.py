@@ -1,6 +1,6 @@
-"""Undo a change of access from its audit row: what was there before is given back, each step audited like any other.
+"""Undo of a change of access from its audit entry: restores the previous state, and each step is audited.
 
-A password and a token cannot be given back: only digests of them were ever kept, and what was revoked stays so.
+Passwords and tokens cannot be restored: only their digests are stored, and a revoked token stays revoked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def is_undoable(entry: AuditEntry) -> bool:
 
 
 def undo(by: Actor, entry: AuditEntry) -> str:
-    """What it came to, in a sentence. Raises InvalidValue, NotFound, AlreadyExists, PermissionDenied."""
+    """Undo the change, and return the result as a sentence. Raises InvalidValue, NotFound, AlreadyExists,
+    PermissionDenied."""
     if not is_undoable(entry):
         raise InvalidValue({"undo": f"{entry.operation} of {entry.object} ({entry.outcome}) cannot be undone"})
     kind, _, name = entry.object.partition(" ")
@@ -34,7 +35,7 @@ def undo(by: Actor, entry: AuditEntry) -> str:
     if entry.operation == "take-role":
         holder: User | Group = _user(name) if kind == "user" else _group(name)
         for grant in grants:
-            administration.give(by, holder, grant, reason=reason)
+            administration.assign_role(by, holder, grant, reason=reason)
         return f"{name} has the role of {before.get('role')} again."
     user = _user(name)
     if entry.operation == "deactivate-user":
@@ -42,17 +43,17 @@ def undo(by: Actor, entry: AuditEntry) -> str:
         return f"{name} can sign in again."
     groups = list(Group.objects.filter(name__in=before.get("groups", ())))
     administration.set_groups(by, user, groups, reason=reason)
-    return f"{name} is in the groups of before again: {_names(group.name for group in groups)}."
+    return f"The previous groups of {name} are restored: {_names(group.name for group in groups)}."
 
 
 def _create_again(by: Actor, name: str, grants: list[Grant], members: Iterable[str], reason: str) -> str:
     group = administration.create_group(by, name, reason=reason)
     for grant in grants:
-        administration.give(by, group, grant, reason=reason)
-    there = list(User.objects.filter(username__in=members))
-    for user in there:
+        administration.assign_role(by, group, grant, reason=reason)
+    remaining = list(User.objects.filter(username__in=members))
+    for user in remaining:
         administration.set_groups(by, user, [*user.groups.all(), group], reason=reason)
-    return f"The group {name} is there again: roles: {len(grants)}, members: {len(there)}."
+    return f"The group {name} is restored: roles: {len(grants)}, members: {len(remaining)}."
 
 
 def _names(names: Iterable[str]) -> str:
@@ -62,12 +63,12 @@ def _names(names: Iterable[str]) -> str:
 def _user(name: str) -> User:
     found = User.objects.filter(username=name).first()
     if found is None:
-        raise NotFound(f"there is no user {name} any more")
+        raise NotFound(f"the user {name} no longer exists")
     return found
 
 
 def _group(name: str) -> Group:
     found = Group.objects.filter(name=name).first()
     if found is None:
-        raise NotFound(f"there is no group {name} any more")
+        raise NotFound(f"the group {name} no longer exists")
     return found

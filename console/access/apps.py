@@ -1,4 +1,4 @@
-"""The application of grants and tokens."""
+"""Django application of role assignments and tokens."""
 
 from __future__ import annotations
 

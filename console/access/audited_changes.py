@@ -1,6 +1,6 @@
-"""A change of the console's own things (grants, selections), whatever comes of it, leaves one audit row.
+"""Changes of the console's own objects (role assignments, selections): each attempt writes one audit entry.
 
-`attempt.py` is the same for changes of a broker's objects.
+`console/operations/attempt.py` is the same for changes of a broker's objects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Change:
 
 @contextmanager
 def audited(by: Actor, what: str, operation: str, *, reason: str = "", scope: Grant | None = None) -> Iterator[Change]:
-    """`what`: in words; `scope`: of a grant, so that whoever sees that scope may read the row."""
+    """Write an audit entry about the block, whatever its outcome. `what`: the object in words; `scope`: users with a
+    role in this scope may read the entry; None: administrators of all brokers."""
     row, outcome = Change(scope=scope or Grant(Role.ADMIN)), Outcome.FAILED
     try:
         yield row

@@ -1,6 +1,6 @@
-"""Grants of roles to users and groups, and tokens that programs sign in with.
+"""Assignments of roles to users and groups, and API tokens.
 
-Only `console/access/administration.py` writes here, so that each change leaves its audit row.
+Only `console/access/administration.py` writes them, so that each change is audited.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROLES = [(role.value, role.words) for role in rights.Role]
 
 
 class RoleGrant(models.Model):
-    """A role for a user or for a group, one of them. Scope as `rights.Grant` has it."""
+    """A role of either a user or a group. Its scope is as in `rights.Grant`."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, related_name="role_grants")
     group = models.ForeignKey(Group, on_delete=models.CASCADE, null=True, related_name="role_grants")
@@ -37,7 +37,7 @@ class RoleGrant(models.Model):
                 | models.Q(user__isnull=False, group__isnull=True),
                 name="grant_to_one",
             ),
-            # One for each, since a null differs from every other null.
+            # One constraint for each, since nulls are never equal.
             models.UniqueConstraint(fields=["user", "role", "broker", "virtualhost"], name="grant_once_to_user"),
             models.UniqueConstraint(fields=["group", "role", "broker", "virtualhost"], name="grant_once_to_group"),
         ]
@@ -55,9 +55,9 @@ class RoleGrant(models.Model):
 
 
 class ApiToken(models.Model):
-    """What a program signs in with instead of a person: never more than its owner may, and only what it was given.
+    """An API token. Its permissions are its own grants, restricted to the current permissions of its owner.
 
-    The secret is random, so its SHA-256 is as good as a slow hash of it, and can be looked up."""
+    The secret is random, so SHA-256 is as secure as a slow hash, and can be looked up."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=40)
@@ -80,7 +80,7 @@ class ApiToken(models.Model):
 
     @property
     def limit(self) -> rights.Rights:
-        """What it was given; what it may is that, as far as its owner may it."""
+        """The token's own grants, which are an upper limit: its owner's permissions restrict them further."""
         known = {role.value for role in rights.Role}
         return rights.Rights.of(
             rights.Grant(rights.Role(role), broker, virtualhost)
@@ -90,14 +90,14 @@ class ApiToken(models.Model):
 
     @property
     def state(self) -> str:
-        """usable, expired or revoked."""
+        """State of the token: usable, expired or revoked."""
         if self.revoked is not None:
             return "revoked"
         return "expired" if self.expires <= timezone.now() else "usable"
 
 
 class OidcIdentity(models.Model):
-    """Whom an OpenID Connect provider vouches for: its issuer and its subject, which is never another one's."""
+    """A user's identity at an OpenID Connect provider: issuer and subject, which is never reused."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="oidc_identities")
     issuer = models.CharField(max_length=255)

@@ -1,8 +1,8 @@
-"""Signing in at an OpenID Connect provider, by mozilla-django-oidc; what it leaves open is closed here.
+"""Sign-in at an OpenID Connect provider, by mozilla-django-oidc, with additional checks.
 
-The library checks signature, nonce, state and PKCE. This adds: the endpoints are discovered from the issuer; the
-token's issuer, audience and age are checked; whom userinfo tells of must be whom the token names; and an account is
-known by issuer and subject, never by an e-mail address or a name, which others may come to hold.
+The library checks signature, nonce, state and PKCE. This module adds: discovery of the endpoints from the issuer;
+checks of the token's issuer, audience and expiry; userinfo must have the token's subject; and accounts are identified
+by issuer and subject, never by an e-mail address or a name, which can be reassigned.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from django.db import IntegrityError, transaction
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.utils import import_from_settings
 
-from console.access.administration import join_as_told
+from console.access.administration import sync_groups
 from console.access.models import OidcIdentity
 from console.access.oidc_settings import Oidc
 
 log = logging.getLogger(__name__)
 
-_SECONDS = 10
-_KEPT = 3600.0
+#: Timeout of requests to the provider, and validity of cached discovery documents, in seconds.
+_SECONDS, _CACHE_SECONDS = 10, 3600.0
 _ALGORITHM = "RS256"
 _ENDPOINTS = {
     "OIDC_OP_AUTHORIZATION_ENDPOINT": "authorization_endpoint",
@@ -38,8 +38,8 @@ _ENDPOINTS = {
 }
 
 
-class ProviderAway(Exception):
-    """The provider cannot be asked, or tells nonsense. The message is a sentence for people."""
+class ProviderUnavailable(Exception):
+    """The provider does not respond, or its response is invalid. The message is a sentence for users."""
 
 
 def configured() -> Oidc | None:
@@ -48,7 +48,8 @@ def configured() -> Oidc | None:
 
 
 def setting(name: str, *default: Any) -> Any:
-    """The library's settings: from ours, and from what the provider tells of itself. Raises ProviderAway."""
+    """Return a setting of the library, from the console's settings or the provider's discovery document. Raises
+    ProviderUnavailable."""
     oidc = configured()
     assert oidc is not None
     if name in _ENDPOINTS:
@@ -66,35 +67,39 @@ def setting(name: str, *default: Any) -> Any:
 
 
 _documents: dict[str, tuple[float, dict[str, Any]]] = {}
-_asking = threading.Lock()
+_discovery_lock = threading.Lock()
 
 
 def _discovered(issuer: str) -> dict[str, Any]:
-    with _asking:
+    with _discovery_lock:
         at, document = _documents.get(issuer, (float("-inf"), {}))
-        if time.monotonic() - at < _KEPT:
+        if time.monotonic() - at < _CACHE_SECONDS:
             return document
         try:
             answer = requests.get(f"{issuer}/.well-known/openid-configuration", timeout=_SECONDS)
             answer.raise_for_status()
             document = dict(answer.json())
         except (requests.RequestException, ValueError) as error:
-            log.warning("%s cannot be asked: %s", issuer, error)
-            raise ProviderAway("The sign-in service does not answer. Try again, or sign in with a password.") from None
+            log.warning("%s does not respond: %s", issuer, error)
+            raise ProviderUnavailable(
+                "The sign-in service does not respond. Try again, or sign in with a password."
+            ) from None
         if str(document.get("issuer", "")).rstrip("/") != issuer:
-            log.warning("%s says that it is %s", issuer, document.get("issuer"))
-            raise ProviderAway("The sign-in service says that it is another one. Tell an administrator.")
+            log.warning("the discovery document of %s has the issuer %s", issuer, document.get("issuer"))
+            raise ProviderUnavailable(
+                "The sign-in service has another issuer than configured. Contact an administrator."
+            )
         _documents[issuer] = (time.monotonic(), document)
         return document
 
 
 class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
-    """Lets in whom the provider vouches for."""
+    """Authenticates users by their identity at the provider."""
 
     get_settings = staticmethod(setting)
 
     def __init__(self) -> None:
-        # Asked only when somebody comes back from the provider: this is made at each request, too.
+        # The library's initialization needs the provider: only in `authenticate`, since Django creates backends often.
         self.UserModel = User
 
     def authenticate(self, request: Any, **credentials: Any) -> User | None:
@@ -113,22 +118,22 @@ class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
             raise SuspiciousOperation(f"the token is not valid: {error}") from None
         audience = payload.get("aud")
         if str(payload.get("iss", "")).rstrip("/") != oidc.issuer:
-            raise SuspiciousOperation("the token is of another issuer")
+            raise SuspiciousOperation("the token has another issuer")
         if oidc.client_id not in (audience if isinstance(audience, list) else [audience]):
-            raise SuspiciousOperation("the token is for somebody else")
+            raise SuspiciousOperation("the token has another audience")
         if payload.get("azp", oidc.client_id) != oidc.client_id:
-            raise SuspiciousOperation("the token was given to somebody else")
+            raise SuspiciousOperation("the token has another authorized party")
         if "exp" not in payload or not payload.get("sub"):
-            raise SuspiciousOperation("the token does not say whom it is about, or until when")
+            raise SuspiciousOperation("the token has no subject or no expiry")
         return payload
 
     def get_userinfo(self, access_token: str, id_token: str, payload: dict[str, Any]) -> dict[str, Any]:
         if not self.OIDC_OP_USER_ENDPOINT:
             return payload
-        told: dict[str, Any] = super().get_userinfo(access_token, id_token, payload)
-        if told.get("sub") != payload["sub"]:
-            raise SuspiciousOperation("userinfo tells of somebody else")
-        return {**payload, **told}
+        userinfo: dict[str, Any] = super().get_userinfo(access_token, id_token, payload)
+        if userinfo.get("sub") != payload["sub"]:
+            raise SuspiciousOperation("userinfo has another subject")
+        return {**payload, **userinfo}
 
     def verify_claims(self, claims: dict[str, Any]) -> bool:
         return bool(claims.get("sub"))
@@ -142,29 +147,29 @@ class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
         assert oidc is not None
         name = str(claims.get(oidc.name_claim) or claims["sub"])[:150]
         if User.objects.filter(username__iexact=name).exists():
-            # Whoever has the name here is not thereby whoever has it there.
-            raise SuspiciousOperation(f"there is a user {name} already who does not sign in this way")
+            # The same name does not prove the same person.
+            raise SuspiciousOperation(f"the user {name} already exists and does not use single sign-on")
         try:
             with transaction.atomic():
                 user = User.objects.create_user(name, email=str(claims.get("email") or ""))
                 OidcIdentity.objects.create(user=user, issuer=oidc.issuer, subject=claims["sub"])
         except IntegrityError as error:
-            # Perhaps they came in two windows at once.
+            # Perhaps the user signed in twice concurrently.
             if not (made := self.filter_users_by_claims(claims)):
-                raise SuspiciousOperation(f"somebody has become {name} in this very moment") from error
+                raise SuspiciousOperation(f"the user {name} has just been created") from error
             user = made[0]
         return self.update_user(user, claims)
 
     def update_user(self, user: User, claims: dict[str, Any]) -> User:
-        """In the groups that the provider tells, of those that it has a say in; in others as before."""
+        """Synchronize membership in the groups that the settings assign to the provider."""
         oidc = configured()
         assert oidc is not None
-        told = claims.get(oidc.groups_claim, [])
-        claimed = {str(name) for name in told} if isinstance(told, list) else {str(told)}
+        claim = claims.get(oidc.groups_claim, [])
+        claimed = {str(name) for name in claim} if isinstance(claim, list) else {str(claim)}
         governed = {group for groups in oidc.groups.values() for group in groups}
         wanted = {group for name, groups in oidc.groups.items() if name in claimed for group in groups}
         address = self.request.META.get("REMOTE_ADDR") or ""
-        join_as_told(user, wanted, governed, by=oidc.issuer, address=address)
+        sync_groups(user, wanted, governed, by=oidc.issuer, address=address)
         return user
 
 

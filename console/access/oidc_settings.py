@@ -1,12 +1,12 @@
-"""OpenID Connect from the environment: on when HEADGATE_OIDC_ISSUER is set. For `settings.py` alone.
+"""Settings of OpenID Connect from the environment: enabled if HEADGATE_OIDC_ISSUER is set. Only for `settings.py`.
 
 HEADGATE_OIDC_ISSUER        the provider's issuer, such as https://sso.example.org/realms/main
-HEADGATE_OIDC_CLIENT_ID     this console's name there
-HEADGATE_OIDC_SECRET        file with its secret
-HEADGATE_OIDC_TITLE         what the button says, default "single sign-on"
-HEADGATE_OIDC_GROUPS        claimed=group, separated by commas: who has that group there is in this group here
-HEADGATE_OIDC_GROUPS_CLAIM  the claim that tells groups, default groups
-HEADGATE_OIDC_NAME_CLAIM    the claim that tells user names, default preferred_username
+HEADGATE_OIDC_CLIENT_ID     client ID of this console at the provider
+HEADGATE_OIDC_SECRET        file with the client secret
+HEADGATE_OIDC_TITLE         label of the button, default "single sign-on"
+HEADGATE_OIDC_GROUPS        claimed=group, separated by commas: group at the provider=group of the console
+HEADGATE_OIDC_GROUPS_CLAIM  the claim with the groups, default groups
+HEADGATE_OIDC_NAME_CLAIM    the claim with the user name, default preferred_username
 HEADGATE_OIDC_SCOPES        default "openid profile email"
 """
 
@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 
 
 class OidcSettingsError(Exception):
-    """The message is a sentence that names the variable."""
+    """A variable is invalid. The message is a sentence that names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Oidc:
-    """`groups`: claimed name -> names of groups here."""
+    """Settings of the provider. `groups`: names of the console's groups by name at the provider."""
 
     issuer: str
     client_id: str
@@ -37,16 +37,18 @@ class Oidc:
 
 
 def from_environment(environ: Mapping[str, str]) -> Oidc | None:
-    """None: off. Raises OidcSettingsError."""
+    """Return the settings; None if OpenID Connect is disabled. Raises OidcSettingsError."""
     issuer = environ.get("HEADGATE_OIDC_ISSUER", "").strip()
     if not issuer:
         return None
     parts = urlsplit(issuer)
     if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "::1", "localhost"):
-        raise OidcSettingsError(f"HEADGATE_OIDC_ISSUER is {issuer!r}: it must be an https address")
+        raise OidcSettingsError(f"HEADGATE_OIDC_ISSUER is {issuer!r}: it must be an https URL")
     client = environ.get("HEADGATE_OIDC_CLIENT_ID", "").strip()
     if not client:
-        raise OidcSettingsError("HEADGATE_OIDC_CLIENT_ID is missing: it is this console's name at the provider")
+        raise OidcSettingsError(
+            "HEADGATE_OIDC_CLIENT_ID is missing: it is the client ID of this console at the provider"
+        )
     path = environ.get("HEADGATE_OIDC_SECRET", "").strip()
     try:
         secret = Path(path).read_text().strip() if path else ""

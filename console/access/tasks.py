@@ -1,4 +1,4 @@
-"""What is kept of people's sign-ins for a while only: sessions that have ended, failures that count no longer."""
+"""Celery task that deletes expired sessions and failed sign-ins."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ from console.celery import app
 
 @app.task(name="access.forget")  # type: ignore[untyped-decorator]
 def forget() -> None:
-    """Drop them. Who signs out drops their own; of who does not, Django keeps it until somebody does this."""
+    """Delete expired sessions, which Django itself deletes only on sign-out, and failures that no longer count."""
     import_module(settings.SESSION_ENGINE).SessionStore.clear_expired()
     AccessAttempt.objects.filter(attempt_time__lt=timezone.now() - settings.AXES_COOLOFF_TIME).delete()

@@ -12,7 +12,7 @@ from console.permissions.rights import Rights, Role, host_of
 
 
 def can_see_object(rights: Rights, broker: str, name: str) -> bool:
-    return rights.may(Role.VIEWER, broker, host_of(ObjectName.parse(name)))
+    return rights.allows(Role.VIEWER, broker, host_of(ObjectName.parse(name)))
 
 
 def can_see_rule(rights: Rights, scope: Rule | Silence) -> bool:
@@ -23,7 +23,7 @@ def can_see_rule(rights: Rights, scope: Rule | Silence) -> bool:
 
 def can_see_receivers(rights: Rights) -> bool:
     """Return whether the user may see URLs and addresses: editing receivers requires an operator of all brokers."""
-    return all(rights.may(Role.OPERATOR, slug) for slug in slugs())
+    return all(rights.allows(Role.OPERATOR, slug) for slug in slugs())
 
 
 def visible_items(rights: Rights, notification: Notification) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
 
-from console.access.tokens import BadToken, signed_in
+from console.access.tokens import BadToken, authenticate_token
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -25,7 +25,7 @@ class BearerAuthentication(BaseAuthentication):
         if kind.lower() != "bearer":
             return None
         try:
-            token = signed_in(secret.strip())
+            token = authenticate_token(secret.strip())
         except BadToken as error:
             raise AuthenticationFailed(str(error)) from None
         return token.user, token

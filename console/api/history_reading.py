@@ -9,7 +9,7 @@ from django.conf import settings
 from rest_framework.request import Request
 
 from brokers.admin import InvalidValue
-from console.access.people import rights_in
+from console.access.user_rights import request_rights
 from console.api.reading import time_in
 from console.history.query.visibility import as_visible
 from console.history.storage.durations import DAY
@@ -25,7 +25,7 @@ _AHEAD = 2 * DAY
 
 def history(request: Request) -> Reader:
     """Return a reader of the rows that the user has permission to view."""
-    return as_visible(whole_history(), rights_in(request._request))
+    return as_visible(whole_history(), request_rights(request._request))
 
 
 def whole_history() -> Reader:

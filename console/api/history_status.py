@@ -136,9 +136,9 @@ class HistoryStatusView(PersonalView):
         " name other brokers.",
     )
     def get(self, request: Request) -> Response:
-        brokers = [broker for broker in settings.HEADGATE_BROKERS if self.rights.sees(broker["slug"])]
+        brokers = [broker for broker in settings.HEADGATE_BROKERS if self.rights.can_see(broker["slug"])]
         state = status_of(history(request), brokers, settings.CELERY_BEAT_SCHEDULE)
-        if not self.rights.may_everywhere(Role.VIEWER):
+        if not self.rights.allows_everywhere(Role.VIEWER):
             state.redact()
         found = diagnosis.findings(state)
         return Response(

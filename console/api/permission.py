@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rest_framework.permissions import BasePermission
 
-from console.access.people import rights_in
+from console.access.user_rights import request_rights
 
 if TYPE_CHECKING:  # Django REST framework loads this module while it is being loaded itself
     from rest_framework.request import Request
@@ -18,4 +18,4 @@ class HasAnyRole(BasePermission):
     message = "You have no role yet. An administrator can assign one on the Access page."
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        return bool(request.user and request.user.is_authenticated and rights_in(request._request).grants)
+        return bool(request.user and request.user.is_authenticated and request_rights(request._request).grants)

@@ -13,7 +13,7 @@ from brokers.admin import InvalidValue, NotFound
 from brokers.input_checks import whole_number
 from brokers.model import TYPES, Attribute, Kind, ManagedType, ObjectName
 from console.access.actor import Actor
-from console.access.people import rights_in
+from console.access.user_rights import request_rights
 from console.api.strict import StrictAPIView
 from console.intake.times import parse_time
 from console.links.link import BrokerLink
@@ -31,7 +31,7 @@ class PersonalView(StrictAPIView):
 
     @property
     def rights(self) -> Rights:
-        return rights_in(self.request._request)
+        return request_rights(self.request._request)
 
     @property
     def actor(self) -> Actor:

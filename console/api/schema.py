@@ -155,7 +155,7 @@ class TimelineEntry(serializers.Serializer[Any]):
     object = object_field()
     queue = text_field("Object name of the queue it is about, if it is about one.", allow_null=True)
     producer = text_field("Client and link of the producer it is about, if it is about one.", allow_null=True)
-    actor = text_field("Who did it; empty if nobody did.")
+    actor = text_field("User who did it; empty for events.")
     outcome = text_field("Of what people did: done, refused, failed or unknown.")
     reason = text_field(REASON)
     text = text_field("The line of the broker log, or the detail of the audit row.")

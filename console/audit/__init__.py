@@ -1,1 +1,1 @@
-"""Who did what, when, from where, why, and what it changed. Rows are added and never changed."""
+"""The audit trail: user, action, time, address, reason and change. Entries are added and never changed."""

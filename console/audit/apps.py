@@ -1,4 +1,4 @@
-"""Django's entry to the audit application."""
+"""Django application of the audit trail."""
 
 from __future__ import annotations
 

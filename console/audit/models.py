@@ -1,6 +1,6 @@
-"""The audit trail: one row for each attempt of an operator to change a broker, refused and failed ones included.
+"""The audit trail: one entry for each attempt to change a broker or the console, also if it is refused or fails.
 
-Only `console/operations/` writes rows. Nothing in the product changes or deletes one: the model refuses it.
+Only `console/operations/` and `console/access/` write entries. Nothing changes or deletes one: the model refuses it.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ if TYPE_CHECKING:
     from console.links.link import BrokerLink
 
 
-#: Characters of a detail that are kept: a stop of some thousands of named queues is found by each of them.
+#: Longest detail, in characters: a stop of some thousands of named queues is found by each name.
 LONGEST_DETAIL = 250_000
 
 
 class AppendOnlyError(TypeError):
-    """Somebody tried to change or delete an audit row."""
+    """An attempt to change or delete an audit entry."""
 
 
 class AuditQuerySet(models.QuerySet["AuditEntry"]):
-    """Reads like any other; changes are refused."""
+    """A query set that refuses changes."""
 
     def update(self, **kwargs: Any) -> int:
         raise AppendOnlyError("audit rows are never changed")
 
     def as_visible(self, rights: Rights) -> AuditQuerySet:
-        """The rows that somebody may read: those about what they see, and what was changed about who may do what (which
-        has no broker) if they administer everything."""
+        """Return the entries that a user with these permissions may read: about visible objects; and about access,
+        which have no broker, for administrators of all brokers."""
         wanted = models.Q(pk__in=())
         for grant in rights.grants:
             where = {"broker": grant.broker, "virtualhost": grant.virtualhost}
             wanted |= models.Q(**{key: value for key, value in where.items() if value}) & ~models.Q(broker="")
-        if rights.may_everywhere(Role.ADMIN):
+        if rights.allows_everywhere(Role.ADMIN):
             return self.all()
         return self.filter(wanted)
 
-    def seen_through(self, link: BrokerLink) -> AuditQuerySet:
-        """The rows about a broker, as somebody knows it; see `console/links/visibility.py`."""
+    def visible_through(self, link: BrokerLink) -> AuditQuerySet:
+        """Return the entries about the part of a broker that a link shows; see `console/links/visibility.py`."""
         rows = self.filter(broker=link.slug)
         return rows if link.only_hosts is None else rows.filter(virtualhost__in=link.only_hosts)
 
@@ -57,7 +57,7 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
 
 
 class Outcome(models.TextChoices):
-    """What came of an attempt. UNKNOWN: the broker was lost before it answered, so it may have been done."""
+    """Outcome of an attempt. UNKNOWN: the connection was lost before the broker responded, so it may have been done."""
 
     DONE = "done", "done"
     REFUSED = "refused", "refused"
@@ -66,7 +66,7 @@ class Outcome(models.TextChoices):
 
 
 class AuditEntry(models.Model):
-    """One attempt. `before` and `after` are the attributes that it was about, as the broker told them."""
+    """One attempt. `before` and `after`: the affected attributes, as reported by the broker."""
 
     at = models.DateTimeField("when", auto_now_add=True, db_index=True)
     user = models.ForeignKey(
@@ -105,7 +105,7 @@ class AuditEntry(models.Model):
         return f"{self.user_name} {self.operation} {self.object}: {self.outcome}"
 
     def shown(self, name: str) -> str:
-        """The reason or detail as far as people read it: also rows from before there were limits are kept."""
+        """Return reason or detail, truncated for display: entries of earlier versions have no length limit."""
         return readable(shortened(getattr(self, name), TEXT))
 
     @property

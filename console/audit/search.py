@@ -1,4 +1,4 @@
-"""Searching the audit trail: what is asked for in a query string, as a question to the database."""
+"""Search of the audit trail: query parameters become a database query."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from console.intake.times import parse_time
 if TYPE_CHECKING:
     from console.audit.models import AuditQuerySet
 
-#: Parameter -> the field that must equal it.
+#: Fields that must be equal to a parameter, by parameter.
 EXACT: Mapping[str, str] = {
     "broker": "broker",
     "object": "object",
@@ -25,13 +25,13 @@ EXACT: Mapping[str, str] = {
     "user": "user_name",
     "virtualhost": "virtualhost",
 }
-#: Fields in which `search` looks, whatever the case.
+#: Fields that `search` covers; case is ignored.
 _TEXTS = ("object", "reason", "detail", "user_name", "operation", "source_address")
 
 
 @dataclass(frozen=True, slots=True)
 class AuditSearch:
-    """`exact`: field -> value. `since` and `until`: only rows from then, and before then."""
+    """`exact`: value by field. `since`: earliest time, `until`: end (exclusive)."""
 
     exact: Mapping[str, str]
     text: str = ""
@@ -40,39 +40,39 @@ class AuditSearch:
 
     @classmethod
     def parse(cls, query: Mapping[str, str]) -> AuditSearch:
-        """Raises InvalidValue."""
+        """Parse query parameters. Raises InvalidValue."""
         exact = {field: query[name].strip() for name, field in EXACT.items() if query.get(name, "").strip()}
         if (outcome := exact.get("outcome", "")) and outcome not in Outcome.values:
             raise InvalidValue({"outcome": f"outcome is {outcome!r}: it must be one of {', '.join(Outcome.values)}"})
         since, until = _moment(query, "from"), _moment(query, "until")
         if since and until and since >= until:
-            raise InvalidValue({"until": "until is not after from: nothing lies between them"})
+            raise InvalidValue({"until": "until must be after from"})
         return cls(exact, query.get("search", "").strip(), since, until)
 
     def of(self, rows: AuditQuerySet) -> AuditQuerySet:
-        """Those of the rows that are looked for."""
+        """Return the matching entries."""
         rows = rows.filter(**self.exact)
         if self.since:
             rows = rows.filter(at__gte=self.since)
         if self.until:
             rows = rows.filter(at__lt=self.until)
         if self.text:
-            said = Q()
+            matches = Q()
             for field in _TEXTS:
-                said |= Q(**{f"{field}__icontains": self.text})
-            rows = rows.filter(said)
+                matches |= Q(**{f"{field}__icontains": self.text})
+            rows = rows.filter(matches)
         return rows
 
 
 def _moment(query: Mapping[str, str], name: str) -> dt.datetime | None:
-    """A time in ISO 8601, of UTC if it names no zone, or in ms since the epoch."""
+    """Return a time, given as ISO 8601 (UTC without a zone) or ms since the epoch; None if it is omitted."""
     text = query.get(name, "").strip()
     if not text:
         return None
     return dt.datetime.fromtimestamp(parse_time(name, text, zone=dt.UTC) / 1000, dt.UTC)
 
 
-#: What a file of the audit trail has of each row.
+#: Columns of an exported audit trail.
 COLUMNS = (
     "id",
     "at",

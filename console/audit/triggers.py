@@ -1,14 +1,14 @@
-"""What keeps audit rows from being changed or deleted in the database itself, whoever asks it.
+"""Database triggers that prevent changing or deleting audit entries, also by other programs.
 
-One change is let through: the account of a deleted user is forgotten (`user_id` becomes null); the name stays. A
-migration that makes the table anew on SQLite loses its triggers there and must run `GUARD` again; a test looks.
+One change is allowed: when a user is deleted, `user_id` becomes null; the name stays. A migration that recreates the
+table on SQLite drops the triggers there and must run `GUARD` again; a test checks this.
 """
 
 from __future__ import annotations
 
 TABLE = "audit_auditentry"
 
-_KEPT = (
+_IMMUTABLE = (
     "id",
     "at",
     "user_name",
@@ -23,9 +23,9 @@ _KEPT = (
     "outcome",
     "detail",
 )
-_SAME = " AND ".join(f'NEW."{column}" IS OLD."{column}"' for column in _KEPT)
+_SAME = " AND ".join(f'NEW."{column}" IS OLD."{column}"' for column in _IMMUTABLE)
 
-#: Vendor -> statements.
+#: SQL statements by database vendor.
 GUARD = {
     "sqlite": [
         f"CREATE TRIGGER audit_keeps_rows BEFORE DELETE ON {TABLE}"

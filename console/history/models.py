@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from django.db import models
 
-from console.leases.models import Held
+from console.leases.models import Lease
 
-__all__ = ["Held", "HistoryRun", "JobRequest"]
+__all__ = ["HistoryRun", "JobRequest", "Lease"]
 
 
 class JobRequest(models.Model):

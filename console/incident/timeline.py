@@ -178,7 +178,7 @@ def news(link: BrokerLink, search: Search, *, after_event: int, after_audit: int
 
 
 def newest_audit(link: BrokerLink) -> int:
-    row = AuditEntry.objects.seen_through(link).order_by("-id").first()
+    row = AuditEntry.objects.visible_through(link).order_by("-id").first()
     return row.pk if row is not None else 0
 
 
@@ -223,7 +223,7 @@ def _of_audit(row: AuditEntry) -> dict[str, Any]:
 
 def _audit(link: BrokerLink, search: Search) -> QuerySet[AuditEntry]:
     """Return the matching rows of the audit trail, the newest first."""
-    rows = AuditEntry.objects.seen_through(link).order_by("-id")
+    rows = AuditEntry.objects.visible_through(link).order_by("-id")
     if search.producer:
         return rows.none()  # the audit trail has operations on queues and wider scopes only
     if search.kinds:

@@ -1,1 +1,1 @@
-"""Leases: one process at a time does a job, and another takes over from one that has died."""
+"""Leases: one process at a time does a job, and another one takes over if it dies."""

@@ -1,9 +1,8 @@
-"""One at a time: a lease in the console's database, so that it holds on several hosts as well.
+"""A lease in the console's database: mutual exclusion of processes, also on several hosts.
 
-A holder says every few seconds that it still lives. One that was killed is found out at once by another process of its
-own host, and by other hosts when the lease has run out: when its end has passed by their clock, and for some time after
-that, by no clock but the steady one of whoever looks, no sign of life has come. So a clock that is set by an hour ends
-no lease of a living holder, and prolongs none of a dead one.
+The owner renews the lease every few seconds. Processes of the same host detect a killed owner at once; other hosts when
+the lease has expired by the wall clock and no renewal has been observed for some time by the observer's monotonic
+clock. So setting a clock by an hour neither ends the lease of a live owner nor extends that of a dead one.
 """
 
 from __future__ import annotations
@@ -18,94 +17,94 @@ from django.db import DatabaseError, IntegrityError, close_old_connections, conn
 from django.utils import timezone
 
 from console.leases.leased_row import LeasedRows, signed
-from console.leases.models import Held
-from console.leases.process import is_dead, me
+from console.leases.models import Lease
+from console.leases.process import is_dead, this_process
 
-#: How long a lease holds without a sign of life, in seconds.
+#: Seconds after which a lease expires without renewal.
 SECONDS = 60.0
 
-#: Seconds, monotonic.
+#: The monotonic clock, seconds.
 steady = time.monotonic
-#: Leases that seem to have run out: their last sign of life, and when this process saw it first.
+#: Leases that seem expired: the last renewal, and when this process first observed it (monotonic seconds).
 _signs: dict[str, tuple[tuple[str, dt.datetime | None] | None, float]] = {}
 
 
 class Busy(Exception):
-    """Another process holds it. `holder` says who, for people; `ran_out`: it gives no sign of life, and if it goes on
-    so, one of the next attempts has it."""
+    """Another process owns the lease. `holder`: that process; `ran_out`: the lease has expired, and a later attempt
+    will acquire it unless the owner renews it."""
 
     def __init__(self, holder: str, *, ran_out: bool = False) -> None:
-        super().__init__(f"{holder} is at it")
+        super().__init__(f"{holder} owns the lease")
         self.holder = holder
         self.ran_out = ran_out
 
 
 class Lost(Exception):
-    """The lease ran out while it was held: another may have begun."""
+    """The lease expired before the block ended: another process may own it."""
 
 
 @contextlib.contextmanager
 def lease(name: str, *, seconds: float = SECONDS) -> Iterator[threading.Event]:
-    """Hold it within the block; what is yielded is set when it has run out. Raises Busy at the beginning, Lost at the
-    end."""
+    """Own the lease within the block. Yields an event that is set if the lease expires. Raises Busy at the start, Lost
+    at the end."""
     _take(name, seconds)
     ended = threading.Event()
     lost = threading.Event()
 
-    def live() -> None:
+    def renew() -> None:
         renewed = time.monotonic()
         try:
             while not ended.wait(seconds / 4):
                 close_old_connections()
                 now = time.monotonic()
                 try:
-                    held = _extend(name, seconds)
+                    owned = _extend(name, seconds)
                 except DatabaseError:
-                    # It may answer again before the lease is over; after that, others may have it.
-                    held = time.monotonic() - renewed < seconds
+                    # The database may recover before the lease expires; after that, others may own it.
+                    owned = time.monotonic() - renewed < seconds
                     connection.close()
                 else:
                     renewed = now
-                if not held:
+                if not owned:
                     lost.set()
                     return
         finally:
-            connection.close()  # this thread's
+            connection.close()  # of this thread
 
-    signs = threading.Thread(target=live, name=f"lease-{name}", daemon=True)
-    signs.start()
+    renewals = threading.Thread(target=renew, name=f"lease-{name}", daemon=True)
+    renewals.start()
     try:
         yield lost
     finally:
         ended.set()
-        signs.join()
+        renewals.join()
         _own(name).delete()
     if lost.is_set():
-        raise Lost(f"the lease {name!r} ran out while {me()} held it")
+        raise Lost(f"the lease {name!r} of {this_process()} has expired")
 
 
 def _take(name: str, seconds: float) -> None:
-    """Of those who come together one gets it: whose row is written first where there is none, whose claim is first
-    where there is one. The others then see that row."""
+    """Acquire the lease. Of concurrent processes one succeeds: the first to insert the row, or the first to claim an
+    existing one. Raises Busy."""
     length = dt.timedelta(seconds=seconds)
     while True:
-        # An IntegrityError: the row that was in the way is gone by now.
+        # IntegrityError: another process inserted the row and has deleted it since. Try again.
         with contextlib.suppress(IntegrityError), transaction.atomic():
-            held, mine = Held.objects.get_or_create(name=name, defaults=signed(length))
-            if mine:
+            row, created = Lease.objects.get_or_create(name=name, defaults=signed(length))
+            if created:
                 return
             now = timezone.now()
-            if not held.is_free(now):
-                raise Busy(held.holder)
-            if not is_dead(held.holder) and not _is_silent(name, held, seconds / 2):
-                raise Busy(held.holder, ran_out=True)
-            if Held.objects.filter(name=name).claim(length, now):
+            if not row.is_free(now):
+                raise Busy(row.holder)
+            if not is_dead(row.holder) and not _is_silent(name, row, seconds / 2):
+                raise Busy(row.holder, ran_out=True)
+            if Lease.objects.filter(name=name).claim(length, now):
                 return
 
 
-def _is_silent(name: str, held: Held, seconds: float) -> bool:
-    """Whether for so long no sign of life has come while this process looked: twice as long as between two of them."""
-    sign = held.lease_holder, held.lease_until
+def _is_silent(name: str, row: Lease, seconds: float) -> bool:
+    """Return whether this process has observed no renewal for `seconds`, which is twice the interval of renewals."""
+    sign = row.lease_holder, row.lease_until
     last, since = _signs.get(name, (None, 0.0))
     if last != sign:
         since = steady()
@@ -114,8 +113,8 @@ def _is_silent(name: str, held: Held, seconds: float) -> bool:
 
 
 def _own(name: str) -> LeasedRows:
-    """The row, if this process has it."""
-    return Held.objects.filter(name=name, lease_holder__startswith=f"{me()}:")
+    """Return the row of the lease if this process owns it."""
+    return Lease.objects.filter(name=name, lease_holder__startswith=f"{this_process()}:")
 
 
 def _extend(name: str, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""The row of a lease. Its table is the history's, which had the first lease: `app_label` keeps it where it is."""
+"""The row of a named lease. `app_label` and `db_table` are those of the history, which had the first lease."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from django.db import models
 from console.leases.leased_row import LeasedRow
 
 
-class Held(LeasedRow):
-    """Who does what only one may do at a time; see `lease.py`. The columns of the lease are older than the others'."""
+class Lease(LeasedRow):
+    """A named lease; see `lease.py`. Its columns have the names of the first version."""
 
     name = models.CharField(max_length=40, primary_key=True)
     lease_holder = models.CharField(max_length=200, db_column="holder")
@@ -16,3 +16,4 @@ class Held(LeasedRow):
 
     class Meta:
         app_label = "history"
+        db_table = "history_held"

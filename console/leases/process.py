@@ -1,4 +1,4 @@
-"""Processes as holders of leases: what names one for all times and hosts, and whether it has ended."""
+"""Identity of processes that own leases: unique across hosts and restarts; and whether a process has ended."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ import socket
 import psutil
 
 
-def me() -> str:
-    """This process, as a holder: host, process and when it began, since numbers of processes come again."""
-    return f"{socket.gethostname()}:{os.getpid()}:{began(psutil.Process())}"
+def this_process() -> str:
+    """Return the identity of this process: host, process ID and start time, since process IDs are reused."""
+    return f"{socket.gethostname()}:{os.getpid()}:{start_time(psutil.Process())}"
 
 
-def began(process: psutil.Process) -> int:
-    """When, in hundredths of a second after the machine started: the time of day would be another after its clock has
-    been set, and a living holder would be taken for dead."""
+def start_time(process: psutil.Process) -> int:
+    """Return the start of the process in hundredths of a second after boot. The time of day would change with the
+    clock, and a live owner would appear dead."""
     return int((process.create_time() - psutil.boot_time()) * 100 + 0.5)
 
 
 def host_of(holder: str) -> str:
+    """Return the host of a process identity."""
     return holder.partition(":")[0]
 
 
 def is_dead(holder: str) -> bool:
-    """Whether it is known to be: only of this host's processes."""
+    """Return whether the process is known to have ended; always False for processes of other hosts."""
     host, _, rest = holder.partition(":")
     number, _, since = rest.partition(":")
     if host != socket.gethostname() or not number.isdecimal() or not since.isdecimal():
         return False
     try:
-        return began(psutil.Process(int(number))) != int(since)
+        return start_time(psutil.Process(int(number))) != int(since)
     except psutil.NoSuchProcess:
         return True
     except psutil.Error:

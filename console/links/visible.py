@@ -15,7 +15,7 @@ __all__ = ["UnknownBroker", "visible_link", "visible_links"]
 
 def visible_links(rights: Rights) -> list[BrokerLink]:
     """Return the links of all brokers of which the user sees a part, restricted to that; the default one first."""
-    return [as_visible(each, rights.hosts(Role.VIEWER, each.slug)) for each in links() if rights.sees(each.slug)]
+    return [as_visible(each, rights.hosts(Role.VIEWER, each.slug)) for each in links() if rights.can_see(each.slug)]
 
 
 def visible_link(rights: Rights, slug: str = "") -> BrokerLink:
@@ -26,7 +26,7 @@ def visible_link(rights: Rights, slug: str = "") -> BrokerLink:
         if not found:
             raise UnknownBroker("no broker is visible to you")
         return found[0]
-    if not rights.sees(slug):
+    if not rights.can_see(slug):
         slugs = ", ".join(each.slug for each in visible_links(rights))
         raise UnknownBroker(f"unknown broker {slug!r}: visible are {slugs}")
     return as_visible(link(slug), rights.hosts(Role.VIEWER, slug))

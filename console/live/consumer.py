@@ -20,7 +20,7 @@ from django.conf import settings
 from brokers import input_limits as limits
 from brokers.admin import AdminError, InvalidValue
 from brokers.input_checks import readable_sentences, shortened
-from console.access.people import rights_of
+from console.access.user_rights import user_rights
 from console.intake.json_text import read_json
 from console.links.event_window import Tail
 from console.links.link import BrokerLink
@@ -58,7 +58,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self.close(SIGNED_OUT)
             return
         slug = parse_qs(self.scope.get("query_string", b"").decode("latin-1")).get("broker", [""])[0]
-        self._rights = await database_sync_to_async(rights_of)(user)
+        self._rights = await database_sync_to_async(user_rights)(user)
         try:
             self.link = visible_link(self._rights, slug)
         except UnknownBroker:
@@ -125,7 +125,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 if not (user.is_authenticated and user.is_active):
                     await self.close(SIGNED_OUT)
                     return
-                if await database_sync_to_async(rights_of)(user) != self._rights:
+                if await database_sync_to_async(user_rights)(user) != self._rights:
                     await self.close(OTHER_RIGHTS)
                     return
             if self._watch is not None:

@@ -34,7 +34,7 @@ def needs_of_scope(broker: str = "", virtualhost: str = "") -> list[tuple[str, N
 def sees_scope(rights: Rights, broker: str = "", virtualhost: str = "") -> bool:
     """Return whether `rights` include visibility of a whole scope."""
     wanted = [broker] if broker else slugs()
-    return all(rights.may(Role.VIEWER, slug, virtualhost or None) for slug in wanted)
+    return all(rights.allows(Role.VIEWER, slug, virtualhost or None) for slug in wanted)
 
 
 @dataclass
@@ -67,7 +67,7 @@ def console_change(
     try:
         for broker, need in needs:
             by.check(broker, need, what)
-        if administer and not by.rights.may_everywhere(Role.ADMIN):
+        if administer and not by.rights.allows_everywhere(Role.ADMIN):
             raise PermissionDenied(f"{by.name} may not {administer}: that needs the role of administrator everywhere")
         yield this
         outcome = Outcome.DONE

@@ -130,7 +130,7 @@ def _may_share(by: Actor, link: BrokerLink, *, shared: bool) -> None:
 
 
 def _must_be_own(by: Actor, link: BrokerLink, found: SavedSelection) -> None:
-    if found.owner_id != _user(by).pk and not by.rights.may(Role.ADMIN, link.slug):
+    if found.owner_id != _user(by).pk and not by.rights.allows(Role.ADMIN, link.slug):
         raise PermissionDenied(f"{by.name} may not change {found}: it is {found.owner.get_username()}'s")
 
 

@@ -23,7 +23,7 @@ from console.access import administration as operations
 from console.access.actor import Actor
 from console.access.administration_undo import is_undoable, undo
 from console.access.models import ApiToken, RoleGrant
-from console.access.people import rights_in
+from console.access.user_rights import request_rights
 from console.audit.models import AuditEntry
 from console.history.query.catalog import brokers
 from console.history.storage.reader import HistoryBroken, NothingRecorded, reader_of
@@ -44,8 +44,8 @@ SAYS = {
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def access(request: HttpRequest) -> HttpResponse:
-    rights = rights_in(request)
-    if not rights.administers:
+    rights = request_rights(request)
+    if not rights.can_assign_any:
         raise PermissionDenied("Who may do what is for administrators to see.")
     told, question, wrong, status = None, None, "", 200
     if request.method == "POST":
@@ -59,11 +59,11 @@ def access(request: HttpRequest) -> HttpResponse:
         else:
             if told is None and question is None:
                 return redirect(request.get_full_path())
-    everything = rights.may_everywhere(Role.ADMIN)
+    everything = rights.allows_everywhere(Role.ADMIN)
     kept = RoleGrant.objects.select_related("user", "group")
     context = {
         **frame(request, "access", "Access"),
-        "grants": [row for row in kept if rights.may_give(row.grant)],
+        "grants": [row for row in kept if rights.can_assign(row.grant)],
         "everything": everything,
         "people": User.objects.order_by("username").prefetch_related("groups") if everything else [],
         "groups": Group.objects.order_by("name").prefetch_related("user_set"),
@@ -110,9 +110,9 @@ def _question(by: Actor, given: QueryDict) -> Question | None:
     ask = _QUESTIONS.get(action)
     if ask is None or given.get("confirmed") == "1":
         return None
-    may = by.rights.may_everywhere(Role.ADMIN)
+    may = by.rights.allows_everywhere(Role.ADMIN)
     if not may and action == "take":
-        may = by.rights.may_give(_named(RoleGrant, pk=_number(given)).grant)
+        may = by.rights.can_assign(_named(RoleGrant, pk=_number(given)).grant)
     return ask(by, given) if may else None
 
 
@@ -138,13 +138,13 @@ def _give(by: Actor, given: QueryDict) -> str:
     if role not in set(Role):
         raise InvalidValue({"role": f"role is {role!r}: it must be one of {', '.join(Role)}"})
     grant = Grant(Role(role), given.get("broker", "").strip(), given.get("virtualhost", "").strip())
-    operations.give(by, holder, grant)
+    operations.assign_role(by, holder, grant)
     return f"{name} is {grant} now."
 
 
 def _take(by: Actor, given: QueryDict) -> str:
     kept = _named(RoleGrant, pk=_number(given))
-    operations.take(by, kept)
+    operations.revoke_role(by, kept)
     return f"{kept.holder.capitalize()} is no longer {kept.grant}."
 
 

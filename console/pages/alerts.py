@@ -6,7 +6,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from console.access.people import rights_in
+from console.access.user_rights import request_rights
 from console.alerts.models import Rule
 from console.alerts.visibility import can_see_rule
 from console.pages.frame import frame
@@ -21,7 +21,7 @@ def alerts(request: HttpRequest) -> HttpResponse:
 def alert_rule(request: HttpRequest, number: int = 0) -> HttpResponse:
     """`number` 0: a new one."""
     rule = get_object_or_404(Rule, pk=number) if number else None
-    if rule is not None and not can_see_rule(rights_in(request), rule):
+    if rule is not None and not can_see_rule(request_rights(request), rule):
         raise Http404(f"There is no rule {number}.")
     context = frame(request, "alert-rule", rule.name if rule else "New rule", rule=number)
     return render(request, "console/alert_rule.html", {**context, "page": "alerts", "rule": rule})

@@ -17,7 +17,7 @@ from brokers.admin import InvalidValue
 from brokers.input_checks import shortened
 from brokers.input_limits import TEXT
 from brokers.model import POLICY, TYPES, ObjectName
-from console.access.people import rights_in
+from console.access.user_rights import request_rights
 from console.audit.models import AuditEntry, Outcome
 from console.audit.search import EXACT, AuditSearch
 from console.operations import is_revertible
@@ -33,7 +33,7 @@ def audit(request: HttpRequest) -> HttpResponse:
     and `?until=` (times), `?page=`."""
     broker = broker_of(request)
     asked = {name: request.GET.get(name, "").strip() for name in (*_ASKED, "search", "from", "until")}
-    seen = AuditEntry.objects.as_visible(rights_in(request)).filter(broker__in=(broker["slug"], ""))
+    seen = AuditEntry.objects.as_visible(request_rights(request)).filter(broker__in=(broker["slug"], ""))
     wrong = ""
     try:
         rows = AuditSearch.parse(asked).of(seen)

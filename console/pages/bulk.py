@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from brokers.model import POLICY, QUEUE_STATES
-from console.access.people import rights_in
+from console.access.user_rights import request_rights
 from console.bulk.editing import is_visible
 from console.bulk.models import BulkEdit
 from console.pages.frame import frame
@@ -27,7 +27,7 @@ def bulk(request: HttpRequest) -> HttpResponse:
 @require_safe
 def bulk_job(request: HttpRequest, number: int) -> HttpResponse:
     job = BulkEdit.objects.filter(pk=number).first()
-    if job is None or not is_visible(job, rights_in(request).hosts(Role.VIEWER, job.broker)):
+    if job is None or not is_visible(job, request_rights(request).hosts(Role.VIEWER, job.broker)):
         raise Http404(f"There is no bulk edit {number}.")
     context = frame(request, "bulk-job", f"Bulk edit {number}", policy=_FIELDS, job=number)
     return render(request, "console/bulk_job.html", {**context, "page": "policies", "job": job})

@@ -9,7 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 from django.urls import reverse
 
-from console.access.people import rights_in
+from console.access.user_rights import request_rights
 from console.links.state import CONNECTING
 from console.links.visible import visible_link
 from console.permissions.rights import Hosts, Rights, Role
@@ -17,8 +17,8 @@ from console.permissions.rights import Hosts, Rights, Role
 
 def brokers_of(request: HttpRequest) -> list[dict[str, Any]]:
     """The configured brokers that they see any of. Raises PermissionDenied if there is none."""
-    rights = rights_in(request)
-    found = [broker for broker in settings.HEADGATE_BROKERS if rights.sees(broker["slug"])]
+    rights = request_rights(request)
+    found = [broker for broker in settings.HEADGATE_BROKERS if rights.can_see(broker["slug"])]
     if not found:
         raise PermissionDenied("You have no role yet. An administrator can assign one on the Access page.")
     return found
@@ -39,8 +39,8 @@ def broker_of(request: HttpRequest, slug: str | None = None) -> dict[str, Any]:
 def check_sees(request: HttpRequest, broker: str, virtualhost: str | None) -> None:
     """Raises PermissionDenied unless they see that virtual host of that broker (None: the broker itself, of which
     everybody sees something who sees any of it)."""
-    rights = rights_in(request)
-    if virtualhost is not None and not rights.may(Role.VIEWER, broker, virtualhost):
+    rights = request_rights(request)
+    if virtualhost is not None and not rights.allows(Role.VIEWER, broker, virtualhost):
         raise PermissionDenied(f"Your role does not reach virtual host {virtualhost} of broker {broker}.")
 
 
@@ -66,7 +66,7 @@ def frame(
     """The template context of a page. `settings_of_page` reaches its script as JSON. `slug`: its broker, if that is not
     simply the one of `?broker=`. `about`: the virtual host that all of it is about, if it is about one; else what they
     may anywhere on the broker is what they may here."""
-    broker, brokers, rights = broker_of(request, slug), brokers_of(request), rights_in(request)
+    broker, brokers, rights = broker_of(request, slug), brokers_of(request), request_rights(request)
     may = _may(rights, broker["slug"])
     suffix = "" if broker is brokers[0] else f"?broker={broker['slug']}"
     return {
@@ -77,7 +77,7 @@ def frame(
         "may_operate": _may_here(may["operate"], about),
         "may_operate_all": may["operate"] is None,
         "may_edit": _may_here(may["edit"], about),
-        "may_administer": rights.administers,
+        "may_administer": rights.can_assign_any,
         "role": _in_words(may),
         "navigation": [
             (name, label, reverse(name) + suffix)

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from console.access.people import rights_in
+from console.access.user_rights import request_rights
 from console.pages.history_frame import history_frame
 from console.permissions.rights import Role
 
@@ -15,5 +15,5 @@ from console.permissions.rights import Role
 def history_status(request: HttpRequest) -> HttpResponse:
     """Its script asks for the status every few seconds."""
     context = history_frame(request, "history-status", "Status")
-    may_run = rights_in(request).may_everywhere(Role.OPERATOR)
+    may_run = request_rights(request).allows_everywhere(Role.OPERATOR)
     return render(request, "console/history_status.html", {**context, "may_run": may_run})

@@ -14,7 +14,7 @@ from django.shortcuts import render
 from django.utils.decorators import method_decorator
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
-from console.access.oidc import ProviderAway, configured, setting
+from console.access.oidc import ProviderUnavailable, configured, setting
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class OidcGo(OIDCAuthenticationRequestView):  # type: ignore[misc]
         try:
             self.OIDC_OP_AUTH_ENDPOINT = self.get_settings("OIDC_OP_AUTHORIZATION_ENDPOINT")
             self.OIDC_RP_CLIENT_ID = self.get_settings("OIDC_RP_CLIENT_ID")
-        except ProviderAway as away:
+        except ProviderUnavailable as away:
             return _failed(request, str(away), 503)
         answer: HttpResponse = super().get(request)
         return answer
@@ -55,9 +55,9 @@ class OidcBack(OIDCAuthenticationCallbackView):  # type: ignore[misc]
         except (SuspiciousOperation, KeyError, ValueError) as error:
             log.warning("a sign-in was refused: %s", error)
             return _failed(request, "That sign-in cannot be trusted, and was refused. Try again.", 403)
-        except (ProviderAway, requests.RequestException) as error:
+        except (ProviderUnavailable, requests.RequestException) as error:
             log.warning("a sign-in failed: %s", error)
-            return _failed(request, "The sign-in service does not answer. Try again, or use a password.", 503)
+            return _failed(request, "The sign-in service does not respond. Try again, or use a password.", 503)
         return answer
 
     def login_failure(self) -> HttpResponse:

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 
 from brokers.admin import AdminError
 from brokers.model import POLICY, ObjectName, object_name
-from console.access.people import rights_in
+from console.access.user_rights import request_rights
 from console.links.visible import visible_link
 from console.operations import export_policies
 from console.operations.policies import SCOPES
@@ -71,7 +71,7 @@ def export(request: HttpRequest) -> HttpResponse:
     """All policies as a file to keep."""
     slug = broker_of(request)["slug"]
     try:
-        text = export_policies(visible_link(rights_in(request), slug))
+        text = export_policies(visible_link(request_rights(request), slug))
     except AdminError as error:
         return render(request, "404.html", {"title": "No export", "said": f"{error}."}, status=503)
     answer = HttpResponse(text, content_type="application/yaml; charset=utf-8")

@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from brokers.model import POLICY
-from console.access.people import rights_in
+from console.access.user_rights import request_rights
 from console.links.visible import visible_link
 from console.pages.frame import frame
 from console.schedules.editing import can_see
@@ -29,7 +29,7 @@ def schedules(request: HttpRequest) -> HttpResponse:
 def schedule(request: HttpRequest, number: int = 0) -> HttpResponse:
     """`number` 0: a new one."""
     found = get_object_or_404(Schedule, pk=number) if number else None
-    if found is not None and not can_see(rights_in(request), found):
+    if found is not None and not can_see(request_rights(request), found):
         raise Http404(f"There is no schedule {number}.")
     context = frame(
         request,
@@ -39,7 +39,7 @@ def schedule(request: HttpRequest, number: int = 0) -> HttpResponse:
         policy=_FIELDS,
         schedule=number,
     )
-    state = visible_link(rights_in(request), context["broker"]["slug"])
+    state = visible_link(request_rights(request), context["broker"]["slug"])
     scopes = ["type=Broker", *(row["object"] for row in state.hosts.values())]
     scopes += [row["object"] for row in state.queues()[:_SUGGESTED]]
     context["page_settings"]["scopes"] = scopes

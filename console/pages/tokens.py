@@ -14,7 +14,7 @@ from brokers.input_checks import whole_number
 from console.access import administration as operations
 from console.access.actor import Actor
 from console.access.models import ApiToken
-from console.access.people import rights_in
+from console.access.user_rights import request_rights
 from console.links.visible import visible_links
 from console.pages.access_questions import revoke_token
 from console.pages.frame import brokers_of, frame
@@ -26,7 +26,7 @@ DAYS = (1, 7, 30, 90, 365)
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def tokens(request: HttpRequest) -> HttpResponse:
-    rights = rights_in(request)
+    rights = request_rights(request)
     made = secret = None
     question = None
     wrong, status = "", 200
@@ -45,7 +45,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
             wrong, status = " ".join(error.errors.values()), 400
         except (AdminError, PermissionDenied) as error:
             wrong, status = str(error), 403 if isinstance(error, PermissionDenied) else 409
-    held = [role for role in Role if any(grant.gives(role) for grant in rights.grants)]
+    held = [role for role in Role if any(grant.includes(role) for grant in rights.grants)]
     context = {
         **frame(request, "tokens", "API tokens"),
         "tokens": ApiToken.objects.filter(user=_owner(request))[:200],

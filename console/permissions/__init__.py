@@ -1,1 +1,1 @@
-"""Permissions: which rights a role gives, and where. Pure; who has which role is `console/access/`."""
+"""Permissions of roles. Pure; `console/access/` has the assignments of roles to users."""

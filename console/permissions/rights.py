@@ -1,9 +1,10 @@
-"""Who may do what, decided here and nowhere else. Pure: grants in, yes or no out.
+"""The only module that decides about permissions. Pure: grants in, yes or no out.
 
-A grant gives a role on a scope: a virtual host of a broker, a whole broker, or everything. Rights are the sum of
-somebody's grants; a token's are what its owner's and its own have in common, so that no token outlives a right.
+A grant is a role on a scope: a virtual host of a broker, a whole broker, or all brokers. The rights of a user are the
+sum of the user's grants; those of a token are the intersection of its own and its owner's, so that a token loses a
+permission with its owner.
 
-What an action needs is told by `needed`: roles, and the virtual hosts (or the broker as a whole) that it touches.
+`needed` returns what an action requires: roles, and the virtual hosts (or the broker as a whole) that it affects.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from brokers.model import POLICY, TYPES, ObjectName
 
 
 class Role(StrEnum):
-    """VIEWER sees. OPERATOR also acts: stops, starts, purges, creates and deletes. POLICY_EDITOR also sets limits and
-    policies. ADMIN may all that, and says who may do what."""
+    """VIEWER: read. OPERATOR: also stop, start, purge, create and delete. POLICY_EDITOR: also set limits and policies.
+    ADMIN: all of these, and assign roles."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -37,28 +38,29 @@ _INCLUDED: Mapping[Role, frozenset[Role]] = {
     Role.ADMIN: frozenset(Role),
 }
 
-#: Names of virtual hosts; None: all of them, and the broker itself.
+#: Names of virtual hosts; None: all virtual hosts and the broker as a whole.
 Hosts = frozenset[str] | None
 _NO_HOST: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Grant:
-    """`broker`: its slug, "" for every broker; `virtualhost`: its name, "" for every one and the broker as a whole."""
+    """A role on a scope. `broker`: slug, "" for all brokers; `virtualhost`: name, "" for all and the broker as a
+    whole."""
 
     role: Role
     broker: str = ""
     virtualhost: str = ""
 
-    def gives(self, role: Role) -> bool:
+    def includes(self, role: Role) -> bool:
         return role in _INCLUDED[self.role]
 
-    def reaches(self, broker: str) -> bool:
+    def applies_to(self, broker: str) -> bool:
         return self.broker in ("", broker)
 
     @property
     def scope(self) -> str:
-        """The scope in words."""
+        """The scope in words, such as virtual host default of broker local."""
         where = f"broker {self.broker}" if self.broker else "every broker"
         return f"virtual host {self.virtualhost} of {where}" if self.virtualhost else where
 
@@ -68,20 +70,20 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What an action needs: every one of `roles` on every one of `hosts`, of which None is the broker as a whole."""
+    """What an action requires: all `roles` on all `hosts`, where None is the broker as a whole."""
 
     roles: tuple[Role, ...]
     hosts: tuple[str | None, ...]
 
     @property
     def host(self) -> str:
-        """The virtual host that the action is about, if it is about one; else ""."""
+        """The virtual host of the action; "" for several or the broker as a whole."""
         return self.hosts[0] or "" if len(self.hosts) == 1 else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What somebody may."""
+    """The permissions of a user or token."""
 
     grants: tuple[Grant, ...] = ()
 
@@ -90,47 +92,47 @@ class Rights:
         return cls(tuple(sorted(set(grants))))
 
     def hosts(self, role: Role, broker: str) -> Hosts:
-        """The virtual hosts of a broker on which they have the role; empty: none."""
-        mine = [grant.virtualhost for grant in self.grants if grant.gives(role) and grant.reaches(broker)]
+        """Return the virtual hosts of a broker on which the role is granted; empty: none."""
+        mine = [grant.virtualhost for grant in self.grants if grant.includes(role) and grant.applies_to(broker)]
         return None if "" in mine else frozenset(mine)
 
-    def may(self, role: Role, broker: str, virtualhost: str | None = None) -> bool:
-        """None: on the broker as a whole."""
+    def allows(self, role: Role, broker: str, virtualhost: str | None = None) -> bool:
+        """Return whether the role is granted on a virtual host; None: on the broker as a whole."""
         hosts = self.hosts(role, broker)
         return hosts is None or (virtualhost is not None and virtualhost in hosts)
 
-    def sees(self, broker: str) -> bool:
-        """Whether they see any of it."""
+    def can_see(self, broker: str) -> bool:
+        """Return whether any part of the broker is visible."""
         return self.hosts(Role.VIEWER, broker) != _NO_HOST
 
-    def may_everywhere(self, role: Role) -> bool:
-        return any(grant.gives(role) and not grant.broker and not grant.virtualhost for grant in self.grants)
+    def allows_everywhere(self, role: Role) -> bool:
+        return any(grant.includes(role) and not grant.broker and not grant.virtualhost for grant in self.grants)
 
-    def may_give(self, grant: Grant) -> bool:
-        """Whether they may give or take that grant: administrators do, within their own scope."""
-        return any(g.gives(Role.ADMIN) and _covers(g, grant) for g in self.grants)
+    def can_assign(self, grant: Grant) -> bool:
+        """Return whether the grant may be assigned and revoked: by administrators, within their scope."""
+        return any(g.includes(Role.ADMIN) and _covers(g, grant) for g in self.grants)
 
-    def hold(self, grant: Grant) -> bool:
-        """Whether all that this grant gives is theirs."""
-        return all(any(g.gives(role) and _covers(g, grant) for g in self.grants) for role in _INCLUDED[grant.role])
+    def covers(self, grant: Grant) -> bool:
+        """Return whether these rights include everything that the grant includes."""
+        return all(any(g.includes(role) and _covers(g, grant) for g in self.grants) for role in _INCLUDED[grant.role])
 
     @property
-    def administers(self) -> bool:
-        """Whether there is any grant that they may give."""
-        return any(grant.gives(Role.ADMIN) for grant in self.grants)
+    def can_assign_any(self) -> bool:
+        """Whether any grant may be assigned."""
+        return any(grant.includes(Role.ADMIN) for grant in self.grants)
 
     def missing(self, broker: str, need: Need) -> str:
-        """What they lack of what is needed, in words; "" if they may."""
+        """Return the missing role and scope in words; "" if the action is permitted."""
         for role in need.roles:
             for host in need.hosts:
-                if not self.may(role, broker, host):
+                if not self.allows(role, broker, host):
                     return f"the role of {role.words} for {f'virtual host {host}' if host else f'broker {broker}'}"
         return ""
 
-    def within(self, limit: Rights) -> Rights:
-        """What both allow."""
+    def intersection(self, limit: Rights) -> Rights:
+        """Return the rights that both include."""
         found = {grant for mine in self.grants for other in limit.grants for grant in _common(mine, other)}
-        return Rights.of(g for g in found if not any(_covers(o, g) and o.gives(g.role) for o in found - {g}))
+        return Rights.of(g for g in found if not any(_covers(o, g) and o.includes(g.role) for o in found - {g}))
 
 
 def _covers(outer: Grant, inner: Grant) -> bool:
@@ -144,13 +146,13 @@ def _common(one: Grant, other: Grant) -> list[Grant]:
         return []
     broker, host = one.broker or other.broker, one.virtualhost or other.virtualhost
     both = _INCLUDED[one.role] & _INCLUDED[other.role]
-    # The highest of the roles that both include say the rest.
+    # The highest common roles include the others.
     most = [role for role in both if not any(role != other and role in _INCLUDED[other] for other in both)]
     return [Grant(role, broker, host) for role in most]
 
 
 def host_of(name: ObjectName) -> str | None:
-    """The virtual host that an object is in, or is; None for what belongs to the broker as a whole."""
+    """Return the virtual host of an object, or that it is; None for objects of the broker as a whole."""
     return name["name"] if name.type == "VirtualHost" else name.get("virtualhost") or None
 
 
@@ -159,15 +161,15 @@ _POLICIES = frozenset({"Policy", "SlowConsumerPolicy"})
 
 
 def needed(name: ObjectName, operation: str, arguments: Mapping[str, Any] | None = None) -> Need:
-    """What it takes to `create`, `update` or `delete` that object, or to call one of its operations. `arguments`:
-    attributes or arguments."""
+    """Return what is required to `create`, `update` or `delete` an object, or to call one of its operations.
+    `arguments`: the attributes, or the arguments of the operation."""
     given = arguments or {}
     hosts: tuple[str | None, ...] = (host_of(name),)
     if name.type == "User":
-        # Whoever may change these could give themselves everything else.
+        # Editing users allows gaining all other permissions.
         return Need((Role.ADMIN,), (None,))
     if name.type == "VirtualHost" and (given.get("anonymous") or (operation == "update" and "anonymous" in given)):
-        # It says who gets in.
+        # It controls who can connect.
         return Need((Role.ADMIN,), hosts if operation == "update" else (None,))
     if operation == "update":
         return Need((Role.POLICY_EDITOR,), hosts)
@@ -176,14 +178,14 @@ def needed(name: ObjectName, operation: str, arguments: Mapping[str, Any] | None
             return Need((Role.POLICY_EDITOR,), hosts)
         limits = any(field in _POLICY_FIELDS for field in given)
         roles = (Role.OPERATOR, Role.POLICY_EDITOR) if limits else (Role.OPERATOR,)
-        # Virtual hosts come and go with the say of who has the broker.
+        # Creating and deleting virtual hosts requires the role for the whole broker.
         return Need(roles, (None,) if name.type == "VirtualHost" else hosts)
     declared = TYPES[name.type].operation(operation)
     if declared is not None and declared.effect == "read":
         return Need((Role.VIEWER,), hosts)
     queues = given.get("queues")
     if name.type == "Broker" and isinstance(queues, list | tuple):
-        # Queues that are named one by one: it touches them, and not the broker.
+        # With named queues, the operation affects these and not the whole broker.
         hosts = tuple(sorted({_host_in(text) for text in queues}, key=lambda host: host or "")) or (None,)
     return Need((Role.OPERATOR,), hosts)
 

@@ -175,7 +175,7 @@ def need_of(action: str, target: ObjectName, attributes: Mapping[str, Any]) -> N
 
 
 def can_see(rights: Rights, of: Schedule | Run) -> bool:
-    return rights.may(Role.VIEWER, of.broker, host_of(ObjectName.parse(of.target)))
+    return rights.allows(Role.VIEWER, of.broker, host_of(ObjectName.parse(of.target)))
 
 
 def _change(by: Actor, of: Schedule | Run, operation: str) -> AbstractContextManager[Change]:

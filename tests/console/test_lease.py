@@ -14,37 +14,37 @@ from django.db import IntegrityError, OperationalError
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from console.history.models import Held
+from console.history.models import Lease
 from console.leases import lease as lease_module
 from console.leases.lease import SECONDS, Busy, Lost, lease
-from console.leases.process import began, me
+from console.leases.process import start_time, this_process
 from tests.up.running import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
 
 
 def hold(holder: str, seconds: float = 60) -> None:
-    Held.objects.create(name="work", lease_holder=holder, lease_until=timezone.now() + dt.timedelta(seconds=seconds))
+    Lease.objects.create(name="work", lease_holder=holder, lease_until=timezone.now() + dt.timedelta(seconds=seconds))
 
 
 def renewed(until: dt.datetime) -> bool:
     try:
-        return bool(Held.objects.get().lease_until > until)
+        return bool(Lease.objects.get().lease_until > until)
     except OperationalError:  # the tests' database lies in memory: who reads while another writes is refused
         return False
 
 
 def test_held_by_a_living_process_it_is_refused_and_names_the_holder() -> None:
-    with lease("work"), pytest.raises(Busy, match=me()), lease("work"):
+    with lease("work"), pytest.raises(Busy, match=this_process()), lease("work"):
         pytest.fail("two hold it")
-    assert not Held.objects.exists()
+    assert not Lease.objects.exists()
 
 
 def test_held_by_another_host_it_is_refused_until_it_has_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
     hold("another-host:1:1")
     with pytest.raises(Busy, match="another-host"), lease("work"):
         pytest.fail("two hold it")
-    Held.objects.update(lease_until=timezone.now())
+    Lease.objects.update(lease_until=timezone.now())
     taken_after_a_while(monkeypatch)
 
 
@@ -58,16 +58,16 @@ def taken_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
             pytest.fail("two hold it")
         assert busy.value.ran_out
         steady[0] += SECONDS / 2 - 1
-    later = Held.objects.get().lease_until > timezone.now()
+    later = Lease.objects.get().lease_until > timezone.now()
     sign_of_life = dt.timedelta(seconds=1 if later else -1)  # it has run out still
-    Held.objects.update(lease_until=F("lease_until") + sign_of_life)
+    Lease.objects.update(lease_until=F("lease_until") + sign_of_life)
     for _ in range(2):
         with pytest.raises(Busy), lease("work"):
             pytest.fail("two hold it")
         steady[0] += SECONDS / 2 - 1
     steady[0] += 1
     with lease("work"):
-        assert Held.objects.get().holder == me()
+        assert Lease.objects.get().holder == this_process()
 
 
 @pytest.mark.parametrize("by", [3600, -3600])
@@ -83,20 +83,20 @@ def test_a_living_holder_keeps_it_when_the_clock_is_set(monkeypatch: pytest.Monk
 
 def test_a_holder_that_was_killed_is_found_out_at_once() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        host = me().split(":")[0]
-        hold(f"{host}:{process.pid}:{began(psutil.Process(process.pid))}")
+        host = this_process().split(":")[0]
+        hold(f"{host}:{process.pid}:{start_time(psutil.Process(process.pid))}")
         with pytest.raises(Busy), lease("work"):
             pytest.fail("it lives")
         process.kill()
     with lease("work"):
-        assert Held.objects.get().holder == me()
+        assert Lease.objects.get().holder == this_process()
 
 
 def test_a_number_of_a_process_that_came_again_is_no_holder() -> None:
-    host, pid, since = me().split(":")
+    host, pid, since = this_process().split(":")
     hold(f"{host}:{pid}:{int(since) - 1000}")
     with lease("work"):
-        assert Held.objects.get().holder == me()
+        assert Lease.objects.get().holder == this_process()
 
 
 @pytest.mark.parametrize("by", [3600, -3600])
@@ -104,7 +104,7 @@ def test_a_living_holder_is_not_taken_for_dead_when_the_clock_has_been_set(
     monkeypatch: pytest.MonkeyPatch, by: int
 ) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        hold(f"{me().split(':')[0]}:{process.pid}:{began(psutil.Process(process.pid))}")
+        hold(f"{this_process().split(':')[0]}:{process.pid}:{start_time(psutil.Process(process.pid))}")
         start = psutil.boot_time()
         monkeypatch.setattr("psutil._pslinux.boot_time", lambda: start + by)
         assert psutil.boot_time() == start + by
@@ -119,40 +119,40 @@ def test_a_lease_that_seems_to_hold_for_an_hour_since_the_clock_was_set_back_has
     hold("another-host:1:1", seconds=2 * SECONDS - 1)
     with pytest.raises(Busy), lease("work"):
         pytest.fail("two hold it")
-    Held.objects.update(lease_until=timezone.now() + dt.timedelta(seconds=3600))
+    Lease.objects.update(lease_until=timezone.now() + dt.timedelta(seconds=3600))
     taken_after_a_while(monkeypatch)
 
 
 def test_row_that_was_in_the_way_and_is_gone_again_is_nobody_who_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
     look, failures = QuerySet.get_or_create, iter([IntegrityError("it was there")])
 
-    def too_late_and_too_early(self: QuerySet[Held], **wanted: Any) -> tuple[Held, bool]:
+    def too_late_and_too_early(self: QuerySet[Lease], **wanted: Any) -> tuple[Lease, bool]:
         for failure in failures:
             raise failure
         return look(self, **wanted)
 
     monkeypatch.setattr(QuerySet, "get_or_create", too_late_and_too_early)
     with lease("work"):
-        assert Held.objects.get().holder == me()
+        assert Lease.objects.get().holder == this_process()
 
 
 def test_held_for_longer_than_its_time_it_is_renewed() -> None:
     with lease("work", seconds=2.0):
-        until = Held.objects.get().lease_until
+        until = Lease.objects.get().lease_until
         wait_until(lambda: renewed(until), "it is renewed")
 
 
 def test_taken_by_another_meanwhile_the_end_says_so() -> None:
     def taken() -> None:
         with lease("work", seconds=0.2):
-            Held.objects.update(lease_holder="another-host:1:1")
+            Lease.objects.update(lease_holder="another-host:1:1")
             deadline = timezone.now() + dt.timedelta(seconds=20)
             while any(thread.name == "lease-work" for thread in threading.enumerate()):
                 assert timezone.now() < deadline, "nobody notices"
 
     with pytest.raises(Lost):
         taken()
-    assert Held.objects.get().holder == "another-host:1:1"
+    assert Lease.objects.get().holder == "another-host:1:1"
 
 
 def test_database_that_does_not_answer_for_a_moment_costs_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_database_that_does_not_answer_for_a_moment_costs_no_lease(monkeypatch: 
 
     monkeypatch.setattr(lease_module, "_extend", failing_at_first)
     with lease("work", seconds=2.0):
-        until = Held.objects.get().lease_until
+        until = Lease.objects.get().lease_until
         wait_until(lambda: renewed(until), "it is renewed")
 
 

@@ -17,8 +17,8 @@ from console.bulk.editing import is_stalled, step
 from console.bulk.models import BulkEdit, State
 from console.leases import leased_row
 from console.leases.leased_row import LONGEST, LeasedRow, signed
-from console.leases.models import Held
-from console.leases.process import began, me
+from console.leases.models import Lease
+from console.leases.process import start_time, this_process
 from console.schedules.models import Run
 
 pytestmark = pytest.mark.django_db
@@ -59,13 +59,13 @@ def a_run() -> Run:
     return made
 
 
-def a_job() -> Held:
-    made: Held = Held.objects.create(name="beat", lease_until=NOW)
+def a_job() -> Lease:
+    made: Lease = Lease.objects.create(name="beat", lease_until=NOW)
     return made
 
 
 #: One of each kind of work that one process at a time does.
-ROWS: dict[str, Callable[[], LeasedRow]] = {"Delivery": a_row, "BulkEdit": a_bulk_edit, "Run": a_run, "Held": a_job}
+ROWS: dict[str, Callable[[], LeasedRow]] = {"Delivery": a_row, "BulkEdit": a_bulk_edit, "Run": a_run, "Lease": a_job}
 
 
 def elsewhere(until: dt.datetime) -> None:
@@ -97,9 +97,9 @@ def test_a_clock_that_is_set_makes_no_second_holder_and_prolongs_no_lease(uptime
 
 def test_a_lease_of_a_process_that_was_killed_ends_with_it(uptime: Uptime) -> None:
     row = a_row()
-    host = me().split(":")[0]
+    host = this_process().split(":")[0]
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        holder = f"{host}:{process.pid}:{began(psutil.Process(process.pid))}:{uptime.ms + 60_000}"
+        holder = f"{host}:{process.pid}:{start_time(psutil.Process(process.pid))}:{uptime.ms + 60_000}"
         Delivery.objects.update(lease_until=NOW + MINUTE, lease_holder=holder)
         assert Delivery.objects.all().free(NOW) == []
         process.kill()
@@ -125,7 +125,7 @@ def test_a_lease_of_an_earlier_version_is_one_by_the_clock_on_the_wall() -> None
 
 def test_a_lease_without_its_end_by_the_steady_clock_is_one_by_the_clock_on_the_wall() -> None:
     """As the pipeline and beat wrote it, of a process that goes on."""
-    row = Delivery(lease_until=NOW + MINUTE, lease_holder=me())
+    row = Delivery(lease_until=NOW + MINUTE, lease_holder=this_process())
     assert (row.is_free(NOW), row.is_free(NOW + MINUTE)) == (False, True)
 
 
@@ -139,7 +139,7 @@ def test_every_kind_of_leased_row_is_claimed_once_and_can_be_released(kind: type
     assert rows.claim(MINUTE, NOW)
     assert not rows.claim(MINUTE, NOW)
     claimed = rows.get()
-    assert claimed.holder == me()
+    assert claimed.holder == this_process()
     claimed.release()
     assert claimed.is_free(NOW)
 

@@ -14,7 +14,7 @@ from django.test import Client
 
 from console.access import oidc
 from console.access.oidc_settings import Oidc, OidcSettingsError, from_environment
-from console.access.people import rights_of
+from console.access.user_rights import user_rights
 from console.audit.models import AuditEntry
 from console.permissions.rights import Grant, Role
 from tests.console.conftest import Broker
@@ -60,7 +60,7 @@ def test_who_the_provider_vouches_for_is_let_in_with_the_roles_of_their_groups(p
     assert client.get("/").status_code == 200
     user = User.objects.get(username="olga")
     assert not user.has_usable_password()
-    assert rights_of(user).grants == (Grant(Role.OPERATOR), Grant(Role.POLICY_EDITOR))
+    assert user_rights(user).grants == (Grant(Role.OPERATOR), Grant(Role.POLICY_EDITOR))
     row = AuditEntry.objects.get(operation="set-groups")
     assert (row.before, row.after) == ({"groups": []}, {"groups": ["operators"]})
     assert provider.issuer in row.reason
@@ -187,7 +187,7 @@ def test_a_provider_that_is_away_is_told_and_passwords_still_work(provider: Prov
     provider.away = True
     answer = Client().get("/oidc/go/")
     assert answer.status_code == 503
-    assert "does not answer" in answer.content.decode()
+    assert "does not respond" in answer.content.decode()
     provider.away = False
     client = Client()
     back = urlsplit(provider.authorize(go(client)))

@@ -122,19 +122,19 @@ def test_what_belongs_to_the_broker_has_no_virtual_host() -> None:
 
 def test_administrators_give_what_lies_within_their_own_scope() -> None:
     of_host, of_broker, of_all = Grant(A, "local", "red"), Grant(A, "local"), Grant(A)
-    assert Rights((of_host,)).may_give(Grant(OP, "local", "red"))
-    assert not Rights((of_host,)).may_give(Grant(OP, "local", "blue"))
-    assert not Rights((of_host,)).may_give(Grant(V, "local"))
-    assert Rights((of_broker,)).may_give(Grant(A, "local", "blue"))
-    assert not Rights((of_broker,)).may_give(Grant(V))
-    assert Rights((of_all,)).may_give(of_all)
-    assert not Rights((Grant(OP), Grant(P))).may_give(Grant(V, "local", "red"))
+    assert Rights((of_host,)).can_assign(Grant(OP, "local", "red"))
+    assert not Rights((of_host,)).can_assign(Grant(OP, "local", "blue"))
+    assert not Rights((of_host,)).can_assign(Grant(V, "local"))
+    assert Rights((of_broker,)).can_assign(Grant(A, "local", "blue"))
+    assert not Rights((of_broker,)).can_assign(Grant(V))
+    assert Rights((of_all,)).can_assign(of_all)
+    assert not Rights((Grant(OP), Grant(P))).can_assign(Grant(V, "local", "red"))
 
 
 def test_nobody_may_anything_without_a_grant() -> None:
     nobody = Rights()
-    assert not nobody.sees("local")
-    assert not nobody.administers
+    assert not nobody.can_see("local")
+    assert not nobody.can_assign_any
     assert nobody.missing("local", needed(QUEUE, "explain"))
 
 
@@ -148,19 +148,21 @@ QUESTIONS = list(itertools.product(Role, ("a", "b", "c"), (None, "x", "y", "z"))
 
 @given(some_rights, some_rights)
 def test_a_token_may_what_both_it_and_its_owner_may(owner: Rights, token: Rights) -> None:
-    both = owner.within(token)
+    both = owner.intersection(token)
     for role, broker, host in QUESTIONS:
-        assert both.may(role, broker, host) == (owner.may(role, broker, host) and token.may(role, broker, host))
+        assert both.allows(role, broker, host) == (
+            owner.allows(role, broker, host) and token.allows(role, broker, host)
+        )
 
 
 @given(some_rights, grants)
 def test_another_grant_takes_nothing_away(mine: Rights, more: Grant) -> None:
     with_it = Rights.of([*mine.grants, more])
     for question in QUESTIONS:
-        assert with_it.may(*question) or not mine.may(*question)
+        assert with_it.allows(*question) or not mine.allows(*question)
 
 
 @given(some_rights)
 def test_whoever_may_anything_sees_it(mine: Rights) -> None:
     for role, broker, host in QUESTIONS:
-        assert mine.may(Role.VIEWER, broker, host) or not mine.may(role, broker, host)
+        assert mine.allows(Role.VIEWER, broker, host) or not mine.allows(role, broker, host)

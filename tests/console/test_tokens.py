@@ -83,7 +83,7 @@ def test_nobody_gives_a_token_more_than_they_may(olga: User) -> None:
 
     narrow = person("ned", Grant(Role.OPERATOR, "local", "default"))
     for grant in (Grant(Role.OPERATOR), Grant(Role.ADMIN, "local", "default"), Grant(Role.VIEWER, "local", "blue")):
-        with pytest.raises(PermissionDenied, match="more than you may"):
+        with pytest.raises(PermissionDenied, match="more permissions than you"):
             made(narrow, grant)
     made(narrow, Grant(Role.VIEWER, "local", "default"))
     assert AuditEntry.objects.filter(operation="create-token", outcome="refused").count() == 3

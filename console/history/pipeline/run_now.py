@@ -49,7 +49,7 @@ def run_history(by: Actor, work: str, reason: str = "") -> None:
         outcome=Outcome.FAILED,
     )
     try:
-        if not by.rights.may_everywhere(Role.OPERATOR):
+        if not by.rights.allows_everywhere(Role.OPERATOR):
             entry.outcome = Outcome.REFUSED
             raise PermissionDenied(
                 f"{by.name} may not run the history: that needs the role of operator of every broker"

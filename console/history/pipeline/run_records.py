@@ -12,7 +12,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from console.history.models import HistoryRun, JobRequest
-from console.leases.process import me
+from console.leases.process import this_process
 
 #: Retention of successful and of other runs.
 KEEP_DONE, KEEP_FAILED = dt.timedelta(days=1), dt.timedelta(days=30)
@@ -57,7 +57,7 @@ class Recorded:
 @contextlib.contextmanager
 def recorded(work: str = HistoryRun.RUN) -> Iterator[Recorded]:
     """Record the block as a run; an exception that leaves it is recorded as its error."""
-    row = HistoryRun.objects.create(work=work, holder=me(), started=timezone.now())
+    row = HistoryRun.objects.create(work=work, holder=this_process(), started=timezone.now())
     try:
         yield Recorded(row)
     except BaseException as error:

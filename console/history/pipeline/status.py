@@ -13,7 +13,7 @@ from typing import Any
 from celery.schedules import crontab
 from django.utils import timezone
 
-from console.history.models import Held, HistoryRun, JobRequest
+from console.history.models import HistoryRun, JobRequest, Lease
 from console.history.pipeline import job_requests
 from console.history.pipeline.runner import LEASE
 from console.history.storage.backlog import Landed, find_backlog
@@ -91,7 +91,7 @@ def status(reader: Reader, brokers: Iterable[Mapping[str, Any]], schedule: Mappi
 
 def _add_runs(found: Status, now: dt.datetime) -> None:
     rows = list(HistoryRun.objects.all()[: MOST_RUNS + 1])
-    is_leased = Held.objects.filter(name=LEASE, lease_until__gt=now).exists()
+    is_leased = Lease.objects.filter(name=LEASE, lease_until__gt=now).exists()
     for row in rows:
         if row.finished is None and is_leased and found.running is None:
             found.running = _run(row)

@@ -13,7 +13,7 @@ from console.permissions.rights import Grant, Rights, Role
 
 def as_visible(reader: Reader, rights: Rights) -> Reader:
     """Return the reader for a user with these rights."""
-    grants = [grant for grant in rights.grants if grant.gives(Role.VIEWER)]
+    grants = [grant for grant in rights.grants if grant.includes(Role.VIEWER)]
     if any(not grant.broker and not grant.virtualhost for grant in grants):
         return reader
     return reader.only(lambda table: condition(table, grants))

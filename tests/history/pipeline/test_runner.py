@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from console.history.models import Held, HistoryRun
+from console.history.models import HistoryRun, Lease
 from console.history.pipeline.runner import LEASE, Rhythm, Runner, Unusable
 from console.history.storage.landing import Landing
 from console.leases.lease import Busy, lease
@@ -126,7 +126,7 @@ def test_what_is_beyond_repair_ends_the_process_and_is_recorded(url: str) -> Non
     with pytest.raises(Unusable):
         runner.run_until(threading.Event())
     assert HistoryRun.objects.get().error == "Unusable: Spark has gone"
-    assert not Held.objects.exists()
+    assert not Lease.objects.exists()
 
 
 def test_while_another_process_is_at_it_nothing_runs_or_is_recorded(url: str) -> None:

@@ -1,4 +1,4 @@
-"""The rights of users and of requests, read from the grants that are kept."""
+"""Permissions of users and requests, read from the role assignments in the database."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _NOTHING = Rights()
 _EVERYTHING = Rights((Grant(Role.ADMIN),))
 
 
-def rights_of(user: AbstractBaseUser | AnonymousUser | None) -> Rights:
-    """As they are now. A superuser may everything, who is not active nothing."""
+def user_rights(user: AbstractBaseUser | AnonymousUser | None) -> Rights:
+    """Return the current permissions of a user: all for a superuser, none for an inactive user."""
     if not isinstance(user, User) or not user.is_active:
         return _NOTHING
     if user.is_superuser:
@@ -34,15 +34,16 @@ def _grants(rows: Iterable[RoleGrant]) -> Iterable[Grant]:
     return (row.grant for row in rows if row.role in known)
 
 
-def rights_in(request: HttpRequest | Any) -> Rights:
-    """Those of who asks, read once for each request; of a token (`request.auth`), what it is limited to."""
+def request_rights(request: HttpRequest | Any) -> Rights:
+    """Return the permissions of a request, read once for each request; with a token (`request.auth`) restricted to
+    it."""
     known: tuple[object, Rights] | None = getattr(request, "_headgate_rights", None)
     user, auth = request.user, getattr(request, "auth", None)
     if known is not None and known[0] == (user, auth):
         return known[1]
-    found = rights_of(user)
+    found = user_rights(user)
     limit = getattr(auth, "limit", None)
     if isinstance(limit, Rights):
-        found = found.within(limit)
-    setattr(request, "_headgate_rights", ((user, auth), found))  # noqa: B010 - for this request alone
+        found = found.intersection(limit)
+    setattr(request, "_headgate_rights", ((user, auth), found))  # noqa: B010 - cached on the request
     return found
