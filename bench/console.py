@@ -52,7 +52,7 @@ _OVERFULL = re.compile(r'"at":(\d+),"kind":"queue-overfull"')
 
 @dataclass
 class Installation:
-    """A broker and a web process, and somebody who is signed in."""
+    """A broker and a web process, and a signed-in user."""
 
     data: Path
     port: int
@@ -75,7 +75,7 @@ class Installation:
         self.clients.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
 
     async def until_count(self, path: str, least: int) -> None:
-        """Until a list of the API has so many rows."""
+        """Wait until a list of the API has `count` rows."""
         while True:
             if self.get(path)["count"] >= least:
                 return
@@ -94,9 +94,11 @@ def installed() -> Iterator[Installation]:
         port, amqp_port = free_port(), free_port()
         environment = {"HEADGATE_DATA": str(data), "HEADGATE_BROKER_PORT": str(amqp_port)}
         manage = [sys.executable, "manage.py"]
-        told = {**os.environ, **environment}
-        subprocess.run([*manage, "migrate", "--no-input", "--verbosity", "0"], cwd=ROOT, env=told, check=True)
-        said = subprocess.run([*manage, "ensure_admin"], cwd=ROOT, env=told, check=True, capture_output=True, text=True)
+        variables = {**os.environ, **environment}
+        subprocess.run([*manage, "migrate", "--no-input", "--verbosity", "0"], cwd=ROOT, env=variables, check=True)
+        said = subprocess.run(
+            [*manage, "ensure_admin"], cwd=ROOT, env=variables, check=True, capture_output=True, text=True
+        )
         password = said.stdout.split("admin ", 1)[1].strip()
         programs = data / "programs"
         programs.mkdir()
@@ -270,11 +272,11 @@ async def smoothness(of: Installation, seconds: float) -> list[list[str]]:
             await page.goto(path)
             await page.wait_for_selector("#queue-rows tr, #conditions-empty", state="attached")
             await page.wait_for_timeout(1000)
-            told = await page.evaluate(_SMOOTHNESS, seconds)
-            frames = sorted(told["frames"])
+            measured = await page.evaluate(_SMOOTHNESS, seconds)
+            frames = sorted(measured["frames"])
             late = f"{sum(took > 50 for took in frames)} of {len(frames)}"
             rows.append(
-                [title, *milliseconds([f / 1000 for f in frames]), late, f"{max(told['long'], default=0):.0f} ms"]
+                [title, *milliseconds([f / 1000 for f in frames]), late, f"{max(measured['long'], default=0):.0f} ms"]
             )
     return rows
 
@@ -363,7 +365,10 @@ async def run(options: argparse.Namespace) -> None:
                 f"From the crossing of a capacity to the event in a WebSocket, {scene}",
                 ["dashboards", "transitions/s", "median", "p99", "longest"],
                 [took],
-                ["By the broker's clock. Each transition is told with the producers that it blocks or releases.", cost],
+                [
+                    "By the broker's clock. A transition's event names the producers that it blocks or unblocks.",
+                    cost,
+                ],
             )
         if "memory" in wanted:
             table(

@@ -1,9 +1,9 @@
 """How far a queue's depth exceeds its capacity, how evenly producers share it, and how soon all of them can be stopped.
 
-For each capacity and number of producers (half of them attached first and idle for ever, all the others eager):
-1. nobody consumes: the eager ones send until they are held, and the depth that remains is the greatest there was;
+For each capacity and number of producers (half of them attached first and permanently idle, the others active):
+1. without consumers: the active ones send until they are blocked, and the final depth is the maximum;
 2. one consumer takes 2,000 messages a second, fewer than the eager ones would send, so that the queue stays full: the
-   depth is asked for again and again through management, and the client counts what was accepted of each eager one.
+   depth is polled through management, and the client counts the accepted messages of each active one.
    Jain's index of these counts is 1 if all are equal, and 1/n if one of n had all.
 
 Then 1,000 producers send to 100 queues, each with a capacity and a consumer, and stop-producers is called for all: the
@@ -73,10 +73,10 @@ class Measurement:
         client = await self.client(
             f"{name}.consumed", count=WITHOUT_END, pace=PACE, seconds=seconds, quiet=30_000, **who
         )
-        asked = asyncio.ensure_future(self.greatest_depth(queue))
+        depths = asyncio.ensure_future(self.greatest_depth(queue))
         done = await self.counted(client)
-        asked.cancel()
-        over_consumed = await asked - capacity
+        depths.cancel()
+        over_consumed = await depths - capacity
 
         counts = done["accepted_by"]
         index = jain(counts)
@@ -121,8 +121,8 @@ class Measurement:
             size=100,
         )
         last = object_name("Queue", virtualhost="default", name=f"stop.{capacity}.{QUEUES - 1}")
-        async with asyncio.timeout(60):  # until everybody has attached and messages flow
-            # The broker tells nobody of a message that goes by: it is asked.
+        async with asyncio.timeout(60):  # until all clients have attached and messages flow
+            # The broker sends no event for a message: the counters are polled.
             while (await self.management.read(last))["dequeued_messages"] < 100:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         await asyncio.sleep(seconds)

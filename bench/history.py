@@ -102,7 +102,7 @@ def _steps(options: argparse.Namespace, folder: Path) -> Iterator[list[str]]:
 
 
 def _landed(where: Path, millions: float) -> int:
-    """Land so many samples of at most 1,000 queues, a minute apart; return how many there are."""
+    """Land samples of at most 1,000 queues, a minute apart; return how many there are."""
     samples = millions * 1e6
     days = math.ceil(samples / (1000 * 1440))
     queues = max(1, round(samples / (1440 * days)))
@@ -169,8 +169,8 @@ def _pages(options: argparse.Namespace, folder: Path) -> Iterator[list[str]]:
             f"{made.samples:,} samples, {found['rolled']:,} rows of minutes; heap {found['peak']:,} MiB at most of"
             f" {found['heap']:,}",
         ]
-    days, queues, asked = pages(str(where), random.Random(SEED))
-    for each in asked:
+    days, queues, questions = pages(str(where), random.Random(SEED))
+    for each in questions:
         p99 = _p99(each.warm)
         aim = f"; aim {each.aim:g}: {'reached' if p99 <= each.aim else 'missed'}" if each.aim else ""
         yield [

@@ -69,5 +69,5 @@ def _one(landing: Landing, reader: Reader, number: int, within: float) -> float:
         if found == QUEUES:
             progress(f"  {time.monotonic() - began:.1f} s")
             return time.monotonic() - began
-        time.sleep(LOOK)  # what is measured is when a reader, who looks again and again, sees it
+        time.sleep(LOOK)  # the measured time is that of a polling reader
     raise Failed(f"the row of a file that landed was not there after {within:g} s")

@@ -27,7 +27,7 @@ COLD, WARM = 10, 60
 
 
 @dataclass
-class Asked:
+class Question:
     """`aim`: ms, 0: none. `cold`, `warm`: ms of each time."""
 
     title: str
@@ -36,8 +36,8 @@ class Asked:
     warm: list[float]
 
 
-def pages(url: str, chance: random.Random) -> tuple[int, int, list[Asked]]:
-    """(days, queues, what was asked)."""
+def pages(url: str, chance: random.Random) -> tuple[int, int, list[Question]]:
+    """Return (days, queues, the questions with their times)."""
     reader = Reader(url)
     (known, *_) = brokers(reader)
     end, days = known["last"], (known["last"] - known["first"]) // DAY
@@ -66,12 +66,12 @@ def pages(url: str, chance: random.Random) -> tuple[int, int, list[Asked]]:
         ("heat map of a year", 0, ask(year, lambda r, b, e: heat(r, b, e, now=end))),
         ("heat map of a week", 0, ask(week, lambda r, b, e: heat(r, b, e, now=end))),
     ]
-    asked = []
+    questions = []
     for title, aim, question in questions:
         cold = [_ms(question, Reader(url)) for _ in range(COLD)]
         _ms(question, reader)
-        asked.append(Asked(title, aim, cold, [_ms(question, reader) for _ in range(WARM)]))
-    return days, len(keys), asked
+        questions.append(Question(title, aim, cold, [_ms(question, reader) for _ in range(WARM)]))
+    return days, len(keys), questions
 
 
 def _ms(question: Callable[[Reader], Any], reader: Reader) -> float:

@@ -3,8 +3,8 @@
     uv run bench/history_steps.py FOLDER
 
 The last line printed is JSON. `bench/history.py` calls it once for each size, since a Java's heap grows and stays.
-Processor time is Java's own: on a busy machine it tells more than the clock does. Heap is the peak of its pools (as
-`MemoryPoolMXBean` counts them) and, beside it, the most that was still in use just after a collection.
+Processor time is Java's own: on a busy machine it is more significant than elapsed time. Heap is the peak of its pools
+(as `MemoryPoolMXBean` counts them) and, beside it, the most that was still in use just after a collection.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ WITH points AS (
 ), looked AS (
     SELECT p.*, span_from, span_to FROM points p
     ASOF LEFT JOIN spans s ON p.broker = s.broker AND p.ms >= s.span_from
-), held AS (
+), blocked_spans AS (
     SELECT *, CASE WHEN ms <= span_to
             THEN greatest(ms, least(lead(ms) OVER o, ms + $holds, span_to)) ELSE ms END AS end_ms,
         last_value(CASE WHEN enqueued_messages IS NOT NULL
@@ -59,7 +59,7 @@ WITH points AS (
         CASE WHEN last.ms >= ms - $holds AND last.ms >= span_from AND ms <= span_to THEN
             CASE WHEN dequeued_messages >= last.o THEN dequeued_messages - last.o ELSE dequeued_messages END END AS go,
         unnest(range(ms // 60000, greatest(ms, end_ms - 1) // 60000 + 1)) AS minute
-    FROM held
+    FROM blocked_spans
 )
 SELECT broker, virtualhost, queue, minute, depth_messages AS m, depth_bytes AS b,
     CASE WHEN depth_messages IS NOT NULL OR depth_bytes IS NOT NULL
@@ -107,7 +107,7 @@ FROM ranked GROUP BY broker, virtualhost, name, whole
 
 _EPISODES = """
 CREATE TEMP TABLE episodes AS
-WITH told AS (
+WITH stated AS (
     SELECT broker, virtualhost, queue, epoch_ms("at") AS ms, sequence AS seq,
         CASE kind WHEN 'queue-overfull' THEN true WHEN 'queue-underfull' THEN false WHEN 'queue-deleted' THEN false
             WHEN 'queue-created' THEN false ELSE state IN ('OVERFULL', 'OVERFULL_STOPPED') END AS "on",
@@ -119,9 +119,9 @@ WITH told AS (
     SELECT broker, virtualhost, queue, epoch_ms("at"), -1, state IN ('OVERFULL', 'OVERFULL_STOPPED'),
         state IN ('OVERFULL', 'OVERFULL_STOPPED') FROM {samples} WHERE whole AND state IS NOT NULL
 ), evidence AS (
-    FROM told UNION ALL
+    FROM stated UNION ALL
     SELECT q.broker, q.virtualhost, q.queue, epoch_ms(e."at"), e.sequence, NULL, NULL
-    FROM (SELECT DISTINCT broker, virtualhost, queue FROM told) q JOIN {events} e
+    FROM (SELECT DISTINCT broker, virtualhost, queue FROM stated) q JOIN {events} e
     ON e.broker = q.broker AND e.kind = 'broker-ready'
 ), known AS (
     SELECT *, coalesce("on", first_value(was IGNORE NULLS) OVER (o ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING),
@@ -205,8 +205,8 @@ def _yardstick(url: str, memory: str, spill: str) -> Yard:
             book["minutes"] += book.pop("pieces")
         differences = []
         for name in ("minutes", "hours", "days"):
-            told = "kind = 'queue' AND (known_ms > 0 OR messages_max IS NOT NULL)"
-            spark = f"(SELECT * FROM {_files(url, name)} WHERE {told})"
+            condition = "kind = 'queue' AND (known_ms > 0 OR messages_max IS NOT NULL)"
+            spark = f"(SELECT * FROM {_files(url, name)} WHERE {condition})"
             differences += _compared(db.sql, name, _SAME["rollups"], spark)
         spark = (
             f'(SELECT epoch_ms("start") AS start_ms, epoch_ms("end") AS end_ms FROM {_files(url, "episodes")}'

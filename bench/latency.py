@@ -54,12 +54,12 @@ class Browser:
 
 
 class Sender(threading.Thread):
-    """A producer in its own thread, which sends a message when asked and notes when."""
+    """A producer in its own thread, which sends a message on request and records the time."""
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
         self._port = port
-        self._asked: list[Future[float]] = []
+        self._requests: list[Future[float]] = []
         self._wake = threading.Semaphore(0)
 
     def run(self) -> None:
@@ -71,7 +71,7 @@ class Sender(threading.Thread):
         sender = connection.create_sender(QUEUE)
         while True:
             self._wake.acquire()
-            future = self._asked.pop(0)
+            future = self._requests.pop(0)
             while not sender.link.credit:
                 connection.wait(lambda: sender.link.credit, timeout=30)
             at = time.perf_counter()
@@ -81,7 +81,7 @@ class Sender(threading.Thread):
     async def send(self) -> float:
         """When it was sent, by `time.perf_counter`, in seconds; returns once the broker has accepted it."""
         future: Future[float] = Future()
-        self._asked.append(future)
+        self._requests.append(future)
         self._wake.release()
         return await asyncio.wrap_future(future)
 

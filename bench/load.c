@@ -1,16 +1,16 @@
 /* A load client for any AMQP 1.0 broker: senders and receivers, each on a connection of its own, in one thread.
  *
  * It measures and has no opinion: every message is unsettled, every receiver accepts each message, a sender sends as soon
- * as it has credit and gives credit back when it is asked to (drain). One line of JSON at the end. It is C on Proton's
+ * as it has credit and returns credit on a drain. One line of JSON at the end. It is C on Proton's
  * connection driver so that it costs far less than the broker; `client_cpu` lets you check that.
  *
  *   load --port N [--address QUEUE] [--senders N] [--idle N] [--receivers N] [--queues N] [--count N] [--size BYTES]
  *        [--durable] [--window N] [--pace N] [--rate N] [--seconds N] [--quiet MS] [--user NAME --password WORD]
  *
- * --idle: so many more senders attach first and never send. --queues N: links are spread over QUEUE.0 to QUEUE.N-1.
+* --idle: number of further senders that attach first and never send. --queues N: links are spread over QUEUE.0 to QUEUE.N-1.
  * --count messages are sent in all; it ends when they were received and accepted, after --seconds, or when nothing has
  * moved for --quiet ms. A receiver keeps --window credit; with --pace all receivers together take only
- * so many messages a second. With --rate all senders together send so many a second, each message carries the time when
+ * messages per second. With --rate all senders together send that many per second, each message carries the time when
  * it was due, and the latency is counted from then, so that a broker that holds up the senders does not look fast.
  */
 #include <proton/delivery.h>
@@ -41,7 +41,7 @@ static double start, first_send, moved, last_accepted;
 static float *latencies; /* seconds, one for each message received */
 static char *scratch;
 static const size_t scratch_size = 1 << 20;
-static bool go; /* everybody has attached */
+static bool go; /* all links are attached */
 
 static void attach(client_t *c, int at, int of_role) {
   char name[64], queue[256];
@@ -224,7 +224,7 @@ int main(int argc, char **argv) {
   moved = now();
   while (attached < total) {
     turn(0.1);
-    if (now() - moved > 60) die("not everybody could attach within 60 s");
+    if (now() - moved > 60) die("not all links could attach within 60 s");
   }
   double used = cpu();
   bool stalled = false;

@@ -160,7 +160,7 @@ int main(int argc, char **argv) {
     wire_open(&wires[i], name);
     while (!(pn_session_state(wires[i].session) & PN_REMOTE_ACTIVE)) {
       wire_turn(0.1);
-      if (now() - start > 300) die("not everybody could connect within 300 s");
+      if (now() - start > 300) die("not all clients could connect within 300 s");
     }
   }
   report("opened", now() - start);

@@ -41,7 +41,7 @@ class Failed(SystemExit):
 
 @dataclass(frozen=True)
 class Broker:
-    """A running broker. `options`: what a client must be told to use it. `prefix`: of the address of a queue."""
+    """A running broker. `options`: a client's options for it. `prefix`: of the address of a queue."""
 
     title: str
     port: int
@@ -92,7 +92,7 @@ def running(
             if process.poll() is not None or time.monotonic() > limit:
                 said = into.read_text(errors="replace")[-2000:] if into else ""
                 raise Failed(f"does not listen on port {port}: {shlex.join(map(str, command))}\n{said}".strip())
-            time.sleep(0.05)  # a foreign process tells nobody that it listens
+            time.sleep(0.05)  # another product's process does not report that it listens
         yield process
     finally:
         process.terminate()

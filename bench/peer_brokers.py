@@ -34,7 +34,7 @@ def ready(programs: Path, broker: Broker) -> Broker:
                 return broker
         if time.monotonic() > limit:
             raise Failed(f"{broker.title} does not pass on a message after {READY_SECONDS} s")
-        time.sleep(0.5)  # a foreign broker tells nobody that it is ready
+        time.sleep(0.5)  # another product's broker does not report that it is ready
 
 
 # -- RabbitMQ ---------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class JavaPeer:
         )
 
 
-# After a collection the heap shrinks to what is in use, so that the resident size tells what things cost.
+# After a collection the heap shrinks to what is in use, so that the resident size is the memory in use.
 _JAVA_OPTIONS = (
     "-Xmx2g",
     "-XX:MaxDirectMemorySize=2g",

@@ -136,7 +136,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only", type=_names(GROUPS), default=list(GROUPS), help=f"of {','.join(GROUPS)} (default: all)"
     )
-    parser.add_argument("--rounds", type=int, default=3, help="the median of so many (default: %(default)s)")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="number of runs, of which the median counts (default: %(default)s)"
+    )
     parser.add_argument("--seconds", type=float, default=4, help="of a run, about (default: %(default)s)")
     parser.add_argument("--queues", type=int, default=10_000, help="with 10 messages each (default: %(default)s)")
     parser.add_argument("--connections", type=int, default=1000, help="idle ones (default: %(default)s)")

@@ -159,5 +159,5 @@ def _in_turn(brokers: dict[str, Broker], turn: int) -> list[tuple[str, Broker]]:
     """Each round begins with another broker, so that none always comes after the same one and what it left undone."""
     line = list(brokers.items())
     first = turn % len(line) if line else 0
-    time.sleep(REST_SECONDS)  # what the last one left to the kernel tells nobody that it is done
+    time.sleep(REST_SECONDS)  # the kernel's remaining work for the last one sends no event
     return line[first:] + line[:first]

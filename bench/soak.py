@@ -5,7 +5,7 @@ that sign in, walk pages and the HTTP interface and sign out, and a WebSocket th
 minute the memory (PSS), descriptors and threads of each process of `up` and the sizes of the files in the data folder
 are sampled; `soak_rows.py` judges them.
 
-Exit code 1 if something grows, or if something was there that nothing asked for: a condition that the demo does not
+Exit code 1 if something grows, or on an unexpected finding: a condition that the demo does not
 play, a line of a log with a warning or an error, an HTTP answer that is neither 2xx nor 3xx, a service that was started
 a second time, a load that stood still, a process that outlived `up`.
 """
@@ -55,7 +55,7 @@ PATHS = (
 
 #: The demo's scenes: queue -> conditions that they cause. `brokers/demo/scenes.py` plays each once a minute.
 _PLAYED = frozenset({"full-soon", "flapping", "underfull-yet-blocked"})
-#: One of them has two seconds without a consumer: where the machine is busy they last for long enough to be told.
+#: One of them has two seconds without a consumer: where the machine is busy they last for long enough to be reported.
 PLAYED = {"orders": _PLAYED, "prices.audit": _PLAYED | {"blocked-without-consumer"}, "images.resize": _PLAYED}
 
 _TROUBLE = re.compile(r"\b(WARN(ING)?|ERROR|CRITICAL|FATAL)\b|Traceback")
@@ -64,7 +64,7 @@ _VARYING = re.compile(r"\b\d[\d.,:-]*\b|\b[0-9a-f]{8,}(?:-[0-9a-f]+)*\b|\d+")
 
 @dataclass
 class Unexpected:
-    """What nothing asked for, and how often; said once as it first happens. Several threads add to it."""
+    """Unexpected findings and their counts; each is printed when it first happens. Several threads add to it."""
 
     counts: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -120,7 +120,7 @@ def reported(path: str, ending: threading.Event, unexpected: Unexpected) -> Iter
 
 
 def until_history_answers(port: int, password: str) -> None:
-    """Until the history has taken in something: before that it has nothing to be asked for, and says 404."""
+    """Wait until the history has data: before that its API answers 404."""
     browser = Browser(port)
     browser.sign_in(password)
     limit = time.monotonic() + READY_SECONDS
@@ -221,13 +221,13 @@ class Up:
     def sample(self) -> dict[Row, float]:
         if self.process.poll() is not None:
             raise Failed(f"manage.py up has ended:\n{self.output.read_text(errors='replace')[-3000:]}")
-        held, services = processes(self.process.pid)
+        measures, services = processes(self.process.pid)
         for name in self.services.keys() | services.keys():
             before, now = self.services.get(name), services.get(name)
             if before is not None and before != now:
                 self._unexpected.add(f"{name} was {'started a second time' if now else 'not there'}")
         self.services |= services
-        return held | files(self.data)
+        return measures | files(self.data)
 
     def look_at_logs(self) -> None:
         for path in (self.output, *sorted((self.data / "broker").glob("broker.log*"))):

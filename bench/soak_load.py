@@ -3,7 +3,7 @@
 A maker publishes to `soak.in` in transactions, a mover takes from there and publishes to `soak.out` in transactions, a
 consumer takes from `soak.out`. One transaction in fifty is rolled back. Each line of its output is a JSON object of
 what it counted since its start: `sent`, `moved`, `consumed` (messages), `aborted` (transactions). It ends, with exit
-code 1, when a connection or a link ends: nothing has asked for that.
+code 1, when a connection or a link ends: that is unexpected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from proton.reactor import Container, Transaction
 IN, OUT = "soak.in", "soak.out"
 BATCH = 10  # messages in a transaction
 MOST = 2000  # messages that were sent and not consumed: on a slow machine the load is less, the queues no deeper
-ABORTED = 50  # one transaction of so many is rolled back
+ABORTED = 50  # every fiftieth transaction is rolled back
 TICK = 0.05  # seconds
 SAID_EVERY = 5.0  # seconds
 BODY = "x" * 500
@@ -51,7 +51,7 @@ class Client(MessagingHandler):  # type: ignore[misc]  # Proton has no types
         self.container = container
         container.container_id = name
         self.connection = container.connect(
-            url, handler=self, reconnect=False, heartbeat=30, virtual_host="default", allowed_mechs="ANONYMOUS"
+            url, handler=self, reconnect=False, heartbeat=30, virtual_host="default", allallowance_mechs="ANONYMOUS"
         )
         self.attach()
 
@@ -74,7 +74,7 @@ class Client(MessagingHandler):  # type: ignore[misc]  # Proton has no types
         self._ended("link", event.link)
 
     def on_settled(self, event: Event) -> None:
-        """Proton's transactions leave this out for what they have accepted: 2 KiB a message would stay for ever."""
+        """Settle accepted deliveries, which Proton's transactions do not: 2 KiB per message would leak."""
         event.delivery.settle()
 
 
@@ -130,9 +130,9 @@ class Worker(Client, TransactionHandler):  # type: ignore[misc]
 
 
 class Maker(Worker):
-    """`owed`: messages that its pace allows now."""
+    """`allowance`: messages that its rate allows now."""
 
-    owed = 0.0
+    allowance = 0.0
 
     def attach(self) -> None:
         self.sender = self.container.create_sender(self.connection, IN, handler=self)
@@ -146,12 +146,12 @@ class Maker(Worker):
         counts = self.counts
         if (
             transaction is None
-            or self.owed < BATCH
+            or self.allowance < BATCH
             or self.sender.credit < BATCH
             or counts.sent - counts.consumed > MOST
         ):
             return
-        self.owed -= BATCH
+        self.allowance -= BATCH
         for _ in range(BATCH):
             transaction.send(self.sender, Message(body=BODY, durable=True))
         self.discharge(transaction)
@@ -219,7 +219,7 @@ class Load(MessagingHandler):  # type: ignore[misc]
     def on_timer_task(self, event: Event) -> None:
         event.container.schedule(TICK, self)
         now = time.monotonic()
-        self.maker.owed = min(self.maker.owed + (now - self.last) * self.rate, 5 * self.rate)
+        self.maker.allowance = min(self.maker.allowance + (now - self.last) * self.rate, 5 * self.rate)
         self.last = now
         self.maker.work()
         if now - self.said >= SAID_EVERY:

@@ -47,7 +47,7 @@ KINDS = (
     Kind("console database", ("console/*.sqlite3*",)),
     Kind("work queue", ("worker/**/*",)),
     Kind("landing", ("history/landing/**/*",), "files that are taken are deleted after 1 h"),
-    Kind("tables", ("history/tables/**/*",), "compacted each night, kept for the days of the retention"),
+    Kind("tables", ("history/tables/**/*",), "compacted each night, retained for the configured days"),
     Kind("Spark's scratch", ("spark/**/*",)),
     Kind("other files", ("**/*",)),
 )
@@ -55,7 +55,7 @@ KINDS = (
 
 def processes(up: int) -> tuple[dict[Row, float], dict[str, int]]:
     """What each process of `up` holds, and the process id of each service: those that `up` started."""
-    held: Counter[Row] = Counter()
+    measures: Counter[Row] = Counter()
     services: dict[str, int] = {}
     parent = psutil.Process(up)
     for process in (parent, *parent.children(recursive=True)):
@@ -69,8 +69,8 @@ def processes(up: int) -> tuple[dict[Row, float], dict[str, int]]:
             if process.ppid() == up:
                 services[name] = process.pid
             for measure, value in (("PSS", pss), ("descriptors", descriptors), ("threads", threads)):
-                held[name, measure] += value
-    return dict(held), services
+                measures[name, measure] += value
+    return dict(measures), services
 
 
 def _name(process: psutil.Process) -> str | None:

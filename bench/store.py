@@ -1,7 +1,7 @@
 """Which message store: SQLite a row at a time, SQLite as `brokers/server/message_store.py` uses it, or LMDB.
 
 `uv run --with lmdb python bench/store.py [FOLDER]` prints one table, candidates in turns within one run. FOLDER must be
-on the disk that matters; nothing else should be running. What is asked, with messages of 1 KiB:
+on the disk that matters; nothing else should be running. What is measured, with messages of 1 KiB:
 - cpu, rate, written: puts and removals (a FIFO queue of 1,000) in groups of 20 and of 200, each group with its fsync;
 - loop: an asyncio loop that is busy all the time, while 20,000 messages/s are committed beside it, by a thread: turns
   of the loop per second (against the same loop alone), the time from the put to being safe;
@@ -248,9 +248,9 @@ class Bench:
         spent, memory = time.perf_counter() - began, resident() - memory
         began = time.perf_counter()
         used = store.used()
-        asked = time.perf_counter() - began
+        looked_up = time.perf_counter() - began
         store.close()
-        return spent, memory / 1e6, used / 1e6, asked * 1e6
+        return spent, memory / 1e6, used / 1e6, looked_up * 1e6
 
 
 async def busy(seconds: float, more: Callable[[float, int, float], int]) -> int:
@@ -299,8 +299,8 @@ def main() -> None:
         print(f"{name:20}{turns:8,.0f} {alone:8,.0f} {middle:12.1f} {slow:8.1f}", flush=True)
     print(f"\n{'':20}{'recover s':>10} {'memory MB':>10} {'used MB':>8} {'ask us':>7}")
     for name, bench in benches.items():
-        spent, memory, used, asked = bench.recover()
-        print(f"{name:20}{spent:10.2f} {memory:10.0f} {used:8,.0f} {asked:7.0f}", flush=True)
+        spent, memory, used, looked_up = bench.recover()
+        print(f"{name:20}{spent:10.2f} {memory:10.0f} {used:8,.0f} {looked_up:7.0f}", flush=True)
     shutil.rmtree(folder)
 
 

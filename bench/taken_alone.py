@@ -22,7 +22,7 @@ WARM = 2000
 
 
 class Steps:
-    """The client `many` at work: it stops after each step until it is told to go on."""
+    """The client `many` at work: it waits after each step for a line on its input."""
 
     def __init__(self, process: subprocess.Popen[str], title: str) -> None:
         assert process.stdin is not None

@@ -24,7 +24,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--against", help='another broker\'s command, e.g. "python other_broker.py {port}"')
     parser.add_argument("--checkout", type=Path, help="our broker of another commit: the folder of its checkout")
-    parser.add_argument("--rounds", type=int, default=3, help="the median of so many (default: %(default)s)")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="number of runs, of which the median counts (default: %(default)s)"
+    )
     parser.add_argument("--count", type=int, default=300_000, help="messages of a run (default: %(default)s)")
     options = parser.parse_args()
     load_before = os.getloadavg()[0]

@@ -73,7 +73,7 @@ bool common_option(const char *name, const char *value) {
   return true;
 }
 
-/* A header that says durable, if asked for, and one data section of `size` bytes. */
+/* A header with the durable flag, if requested, and one data section of `size` bytes. */
 void make_message(void) {
   static const char header[] = {0x00, 0x53, 0x70, (char)0xc0, 0x02, 0x01, 0x41};
   char *start = calloc(1, size + 32), *at = start;

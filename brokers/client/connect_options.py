@@ -1,4 +1,4 @@
-"""What `connect` is given, checked, as Proton's options: whom to sign in as, and whom to trust over TLS."""
+"""The arguments of `connect`, checked, as Proton's options: credentials, and the certificates to trust over TLS."""
 
 from __future__ import annotations
 
@@ -41,14 +41,16 @@ def proton_options(
         "max_frame_size": MAX_FRAME,
         "container_id": name or f"publisher-{uuid.uuid4().hex}",
         "allowed_mechs": "PLAIN" if user else "EXTERNAL" if certificate else "ANONYMOUS",
-        "allow_insecure_mechs": True,  # it was asked for, above
+        "allow_insecure_mechs": True,  # the application chose it, see above
     }
     if user:
         options.update(user=user, password=password or "")
     if clear and (ca or certificate or ssl_domain):
         raise ValueError(f"{url!r} is without TLS: certificates are for amqps://")
     if ssl_domain is not None and (ca or certificate):
-        raise ValueError("ssl_domain says whom to trust and who this is: leave out ca and certificate")
+        raise ValueError(
+            "ssl_domain contains the trusted authorities and the certificate: leave out ca and certificate"
+        )
     if ca or certificate:
         options["ssl_domain"] = _ssl_domain(ca, certificate)
     elif ssl_domain is not None:

@@ -1,4 +1,4 @@
-"""One connection to a broker, kept up for as long as the application wants it.
+"""One connection to a broker, restored after a loss until the application closes it.
 
 A connection that is lost is made again, for as long as it takes, with pauses that double from `FIRST_PAUSE` up to
 `longest_pause`. Messages that wait for credit go on waiting across that, within their time limits. Messages that were
@@ -26,7 +26,7 @@ from brokers.client.publisher import Publisher
 from brokers.client.settings import NOTIFY_PERIOD, SEND_TIMEOUT, setting
 from brokers.client.transaction import Transaction
 
-#: A time that the application leaves to the environment.
+#: The default of a time: the environment's value applies.
 FROM_ENVIRONMENT: Any = object()
 
 
@@ -90,9 +90,9 @@ class Connection:
         self.clock = clock
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
-        #: How many times it was made. What belonged to an earlier one is gone.
+        #: How often it was established. Deliveries and transactions of an earlier one are lost.
         self.epoch = 0
-        #: Why nothing can be sent now, other than for flow control; "" while it is connected.
+        #: Why nothing can be sent now, besides flow control; "" while it is connected.
         self.missing = f"not yet connected to {url}"
         self._ended: ClientError | None = None
         self._links: list[SenderLink] = []
@@ -204,7 +204,7 @@ class Connection:
             self.missing = f"not connected to {self.url}: {why}"
             if not self.epoch:
                 self.end(ConnectionFailed(f"cannot connect to {self.url}: {why}"))
-            self.epoch += bool(self.epoch)  # a transaction that began before is lost
+            self.epoch += bool(self.epoch)  # transactions that began before are lost
             for link in self._links:
                 link.disconnected()
                 link.lost(why, for_good=self._ended)

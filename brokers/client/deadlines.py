@@ -14,7 +14,7 @@ class Clock(Protocol):
         """Of a clock that only grows."""
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
-        """Wait until `condition`, which is held, is notified or the time has passed; None: however long it takes."""
+        """Wait until `condition`, whose lock the caller owns, is notified, or `timeout` has passed; None: no limit."""
 
 
 class SystemClock:
@@ -46,7 +46,7 @@ class Deadline:
         """Whether it is time to say so; true once in every period."""
         if self._period is None or self._next_notice is None or now < self._next_notice:
             return False
-        while self._next_notice <= now:  # a clock that jumped gets one notice, not one for each period
+        while self._next_notice <= now:  # one notice after a clock step, not one per period
             self._next_notice += self._period
         return True
 

@@ -1,4 +1,4 @@
-"""What can become of a message, or of the connection to the broker, other than well.
+"""The errors of a send, and of the connection to the broker.
 
 A `SendError` is about one message, and its class says where that message is:
 
@@ -29,7 +29,7 @@ class TransactionFailed(ClientError):
 
 
 class SendError(ClientError):
-    """One message was not taken, or may not have been."""
+    """One message was not accepted, or may not have been."""
 
 
 class NotSent(SendError):

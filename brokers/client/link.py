@@ -1,4 +1,4 @@
-"""A link to the broker and the line of messages before it.
+"""A link to the broker and its queue of messages to send.
 
 Application threads call `transfer` and wait; everything else runs in the connection's thread, which alone touches
 Proton. What both touch (`_line`, `_unsettled`, the state of a `Sending`) is guarded by the connection's lock. A
@@ -27,7 +27,8 @@ log = logging.getLogger("headgate.client")
 
 
 class LinkOwner(Protocol):
-    """What a link asks of its connection. `lock` guards what the application's threads and the connection's share.
+    """The interface of a link to its connection. `lock` guards what the application's threads and the connection's
+    share.
     `missing`: why nothing can be sent now, other than for flow control; "" while it is connected."""
 
     lock: threading.RLock
@@ -63,7 +64,7 @@ class Outcome:
 
 
 class Sending:
-    """One message on its way. `transaction`: as the broker calls it. `changed` is notified
+    """One message that is being sent. `transaction`: the broker's id of it. `changed` is notified
     when there is an `outcome` or an `error`."""
 
     __slots__ = ("changed", "data", "error", "outcome", "sent", "transaction")
@@ -81,7 +82,7 @@ class Sending:
         return self.outcome is not None or self.error is not None
 
     def end(self, outcome: Outcome | None = None, error: ClientError | None = None) -> None:
-        """With the lock held."""
+        """Settle; the caller owns the lock."""
         if not self.done:
             self.outcome, self.error = outcome, error
             self.changed.notify_all()
@@ -115,7 +116,7 @@ class SenderLink(Handler):  # type: ignore[misc]  # Proton has no types
         notify_period: float | None,
         transaction: Numbered | None = None,
     ) -> Outcome:
-        """Send an encoded message and wait for what the broker says of it. Raises SendTimeout, SendInDoubt,
+        """Send an encoded message and wait for its outcome. Raises SendTimeout, SendInDoubt,
         LinkRefused, ConnectionFailed, TransactionFailed."""
         deadline = Deadline(self._clock.now(), timeout, notify_period)
         with self._lock:
@@ -130,7 +131,7 @@ class SenderLink(Handler):  # type: ignore[misc]  # Proton has no types
                 log.warning("%s", self._delay(round(deadline.waited(self._clock.now()))))
         finally:
             with self._lock:
-                self._withdraw(sending)  # whatever ended the waiting, it must not be sent any more
+                self._withdraw(sending)  # however the wait ended, it must not be sent afterwards
         if sending.error is not None:
             raise sending.error
         assert sending.outcome is not None
@@ -203,7 +204,7 @@ class SenderLink(Handler):  # type: ignore[misc]  # Proton has no types
             self._unsettled.clear()
             if for_good is not None:
                 self._fail_line(for_good)
-            else:  # what belongs to a transaction of that connection has lost it
+            else:  # messages of that connection's transactions are lost
                 for sending in [s for s in self._line if s.transaction is not None]:
                     self._line.remove(sending)
                     sending.end(error=TransactionFailed(f"the transaction of a message to {self} is lost: {why}"))
@@ -235,7 +236,7 @@ class SenderLink(Handler):  # type: ignore[misc]  # Proton has no types
         if event.link == self._link:
             self._work()
             if event.link.drain_mode:
-                event.link.drained()  # what is not needed now goes back, so that others may have it
+                event.link.drained()  # return unused credit, so that other producers can have it
 
     def on_delivery(self, event: Event) -> None:
         delivery = event.delivery
@@ -271,7 +272,7 @@ def _outcome(delivery: Delivery) -> Outcome | None:
         condition = delivery.remote.condition
         return Outcome(state, str(condition.name), condition.description or "") if condition else Outcome(state)
     if state == DECLARED:
-        return Outcome(state, transaction=bytes(data[0]))  # a copy: Proton's view of it ends with the delivery
+        return Outcome(state, transaction=bytes(data[0]))  # a copy: Proton's view becomes invalid with the delivery
     if state == TRANSACTIONAL:
         return _transactional(data[1] if data and len(data) > 1 else None)
     return None

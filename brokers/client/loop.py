@@ -1,4 +1,4 @@
-"""The thread of a connection: it runs Proton's container, and alone touches what belongs to Proton.
+"""The thread of a connection: it runs Proton's container; no other thread uses Proton's objects.
 
 It dials, reports to its owner what becomes of the connection, and dials again if the owner wants that.
 """
@@ -18,9 +18,9 @@ from proton.reactor import ApplicationEvent, Container, EventInjector
 
 from brokers.client.errors import ClientError, ConnectionFailed
 
-#: Before the first attempt to make a lost connection again, in seconds.
+#: Delay before the first reconnection attempt, in seconds.
 FIRST_PAUSE = 0.1
-#: How long `stop` waits for the broker to close as well, in seconds.
+#: Time for which `stop` waits for the broker's close, in seconds.
 CLOSE_TIMEOUT_SECONDS = 2.0
 
 
@@ -53,7 +53,7 @@ class Loop(Handler):  # type: ignore[misc]  # Proton has no types
         self._why = ""
         self._stopping = False
         self._injector = EventInjector()
-        self._guard = threading.Lock()  # nothing is written to the injector's pipe once it is closed
+        self._guard = threading.Lock()  # prevents writes to the injector's closed pipe
         self._pipe_open = True
         self._container = Container(self)
         self._container.selectable(self._injector)
@@ -77,7 +77,7 @@ class Loop(Handler):  # type: ignore[misc]  # Proton has no types
     def _run(self) -> None:
         try:
             self._container.run()
-        except Exception as error:  # a fault of ours must not leave others waiting for ever
+        except Exception as error:  # a bug here must not leave other threads waiting
             self._owner.end(ConnectionFailed(f"the connection to {self._url} has ended by a fault: {error!r}"))
             raise
         finally:
@@ -106,12 +106,12 @@ class Loop(Handler):  # type: ignore[misc]  # Proton has no types
     def _dial(self) -> None:
         if self._stopping:
             return
-        try:  # Proton looks the name up, too, but would not survive that it is not found
+        try:  # Proton resolves the name, too, but does not survive a failure
             socket.getaddrinfo(self._host, None)
         except OSError as error:
             self._lost(f"{self._host}: {error.strerror or error}")
         else:
-            # Proton's own reconnecting would bring links back with deliveries that are no more.
+            # Proton's own reconnection would restore links with deliveries that no longer exist.
             self._connection = self._container.connect(self._url, handler=self, reconnect=False, **self._options)
 
     def on_connection_remote_open(self, event: Event) -> None:

@@ -12,7 +12,7 @@ from brokers.client.errors import Rejected, Released
 from brokers.client.link import LinkOwner, SenderLink
 from brokers.client.transaction import Transaction
 
-#: As the publisher was made.
+#: The default: the publisher's own value applies.
 AS_MADE: Any = object()
 
 
@@ -25,7 +25,7 @@ class PublisherOwner(LinkOwner, Protocol):
 
 
 class Publisher:
-    """Made by `Connection.publisher`. One that is held back does not hold up the others on its connection."""
+    """Created by `Connection.publisher`. A blocked publisher does not delay the others on its connection."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Publisher:
 
         Raises SendTimeout if it could not be sent within `send_timeout` seconds (None: no limit), SendInDoubt if it
         was sent and not settled within them, Rejected, Released, LinkRefused, ConnectionFailed; TransactionFailed if
-        the transaction is over.
+        the transaction has ended.
         """
         if not isinstance(message, Message):
             message = Message(body=message)

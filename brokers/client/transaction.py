@@ -20,7 +20,7 @@ class Coordinated(Protocol):
 
 
 class Transaction:
-    """Made by `Connection.transaction`, which begins it. As a context manager it commits at the end of the block, or
+    """Created by `Connection.transaction`, which begins it. As a context manager it commits at the end of the block, or
     rolls back if an exception leaves it."""
 
     def __init__(self, connection: Coordinated, timeout: float | None) -> None:
@@ -39,7 +39,7 @@ class Transaction:
         if self._epoch != self._connection.epoch:
             raise TransactionFailed("the transaction was lost with the connection; nothing of it counts")
         if self._over:
-            raise TransactionFailed(f"the transaction is over: {self._over}")
+            raise TransactionFailed(f"the transaction has ended: {self._over}")
         return self._number
 
     def commit(self) -> None:

@@ -33,7 +33,7 @@ class Client(MessagingHandler):  # type: ignore[misc]  # Proton has no types
         self._failures = 0
         self._retry_at = 0.0
         self._now = 0.0
-        self._owed = 0.0  # messages that the pace allows now
+        self._allowance = 0.0  # messages that the rate allows now
 
     @property
     def attached(self) -> bool:
@@ -57,7 +57,7 @@ class Client(MessagingHandler):  # type: ignore[misc]  # Proton has no types
         elif not self.wanted:
             self._connection.close()
         elif self.attached:
-            self._owed = min(self._owed + passed * self.rate, max(BACKLOG * self.rate, 1.0))
+            self._allowance = min(self._allowance + passed * self.rate, max(BACKLOG * self.rate, 1.0))
             self._work()
 
     def _attach(self, container: Container) -> Any:
@@ -86,7 +86,7 @@ class Client(MessagingHandler):  # type: ignore[misc]  # Proton has no types
 
     def on_transport_closed(self, event: Event) -> None:
         self._connection = self._link = None
-        self._owed = 0.0
+        self._allowance = 0.0
         self._failures += 1
         self._retry_at = self._now + min(0.25 * 2 ** (self._failures - 1), LONGEST_PAUSE)
         self._forget()
@@ -105,7 +105,7 @@ def _text(condition: Any) -> str:
 
 
 class Producer(Client):
-    """Sends `make(n)` for n = 1, 2, ... at its rate, as far as its credit goes."""
+    """Sends `make(n)` for n = 1, 2, ... at its rate, within its credit."""
 
     def __init__(self, name: str, address: str, rate: float, make: Callable[[int], bytes | str]) -> None:
         super().__init__(name, address, rate)
@@ -116,8 +116,8 @@ class Producer(Client):
         return container.create_sender(self._connection, self.address, name=f"{self.name}-out")
 
     def _work(self) -> None:
-        while self._owed >= 1 and self._link.credit > 0:
-            self._owed -= 1
+        while self._allowance >= 1 and self._link.credit > 0:
+            self._allowance -= 1
             self.sent += 1
             self._link.send(Message(body=self._make(self.sent), id=f"{self.name}-{self.sent}"))
 
@@ -127,35 +127,35 @@ class Producer(Client):
 
 
 class Consumer(Client):
-    """Takes messages, and acknowledges them at its rate. `window`: the most that it holds or has asked for."""
+    """Takes messages, and acknowledges them at its rate. `window`: maximum of unacknowledged messages and credit."""
 
     def __init__(self, name: str, address: str, rate: float, *, window: int = 20, wanted: bool = True) -> None:
         super().__init__(name, address, rate)
         self.window = window
         self.wanted = wanted
         self.acknowledged = 0
-        self._held: deque[Delivery] = deque()
+        self._unacknowledged: deque[Delivery] = deque()
 
     @property
-    def held(self) -> int:
-        return len(self._held)
+    def unacknowledged(self) -> int:
+        return len(self._unacknowledged)
 
     def _attach(self, container: Container) -> Any:
         return container.create_receiver(self._connection, self.address, name=f"{self.name}-in")
 
     def _work(self) -> None:
-        while self._owed >= 1 and self._held:
-            self._owed -= 1
+        while self._allowance >= 1 and self._unacknowledged:
+            self._allowance -= 1
             self.acknowledged += 1
-            self.accept(self._held.popleft())
-        if not self._held:
-            self._owed = min(self._owed, 1.0)  # an idle consumer saves up no speed
-        missing = self.window - len(self._held) - self._link.credit
+            self.accept(self._unacknowledged.popleft())
+        if not self._unacknowledged:
+            self._allowance = min(self._allowance, 1.0)  # an idle consumer accumulates no allowance
+        missing = self.window - len(self._unacknowledged) - self._link.credit
         if missing > self.window // 2 or (missing > 0 and self._link.credit == 0):
             self._link.flow(missing)
 
     def on_message(self, event: Event) -> None:
-        self._held.append(event.delivery)
+        self._unacknowledged.append(event.delivery)
 
     def _forget(self) -> None:
-        self._held.clear()
+        self._unacknowledged.clear()

@@ -96,10 +96,10 @@ class Player(MessagingHandler):  # type: ignore[misc]  # Proton has no types
         self._stage.advance(passed)
         for client in self._stage.clients:
             client.tick(event.container, self._url, now, passed)
-        self._tell_whether_connected()
+        self._print_connection_state()
 
-    def _tell_whether_connected(self) -> None:
-        """One line when all are away, one when somebody is back: not one for each of them."""
+    def _print_connection_state(self) -> None:
+        """Print one line when all clients are disconnected, and one when the first is back: not one per client."""
         wanted = [client for client in self._stage.clients if client.wanted]
         if not self._away and (reasons := [client.error for client in wanted if client.error]):
             self._away = not any(client.attached for client in wanted)

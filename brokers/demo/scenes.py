@@ -1,7 +1,7 @@
 """Who is in the demo and what they play: the three causes of full queues, in a loop of a minute, beside healthy queues.
 
 A scene is a generator that changes the pace of its clients and yields the seconds until it goes on. It ends where it
-began, with its queue emptied, so that it can be played for ever.
+began, with its queue emptied, so that it can be repeated indefinitely.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Stage:
 
 
 def cast(say: Say, seed: int = 942) -> Stage:
-    """Everybody, with the same figures at each start."""
+    """Return all clients, with the same figures at each start."""
     stage = Stage(say)
     chance = random.Random(seed)  # noqa: S311 - no secret depends on it
 

@@ -20,10 +20,10 @@ from brokers.loopback import is_loopback
 
 _AnyLink = TypeVar("_AnyLink", Sender, Receiver)
 
-#: Larger messages go in several frames, so that one of them does not hold up the others. Bytes.
+#: Larger messages are sent in several frames, so that one does not delay the others. Bytes.
 _FRAME = 65_536
 
-#: How long `close` waits for the broker to close as well, in seconds.
+#: Time for which `close` waits for the broker's close, in seconds.
 _CLOSE_TIMEOUT_SECONDS = 1.0
 
 
@@ -171,7 +171,7 @@ class AmqpClient(asyncio.Protocol):
             self._socket.abort()
         if not self._opened.done():
             self._opened.set_exception(reason)
-            self._opened.exception()  # what waits for it still gets it; that nothing does is no error
+            self._opened.exception()  # retrieved: a failure that no caller waits for is no error
         for link in list(self._links.values()):
             link.end(reason)
         self._links.clear()
@@ -184,7 +184,7 @@ class AmqpClient(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._socket = transport
-        if self.lost.done():  # given up while the connection was being made
+        if self.lost.done():  # aborted while connecting
             transport.abort()
         else:
             self._pump()
@@ -195,7 +195,7 @@ class AmqpClient(asyncio.Protocol):
         view = memoryview(data)
         while view:
             capacity = self._transport.capacity()
-            if capacity <= 0:  # the peer has closed, or broke the protocol: what it sends is not read any more
+            if capacity <= 0:  # the peer has closed, or violated the protocol: further input is ignored
                 break
             self._transport.push(bytes(view[:capacity]))
             view = view[capacity:]
@@ -229,7 +229,7 @@ class AmqpClient(asyncio.Protocol):
                 pass
             if not self.lost.done() and self._transport.pending() < 0:
                 self.abort("the broker closed it")
-        except Exception as error:  # whatever the peer's bytes led to, it ends this connection and nothing else
+        except Exception as error:  # any error caused by the peer's input ends this connection only
             self._end(ConnectionLost(f"the connection to {self.where} has ended: {error!r}"))
         if self._tick:
             self._tick.cancel()
@@ -288,7 +288,7 @@ class AmqpClient(asyncio.Protocol):
 
     def _on_transport_error(self, condition: Condition | None) -> None:
         if self._sasl.outcome == SASL.TEMP:
-            self.abort("the broker lets nobody sign in for now, or not after so many failed attempts")
+            self.abort("the broker refuses sign-ins temporarily, or after too many failed attempts")
         elif self._sasl.outcome not in (SASL.OK, None):
             self._end(SignInRefused(f"{self.where} does not take user {self._connection.user!r} or its password"))
         else:

@@ -14,7 +14,7 @@ from proton import Condition, Delivery, Link
 
 
 class LinkOwner(Protocol):
-    """What a link asks of its connection."""
+    """The interface of a link to its connection."""
 
     def wake(self) -> None:
         """Have what was done to Proton's objects sent soon."""
@@ -94,7 +94,7 @@ class Receiver:
         self.name: str = link.name
         self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._window = window
-        self._consumed = 0  # messages that no credit was given for yet
+        self._consumed = 0  # messages whose credit was not renewed yet
         self._deliver = deliver
 
     def open(self) -> None:

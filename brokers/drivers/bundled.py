@@ -34,7 +34,7 @@ from brokers.model import TYPES, ManagedType, ObjectName
 
 _MANAGEMENT = "$management"
 
-#: Answers that may be on their way at a time.
+#: Maximum number of requests without an answer.
 _WINDOW = 1000
 
 
@@ -62,10 +62,10 @@ class BundledBroker:
         password: str,
         *,
         tls: ssl.SSLContext | None = None,
-        timeout: float = 10.0,  # noqa: ASYNC109 - it is kept for every request, too
+        timeout: float = 10.0,  # noqa: ASYNC109 - it is stored for every request, too
         idle_timeout: float = 10.0,
     ) -> BundledBroker:
-        """Connect (with `tls` by TLS), sign in and see that management is allowed. Without TLS the password goes to
+        """Connect (with `tls` by TLS), sign in and check that management is allowed. Without TLS the password goes to
         this machine only. `timeout`: seconds for all of this, and for every answer afterwards. `idle_timeout`: seconds
         of silence after which the broker counts as dead. Raises BrokerUnreachable, NotAllowed."""
         client: AmqpClient | None = None
@@ -226,11 +226,11 @@ def _object(body: Mapping[str, Any]) -> ManagedObject:
 
 
 def _restricted(declared: ManagedType, attributes: Sequence[str], operations: Mapping[str, Any]) -> ManagedType:
-    kept_attributes = tuple(a for a in declared.attributes if a.name in attributes)
-    kept_operations = tuple(o for o in declared.operations if o.name in operations)
-    if kept_attributes == declared.attributes and kept_operations == declared.operations:
+    attributes_here = tuple(a for a in declared.attributes if a.name in attributes)
+    operations_here = tuple(o for o in declared.operations if o.name in operations)
+    if attributes_here == declared.attributes and operations_here == declared.operations:
         return declared
-    return replace(declared, attributes=kept_attributes, operations=kept_operations)
+    return replace(declared, attributes=attributes_here, operations=operations_here)
 
 
 def _unreachable(reason: Exception) -> AdminError:

@@ -1,7 +1,7 @@
-"""Events and samples as they come over a link: read one by one, with room for a bounded number in between.
+"""Streams of events and samples from a link: read one by one, with a bounded buffer.
 
-What has arrived is kept undecoded until it is read. When the link ends, what had arrived before is still given, then
-the reason is raised, each time it is asked. A stream that is not referred to any more detaches its link.
+Messages are buffered undecoded until they are read. When the link ends, the buffered ones are still returned, then
+each read raises the reason. A stream without references detaches its link.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 _AFTER = symbol("headgate:after")
 
-#: Messages that may have been sent and not been read. One of samples has up to 500 queues.
+#: Maximum number of unread messages. One message of samples has up to 500 queues.
 _EVENTS_WINDOW, _SAMPLES_WINDOW = 500, 20
 
 
@@ -30,7 +30,7 @@ class _Stream(Generic[_T]):
     """An asynchronous iterator for one reader. The link is attached at once."""
 
     def __init__(self, client: AmqpClient, source: str, window: int, filters: dict[Any, Any] | None = None) -> None:
-        # Held by the link: it must not hold the stream, or the stream would outlive its reader.
+        # The link refers to this: it must not refer to the stream, which would then outlive its reader.
         arrived: deque[bytes] = deque()
         news = asyncio.Event()
 
@@ -92,8 +92,8 @@ class EventStream(_Stream[Event]):
     def _read(self, body: Any) -> Event:
         number = body["number"]
         if self._last is not None and number <= self._last:
-            # Its data folder is another one: what the reader has is from a history that is not there any more.
-            raise EventsExpired(f"the broker is at event {number}, before the event {self._last} asked for", number)
+            # Its data folder was replaced: the reader's events are from an earlier journal.
+            raise EventsExpired(f"the broker is at event {number}, before the requested event {self._last}", number)
         if self._last is not None and number > self._last + 1:
             raise ValueError(f"event {number} after event {self._last}")
         self._last = number

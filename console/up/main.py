@@ -1,4 +1,4 @@
-"""`manage.py up`: look whether everything can start, start it in order, and say where to sign in.
+"""`manage.py up`: check that everything can start, start it in order, and print where to sign in.
 
 It starts the console by its command line only and knows nothing else of it.
 """
@@ -59,10 +59,10 @@ async def _run(options: argparse.Namespace) -> int:
 async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
     """Broker and database side by side, then the web console, what fills the history, the demo, then the first user."""
     host = reachable(options.host)
-    # Passwords cross the broker's other addresses with TLS only: the console keeps to the machine itself.
+    # The broker's other addresses accept passwords with TLS only: the console connects by loopback.
     amqp_host = host if is_loopback(host) else "127.0.0.1"
     amqp = _authority(host, options.amqp_port)
-    # One certificate for the machine: the console is served with it as well.
+    # One certificate for the machine: the console uses it, too.
     https = options.tls_certificate is not None
     url = f"{'https' if https else 'http'}://{_authority(host, options.port)}/"
     environment = {
@@ -92,7 +92,7 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
         ),
         supervisor.complete("migrate", (*_manage("migrate"), "--no-input", "--verbosity", "0"), environment),
     )
-    # The broker is all that producers and consumers need: whatever else ends stops nothing.
+    # Producers and consumers need only the broker: the end of another process stops nothing else.
     console = await supervisor.keep(
         service(
             "web",
@@ -124,7 +124,8 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
 
 
 def welcome(url: str, amqp: str, data: Path, printed: str, *, secure: str, in_the_clear: bool) -> str:
-    """The lines that a newcomer needs. `printed`: what `ensure_admin` said, `admin PASSWORD` if it made the user.
+    """Return the lines for a new user. `printed`: the output of `ensure_admin`, `admin PASSWORD` if it created the
+    user.
     `secure`: where the broker listens with TLS, if it does. `in_the_clear`: other machines can reach what has none."""
     beware = f"Beware: other machines can reach {f'amqp://{amqp}' if secure else 'this'}, and nothing is encrypted"
     made = next((line.split(None, 1)[1].strip() for line in printed.splitlines() if line.startswith("admin ")), "")
@@ -149,13 +150,13 @@ def welcome(url: str, amqp: str, data: Path, printed: str, *, secure: str, in_th
     return "\n".join(lines) + "\n"
 
 
-# -- what must hold before anything starts ----------------------------------------------------------------------
+# -- checks before the start --------------------------------------------------------------------------------------
 
 
 def claim_folder(folder: Path) -> TextIO:
     """Make the data folder and lock it; the lock holds while the returned file is open. Raises Failed."""
     try:
-        # It will hold secrets: nobody else's business.
+        # It will contain secrets: for its owner only.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -180,11 +181,11 @@ def claim_folder(folder: Path) -> TextIO:
 
 
 def check_port(host: str, port: int, option: str, host_option: str = "--host") -> None:
-    """Raises Failed unless somebody could listen there now."""
+    """Raise Failed unless the address can be listened on now."""
     try:
         family, kind, protocol, _name, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: old connections do not matter
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like servers: old connections do not matter
             probe.bind(address)
             probe.listen(1)
     except socket.gaierror as error:
@@ -198,7 +199,7 @@ def check_port(host: str, port: int, option: str, host_option: str = "--host") -
 
 async def answers(host: str, port: int, path: str = "", *, tls: bool = False) -> bool:
     """Whether something takes connections there; with a path, whether HTTP answers it with a page. With `tls`, whatever
-    its certificate: it is asked for readiness and told no secret."""
+    its certificate: the request is a readiness check without secrets."""
     context = None
     if tls:
         context = ssl.create_default_context()
@@ -257,7 +258,7 @@ def _port(text: str) -> int:
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line, not the whole usage."""
-        self.exit(2, f"{self.prog}: {message} (`{self.prog} --help` tells the options)\n")
+        self.exit(2, f"{self.prog}: {message} (`{self.prog} --help` lists the options)\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -275,7 +276,7 @@ def _parser() -> argparse.ArgumentParser:
         "--data",
         type=Path,
         default=Path(os.environ.get("HEADGATE_DATA") or "data"),
-        help="folder for everything kept (default: $HEADGATE_DATA or ./data)",
+        help="folder of all data (default: $HEADGATE_DATA or ./data)",
     )
     add_tls_options(parser)
     parser.add_argument("--verbose", action="store_true", help="show the ordinary output of every process, too")

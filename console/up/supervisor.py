@@ -1,4 +1,4 @@
-"""Keep a handful of processes running together: start them, show their output, restart what dies, stop them all.
+"""The supervisor of Headgate's processes: start them, show their output, restart ended ones, stop all.
 
 The promise is that nothing outlives the supervisor. Stopped by a signal, it sends TERM to every process group and KILL
 to what is left after `KILL_AFTER` seconds; killed itself (even with -9), the kernel kills its children (Linux'
@@ -26,11 +26,11 @@ from typing import Any, TextIO
 #: Seconds between TERM and KILL. All end within two where the machine has time for them; where it has not they get
 #: more, within the ten seconds after which those who stop services commonly kill these themselves.
 KILL_AFTER = 8.0
-AT_ONCE = 5.0  # seconds: a process that ends sooner than this has failed at once
-ATTEMPTS = 4  # failures at once in a row after which an essential process ends everything
+AT_ONCE = 5.0  # seconds: a process that ends earlier has failed at once
+ATTEMPTS = 4  # consecutive failures at once after which an essential process ends everything
 LONGEST_PAUSE = 30.0  # seconds between restarts, at most
-STEADY = 60.0  # seconds: a process that has lived this long starts with the shortest pause again
-LAST_LINES = 15  # lines of a process's output that are kept to explain its end
+STEADY = 60.0  # seconds: after running this long, a process restarts with the shortest pause again
+LAST_LINES = 15  # lines of a process's output that explain its end
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
@@ -47,10 +47,10 @@ class Failed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A command to keep running.
+    """A supervised command.
 
-    `ready`: whether it does its work yet; asked until it says yes, at most `ready_within` seconds. `essential`: without
-    it everything stops; one that is not stops nothing else, however often it ends, and is started again and again.
+    `ready`: whether it is ready; polled for at most `ready_within` seconds. `essential`: its failure stops everything;
+    any other process stops nothing else, however often it ends, and is always restarted.
     `show_stdout`: show its ordinary output, too; its standard
     error is always shown.
     """
@@ -69,11 +69,11 @@ class Restarts:
 
     def __init__(self, first_pause: float, longest_pause: float = LONGEST_PAUSE, steady: float = STEADY) -> None:
         self._first, self._longest, self._steady = first_pause, longest_pause, steady
-        self.ends = 0  # in a row, none after a steady life
+        self.ends = 0  # consecutive; reset after a steady run
         self.at_once = 0  # in a row
 
     def ended(self, lived: float) -> float:
-        """Seconds to wait, after a life of so many."""
+        """Return the seconds to wait before a restart, by the seconds for which it ran."""
         self.ends = self.ends + 1 if lived < self._steady else 1
         self.at_once = self.at_once + 1 if lived < AT_ONCE else 0
         return min(self._first * 2.0 ** min(self.ends - 1, 32), self._longest)
@@ -207,7 +207,7 @@ class Supervisor:
             stderr=asyncio.subprocess.PIPE,
             limit=1 << 20,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
-            # A group of its own: a terminal's Ctrl-C reaches the supervisor alone, which then stops all in its way.
+            # A group of its own: a terminal's Ctrl-C reaches only the supervisor, which then stops all in order.
             process_group=0,
             preexec_fn=_die_with(os.getpid()),
         )
@@ -234,7 +234,7 @@ class Supervisor:
         await process.wait()
         await asyncio.wait(pumps, timeout=0.5)
         self._processes.discard(process)
-        _kill(process.pid, signal.SIGKILL)  # what it left in its group
+        _kill(process.pid, signal.SIGKILL)  # its remaining children
 
     async def _stop(self) -> None:
         """The pumps go on meanwhile, lest a process hang on a full pipe."""
@@ -280,7 +280,7 @@ def _die_with(parent: int) -> Callable[[], None] | None:
 
     def in_child() -> None:
         prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent:  # it was gone before the line above
+        if os.getppid() != parent:  # it ended before the line above
             os._exit(1)
 
     return in_child

@@ -144,7 +144,7 @@ def managing(broker: BrokerThread) -> Iterator[Managing]:
 
 
 class Crowd(MessagingHandler):  # type: ignore[misc]
-    """Clients in one thread. What they count may be read from any thread; what they do is asked for with `do`."""
+    """Clients in one thread. Their counters may be read from any thread; `do` runs a function in it."""
 
     def __init__(self, broker: BrokerThread) -> None:
         super().__init__(prefetch=0, auto_accept=False)
@@ -207,7 +207,7 @@ class Crowd(MessagingHandler):  # type: ignore[misc]
         return connection
 
     def publisher(self, address: str, count: int = 0, **options: Any) -> Publisher:
-        """`count`: messages to send; 0: as many as the credit allows, until told otherwise."""
+        """`count`: messages to send; 0: as many as the credit allows, until another call."""
         return self.do(lambda: Publisher(self, address, count, **options))
 
     def taker(self, address: str, **options: Any) -> Taker:
@@ -258,7 +258,7 @@ class Publisher(MessagingHandler):  # type: ignore[misc]
             self.sent += 1
 
     def go_on(self, count: int) -> None:
-        """Send so many more."""
+        """Send `count` more."""
 
         def more() -> bool:
             self.limit = self.sent + count

@@ -19,6 +19,6 @@ def broker(tmp_path: Path) -> Iterator[BrokerThread]:
 
 @pytest.fixture
 def strict_broker(tmp_path: Path) -> Iterator[BrokerThread]:
-    """As a new installation is without --demo: nobody anonymous, nothing created on attach."""
+    """Like a new installation without --demo: no anonymous clients, no queues created on attach."""
     with BrokerThread(tmp_path / "broker", demo=False) as running:
         yield running

@@ -92,14 +92,14 @@ class Peer:
         self.socket.sendall(data)
 
     def vanish(self) -> None:
-        """Close the socket with a reset, without any goodbye."""
+        """Close the socket with a reset, without a close."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
     # -- conversation -------------------------------------------------------------------------------------------
 
     def open(self, *, hostname: str | None = None, idle_timeout: int | None = None, begin: bool = True) -> Peer:
-        """Sign in as nobody, open, and begin a session."""
+        """Sign in as anonymous, open, and begin a session."""
         self.write(anonymous_init() + AMQP_HEADER)
         timeout = None if idle_timeout is None else uint(idle_timeout)
         self.write(frame(OPEN, "by-hand", hostname, uint(65536), None, timeout))

@@ -1,4 +1,4 @@
-"""The limits on memory, store, temp store and disk quota, held against a real broker by real clients."""
+"""The limits of memory, store, temporary store and a virtual host's store, with a real broker and real clients."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_send_fails_at_once_while_memory_is_short_and_the_broker_says_reject(b
 
 @pytest.mark.domain("4 limits exist without a setting")
 def test_a_broker_has_limits_from_what_the_machine_has_also_on_a_folder_of_an_earlier_release(tmp_path: Path) -> None:
-    for _ in range(2):  # the second finds what the first has kept, without a setting
+    for _ in range(2):  # the second recovers the first one's data, without a setting
         with BrokerThread(tmp_path) as broker, managing(broker) as manager:
             shown = manager.ask("READ", {}, name="type=Broker").body
             for what in ("memory", "store", "temp"):

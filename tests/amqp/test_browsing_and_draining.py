@@ -30,7 +30,7 @@ def test_a_browser_sees_every_message_in_order_and_removes_none(broker: BrokerTh
     assert broker.see("q", lambda q: (q.gate.depth_messages, q.dispatcher.browsers)) == (20, [])
 
 
-def test_a_browser_of_an_empty_queue_is_told_that_there_is_nothing(broker: BrokerThread) -> None:
+def test_drain_of_a_browser_on_an_empty_queue_returns_its_credit(broker: BrokerThread) -> None:
     broker.queue("q")
     assert browse(broker) == []
 
@@ -86,7 +86,7 @@ def _copy() -> object:
 
 
 def test_what_one_consumer_holds_is_no_longer_seen_by_a_browser(broker: BrokerThread) -> None:
-    fill(broker, "q", ["held", "free"])
+    fill(broker, "q", ["unsettled", "available"])
     with connected(broker) as connection:
         connection.create_receiver("q", credit=1).receive()
         assert browse(broker) == ["free"]
@@ -122,7 +122,7 @@ def test_drains_one_after_the_other_are_each_answered(broker: BrokerThread) -> N
 def test_a_drain_waits_for_a_client_that_does_not_read_for_a_while(
     broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client asks for all there is while what it asked for before is still on its way: it must get it all."""
+    """A client drains while earlier messages are still in flight: it must get all of them."""
     monkeypatch.setattr(listener, "HIGH_WATER", 100_000)
     with Crowd(broker) as crowd:
         crowd.publisher("q", 20, size=500_000)

@@ -30,7 +30,7 @@ HOUR = 3_600_000
 
 
 def due(hours: float, text: str, **options: Any) -> Message:
-    """To be seen in so many hours."""
+    """The delivery time in `hours` hours."""
     return Message(body=text, annotations={TIME: timestamp(time_of_day() + int(hours * HOUR))}, **options)
 
 
@@ -140,11 +140,13 @@ def test_in_a_transaction_a_delay_begins_with_the_commit_and_a_rollback_leaves_n
 
 
 def test_a_jms_client_finds_the_time_as_a_long_and_all_else_as_it_was_sent() -> None:
-    asked = Message(body="text", priority=7, annotations={symbol("x-opt-own"): [1, 2.5], DELAY: 9, symbol("z"): "end"})
-    kept = at_delivery_time(bytes(asked.encode()), 1234)
-    assert (header(kept).due, header(kept).delay, header(kept).priority) == (1234, 0, 7)
+    requested = Message(
+        body="text", priority=7, annotations={symbol("x-opt-own"): [1, 2.5], DELAY: 9, symbol("z"): "end"}
+    )
+    rewritten = at_delivery_time(bytes(requested.encode()), 1234)
+    assert (header(rewritten).due, header(rewritten).delay, header(rewritten).priority) == (1234, 0, 7)
     message = Message()
-    message.decode(kept)
+    message.decode(rewritten)
     assert message.body == "text"
     assert message.annotations == {symbol("x-opt-own"): [1, 2.5], symbol("z"): "end", TIME: 1234}
     assert type(message.annotations[TIME]) is int  # a long
@@ -204,15 +206,15 @@ def test_of_both_the_time_counts_and_only_where_it_belongs(annotations: Any, fou
     data.put_object(Described(ulong(0x72), annotations))
     for before in (b"", b"\x00\x53\x70\x45", b"\x00\x53\x70\xc0\x02\x01\x41", b"\x00\x53\x71\xc1\x01\x00"):
         encoded = before + bytes(data.encode()) + b"\x00\x53\x77\x40"
-        asked = header(encoded)
-        assert (asked.due, asked.delay) == found
-        if asked.delay:
+        requested = header(encoded)
+        assert (requested.due, requested.delay) == found
+        if requested.delay:
             assert header(at_delivery_time(encoded, 77)).due == 77
 
 
 @pytest.mark.parametrize("value", [2**63 - 1, 31_556_952_000 * 1_000_000], ids=["2^63-1", "a million years"])
 @pytest.mark.parametrize("name", [TIME, DELAY])
-def test_a_time_beyond_all_times_is_kept_through_a_restart(tmp_path: Path, name: Any, value: int) -> None:
+def test_time_beyond_the_latest_one_survives_a_restart(tmp_path: Path, name: Any, value: int) -> None:
     with BrokerThread(tmp_path) as broker:
         fill(broker, "q", [Message(body="never", durable=True, annotations={name: value}), Message(body="plain")])
         assert browsed(broker) == ["plain"]
@@ -231,9 +233,9 @@ def test_duplicate_keys_ask_for_one_time_of_them() -> None:
     assert header(encoded).due in (5, 6)
     delay = b"\xa3\x14x-opt-delivery-delay\x55\x05"
     encoded = b"\x00\x53\x72\xc1" + bytes([2 * len(delay) + 1, 4]) + 2 * delay + b"\x00\x53\x77\x40"
-    kept = Message()
-    kept.decode(at_delivery_time(encoded, 1234))
-    assert kept.annotations == {TIME: 1234}
+    rewritten = Message()
+    rewritten.decode(at_delivery_time(encoded, 1234))
+    assert rewritten.annotations == {TIME: 1234}
 
 
 @pytest.mark.parametrize("descriptor", [b"\x80" + (0x72).to_bytes(8, "big"), b"\xa3\x1camqp:message-annotations:map"])
@@ -252,11 +254,11 @@ WHOLE = bytes(Message(body="", annotations={DELAY: 99, symbol("x"): [{symbol("y"
 @given(st.integers(0, len(WHOLE)), st.binary(max_size=12), st.integers(0, 12))
 def test_whatever_the_bytes_are_nothing_is_raised(at: int, other: bytes, gone: int) -> None:
     damaged = WHOLE[:at] + other + WHOLE[at + gone :]
-    asked = header(damaged)
-    kept = at_delivery_time(damaged, 1234)
-    assert len(kept) <= len(damaged) + 64
-    if asked.delay:
-        assert kept is damaged or header(kept).due == 1234
+    requested = header(damaged)
+    rewritten = at_delivery_time(damaged, 1234)
+    assert len(rewritten) <= len(damaged) + 64
+    if requested.delay:
+        assert rewritten is damaged or header(rewritten).due == 1234
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`$events` and `$samples`: nothing left out, nothing piled up, and numbers that go on for ever."""
+"""`$events` and `$samples`: no gaps, no unbounded buffers, and numbers that increase across restarts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.amqp.frames import Peer
 
 
 def make_events(broker: BrokerThread, count: int) -> int:
-    """State so many events; the number of the last."""
+    """Add `count` events; return the number of the last."""
 
     def stops(service: Any) -> None:
         for number in range(count):
@@ -90,7 +90,7 @@ def test_a_replay_longer_than_a_turn_is_complete_and_lets_others_work(
         assert now > last
 
 
-def test_events_that_are_no_longer_kept_are_refused_with_the_first_that_is(broker: BrokerThread) -> None:
+def test_request_for_pruned_events_is_refused_with_the_first_available_number(broker: BrokerThread) -> None:
     last = make_events(broker, 30)
     broker.look(lambda s: s.journal.prune(s.clock.now() + 10**12))
     first = broker.look(lambda s: s.journal.first)
@@ -127,14 +127,14 @@ def _events_before(broker: BrokerThread) -> int:
     return broker.look(lambda s: s.journal.first) - 31
 
 
-def test_a_follower_that_falls_behind_what_is_kept_is_told_so(broker: BrokerThread) -> None:
+def test_follower_that_falls_behind_the_journal_gets_an_error(broker: BrokerThread) -> None:
     with connected(broker, user="console") as connection:
         receiver = connection.create_receiver("$events", credit=0, options=After(0))
         make_events(broker, event_node.TAIL + 200)
         broker.look(lambda s: s.journal.prune(s.clock.now() + 10**12))
         receiver.link.flow(1)
         with pytest.raises(LinkDetached, match="events-expired"):
-            until(connection, lambda: False, "it is told")
+            until(connection, lambda: False, "it gets the error")
 
 
 @pytest.mark.parametrize("number", ["ten", -1, 1.5, True, None, [1]])
@@ -154,7 +154,7 @@ def test_a_number_that_was_never_reached_is_of_another_journal_and_refused(broke
 
 
 @pytest.mark.parametrize("address", ["$events", "$samples"])
-def test_nobody_can_send_to_events_or_samples(broker: BrokerThread, address: str) -> None:
+def test_sending_to_events_or_samples_is_refused(broker: BrokerThread, address: str) -> None:
     refused = pytest.raises(LinkDetached, match="can only be received from")
     with connected(broker, user="console") as connection, refused:
         connection.create_sender(address)
@@ -170,7 +170,7 @@ def test_numbers_go_on_after_a_restart_and_no_event_is_lost(tmp_path: Path) -> N
         assert numbers(receiver, now - last + 2) == list(range(last - 1, now + 1))
 
 
-def test_what_happens_to_a_client_is_told_in_the_words_of_the_broker_log(broker: BrokerThread) -> None:
+def test_events_of_a_client_have_the_texts_of_the_broker_log(broker: BrokerThread) -> None:
     broker.queue("MyQueue", capacity_messages=10, flow_resume_messages=8)
     with Crowd(broker) as crowd:
         crowd.publisher("MyQueue")
@@ -200,7 +200,7 @@ def test_what_happens_to_a_client_is_told_in_the_words_of_the_broker_log(broker:
     assert blocked.endswith("/default)/ch:0] CHN-1005 : Flow Control Enforced (Queue MyQueue)")
     assert any(t.endswith("/default)/ch:0] CHN-1006 : Flow Control Removed") for t in texts)
     assert any("CON-1001 : Open" in t for t in texts)
-    wait_until(lambda: any("CON-1002 : Close" in t for t in broker.texts()), "the close is told")
+    wait_until(lambda: any("CON-1002 : Close" in t for t in broker.texts()), "the close is reported")
 
 
 def test_a_client_s_name_cannot_forge_a_line_of_the_log(broker: BrokerThread, caplog: pytest.LogCaptureFixture) -> None:
@@ -229,7 +229,7 @@ def test_a_disk_that_is_full_holds_up_no_message_and_no_event_is_lost(
         fill(broker, "q", ["one", "two"])
         with managing(broker) as manager:
             assert manager.ask("READ", name="type=Broker").status == 200
-            # The stop itself is kept: an incident must not wait for the history's disk.
+            # The stop itself is stored: an incident must not wait for the history's disk.
             assert manager.ask("stop-producers", {"reason": "x"}, name="type=Broker").status == 200
         assert broker.look(lambda s: s.journal.last) == before
         broker.look(lambda s: monkeypatch.setattr(s.journal, "append", append))
@@ -256,7 +256,7 @@ def test_a_change_that_the_disk_does_not_take_is_not_confirmed(
 # -- samples --------------------------------------------------------------------------------------------------------
 
 
-def test_samples_tell_of_changed_queues_with_their_rates_and_then_fall_silent(broker: BrokerThread) -> None:
+def test_samples_contain_changed_queues_with_their_rates_and_no_idle_ones(broker: BrokerThread) -> None:
     queue = "type=Queue,virtualhost=default,name=q"
     with connected(broker, user="console") as connection:
         receiver = connection.create_receiver("$samples", credit=100)

@@ -54,7 +54,7 @@ def test_the_subject_is_the_routing_key_of_an_address_without_one(broker: Broker
         sender = connection.create_sender("events")
         sender.send(Message(body="x", subject="stock.eu.bmw", durable=True, annotations={"a": 1}))
         sender.send(Message(body="y", subject="stock.us.ibm"))
-        with pytest.raises(SendException):  # rejected: nobody is bound for it
+        with pytest.raises(SendException):  # rejected: no queue is bound for it
             sender.send(Message(body="z", subject="bonds.eu"))
         sender.send(Message(body="x", subject="stock.eu.vw"))
     assert depths(broker, "eu", "all") == [2, 3]
@@ -72,7 +72,7 @@ def test_each_message_says_where_it_goes_when_the_link_has_no_target(broker: Bro
     assert depths(broker, "q0", "q1", "q2") == [101, 100, 100]
 
 
-def test_a_full_destination_is_held_and_its_neighbours_are_not(broker: BrokerThread) -> None:
+def test_full_destination_blocks_only_messages_to_it(broker: BrokerThread) -> None:
     broker.queue("full", capacity_messages=5)
     broker.queue("free")
     with connected(broker) as connection:

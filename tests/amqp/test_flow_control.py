@@ -1,4 +1,4 @@
-"""Producer flow control as clients see it: credit comes, goes and comes back; nobody starves, nobody overshoots."""
+"""Producer flow control as clients see it: credit is granted, withdrawn and granted again, fairly and within bounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def start(broker: BrokerThread) -> None:
 
 
 def take(broker: BrokerThread, queue: str, count: int) -> None:
-    """Consume so many messages."""
+    """Consume `count` messages."""
     with connected(broker) as connection:
         receiver = connection.create_receiver(queue, credit=0)
         for _ in range(count):
@@ -52,11 +52,11 @@ def test_a_consumer_that_lags_and_then_goes_holds_its_producers_until_another_co
         broker.until_queue("orders", lambda q: not q.dispatcher.consumers, "its consumer has gone")
         with managing(broker) as operator:
             name = broker.do(lambda s: next(str(p.name) for p in s.broker.producers.values()))
-            held = operator.ask("READ", name=name).body
-            assert (held["state"], held["reasons"]) == ("BLOCKED", ["queue-overfull:orders"])
-            assert held["release"].startswith("queue orders comes down to 5 messages or fewer")
+            blocked = operator.ask("READ", name=name).body
+            assert (blocked["state"], blocked["reasons"]) == ("BLOCKED", ["queue-overfull:orders"])
+            assert blocked["release"].startswith("queue orders comes down to 5 messages or fewer")
         other = crowd.publisher("prices")
-        wait_until(lambda: other.accepted == 11, "a neighbour's producer is not held")
+        wait_until(lambda: other.accepted == 11, "another queue's producer is not blocked")
         accepted = publisher.accepted
         take(broker, "orders", 8)
         wait_until(lambda: publisher.accepted > accepted, "its producer goes on")
@@ -281,7 +281,7 @@ def test_consumers_and_other_producers_on_the_connection_of_a_blocked_producer_g
         assert (free.accepted, blocked.sent) == (1000, 6)
 
 
-# -- credit that nobody uses comes back -------------------------------------------------------------------------------
+# -- unused credit is withdrawn ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("answers", [True, False], ids=["who answer drains", "who do not"])

@@ -53,7 +53,9 @@ def test_hold_takes_a_tenth_more_and_no_more_from_any_number_of_producers(broker
         assert [p.condition for p in publishers] == [""] * producers
 
 
-def test_a_client_that_settles_or_vanishes_while_its_messages_are_held_does_no_harm(broker: BrokerThread) -> None:
+def test_client_that_settles_or_disconnects_while_its_settlements_are_withheld_does_no_harm(
+    broker: BrokerThread,
+) -> None:
     broker.queue("q", capacity_messages=400, flow_resume_messages=0, mechanism="hold")
     with Peer(broker.port) as settles, Peer(broker.port) as vanishes:
         for peer in (settles, vanishes):
@@ -124,7 +126,7 @@ def test_reject_after_refuses_what_waited_too_long_and_takes_what_did_not(broker
 
 
 @pytest.mark.domain("1 ring")
-def test_a_ring_drops_its_oldest_and_blocks_nobody(broker: BrokerThread) -> None:
+def test_ring_drops_its_oldest_messages_and_blocks_no_producer(broker: BrokerThread) -> None:
     broker.queue("q", capacity_messages=5, overflow="ring")
     fill(broker, "q", list(range(20)))
     assert take(broker, 5) == [15, 16, 17, 18, 19]

@@ -20,7 +20,7 @@ class Grouped(LinkOption):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("how", ["capability", "address"])
-def test_a_group_is_kept_on_one_consumer_until_it_goes(broker: BrokerThread, how: str) -> None:
+def test_group_stays_with_one_consumer_until_it_detaches(broker: BrokerThread, how: str) -> None:
     broker.queue("q")
     address, options = ("q", Grouped()) if how == "capability" else ("q?message-groups=true", None)
     with connected(broker) as one, connected(broker) as two, connected(broker) as sending:

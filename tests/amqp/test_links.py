@@ -118,7 +118,7 @@ def test_queues_of_the_same_name_in_two_virtual_hosts_are_two(broker: BrokerThre
     assert broker.depth("q") == 1
 
 
-def test_an_anonymous_client_where_it_is_not_allowed_is_told_so(broker: BrokerThread) -> None:
+def test_anonymous_client_is_refused_where_it_is_not_allowed(broker: BrokerThread) -> None:
     with managing(broker) as manager:
         assert manager.ask("CREATE", {}, name="type=VirtualHost,name=private").status == 201
     with (
@@ -128,7 +128,7 @@ def test_an_anonymous_client_where_it_is_not_allowed_is_told_so(broker: BrokerTh
         pass
 
 
-def test_a_broker_that_lets_nobody_in_anonymously_does_not_offer_it(strict_broker: BrokerThread) -> None:
+def test_broker_without_anonymous_clients_does_not_offer_the_mechanism(strict_broker: BrokerThread) -> None:
     with pytest.raises(ConnectionException), connected(strict_broker):
         pass
     with connected(strict_broker, user="console") as connection:
@@ -268,7 +268,7 @@ def test_a_deleted_queue_ends_its_links_and_shows_up_in_no_sample(broker: Broker
     with managing(broker) as manager, connected(broker) as connection:
         sender = connection.create_sender("doomed")
         receiver = connection.create_receiver("doomed", credit=1)
-        sender.send(Message(body="held by the receiver"))
+        sender.send(Message(body="unsettled at the receiver"))
         receiver.receive()
         assert manager.ask("DELETE", name="type=Queue,virtualhost=default,name=doomed").status == 204
         with pytest.raises(LinkDetached, match="resource-deleted"):

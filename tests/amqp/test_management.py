@@ -144,7 +144,7 @@ def test_operations_are_called_with_arguments_and_answered(broker: BrokerThread,
     assert any("By : anna" in text for text in broker.texts())
 
 
-def test_a_blocked_producer_tells_by_what_since_when_and_what_would_release_it(
+def test_blocked_producer_reports_reason_time_and_what_would_unblock_it(
     broker: BrokerThread, manager: Managing
 ) -> None:
     manager.ask("UPDATE", {"capacity_messages": 10}, name=QUEUE, version=1)
@@ -250,8 +250,8 @@ def test_a_hostile_body_is_refused_and_the_connection_lives_on(patient: Managing
         name = QUEUE if operation != "CREATE" else "type=Queue,virtualhost=default,name=new"
         answer = patient.ask(operation, body, name=name, version=1)
         assert (answer.status, answer.error) == (400, "invalid-value"), (operation, answer)
-    asked = patient.ask("QUERY", body, entityType="Queue", count=1)
-    assert asked.status == (200 if isinstance(body, dict) and not value_faults(body) else 400)
+    answer = patient.ask("QUERY", body, entityType="Queue", count=1)
+    assert answer.status == (200 if isinstance(body, dict) and not value_faults(body) else 400)
     assert patient.ask("READ", name=QUEUE).body["version"] == 1
 
 

@@ -38,7 +38,7 @@ def used(service: Service) -> int:
 
 
 def begin(peer: Peer, address: str | None, parts: int) -> None:
-    """Send so many parts of a message that is never finished."""
+    """Send `count` parts of a message that is never completed."""
     peer.open()
     peer.attach(address)
     peer.expect(FLOW)

@@ -24,14 +24,14 @@ def modify(receiver: Any, *, failed: bool = False, undeliverable: bool = False) 
 # -- publishing ---------------------------------------------------------------------------------------------------
 
 
-def test_an_unsettled_message_is_accepted_and_kept(broker: BrokerThread) -> None:
+def test_unsettled_message_is_accepted_and_enqueued(broker: BrokerThread) -> None:
     with connected(broker) as connection:
         delivery = connection.create_sender("q").send(Message(body="one"))
         assert (delivery.remote_state, delivery.settled) == (Delivery.ACCEPTED, True)
     assert broker.depth("q") == 1
 
 
-def test_a_presettled_message_is_kept_without_an_answer(broker: BrokerThread) -> None:
+def test_presettled_message_is_enqueued_without_a_settlement(broker: BrokerThread) -> None:
     with Peer(broker.port) as peer:
         peer.open()
         peer.attach("q")
@@ -156,7 +156,9 @@ def test_competing_consumers_share_a_queue_and_each_sees_its_part_in_order(broke
     assert all(len(part) > 20 for part in parts), f"shared out unevenly: {[len(p) for p in parts]}"
 
 
-def test_what_a_vanished_consumer_held_comes_again_in_order_and_marked(broker: BrokerThread) -> None:
+def test_unsettled_messages_of_a_lost_consumer_are_redelivered_in_order_with_a_failed_delivery(
+    broker: BrokerThread,
+) -> None:
     fill(broker, "q", list(range(10)))
     peer = Peer(broker.port).open()
     peer.attach("q", role=RECEIVER)
@@ -270,7 +272,7 @@ def test_a_message_whose_header_cannot_be_read_comes_again_as_it_was(body: bytes
 
 
 @pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_hostile_message_is_redelivered_and_costs_nobody_anything(broker: BrokerThread, body: bytes) -> None:
+def test_hostile_message_is_redelivered_and_does_no_harm(broker: BrokerThread, body: bytes) -> None:
     with Peer(broker.port) as peer, Peer(broker.port) as taker:
         peer.open()
         peer.attach("q")

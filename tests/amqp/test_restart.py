@@ -16,7 +16,7 @@ from tests.amqp.clients import Crowd, connected, managing, steady
 QUEUE = "type=Queue,virtualhost=default,name=orders"
 
 
-def test_queues_policies_defaults_versions_and_stops_are_kept(tmp_path: Path) -> None:
+def test_queues_policies_defaults_versions_and_stops_survive_a_restart(tmp_path: Path) -> None:
     with BrokerThread(tmp_path / "broker") as broker, managing(broker) as manager:
         manager.ask("CREATE", {"capacity_messages": 10}, name=QUEUE)
         manager.ask("UPDATE", {"capacity_messages": 20}, name=QUEUE, version=1)
@@ -35,10 +35,10 @@ def test_queues_policies_defaults_versions_and_stops_are_kept(tmp_path: Path) ->
         after = {n: manager.ask("READ", name=n).body for n in _names(manager)}
         assert broker.secret == secret
     assert set(after) == set(before)
-    kept = ("version", "capacity_messages", "capacity_bytes", "effective_resume_messages", "effective_stop_bytes")
-    kept += ("stops", "flow_resume_messages", "anonymous", "create_on_attach")
+    preserved = ("version", "capacity_messages", "capacity_bytes", "effective_resume_messages", "effective_stop_bytes")
+    preserved += ("stops", "flow_resume_messages", "anonymous", "create_on_attach")
     for name, attributes in before.items():
-        for attribute in kept:
+        for attribute in preserved:
             assert after[name].get(attribute) == attributes.get(attribute), (name, attribute)
     assert after[QUEUE]["state"] == "STOPPED"
     assert (after[QUEUE]["version"], after[QUEUE]["effective_resume_messages"]) == (2, 10)
@@ -49,7 +49,7 @@ def _names(manager: object) -> list[str]:
     names = ["type=Broker"]
     for entity in ("VirtualHost", "Queue"):
         names += [row[0] for row in manager.ask("QUERY", entityType=entity).body["results"]]  # type: ignore[attr-defined]
-    # Whoever asks has a temporary queue for the answers; it is gone with its connection.
+    # The operator's temporary queue for answers is deleted with its connection.
     return [name for name in names if "name=temporary-queue." not in name]
 
 
@@ -62,7 +62,7 @@ def test_a_stop_holds_producers_that_come_back_after_the_restart(tmp_path: Path)
         assert steady(lambda: publisher.sent, "it stands still") == 0
 
 
-def test_a_client_is_told_that_the_broker_shuts_down_and_the_stop_is_quick(tmp_path: Path) -> None:
+def test_client_gets_an_error_when_the_broker_shuts_down_and_the_shutdown_is_quick(tmp_path: Path) -> None:
     with BrokerThread(tmp_path / "broker") as broker:
         with connected(broker) as connection, Crowd(broker) as crowd:
             connection.create_sender("q").send(Message(body="one"))
@@ -88,4 +88,4 @@ def test_the_log_has_a_line_for_each_event(tmp_path: Path, caplog: pytest.LogCap
         texts = broker.texts()
     assert [r.getMessage() for r in caplog.records][: len(texts)] == texts
     assert any("BRK-1004 : Ready" in text for text in texts)
-    assert CONSOLE not in "".join(texts), "nobody signed in"
+    assert CONSOLE not in "".join(texts), "no user signed in"

@@ -19,7 +19,7 @@ from tests.amqp.frames import AMQP_HEADER, CLOSE, OPEN, SASL_HEADER, Peer, frame
 
 #: user -> grants
 USERS = {
-    "nobody": [],
+    "unprivileged": [],
     "publisher": ["a:publish"],
     "consumer": ["*:consume"],
     "worker": ["a:publish,consume", "b:consume"],
@@ -28,7 +28,7 @@ USERS = {
 RIGHTS = ("publish", "consume", "manage")
 #: user -> what it may in the virtual hosts a and b
 MAY = {
-    "nobody": {},
+    "unprivileged": {},
     "publisher": {"a": {"publish"}},
     "consumer": {"a": {"consume"}, "b": {"consume"}},
     "worker": {"a": {"publish", "consume"}, "b": {"consume"}},
@@ -83,8 +83,8 @@ def test_links_are_attached_as_the_rights_say(broker: BrokerThread, user: str) -
             if "consume" not in may:
                 for subscribe in (
                     lambda: connection.create_receiver("topic://news"),
-                    lambda: connection.create_receiver("topic://news", name="kept", options=DurableSubscription()),
-                    lambda: connection.create_receiver(None, name="kept before"),
+                    lambda: connection.create_receiver("topic://news", name="durable", options=DurableSubscription()),
+                    lambda: connection.create_receiver(None, name="durable before"),
                 ):
                     with pytest.raises(LinkDetached, match="has no permission to consume"):
                         subscribe()
@@ -104,7 +104,7 @@ def test_links_are_attached_as_the_rights_say(broker: BrokerThread, user: str) -
 
 def test_a_virtual_host_that_lets_anonymous_clients_in_lets_its_users_do_as_much(broker: BrokerThread) -> None:
     broker.do(lambda s: setattr(s.broker.virtualhost("a"), "anonymous", True))
-    with signed_in(broker, "nobody", "a") as connection:
+    with signed_in(broker, "unprivileged", "a") as connection:
         connection.create_sender("q")
         connection.create_receiver("q")
 
@@ -143,7 +143,7 @@ def test_a_manager_of_one_virtual_host_manages_it_and_sees_nothing_of_the_other(
     assert broker.look(lambda s: list(s.broker.virtualhost("b").queues)) == ["q"]
 
 
-def test_events_and_samples_tell_a_manager_what_is_in_its_virtual_host_only(broker: BrokerThread) -> None:
+def test_manager_gets_only_events_and_samples_of_its_virtual_host(broker: BrokerThread) -> None:
     with signed_in(broker, "manager", "b") as connection:
         events = connection.create_receiver("$events", options=After(0), credit=100)
         samples = connection.create_receiver("$samples", credit=10)
@@ -203,7 +203,7 @@ def test_an_administrators_own_change_is_answered_before_its_connection_ends(bro
             managing.ask("READ", name=name)
 
 
-def test_a_user_made_over_amqp_signs_in_with_the_password_it_was_told_and_survives_a_restart(tmp_path: Path) -> None:
+def test_user_created_over_amqp_signs_in_with_the_generated_password_also_after_a_restart(tmp_path: Path) -> None:
     data = tmp_path / "broker"
     with BrokerThread(data, demo=False) as broker:
         broker.queue("q")

@@ -166,7 +166,7 @@ def test_a_malformed_frame_ends_that_connection_alone(broker: BrokerThread, sent
 def test_a_peer_without_a_handle_for_the_answer_to_its_link_is_left(
     broker: BrokerThread, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Proton says nothing more to it, on any link: it would wait for ever, with messages of others."""
+    """Proton sends no further output on any link: the peer would wait indefinitely, with unsettled messages."""
     one_handle = frame(BEGIN, None, uint(0), uint(100), uint(100), uint(0))
     links = [
         frame(
@@ -504,13 +504,13 @@ def test_a_client_that_falls_silent_is_dropped_by_the_idle_time_out(
     broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(amqp_connection, "IDLE_TIMEOUT_MS", 300)
-    fill(broker, "q", ["held"])
+    fill(broker, "q", ["unsettled"])
     with Peer(broker.port) as peer:
         peer.open()
         peer.attach("q", role=RECEIVER)
         peer.give_credit(1)
         peer.expect(TRANSFER)
-        assert int(peer.said[0].field(4)) == 150, "half of it is asked for"
+        assert int(peer.said[0].field(4)) == 150, "half of it is announced"
         condition, text = peer.expect_error(CLOSE, 0)
         assert (condition, "idle-timeout" in text) == ("amqp:resource-limit-exceeded", True)
         peer.expect_end()
@@ -518,7 +518,7 @@ def test_a_client_that_falls_silent_is_dropped_by_the_idle_time_out(
     assert any("CON-1002 : Close : amqp:resource-limit-exceeded" in t for t in broker.texts())
 
 
-def test_a_client_that_is_quiet_but_alive_is_kept(broker: BrokerThread, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_client_with_heartbeats_is_not_disconnected(broker: BrokerThread, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amqp_connection, "IDLE_TIMEOUT_MS", 1500)
     ticks = [0]
     with connected(broker) as connection:
@@ -591,7 +591,7 @@ def test_a_peer_that_does_not_read_does_not_outlive_its_close(
     assert broker.depth("q") == 12
 
 
-def test_a_peer_that_sends_no_more_and_does_not_read_is_let_go(
+def test_peer_that_neither_sends_nor_reads_is_disconnected(
     broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "SHUT_SECONDS", 0.2)
@@ -696,7 +696,7 @@ def test_memory_does_not_grow_within_a_connection_whose_links_and_sessions_come_
         before = rounds(500)
         grown = rounds(2000) - before
         assert grown < 4_000_000, f"{grown:,} bytes for 2,000 sessions"
-        assert broker.look(_kept_by_proton) == 0
+        assert broker.look(_objects_of_proton) == 0
 
 
 @pytest.mark.parametrize("phase", PHASES[:-1], ids=lambda p: p.__name__)
@@ -717,7 +717,7 @@ def test_a_connection_without_links_that_has_ended_does_not_wait_for_the_garbage
         gc.enable()
 
 
-def _kept_by_proton(service: Any) -> int:
+def _objects_of_proton(service: Any) -> int:
     """Sessions and links that the connections still have."""
     from cproton_ffi import ffi, lib
 
@@ -755,9 +755,9 @@ def test_a_fault_of_the_broker_costs_one_connection_and_is_logged(
     nothing_is_left(broker)
 
 
-def test_the_peer_s_heartbeats_and_ours_are_told_apart(broker: BrokerThread) -> None:
+def test_idle_timeouts_of_peer_and_broker_are_independent(broker: BrokerThread) -> None:
     with Peer(broker.port) as peer:
         peer.open(idle_timeout=10_000)
         assert broker.look(lambda s: [c.idle_timeout for c in s.broker.connections.values()]) == [10_000]
         assert broker.look(lambda s: len(s.container.ticked_often)) == 0
-        wait_until(lambda: peer.said[0].field(4) == ulong(30_000), "ours is told as well")
+        wait_until(lambda: peer.said[0].field(4) == ulong(30_000), "the broker announces its own")

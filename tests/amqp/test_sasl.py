@@ -140,7 +140,7 @@ def test_protons_client_signs_in_and_opens_its_connection_on_the_rest(mechanism:
     assert client.connection.state & Endpoint.REMOTE_ACTIVE
 
 
-def test_protons_client_with_a_wrong_password_is_told_so() -> None:
+def test_protons_client_with_a_wrong_password_gets_an_error() -> None:
     client, sasl = ProtonClient("PLAIN", "anna", "wrong"), server()
     client.run(sasl)
     assert refused(sasl)
@@ -185,7 +185,7 @@ def test_scram_signs_in_with_the_servers_signature_in_the_outcome(initial: bool)
     client.set_server_final(last_word.decode())
 
 
-@pytest.mark.parametrize(("name", "password"), [("anna", "wrong"), ("nobody", "geheim")])
+@pytest.mark.parametrize(("name", "password"), [("anna", "wrong"), ("unknown", "geheim")])
 def test_scram_with_a_wrong_password_or_name_is_refused_without_additional_data(name: str, password: str) -> None:
     sasl = server()
     _, out = scram(sasl, name, password)
@@ -224,7 +224,7 @@ def test_a_password_that_is_changed_while_it_signs_in_is_refused() -> None:
     assert "was changed while it signed in" in sasl.reason
 
 
-def test_plain_without_an_initial_response_is_asked_for_it() -> None:
+def test_plain_without_an_initial_response_gets_a_challenge() -> None:
     sasl = server()
     sasl.receive(SASL_HEADER)
     assert sasl.receive(init("PLAIN")) == encode_challenge(b"")
@@ -258,8 +258,8 @@ def test_plain_on_ones_own_behalf_is_accepted() -> None:
     assert signed_in(sasl, "anna")
 
 
-@pytest.mark.parametrize("trace", [None, b"", b"somebody@example"])
-def test_anonymous_signs_in_as_nobody_whatever_its_trace(trace: bytes | None) -> None:
+@pytest.mark.parametrize("trace", [None, b"", b"someone@example"])
+def test_anonymous_signs_in_without_a_user_whatever_its_trace(trace: bytes | None) -> None:
     sasl = server()
     sasl.receive(SASL_HEADER + init("ANONYMOUS", trace) + AMQP_HEADER)
     assert signed_in(sasl, None)
@@ -471,7 +471,7 @@ class Closed:
 
     def __init__(self, free: int = 0) -> None:
         self.free = free
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def wait_ms(self, user: str) -> int:
         self.free -= 1
@@ -481,10 +481,10 @@ class Closed:
         return 0
 
     def failed(self, user: str) -> None:
-        self.told.append(f"{user} failed")
+        self.calls.append(f"{user} failed")
 
     def succeeded(self, user: str) -> None:
-        self.told.append(f"{user} succeeded")
+        self.calls.append(f"{user} succeeded")
 
 
 def scram_with(gate: Closed, password: str) -> SaslServer:
@@ -511,10 +511,10 @@ def test_who_has_to_wait_is_refused_even_with_the_right_password(free: int) -> N
 
 
 def test_every_outcome_is_counted_once() -> None:
-    for password, told in (("geheim", "anna succeeded"), ("wrong", "anna failed")):
+    for password, call in (("geheim", "anna succeeded"), ("wrong", "anna failed")):
         gate = Closed(10)
         scram_with(gate, password)
-        assert gate.told == [told]
+        assert gate.calls == [call]
         server = SaslServer(OneUser(), anonymous=False, plain=True, gate=gate)
         server.receive(SASL_HEADER + init("PLAIN", f"\0anna\0{password}".encode()))
-        assert gate.told == [told] * 2
+        assert gate.calls == [call] * 2

@@ -142,7 +142,7 @@ def test_a_hostile_pattern_is_answered_at_once() -> None:
     assert time.process_time() - began < 1
 
 
-def test_properties_and_headers_of_a_message_can_be_asked_for() -> None:
+def test_selectors_can_use_properties_and_headers_of_a_message() -> None:
     message = Message(
         body="b", priority=7, durable=True, subject="kind", id="ID:1", properties={"color": "blue", "n": 3}
     )

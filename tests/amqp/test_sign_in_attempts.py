@@ -1,4 +1,4 @@
-"""Guessing passwords: a pause after some failures, which grows, for one user from one address and nobody else."""
+"""Guessing passwords: a growing pause after some failures, for one user from one address only."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_some_failures_are_free_and_then_the_pause_doubles_up_to_a_limit() -> No
     assert attempts.wait_ms(HERE, "anna", now) == LONGEST_PAUSE_MS
 
 
-def test_the_same_user_from_elsewhere_and_another_from_there_are_not_held_up() -> None:
+def test_pause_applies_to_no_other_address_and_no_other_user() -> None:
     attempts = SignInAttempts()
     failed(attempts, 2 * FREE)
     assert attempts.wait_ms(THERE, "anna", 0) > 0
@@ -47,7 +47,7 @@ def test_the_same_user_from_elsewhere_and_another_from_there_are_not_held_up() -
     assert attempts.wait_ms(THERE, "bert", 0) == 0
 
 
-def test_many_users_from_one_address_are_held_up_together_but_not_on_the_machine_itself() -> None:
+def test_failures_of_many_users_pause_their_address_but_not_loopback() -> None:
     attempts = SignInAttempts()
     for address in (HERE, THERE):
         for n in range(FREE_OF_ADDRESS):
@@ -67,7 +67,7 @@ def test_success_and_time_forgive() -> None:
     assert attempts.wait_ms(THERE, "bert", FORGOTTEN_MS) == 0
 
 
-def test_no_more_counters_are_kept_than_allowed_and_the_newest_stay() -> None:
+def test_number_of_counters_is_bounded_and_the_newest_stay() -> None:
     attempts = SignInAttempts()
     for n in range(MOST + 100):
         attempts.failed(f"2001:db8::{n:x}", "x" * 100_000, 0)
@@ -87,7 +87,7 @@ def test_a_user_with_a_generated_secret_never_waits_and_is_not_counted() -> None
     assert attempts.wait_ms(THERE, "anna", 0) == FIRST_PAUSE_MS
 
 
-def test_an_address_gets_so_many_wrong_passwords_checked_in_a_second_and_others_are_not_held_up() -> None:
+def test_wrong_passwords_per_address_and_second_are_bounded_without_delaying_other_addresses() -> None:
     attempts = SignInAttempts()
     for second in range(3):
         now = second * 1_000

@@ -50,7 +50,7 @@ def test_one_that_is_to_be_the_only_one_and_another_are_not_open_together(
             peer.is_alive()
 
 
-def test_without_being_asked_the_broker_lets_several_have_one_container_id(broker: BrokerThread) -> None:
+def test_connections_that_do_not_ask_for_exclusivity_share_a_container_id(broker: BrokerThread) -> None:
     with opened(broker, "me", sole=False) as (one, answer), opened(broker, "me", sole=False) as (two, _):
         assert "sole-connection-for-container" in [str(each) for each in answer.field(7).elements]
         one.is_alive()

@@ -68,7 +68,7 @@ def test_a_dynamic_source_gets_what_others_send_to_its_address(broker: BrokerThr
 
 def test_an_address_that_has_gone_is_refused_and_not_created_again(broker: BrokerThread) -> None:
     with connected(broker) as connection, connected(broker) as other:
-        held = other.create_sender(None)
+        relay = other.create_sender(None)
         for capability in ("temporary-queue", "temporary-topic"):
             sender, address = dynamic_sender(connection, capability, name=capability)
             late = other.create_sender(address)
@@ -78,7 +78,7 @@ def test_an_address_that_has_gone_is_refused_and_not_created_again(broker: Broke
             with pytest.raises(LinkDetached, match="temporary queues and topics are deleted with the link"):
                 other.create_receiver(address)
             with pytest.raises(SendException):
-                held.send(Message(address=address, body="late"))
+                relay.send(Message(address=address, body="late"))
         assert temporary_things(broker) == []
 
 
@@ -101,8 +101,8 @@ def test_it_goes_with_its_connection_and_after_a_crash_nothing_is_left(tmp_path:
             connection.create_receiver(address, credit=1, name=f"of-{capability}")
             other.create_sender(address).send(Message(body="x", durable=True))
         assert len(temporary_things(broker)) == 2
-        kept = broker.look(lambda s: [str(record) for record in s.store.load()])
-        assert [record for record in kept if "temporary" in record] == [], "a restart finds nothing of them"
+        records = broker.look(lambda s: [str(record) for record in s.store.load()])
+        assert [record for record in records if "temporary" in record] == [], "a restart finds nothing of them"
         broker.do(lambda s: [listener.transport.abort() for listener in list(s._listeners) if listener.transport])
         broker.until(lambda s: not s.broker.connections, "the connections are lost")
         assert temporary_things(broker) == []

@@ -154,7 +154,7 @@ def test_external_is_offered_to_a_verified_certificate_only(broker: BrokerThread
 
 
 def other_address() -> str:
-    """An address of this machine that is not loopback; reaches nobody."""
+    """An address of this machine that is not loopback; reaches no other machine."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -341,7 +341,7 @@ def fill(broker: BrokerThread, count: int) -> None:
 
 
 def take_without_reading(broker: BrokerThread, peer: Peer, count: int) -> None:
-    """Ask for messages in two steps, since only what is written while the socket is full counts as held up."""
+    """Give credit in two steps, since only output that is written while the socket is full counts as delayed."""
     peer.open()
     peer.attach("q", role=RECEIVER)
     peer.give_credit(count // 2)
@@ -367,7 +367,7 @@ def test_a_consumer_that_does_not_read_is_written_no_more_and_gets_all_later(
 
 
 @pytest.mark.parametrize("how", ["close_notify", "end of the stream", "reset"])
-def test_a_peer_that_ends_its_half_is_let_go_and_its_messages_are_put_back(
+def test_peer_that_ends_its_input_is_disconnected_and_its_messages_are_requeued(
     broker: BrokerThread, authority: Authority, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "SHUT_SECONDS", 0.2)
@@ -392,7 +392,7 @@ def test_a_peer_that_ends_its_half_is_let_go_and_its_messages_are_put_back(
 def test_what_comes_behind_a_close_is_dropped_and_the_broker_goes_on(
     broker: BrokerThread, authority: Authority
 ) -> None:
-    """The TLS layer reads on while it closes, in the middle of the turn that asked for it."""
+    """The TLS layer continues to read while it closes, within the turn that closes it."""
     with Peer(broker.service.tls_port, tls=client_context(authority)) as peer:
         peer.open()
         peer.attach("q")

@@ -88,8 +88,8 @@ def ended(connection: Any, receiver: Any) -> str:
 # -- who gets what -------------------------------------------------------------------------------------------------
 
 
-def test_every_subscriber_of_a_topic_gets_every_message_and_nobody_is_needed(broker: BrokerThread) -> None:
-    publish(broker, "prices", "to nobody")
+def test_every_subscriber_of_a_topic_gets_every_message_and_none_is_required(broker: BrokerThread) -> None:
+    publish(broker, "prices", "without subscribers")
     with client(broker, "one") as one, client(broker, "two") as two:
         receivers = [c.create_receiver("prices", credit=10, options=TOPIC) for c in (one, two)]
         publish(broker, "prices", "a", "b")
@@ -123,7 +123,9 @@ def test_an_exchange_can_be_subscribed_to_with_and_without_a_key(broker: BrokerT
         assert bodies(some, 1) == ["x"]
         some.close()
         every.close()
-        with pytest.raises(SendException):  # an exchange that is not asked for as a topic refuses what nobody wants
+        with pytest.raises(
+            SendException
+        ):  # an exchange that is not addressed as a topic refuses messages without a queue
             sender.send(Message(body="z", subject="us.ibm"))
 
 
@@ -142,7 +144,7 @@ def test_a_message_with_its_own_address_can_go_to_a_topic(broker: BrokerThread, 
         receiver = connection.create_receiver("prices", credit=10, options=TOPIC)
         sender = connection.create_sender(None)
         annotations = {symbol("x-opt-jms-dest"): byte(1)} if how == "annotation" else {}
-        for topic in ("prices", "nobody.is.here"):
+        for topic in ("prices", "without.subscribers"):
             address = f"topic://{topic}" if how == "scheme" else topic
             sender.send(Message(address=address, body=topic, annotations=annotations))
         assert bodies(receiver, 1) == ["prices"]
@@ -164,7 +166,7 @@ def test_shared_subscriptions_give_each_message_to_one_and_end_with_the_last(bro
         assert subscriptions(broker) == []
 
 
-def test_a_subscriber_without_local_messages_is_told_that_the_filter_is_applied(broker: BrokerThread) -> None:
+def test_no_local_filter_is_confirmed_to_the_subscriber(broker: BrokerThread) -> None:
     with connected(broker) as connection:
         deaf = connection.create_receiver("prices", credit=10, options=[TOPIC, Filter(NO_LOCAL)])
         applied = deaf.link.remote_source.filter
@@ -202,30 +204,30 @@ def test_closing_the_link_of_a_durable_subscription_ends_it(broker: BrokerThread
 
 def test_a_durable_subscription_keeps_its_durable_messages_through_a_restart(tmp_path: Path) -> None:
     policy = f"type=SlowConsumerPolicy,{VHOST},name=all"
-    with BrokerThread(tmp_path / "kept") as broker:
+    with BrokerThread(tmp_path / "data") as broker:
         with client(broker, "me") as connection:
             detach(broker, connection, mine(connection, "stocks.*"))
             connection.create_receiver("stocks.*", options=TOPIC)
-            publish(broker, "stocks.ibm", "kept", "too", durable=True)
+            publish(broker, "stocks.ibm", "stored", "too", durable=True)
             publish(broker, "stocks.ibm", "in memory only")
         with managing(broker) as manager:
             given = {"topic": ">", "messageCount": 1000, "policy": "log"}
             assert manager.ask("CREATE", given, name=policy).status == 201
-    with BrokerThread(tmp_path / "kept") as broker:
+    with BrokerThread(tmp_path / "data") as broker:
         assert subscriptions(broker) == ["subscriptions.stocks.*.me|mine"]
         publish(broker, "stocks.sap", "after")
         with client(broker, "me") as connection:
             receiver = mine(connection, "stocks.*")
-            assert bodies(receiver, 3) == ["kept", "too", "after"]
+            assert bodies(receiver, 3) == ["stored", "too", "after"]
             detach(broker, connection, receiver)
         with managing(broker) as manager:
             assert manager.ask("READ", name=policy).body["subscriptions"] == 1
             found = manager.ask("READ", name=f"type=Subscription,{VHOST},name=subscriptions.stocks.*.me|mine").body
             assert (found["depth_messages"], found["consumers"]) == (0, 0)
-    with BrokerThread(tmp_path / "kept") as broker, client(broker, "me") as connection:
+    with BrokerThread(tmp_path / "data") as broker, client(broker, "me") as connection:
         mine(connection, "stocks.*").close()
         assert subscriptions(broker) == []
-    with BrokerThread(tmp_path / "kept") as broker:
+    with BrokerThread(tmp_path / "data") as broker:
         assert subscriptions(broker) == queues(broker) == []
 
 
@@ -277,13 +279,13 @@ def test_a_subscription_that_never_acknowledges_holds_its_publishers_until_it_is
         wait_until(lambda: len(subscriptions(broker)) == 2, "both have subscribed")
         publisher = crowd.publisher("topic://prices", 50)
 
-        # A message goes to all or waits: whoever acknowledges does not help.
-        broker.until_queue(queue, lambda q: q.gate.blocked_producers == 1, "the publisher is held")
+        # A message goes to all or waits: acknowledgements of one subscriber do not help.
+        broker.until_queue(queue, lambda q: q.gate.blocked_producers == 1, "the publisher is blocked")
         wait_until(lambda: (publisher.accepted, len(worker.taken)) == (11, 11), "the worker has what was accepted")
         assert steady(lambda: (publisher.accepted, len(worker.taken)), "all stand still") == (11, 11)
-        held = manager.ask("QUERY", {"where": {"state": "BLOCKED"}}, entityType="Producer").body
+        blocked = manager.ask("QUERY", {"where": {"state": "BLOCKED"}}, entityType="Producer").body
         # Its link has a producer for each of the two queues: what blocks one blocks both.
-        both = [dict(zip(held["attributeNames"], row, strict=True)) for row in held["results"]]
+        both = [dict(zip(blocked["attributeNames"], row, strict=True)) for row in blocked["results"]]
         assert len({producer["queue"] for producer in both}) == len(both) == 2
         for producer in both:
             assert producer["reasons"] == [f"queue-overfull:{queue}"]

@@ -79,7 +79,7 @@ class Client(Peer):
     def send(self, body: str, transaction: bytes, **options: Any) -> None:
         self.transfer(Message(body=body).encode(), handle=OUT, state=described(TRANSACTIONAL, transaction), **options)
 
-    def told(self, body: str, transaction: bytes) -> tuple[bytes, int]:
+    def outcome_of(self, body: str, transaction: bytes) -> tuple[bytes, int]:
         """Send and hear of it: (transaction, outcome in it)."""
         self.send(body, transaction)
         return within(self.outcome())
@@ -204,8 +204,8 @@ def test_a_message_is_accepted_in_its_transaction_and_seen_from_the_commit_on(
     broker: BrokerThread, client: Client, transaction: bytes
 ) -> None:
     client.sender("q")
-    assert client.told("a", transaction) == (transaction, ACCEPTED)
-    assert client.told("b", transaction) == (transaction, ACCEPTED)
+    assert client.outcome_of("a", transaction) == (transaction, ACCEPTED)
+    assert client.outcome_of("b", transaction) == (transaction, ACCEPTED)
     assert (broker.depth("q"), seen(broker)) == (2, [])
     assert client.commit(transaction).descriptor == ACCEPTED
     assert seen(broker) == ["a", "b"]
@@ -213,7 +213,7 @@ def test_a_message_is_accepted_in_its_transaction_and_seen_from_the_commit_on(
 
 def test_a_rollback_leaves_nothing(broker: BrokerThread, client: Client, transaction: bytes) -> None:
     client.sender("q")
-    client.told("a", transaction)
+    client.outcome_of("a", transaction)
     client.roll_back(transaction)
     assert broker.depth("q") == 0
 
@@ -236,7 +236,7 @@ def test_a_link_that_sent_before_there_was_a_coordinator_sends_in_transactions(
     assert client.outcome().descriptor == ACCEPTED
     client.coordinate()
     transaction = client.declare()
-    assert client.told("in it", transaction) == (transaction, ACCEPTED)
+    assert client.outcome_of("in it", transaction) == (transaction, ACCEPTED)
     client.transfer(Message(body="not in it").encode(), handle=OUT)
     assert client.outcome().descriptor == ACCEPTED
     assert seen(broker) == ["before", "not in it"]
@@ -262,7 +262,7 @@ def test_a_message_that_a_full_queue_rejects_is_rejected_in_its_transaction(
 ) -> None:
     broker.queue("q", capacity_messages=1, mechanism="reject")
     client.sender("q")
-    assert [client.told(body, transaction)[1] for body in "abc"] == [ACCEPTED, ACCEPTED, REJECTED]
+    assert [client.outcome_of(body, transaction)[1] for body in "abc"] == [ACCEPTED, ACCEPTED, REJECTED]
     assert client.commit(transaction).descriptor == ACCEPTED
     assert seen(broker) == ["a", "b"]
 
@@ -428,7 +428,7 @@ def test_what_is_not_discharged_is_rolled_back_at_the_end_of_the(
 ) -> None:
     fill(broker, "taken", ["a", "b"])
     client.sender("q")
-    client.told("x", transaction)
+    client.outcome_of("x", transaction)
     client.receiver("taken")
     first, second = client.take(), client.take()
     client.acknowledge(first[0], transaction, settled=True)
@@ -447,12 +447,12 @@ def test_what_is_not_discharged_is_rolled_back_at_the_end_of_the(
     assert broker.look(lambda s: not s.broker.transactions._open)
 
 
-def test_an_idle_transaction_is_rolled_back_and_its_client_told(
+def test_idle_transaction_is_rolled_back_and_its_client_gets_the_error(
     broker: BrokerThread, client: Client, transaction: bytes
 ) -> None:
     broker.do(lambda s: setattr(s.broker.virtualhost("default"), "transaction_idle_limit_ms", 1))
     client.sender("q")
-    client.told("a", transaction)
+    client.outcome_of("a", transaction)
     broker.until_queue("q", lambda q: q.gate.depth_messages == 0, "it is rolled back")
     client.send("b", transaction)
     state = client.outcome()

@@ -27,7 +27,7 @@ def lose_connections(broker: BrokerThread) -> None:
 
 @contextmanager
 def lost(broker: BrokerThread) -> Iterator[Any]:
-    """A connection that is gone, without a goodbye, at the end of the block."""
+    """A connection that is lost, without a close, at the end of the block."""
     with connected(broker) as connection:
         yield connection
         lose_connections(broker)
@@ -108,7 +108,7 @@ def test_an_expired_message_is_neither_delivered_nor_shown_and_makes_room(tmp_pa
         assert browse(broker, "q", 1)[0].body == "stays"
 
 
-def test_a_receiver_is_told_what_is_left_of_the_time_to_live(broker: BrokerThread) -> None:
+def test_receiver_gets_the_rest_of_the_time_to_live(broker: BrokerThread) -> None:
     fill(broker, "q", [Message(body=1, ttl=60, priority=6), Message(body=2)])
     before = broker.look(lambda s: s.broker.turn.now)
     wait_until(lambda: broker.look(lambda s: s.clock.now()) - before > 50, "time has passed")
@@ -199,8 +199,8 @@ def test_a_rejected_message_goes_to_the_dead_letter_queue_and_without_one_away(b
 def test_a_stored_message_is_dead_lettered_once_and_outlives_the_broker(tmp_path: Path) -> None:
     with BrokerThread(tmp_path) as broker:
         with managing(broker) as manager:
-            asked = {"durable": True, "maximum_deliveries": 1, "dead_letter_queue": "dead"}
-            assert manager.ask("CREATE", asked, name=QUEUE).status == 201
+            attributes = {"durable": True, "maximum_deliveries": 1, "dead_letter_queue": "dead"}
+            assert manager.ask("CREATE", attributes, name=QUEUE).status == 201
         fill(broker, "q", [Message(body=n, durable=True) for n in range(3)])
         with connected(broker) as connection:
             receiver = connection.create_receiver("q", credit=2)
@@ -222,14 +222,14 @@ def test_poison_messages_that_stay_unacknowledged_hold_producers_until_their_del
     large = "x" * 10_000
     broker.queue("q", capacity_bytes=25_000, maximum_deliveries=2, dead_letter_queue="poison")
     with Crowd(broker) as crowd, managing(broker) as manager:
-        for held in range(2):
-            fill(broker, "q", [large] * 3) if not held else None
-            if not held:
+        for failed in range(2):
+            fill(broker, "q", [large] * 3) if not failed else None
+            if not failed:
                 publisher = crowd.publisher("q", 3)
             with connected(broker) as connection:
                 receiver = connection.create_receiver("q", credit=3)
                 for _ in range(3):
-                    assert receiver.receive().delivery_count == held
+                    assert receiver.receive().delivery_count == failed
                 state, blocked, unsettled = attributes(broker, "state", "blocked_producers", "unacknowledged_messages")
                 assert (state, blocked, unsettled) == ("OVERFULL", 1, 3)
                 (producer,) = manager.ask("QUERY", {"where": {"queue": QUEUE}}, entityType="Producer").body["results"]

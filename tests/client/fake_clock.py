@@ -22,7 +22,7 @@ class FakeClock:
             waiter = (condition, None if seconds is None else self._now + seconds)
             self._waiting.append(waiter)
         try:
-            assert condition.wait(WITHIN), f"nothing happened within {WITHIN:g} s, and nobody moved the clock"
+            assert condition.wait(WITHIN), f"nothing happened within {WITHIN:g} s, and the clock did not advance"
         finally:
             with self._lock:
                 self._waiting.remove(waiter)
@@ -33,7 +33,8 @@ class FakeClock:
             return len(self._waiting)
 
     def advance(self, seconds: float, waiters: int = 1) -> None:
-        """Once so many threads wait, let the time pass, and return when those whose time has come are awake."""
+        """Wait until `threads` threads wait, advance the clock, and return when those whose deadline has passed are
+        awake."""
         wait_until(lambda: self.waiters >= waiters, f"{waiters} threads wait")
         with self._lock:
             self._now += seconds

@@ -42,8 +42,8 @@ class Operator:
 
     def producers(self, queue: str) -> list[dict[str, Any]]:
         """All attributes of each, in the order in which they attached."""
-        asked = {"where": {"queue": str(_queue(queue))}, "sort": "id"}
-        found = self._ask("QUERY", asked, type="org.amqp.management", name="self", entityType="Producer")
+        body = {"where": {"queue": str(_queue(queue))}, "sort": "id"}
+        found = self._ask("QUERY", body, type="org.amqp.management", name="self", entityType="Producer")
         return [dict(zip(found["attributeNames"], row, strict=True)) for row in found["results"]]
 
     def blocked(self, queue: str) -> int:
@@ -71,7 +71,7 @@ class Operator:
         return int(self.read(queue)["uncommitted_messages"])
 
     def take(self, queue: str, count: int) -> list[Any]:
-        """The bodies of so many messages, which are gone then. Not for bytes: Proton's view of them does not last."""
+        """Consume `count` messages and return their bodies. Not for bytes: Proton's view of them becomes invalid."""
         with connected(self.broker) as connection:
             return bodies(connection.create_receiver(queue, credit=count), count)
 

@@ -16,18 +16,19 @@ DECLARED, TRANSACTIONAL = 0x33, 0x34
 
 
 class StubBroker(MessagingHandler):  # type: ignore[misc]
-    """It gives `credit` to each link, and hands each delivery to `settle`; without one it keeps them, in `held`."""
+    """It gives `credit` to each link, and passes each delivery to `settle`; without one it collects them in
+    `unsettled`."""
 
     def __init__(self, credit: int = 10, ssl_domain: SSLDomain | None = None) -> None:
         super().__init__(prefetch=0, auto_accept=False, auto_settle=False)
         self.credit = credit
         self.ssl_domain = ssl_domain
         self.settle: Callable[[StubBroker, Delivery], None] | None = None
-        self.held: list[Delivery] = []
+        self.unsettled: list[Delivery] = []
         self.links: list[Link] = []
         self.bodies: list[Any] = []
         self.transactions: list[Any] = []  # of each message: its transaction, or None
-        self.control: list[tuple[str, Any]] = []  # what was asked of the coordinator
+        self.control: list[tuple[str, Any]] = []  # requests to the coordinator
         self.refuse_commit = False
         self._ready = threading.Event()
 
@@ -104,13 +105,13 @@ class StubBroker(MessagingHandler):  # type: ignore[misc]
         data = delivery.remote.data
         self.transactions.append(bytes(data[0]) if delivery.remote_state == TRANSACTIONAL else None)
         if self.settle is None:
-            self.held.append(delivery)
+            self.unsettled.append(delivery)
         else:
             self.settle(self, delivery)
 
     def _coordinate(self, delivery: Delivery, message: Message) -> None:
-        asked = str(message.body.descriptor)
-        if asked == "amqp:declare:list":
+        descriptor = str(message.body.descriptor)
+        if descriptor == "amqp:declare:list":
             self.control.append(("declare", None))
             delivery.local.data = [b"tx-%d" % len(self.control)]
             delivery.update(DECLARED)

@@ -36,7 +36,7 @@ def free_port() -> int:
         return int(listening.getsockname()[1])
 
 
-def test_nobody_listening_raises_with_the_address() -> None:
+def test_refused_connection_raises_with_the_address() -> None:
     url = f"amqp://127.0.0.1:{free_port()}"
     with pytest.raises(ConnectionFailed, match=f"cannot connect to {url}: .*refused"):
         connect(url)
@@ -102,7 +102,7 @@ def test_a_message_on_its_way_when_the_connection_is_lost_is_in_doubt_and_not_se
     with StubBroker() as stub, connect(stub.url, clock=clock) as connection:
         publisher = connection.publisher("orders")
         sending = begin(publisher.send, "x")
-        stub.until(lambda: len(stub.held) == 1, "it has arrived")
+        stub.until(lambda: len(stub.unsettled) == 1, "it has arrived")
         stub.drop()
         with pytest.raises(SendInDoubt, match="to orders was sent and not settled: shutting down"):
             sending.result(WITHIN)

@@ -1,4 +1,4 @@
-"""What a broker may say of a message, or leave unsaid, and how the client tells them apart."""
+"""The outcomes of a message, or a missing one, and how the client reports each."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def test_a_withheld_settlement_blocks_send_and_is_logged(
     stub: StubBroker, connection: Connection, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     sending = begin(connection.publisher("orders", notify_period=5).send, "x")
-    stub.until(lambda: len(stub.held) == 1, "the message has arrived")
+    stub.until(lambda: len(stub.unsettled) == 1, "the message has arrived")
     with caplog.at_level(logging.WARNING, "headgate.client"):
         clock.advance(5)
         wait_until(lambda: caplog.messages, "it is said")
     assert caplog.messages == ["Message send delayed by 5s due to broker enforced flow control"]
     assert not sending.done()
-    stub.do(lambda: accept(stub, stub.held.pop()))
+    stub.do(lambda: accept(stub, stub.unsettled.pop()))
     sending.result(WITHIN)
 
 
@@ -63,7 +63,7 @@ def test_no_settlement_within_the_time_limit_is_in_doubt_and_not_a_send_timeout(
 ) -> None:
     publisher = connection.publisher("orders", send_timeout=30)
     sending = begin(publisher.send, "x")
-    stub.until(lambda: len(stub.held) == 1, "the message has arrived")
+    stub.until(lambda: len(stub.unsettled) == 1, "the message has arrived")
     clock.advance(5)
     clock.advance(25)
     with pytest.raises(SendInDoubt, match="has not settled a message to orders within 30 s") as raised:
@@ -71,7 +71,7 @@ def test_no_settlement_within_the_time_limit_is_in_doubt_and_not_a_send_timeout(
     assert not isinstance(raised.value, NotSent)
     stub.settle = accept
     publisher.send("y")
-    stub.do(lambda: accept(stub, stub.held.pop()))  # too late for anybody to care, and no harm
+    stub.do(lambda: accept(stub, stub.unsettled.pop()))  # too late to matter, and harmless
     publisher.send("z")
     assert stub.bodies == ["x", "y", "z"]
 

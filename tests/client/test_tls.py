@@ -1,4 +1,4 @@
-"""Publishing over TLS: to whom the application trusts, and to nobody else."""
+"""Publishing over TLS: only to brokers that the application trusts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.client.stub_broker import StubBroker, accept
 
 pytestmark = [
     pytest.mark.skipif(
-        not SSL.present(), reason="Proton was compiled without OpenSSL: install libssl-dev, then it anew"
+        not SSL.present(), reason="Proton was compiled without OpenSSL: install libssl-dev, then reinstall it"
     ),
     pytest.mark.skipif(
         shutil.which("openssl") is None, reason="openssl, which makes the certificate, is not installed"
@@ -28,7 +28,7 @@ pytestmark = [
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[str, str]:
-    """Of 127.0.0.1, signed by itself, and its key."""
+    """Return a self-signed certificate of 127.0.0.1, and its key."""
     files = str(tmp_path / "certificate.pem"), str(tmp_path / "key.pem")
     subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=DNS:127.0.0.1,IP:127.0.0.1"]
     kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]

@@ -1,4 +1,4 @@
-"""Messages that count together: what the coordinator is told, against a stub that plays it; and what becomes of the
+"""Local transactions: requests to the coordinator, against a stub of it; and the result for the
 messages, and of the transaction when a queue is full, against the real broker."""
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def test_a_commit_that_the_broker_refuses_raises_with_the_condition(stub: StubBr
 def test_a_transaction_that_is_over_takes_no_message(stub: StubBroker, connection: Connection) -> None:
     with connection.transaction() as transaction:
         pass
-    with pytest.raises(TransactionFailed, match="the transaction is over: committed"):
+    with pytest.raises(TransactionFailed, match="the transaction has ended: committed"):
         connection.publisher("orders").send("late", transaction=transaction)
     assert stub.bodies == []
 
@@ -148,13 +148,13 @@ def test_durable_messages_of_a_transaction_survive_a_restart_together(tmp_path: 
     with BrokerThread(tmp_path) as broker, connect(broker.url) as connection:
         with connection.transaction() as committed:
             for queue in ("orders", "bills"):
-                connection.publisher(queue).send(Message(body="kept", durable=True), transaction=committed)
+                connection.publisher(queue).send(Message(body="committed", durable=True), transaction=committed)
         lost = connection.transaction()
         connection.publisher("orders").send(Message(body="lost", durable=True), transaction=lost)
     with BrokerThread(tmp_path) as broker:
         operator = Operator(broker)
         assert operator.depth("orders") == operator.depth("bills") == 1
-        assert operator.take("orders", 1) == operator.take("bills", 1) == ["kept"]
+        assert operator.take("orders", 1) == operator.take("bills", 1) == ["committed"]
 
 
 @pytest.mark.domain("2 client")

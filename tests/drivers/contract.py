@@ -62,7 +62,7 @@ class Subject(ABC):
 
     @abstractmethod
     async def publish(self, name: str, count: int, size: int = 100) -> int:
-        """Have a new client publish up to `count` messages of `size` bytes, as far as flow control lets it; what
+        """Have a new client publish up to `count` messages of `size` bytes, while flow control allows; what
         it holds back is given up. It stays attached. Returns how many were taken."""
 
     @abstractmethod
@@ -71,7 +71,7 @@ class Subject(ABC):
 
     @abstractmethod
     async def pass_time(self) -> None:
-        """Let a moment pass (tens of ms), in which what goes on by itself goes on."""
+        """Let a moment pass (tens of ms), in which the broker's timers run."""
 
     @abstractmethod
     async def sample(self) -> None:
@@ -181,13 +181,13 @@ class Contract:
         ids=str,
     )
     async def test_an_object_that_is_not_there_is_not_found(self, subject: Subject, name: ObjectName) -> None:
-        for asked in (
+        for request in (
             subject.admin.read(name),
             subject.admin.call(name, "stop-producers", {}),
             subject.admin.delete(name),
         ):
             with pytest.raises(NotFound):
-                await asked
+                await request
 
     async def test_names_with_signs_in_them_are_themselves(self, subject: Subject) -> None:
         for text in ('a,b="c"\\', "dots.and/slashes", "ümläut €", "type=Queue"):
@@ -504,24 +504,24 @@ class Contract:
         await subject.consume("orders", 1)
         await eventually(subject, queue("orders"), lambda q: q["state"] == "NORMAL")
 
-    async def test_a_staged_start_frees_producers_and_is_told_with_the_stop_until_it_halts(
+    async def test_staged_start_unblocks_producers_and_is_reported_with_the_stop_until_it_halts(
         self, subject: Subject
     ) -> None:
         await subject.admin.create(queue("orders"), {"capacity_messages": 100})
         await subject.publish("orders", 50)
         await subject.admin.call(queue("orders"), "stop-producers", {"reason": "a test"})
-        gently = {"rate": 10, "step_ms": 60_000, "halt": 90}
-        assert (await subject.admin.call(queue("orders"), "start-producers", gently))["changed"] is True
+        stages = {"rate": 10, "step_ms": 60_000, "halt": 90}
+        assert (await subject.admin.call(queue("orders"), "start-producers", stages))["changed"] is True
         staged = await subject.admin.read(queue("orders"))
         assert (staged["state"], staged["blocked_producers"]) == ("NORMAL", 0)
         (stop,) = staged["stops"]
-        assert {name: stop["stage"][name] for name in gently} == gently
+        assert {name: stop["stage"][name] for name in stages} == stages
         for wrong in ({"halt": 5}, {"rate": 5, "halt": 101}, {"rate": 5, "step_ms": 1}):
             with pytest.raises(InvalidValue):
                 await subject.admin.call(queue("orders"), "start-producers", wrong)
         await subject.admin.update(queue("orders"), {"capacity_messages": 52}, staged.version)
-        held = await eventually(subject, queue("orders"), lambda q: q["state"] == "STOPPED")
-        assert held["stops"][0]["stage"] is None
+        stopped = await eventually(subject, queue("orders"), lambda q: q["state"] == "STOPPED")
+        assert stopped["stops"][0]["stage"] is None
 
     async def test_a_producer_that_attaches_to_a_stopped_queue_is_blocked(self, subject: Subject) -> None:
         await subject.admin.call(BROKER, "stop-producers", {"reason": "a test"})
@@ -565,16 +565,16 @@ class Contract:
             (await subject.admin.read(BROKER)).version,
         )
 
-    async def test_a_preview_tells_what_a_change_would_do_and_changes_nothing(self, subject: Subject) -> None:
+    async def test_preview_reports_the_impact_of_a_change_and_changes_nothing(self, subject: Subject) -> None:
         await subject.admin.create(queue("orders"), {"capacity_messages": 100})
         await subject.publish("orders", 10)
         await eventually(subject, queue("orders"), lambda q: q["depth_messages"] == 10)
         before = await subject.admin.read(queue("orders"))
         change = {"object": str(queue("orders")), "attributes": {"capacity_messages": 5}, "version": before.version}
-        told = await subject.admin.call(BROKER, "preview-change", {"changes": [change], "largest": 1})
-        assert (told["queues"], told["changed"], told["overfull"], told["held"]) == (1, 1, 1, 1)
-        assert told["versions"] == {str(queue("orders")): before.version}
-        assert told["largest"][0]["after"]["state"] == "OVERFULL"
+        impact = await subject.admin.call(BROKER, "preview-change", {"changes": [change], "largest": 1})
+        assert (impact["queues"], impact["changed"], impact["overfull"], impact["held"]) == (1, 1, 1, 1)
+        assert impact["versions"] == {str(queue("orders")): before.version}
+        assert impact["largest"][0]["after"]["state"] == "OVERFULL"
         now = await subject.admin.read(queue("orders"))
         assert (now["state"], now["capacity_messages"], now.version) == ("NORMAL", 100, before.version)
         with pytest.raises(StaleVersion):
@@ -696,7 +696,7 @@ class Contract:
         with pytest.raises(NotFound):
             await subject.admin.read(exchange("stocks"))
 
-    async def test_what_happens_to_policies_and_exchanges_is_told_as_events(self, subject: Subject) -> None:
+    async def test_changes_of_policies_and_exchanges_are_reported_as_events(self, subject: Subject) -> None:
         after = await last_event(subject)
         await subject.admin.create(queue("orders"), {})
         made = await subject.admin.create(policy("*"), {"capacity_messages": 10})
@@ -755,7 +755,7 @@ class Contract:
         for shown in (made, changed, read, found, events):
             assert "unmistakable" not in repr(shown)
 
-    async def test_a_user_without_a_password_gets_one_that_is_told_once(self, subject: Subject) -> None:
+    async def test_user_without_a_password_gets_a_generated_one_that_is_returned_once(self, subject: Subject) -> None:
         after = await last_event(subject)
         made = await subject.admin.create(user("anna"), {})
         assert len(made["password"]) >= 40
@@ -850,7 +850,7 @@ class Contract:
 
     # Events
 
-    async def test_changes_are_told_as_events_with_the_facts(self, subject: Subject) -> None:
+    async def test_changes_are_reported_as_events_with_their_facts(self, subject: Subject) -> None:
         after = await last_event(subject)
         created = await subject.admin.create(queue("orders"), {"capacity_messages": 10, "flow_resume_messages": 5})
         taken = await subject.publish("orders", 50)
@@ -929,7 +929,7 @@ class Contract:
         assert [event.number for event in found] == list(range(start + 1, start + 701))
         assert [event.attributes["reason"] for event in found] == [str(n) for n in range(700)]
 
-    async def test_events_that_are_no_longer_kept_are_said_to_be_expired(self, subject: Subject) -> None:
+    async def test_request_for_pruned_events_raises_events_expired(self, subject: Subject) -> None:
         await subject.admin.create(queue("orders"), {})
         await subject.expire_events()
         with pytest.raises(EventsExpired) as caught:

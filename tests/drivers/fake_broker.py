@@ -1,4 +1,4 @@
-"""The far end of a driver's connection, under a test's control: it answers as told, falls silent, or breaks off.
+"""The broker's end of a driver's connection, controlled by a test: it answers, falls silent, or disconnects.
 
 Proton's server side on an asyncio socket. SASL is Proton's own for ANONYMOUS and none at all otherwise, so sign-in is
 answered by the broker's own SASL layer.
@@ -22,7 +22,7 @@ def answer_to(request: Message, body: Any, status: int = 200, **properties: Any)
     return Message(
         body=body,
         correlation_id=request.correlation_id,
-        properties={"statusCode": status, "statusDescription": "as told", **properties},
+        properties={"statusCode": status, "statusDescription": "as configured", **properties},
     )
 
 
@@ -187,7 +187,7 @@ class Peer(asyncio.Protocol):
 
 
 def after_filter(link: Link) -> Any:
-    """What the client asked to start after; None without a filter."""
+    """Return the event number after which the client starts; None without a filter."""
     data = link.remote_source.filter
     data.rewind()
     if not data.next():

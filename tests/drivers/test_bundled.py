@@ -71,7 +71,7 @@ async def test_a_wrong_password_is_not_allowed(fake: FakeBroker) -> None:
         await BundledBroker.connect("127.0.0.1", fake.port, "console", "wrong", timeout=LIMIT)
 
 
-async def test_nobody_listening_is_unreachable_and_named(unused_tcp_port: int) -> None:
+async def test_refused_connection_raises_unreachable_with_the_address(unused_tcp_port: int) -> None:
     with pytest.raises(BrokerUnreachable, match=f"127.0.0.1:{unused_tcp_port}"):
         await BundledBroker.connect("127.0.0.1", unused_tcp_port, "console", "secret", timeout=LIMIT)
 
@@ -146,7 +146,7 @@ async def test_a_read_gives_the_object_in_plain_values(fake: FakeBroker, broker:
     assert request.properties == {"operation": "READ", "type": "Queue", "name": str(QUEUE)}
 
 
-async def test_changes_are_asked_for_as_the_wire_says(fake: FakeBroker, broker: BundledBroker) -> None:
+async def test_requests_for_changes_have_the_wire_format(fake: FakeBroker, broker: BundledBroker) -> None:
     fake.answer = lambda request: answer_to(request, {"object": str(QUEUE), "version": 4, "capacity_bytes": 9})
     await broker.create(QUEUE, {"capacity_bytes": 9, "flow_stop_bytes": "80%"})
     await broker.update(QUEUE, {"capacity_bytes": None}, 3)
@@ -216,13 +216,13 @@ async def test_an_answer_of_many_frames_is_read_whole(fake: FakeBroker, broker: 
 
 
 async def test_answers_in_another_order_find_their_requests(fake: FakeBroker, broker: BundledBroker) -> None:
-    held: list[Message] = []
+    requests: list[Message] = []
 
     def answer(request: Message) -> None:
-        held.append(request)
-        if len(held) == 50:
+        requests.append(request)
+        if len(requests) == 50:
             peer = fake.peers[0]
-            for one in reversed(held):
+            for one in reversed(requests):
                 name = one.properties["name"]
                 peer.send(peer.reply_links[one.reply_to], answer_to(one, {"object": name, "version": 1}))
 
@@ -269,7 +269,7 @@ async def test_a_refusal_becomes_its_error(  # noqa: PLR0917
     if isinstance(caught.value, InvalidValue) and body:
         assert caught.value.errors == {"a": "a is 1: no"}
     else:
-        assert str(caught.value) == "as told"
+        assert str(caught.value) == "as configured"
 
 
 @pytest.mark.parametrize("value", [1 << 63, object(), b"bytes", {"a": [1 << 80]}, {1: 2}, "\ud800"])
@@ -294,7 +294,7 @@ async def test_no_answer_in_time_is_unreachable_and_the_next_request_is_answered
 
     def answer(request: Message) -> Message:
         peer = fake.peers[0]
-        # The answer that comes too late is nobody's.
+        # The late answer is discarded.
         peer.send(peer.reply_links[request.reply_to], answer_to(late[0], {"object": str(QUEUE), "version": 1}))
         return answer_to(request, {"object": str(QUEUE), "version": 2})
 
@@ -320,7 +320,7 @@ async def test_a_request_that_the_broker_rejects_fails_with_its_reason(fake: Fak
 # The connection is lost
 
 
-async def test_when_the_connection_breaks_everybody_waiting_is_told(fake: FakeBroker, broker: BundledBroker) -> None:
+async def test_lost_connection_ends_every_pending_call(fake: FakeBroker, broker: BundledBroker) -> None:
     fake.answer = lambda _request: None
     waiting = [
         asyncio.create_task(broker.read(QUEUE)),
@@ -381,7 +381,7 @@ async def test_an_answer_that_cannot_be_read_is_nobodys(fake: FakeBroker, broker
     assert (await soon(broker.read(QUEUE))).version == 1
 
 
-async def test_close_says_goodbye_and_ends_what_is_under_way(fake: FakeBroker) -> None:
+async def test_close_is_orderly_and_ends_pending_calls(fake: FakeBroker) -> None:
     broker = await connect(fake)
     fake.answer = lambda _request: None
     stream = broker.events()
@@ -434,7 +434,7 @@ def event(number: int) -> Event:
 
 
 @pytest.mark.parametrize("after", [None, 0, 41, (1 << 63) - 1])
-async def test_events_are_asked_for_after_a_number(fake: FakeBroker, broker: BundledBroker, after: int | None) -> None:
+async def test_events_are_requested_after_a_number(fake: FakeBroker, broker: BundledBroker, after: int | None) -> None:
     stream = broker.events(after)
     _, link = await soon(fake.attached.get())
     assert link.remote_source.address == "$events"
@@ -489,12 +489,12 @@ async def test_numbers_that_went_back_are_another_history(fake: FakeBroker, brok
     peer, link = await soon(fake.attached.get())
     await soon(fake.flowed.wait())
     peer.send(link, message(7))
-    with pytest.raises(EventsExpired, match="at event 7, before the event 100") as caught:
+    with pytest.raises(EventsExpired, match="at event 7, before the requested event 100") as caught:
         await soon(anext(stream))
     assert caught.value.first == 7
 
 
-async def test_expired_events_name_the_first_that_is_kept(fake: FakeBroker, broker: BundledBroker) -> None:
+async def test_expired_events_name_the_first_available_number(fake: FakeBroker, broker: BundledBroker) -> None:
     fake.refuse["$events"] = Condition("headgate:events-expired", "gone", {symbol("first"): ulong(77)})
     stream = broker.events(3)
     for _ in range(2):
@@ -517,7 +517,7 @@ async def test_a_refused_stream_raises_its_reason(
         await soon(anext(broker.samples()))
 
 
-async def test_what_had_arrived_is_read_before_the_end_is_told(fake: FakeBroker, broker: BundledBroker) -> None:
+async def test_buffered_events_are_read_before_the_end_is_raised(fake: FakeBroker, broker: BundledBroker) -> None:
     stream = broker.events(0)
     peer, link = await soon(fake.attached.get())
     await soon(fake.flowed.wait())

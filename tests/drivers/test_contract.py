@@ -1,4 +1,4 @@
-"""The contract of the admin interface, held by each of its implementations."""
+"""The contract of the admin interface, tested with each of its implementations."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Bundled(Subject):
             sender.send(str(n), message)
         sent = await self._sent(sender, count)
         for n in range(count):
-            sender.forget(str(n))  # what flow control held back is not sent later
+            sender.forget(str(n))  # messages that flow control blocked are not sent later
         return sent
 
     async def _sent(self, sender: Sender, count: int) -> int:
@@ -126,7 +126,7 @@ class Bundled(Subject):
         await asyncio.sleep(0.01)
 
     async def sample(self) -> None:
-        """It does so by itself, once a second."""
+        """It does so automatically, once a second."""
 
     async def expire_events(self) -> None:
         self.service.journal.prune(self.service.clock.now() + 100 * 24 * 3_600_000)

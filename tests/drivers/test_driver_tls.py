@@ -1,4 +1,4 @@
-"""The console's driver over TLS: it talks to whom it trusts, and its password leaves the machine no other way."""
+"""The console's driver over TLS: it connects only to trusted brokers, and sends its password nowhere else."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ async def test_without_tls_no_password_leaves_the_machine() -> None:
         await BundledBroker.connect("203.0.113.9", 5672, "console", "secret", timeout=LIMIT)
 
 
-async def test_a_wrong_password_and_too_many_of_them_are_told_apart(service: Service, authority: Authority) -> None:
+async def test_wrong_password_and_too_many_attempts_raise_different_errors(
+    service: Service, authority: Authority
+) -> None:
     admin = await connect(service, authority)
     given = {"password": "a password of ann", "administrator": True}
     await admin.create(object_name("User", name="ann"), given)

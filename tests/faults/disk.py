@@ -54,17 +54,17 @@ class File:
             _apply(self.safe, offset, data)
         self.pending.clear()
 
-    def after_cut(self, chance: random.Random, kept: float) -> bytes:
+    def after_cut(self, chance: random.Random, survives: float) -> bytes:
         content = bytearray(self.safe)
         for offset, data in self.pending:
             if data is None:
-                if chance.random() < kept:
+                if chance.random() < survives:
                     _apply(content, offset, None)
                 continue
             at = offset
             while at < offset + len(data):
                 end = min(at - at % SECTOR + SECTOR, offset + len(data))
-                if chance.random() < kept:
+                if chance.random() < survives:
                     _apply(content, at, data[at - offset : end - offset])
                 at = end
         return bytes(content)
@@ -132,12 +132,12 @@ class Disk:
                 _change(self.safe, path, what, there)
         self.pending = [each for each in self.pending if each[0].rpartition("/")[0] != folder]
 
-    def cut(self, folder: Path, chance: random.Random, kept: float) -> None:
-        """Make `folder`, which is empty, what is on the disk after a power cut now. `kept`: part of what was not safe
-        that is there all the same, 0 to 1."""
+    def cut(self, folder: Path, chance: random.Random, survives: float) -> None:
+        """Make `folder`, which is empty, what is on the disk after a power cut now. `survives`: part of what was not
+        safe that is there all the same, 0 to 1."""
         entries = dict(self.safe)
         for path, what, there in self.pending:
-            if chance.random() < kept:
+            if chance.random() < survives:
                 _change(entries, path, what, there)
         contents = dict[int, bytes]()  # of files, which may have two names
         for path in sorted(entries):  # a folder before what is in it
@@ -148,7 +148,7 @@ class Disk:
                 target.mkdir()
                 continue
             if id(what) not in contents:
-                contents[id(what)] = what.after_cut(chance, kept)
+                contents[id(what)] = what.after_cut(chance, survives)
             target.write_bytes(contents[id(what)])
 
 

@@ -6,11 +6,11 @@ begun, and the broker's answer shows that the input did not end the connection. 
 counted.
 
 Every `CHAPTER` inputs, ten times in a run at least, their virtual host is deleted and the process looked at, which is
-a *mark*. Held at each, and the exit code says so: the process lives, it has written no warning and no traceback, a
-client in another virtual host that sends and receives durable messages all the while had no error, and when what is
-deleted has been closed no connection, descriptor or thread is left beside those of the first mark, before which all
-that the broker opens once and keeps has been used. At the end resident memory is where it was after a fifth of the
-inputs (`GROWTH_BYTES`).
+a *mark*. Checked at each, with the exit code as the result: the process lives, it has written no warning and no
+traceback, a client in another virtual host that sends and receives durable messages all the while had no error, and
+when what is deleted has been closed no connection, descriptor or thread is left beside those of the first mark, before
+which all that the broker opens once and keeps has been used. At the end resident memory is where it was after a fifth
+of the inputs (`GROWTH_BYTES`).
 
 What connection number n sends follows from the seed alone: `--connection n` sends it to a fresh broker, one input
 more each time, and says after which one the broker complains.
@@ -70,8 +70,8 @@ _POOL = [each for frames in _CONVERSATIONS.values() for each in frames]
 
 @dataclass(frozen=True)
 class Plan:
-    """What one connection sends. `together`: so many inputs before it waits for the answer. `end`: how it ends, by
-    closing one direction, by a reset, or with a proper close."""
+    """What one connection sends. `together`: the number of inputs before it waits for the answer. `end`: how it ends,
+    by closing one direction, by a reset, or with a proper close."""
 
     name: str
     prefix: list[bytes]
@@ -83,7 +83,7 @@ class Plan:
     def parts(self, upto: int | None = None) -> list[tuple[int, int, bytes]]:
         """What is sent, each part after this many answers with this code: a client may send nothing in a session that
         it knows no window of, and has no credit before its links are attached; and what Proton reads with a frame that
-        ends the connection the broker does not see. `upto`: so many inputs."""
+        ends the connection the broker does not see. `upto`: the number of inputs."""
         begun = _HEAD[self.name] + 2
         attached = [n for n, each in enumerate(self.prefix) if code_of(each) == ATTACH]
         cut = attached[-1] + 1 if attached else begun
@@ -198,8 +198,8 @@ class Broker:
         return int(self.seen.memory_info().rss)
 
     @property
-    def held(self) -> Held:
-        return Held(self.seen.num_fds(), self.seen.num_threads())
+    def resources(self) -> Resources:
+        return Resources(self.seen.num_fds(), self.seen.num_threads())
 
     @property
     def open(self) -> list[str]:
@@ -271,21 +271,21 @@ class Failed(Exception):
     """Something that must hold does not."""
 
 
-class Held(NamedTuple):
+class Resources(NamedTuple):
     descriptors: int
     threads: int
 
 
 class Mark(NamedTuple):
-    """The broker after so many inputs, with nothing left of them. `resident`: bytes."""
+    """The broker after a number of inputs, without any of their connections. `resident`: bytes."""
 
     inputs: int
     resident: int
-    held: Held
+    resources: Resources
 
 
 class Calm(threading.Thread):
-    """A client that behaves: it sends a durable message and takes it, again and again, until `end`. Before that it
+    """A well-behaved client: it sends a durable message and consumes it, repeatedly, until `end`. Before that it
     sends some to a queue that spools, so that the broker has its temp store open from then on. `waits`: of each message
     from its sending to its acceptance by both, s."""
 
@@ -420,7 +420,7 @@ class Hearing:
         self._more.set()
 
     async def heard(self, code: int, count: int) -> None:
-        """Returns when it has said so many performatives with this code, or says no more."""
+        """Return when it has sent `count` performatives with this code, or sends no more."""
         while not self._ended and self.said.count(bytes((0, 0x53, code))) < count:
             self._more.clear()
             await self._more.wait()
@@ -463,11 +463,15 @@ class Run:
                 print(
                     f"{time.monotonic() - began:6.0f} s: {mark.inputs:,} inputs in {self.count['connections']:,}"
                     f" connections, {self.count['bytes']:,} bytes; {mark.resident >> 20} MiB,"
-                    f" {mark.held.descriptors} descriptors, {mark.held.threads} threads; {calm.shown(messages)}",
+                    f" {mark.resources.descriptors} descriptors, {mark.resources.threads} threads;"
+                    f" {calm.shown(messages)}",
                     flush=True,
                 )
-                if mark.held.descriptors > first.held.descriptors or mark.held.threads > first.held.threads:
-                    raise Failed(f"at first there were {first.held}, and now {mark.held}: {broker.open}")
+                if (
+                    mark.resources.descriptors > first.resources.descriptors
+                    or mark.resources.threads > first.resources.threads
+                ):
+                    raise Failed(f"at first there were {first.resources}, and now {mark.resources}: {broker.open}")
             calm.end()
             self._look(broker, calm)
             self.count["messages of the calm client"] = calm.count
@@ -490,7 +494,7 @@ class Run:
         await broker.quiet()
         await broker.clear()
         await broker.come_to_rest()
-        return Mark(self.count["inputs"], broker.resident, broker.held)
+        return Mark(self.count["inputs"], broker.resident, broker.resources)
 
     async def _chapter(self, broker: Broker, upto: int) -> None:
         async with asyncio.TaskGroup() as tasks:

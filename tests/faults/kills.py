@@ -6,9 +6,9 @@ recovers, and while it stops in order. Its load: producers and consumers of two 
 characters, and clients that work in transactions over three more queues.
 
 The oracle is the clients' memory alone (`traffic.Promises`, `transacted.Books`): no message lost whose acceptance a
-client has heard, none back whose settlement it has heard, the order of each producer kept, each transaction there whole
-or not at all, none of an aborted one. It is asked after every start that comes to serve, of all that a browser reads,
-and at the end of an epoch of what consumers take out.
+client has heard, none back whose settlement it has heard, the order of each producer preserved, each transaction there
+whole or not at all, none of an aborted one. This is checked after every start that succeeds, of all that a browser
+reads, and at the end of an epoch of what consumers take out.
 
 An epoch is a data folder of its own with its own seed, so that runs add up and a memory of promises stays small. The
 seed decides the load and when it is cut; what the broker is doing at that moment is up to the machine.
@@ -51,7 +51,7 @@ STARTING, STOPPING = 0.35, 0.1
 
 
 class Broken(Exception):
-    """A promise that does not hold, or a broker that ends or complains without having been asked to."""
+    """A promise that does not hold, or a broker that ends or logs an error unexpectedly."""
 
 
 class Load(MessagingHandler):  # type: ignore[misc]
@@ -108,8 +108,8 @@ class Epoch:
             self._count()
         if said := errors.read_text(errors="replace").strip():
             raise Broken(f"the broker complained:\n{said}")
-        if unasked := set(self.brokers.ended) - {0, -signal.SIGKILL}:
-            raise Broken(f"the broker ended with the status {unasked}")
+        if unexpected := set(self.brokers.ended) - {0, -signal.SIGKILL}:
+            raise Broken(f"the broker ended with the status {unexpected}")
         return self.counts
 
     def _started(self) -> tuple[int, int]:

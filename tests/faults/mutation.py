@@ -72,7 +72,7 @@ def encode(value: Value) -> bytes:
 
 
 def _nested(depth: int, shell: bytes = b"") -> bytes:
-    """A list in a list, and so on; or a value with so many descriptors."""
+    """A list in a list, and so on; or a value with `depth` descriptors."""
     value = b"\x45"
     for _ in range(depth):
         value = shell + value if shell else b"\xd0" + struct.pack(">II", len(value) + 4, 1) + value

@@ -2,7 +2,7 @@
 
 `uv run python -m tests.faults.power --cuts 300 --seed 1`. A broker under durable load has all that it does to its files
 written down (`file_log.c`). Clients note with each confirmation how long that log was when they heard of it. Then the
-log is played up to many moments, above all around syncs; what had not been synced is kept in part (`disk.py`), and a
+log is played up to many moments, above all around syncs; what had not been synced survives in part (`disk.py`), and a
 broker is started on it. It must start, and the promises of kills (`kills.py`) hold for all that was confirmed while the
 log was no longer than that: messages, settlements, transactions, and the operator's changes. The journal can be read,
 its numbers have no gap, and it knows each event up to some number.
@@ -83,7 +83,7 @@ class Operator(threading.Thread):
         super().__init__()
         self.data, self.port = data, port
         self.created, self.deleting, self.deleted = Noted(log), Noted(log), Noted(log)
-        self.asked, self.changed = Noted(log), Noted(log)  # capacities
+        self.requested, self.changed = Noted(log), Noted(log)  # capacities
 
     def run(self) -> None:
         with suppress(AdminError):
@@ -98,7 +98,7 @@ class Operator(threading.Thread):
         for number in range(2, 10_000):
             await broker.create(_queue(number), {})
             self.created.add(number)
-            self.asked.add(number)
+            self.requested.add(number)
             version = (await broker.update(ruled, {"capacity_messages": number}, version)).version
             self.changed.add(number)
             if number > 4:
@@ -245,22 +245,23 @@ class Cutter:
             for operation in operations[done : moment + 1]:
                 disk.apply(operation)
             done = max(done, moment + 1)
-            kept = chance.choice((0.0, 0.1, 0.5, 0.9))
+            survives = chance.choice((0.0, 0.1, 0.5, 0.9))
             folder = self.folder / f"cut-{number}"
             folder.mkdir()
-            disk.cut(folder, chance, kept)
+            disk.cut(folder, chance, survives)
             try:
                 self._start(folder / "data", operations[moment].end)
             except (AssertionError, AdminError, OSError) as error:
                 said = (self.folder / "stderr").read_text(errors="replace")
                 what = operations[moment]
                 raise Broken(
-                    f"cut {number} after operation {moment} ({what.kind} {what.path}), {kept:g} of the rest kept;"
+                    f"cut {number} after operation {moment} ({what.kind} {what.path}),"
+                    f" {survives:g} of the rest survives;"
                     f" its files: {folder}: {type(error).__name__}: {error}\n{said}"
                 ) from error
             shutil.rmtree(folder)
             self.counts["cuts"] += 1
-            self.counts[f"cuts that keep {kept:4.0%} of what was not synced"] += 1
+            self.counts[f"cuts after which {survives:4.0%} of what was not synced survives"] += 1
         return self.counts
 
     def _start(self, data: Path, length: int) -> None:

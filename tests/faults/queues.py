@@ -36,7 +36,7 @@ async def _depth(data: Path, port: int, name: str) -> int:
 
 
 def browse(data: Path, port: int, queue: str = "q", *, take: bool = False) -> list[tuple[int, int]]:
-    """What the queue holds. `take`: as a consumer, after whom it holds nothing."""
+    """Return the messages of the queue. `take`: consume them, which empties the queue."""
     depth = asyncio.run(_depth(data, port, queue))
     look = Look(port, depth, queue, take=take)
     if depth:

@@ -1,4 +1,4 @@
-"""kill -9 under load, again and again: what the broker promised holds after each start.
+"""kill -9 under load, repeatedly: the broker's promises hold after each start.
 
 No accepted durable message is missing, none that a consumer settled comes back, and a producer's messages keep their
 order. The same on a disk that is full half of the time.

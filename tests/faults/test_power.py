@@ -18,12 +18,12 @@ def _operations(*steps: tuple[str, str] | tuple[str, str, int, bytes]) -> list[O
     ]
 
 
-def _after_cut(folder: Path, operations: list[Operation], kept: float, seed: int = 0) -> dict[str, bytes]:
+def _after_cut(folder: Path, operations: list[Operation], survives: float, seed: int = 0) -> dict[str, bytes]:
     disk = Disk("/root")
     for operation in operations:
         disk.apply(operation)
     folder.mkdir()
-    disk.cut(folder, random.Random(seed), kept)
+    disk.cut(folder, random.Random(seed), survives)
     return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 

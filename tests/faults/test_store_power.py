@@ -59,12 +59,12 @@ def cuts(library: Path, root: Path, *command: str) -> Iterator[tuple[str, Path]]
     for number, operation in enumerate([None, *read_log(log)]):
         if operation is not None:
             disk.apply(operation)
-        kept = chance.choice((0.0, 0.0, 0.2, 0.5, 0.8, 1.0))
+        survives = chance.choice((0.0, 0.0, 0.2, 0.5, 0.8, 1.0))
         folder = root.with_name("cut")
         folder.mkdir()
-        disk.cut(folder, chance, kept)
+        disk.cut(folder, chance, survives)
         what = f"{operation.kind} {operation.path} {operation.data[-60:]!r}" if operation else "nothing"
-        yield f"cut {number} after {what}, {kept:g} of the rest kept", folder / "data"
+        yield f"cut {number} after {what}, {survives:g} of the rest survives", folder / "data"
         shutil.rmtree(folder)
 
 

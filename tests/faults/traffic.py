@@ -1,4 +1,4 @@
-"""Producers and consumers that remember what they were told, and what that promises about the next start.
+"""Producers and consumers that record the broker's confirmations, and what these promise about the next start.
 
 A message is (producer, sequence number), durable. It is *accepted* once its producer has heard so; *taken* once a
 consumer has sent its settlement; *settled* once that consumer has heard that it is confirmed.
@@ -24,7 +24,7 @@ IN_FLIGHT = 40
 
 @dataclass
 class Promises:
-    """What all clients have been told, over all rounds."""
+    """The confirmations of all clients, over all rounds."""
 
     sent: set[Key] = field(default_factory=set)
     accepted: set[Key] = field(default_factory=set)

@@ -25,7 +25,7 @@ MOST = 4
 
 @dataclass
 class Books:
-    """What makers and movers have been told, over all rounds."""
+    """The confirmations of makers and movers, over all rounds."""
 
     committed: set[Key] = field(default_factory=set)
     undone: set[Key] = field(default_factory=set)  # rolled back, and the client knows

@@ -1,4 +1,4 @@
-"""Programs in other languages: built once, run with a scenario's name, and asked for the line of JSON that they print.
+"""Programs in other languages: built once, run with a scenario's name; their result is a printed line of JSON.
 
 A peer that is not installed skips its tests, with what is missing and how to get it. With `HEADGATE_PEERS=required`
 (as `.ci/run` sets it) that is a failure.
@@ -37,7 +37,7 @@ def need(command: str, how: str) -> str:
 
 
 def built(cache: Path, sources: list[Path], build: Callable[[Path], None]) -> Path:
-    """A folder in `cache` in which `build` was run, anew only if one of `sources` has changed."""
+    """Return a folder in `cache` in which `build` has run; it runs again only if one of `sources` has changed."""
     digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     folder = cache / digest
     if not (folder / "complete").exists():
@@ -104,7 +104,7 @@ class Running:
         assert not err, err
         return found
 
-    def told_to_end(self) -> dict[str, Any]:
+    def terminate(self) -> dict[str, Any]:
         """As `seen`, for a scenario that goes on until it gets a TERM."""
         assert not self.ended, self.seen()
         self.process.terminate()

@@ -1,4 +1,5 @@
-"""Apache Qpid JMS against the broker: `jms/src/Scenarios.java` does what an application does, and tells what it saw."""
+"""Apache Qpid JMS against the broker: `jms/src/Scenarios.java` does what an application does, and reports the
+results."""
 
 from __future__ import annotations
 
@@ -125,13 +126,13 @@ def test_send_blocks_while_a_full_queue_withholds_settlements(
 ) -> None:
     operator.create("orders", capacity_messages=CAPACITY, mechanism="hold")
     with jms.playing("send", broker.port, count=10) as running:
-        held = FULL + 1  # taken in, and not settled
-        operator.until(lambda: operator.depth("orders") == held, "the queue is full, and one more was taken in")
+        accepted = FULL + 1  # accepted, and not settled
+        operator.until(lambda: operator.depth("orders") == accepted, "the queue is overfull by one message")
         assert operator.blocked("orders") == 1
         assert not running.ended
-        taken = operator.take("orders", held)
+        taken = operator.take("orders", accepted)
         assert well(running.seen())["sent"] == 10
-    assert taken + operator.take("orders", 10 - held) == [f"m{n}" for n in range(10)]
+    assert taken + operator.take("orders", 10 - accepted) == [f"m{n}" for n in range(10)]
 
 
 @pytest.mark.domain("4 per producer")
@@ -234,12 +235,12 @@ def test_a_queue_browser_sees_all_and_takes_nothing(jms: Peer, broker: BrokerThr
     assert seen["first"] == seen["second"] == seen["consumed"] == ["m0", "m1", "m2"]
 
 
-def test_presettled_messages_are_held_by_a_full_queue_and_arrive_once(
+def test_full_queue_blocks_presettled_messages_and_they_arrive_once(
     jms: Peer, broker: BrokerThread, operator: Operator
 ) -> None:
     operator.create("orders", capacity_messages=CAPACITY)
     seen = well(jms.play("presettled", broker.port, count=20))
-    assert seen["held"]
+    assert seen["blocked"]
     assert seen["received"] == [f"m{n}" for n in range(20)]
     assert operator.depth("orders") == 0
 
@@ -263,26 +264,30 @@ class Stores:
     def __init__(self, folder: Path) -> None:
         self.authority = Authority(folder)
         self._folder = folder
-        self.trusted = self._kept("trusted", serialize_java_truststore([PKCS12Certificate(self._ca(), b"ca")], STORED))
+        self.trusted = self._stored(
+            "trusted", serialize_java_truststore([PKCS12Certificate(self._ca(), b"ca")], STORED)
+        )
         certificate, key = (file.read_bytes() for file in self.authority.anna)
         loaded = load_pem_private_key(key, None)
         assert isinstance(loaded, EllipticCurvePrivateKey | RSAPrivateKey)
         whole = serialize_key_and_certificates(b"anna", loaded, load_pem_x509_certificate(certificate), None, STORED)
-        self.anna = self._kept("anna", whole)
+        self.anna = self._stored("anna", whole)
 
     def _ca(self) -> Certificate:
         return load_pem_x509_certificate(self.authority.ca.read_bytes())
 
-    def _kept(self, name: str, store: bytes) -> str:
+    def _stored(self, name: str, store: bytes) -> str:
         path = self._folder / f"{name}.p12"
         path.write_bytes(store)
         return f"{path}"
 
     def uri(self, *options: str, anna: bool = False) -> str:
         """The options of a connection URI."""
-        whom = f"transport.keyStoreLocation={self.anna}&transport.keyStorePassword=stored&transport.storeType=PKCS12"
+        identity = (
+            f"transport.keyStoreLocation={self.anna}&transport.keyStorePassword=stored&transport.storeType=PKCS12"
+        )
         trust = f"transport.trustStoreLocation={self.trusted}&transport.trustStorePassword=stored"
-        return "?" + "&".join([trust, "transport.trustStoreType=PKCS12", *([whom] if anna else []), *options])
+        return "?" + "&".join([trust, "transport.trustStoreType=PKCS12", *([identity] if anna else []), *options])
 
 
 @pytest.fixture
@@ -292,7 +297,7 @@ def stores(tmp_path: Path) -> Stores:
 
 @pytest.fixture
 def over_tls(tmp_path: Path, stores: Stores) -> Iterator[BrokerThread]:
-    """A broker where everybody must sign in, with the users anna, by certificate, and bert, by password."""
+    """A broker without anonymous clients, with the users anna, by certificate, and bert, by password."""
     files = stores.authority.server(clients=stores.authority)
     with BrokerThread(tmp_path / "tls", demo=False, tls=TlsAddress(files, port=0)) as running:
         running.queue("orders")
@@ -363,7 +368,7 @@ def test_shared_and_durable_subscriptions_belong_to_a_client_or_to_all_and_end_w
     jms: Peer, broker: BrokerThread
 ) -> None:
     seen = well(jms.play("subscriptions", broker.port))
-    assert seen["own"] == seen["everybody"] == ["m0"]
+    assert seen["own"] == seen["of all clients"] == ["m0"]
     assert "amqp:resource-locked" in seen["in_use"]
     assert seen["unknown"].startswith("InvalidDestinationException")
     assert seen["not_local"] == ["another's"]
@@ -463,7 +468,7 @@ def test_a_message_that_the_client_gives_up_goes_to_the_dead_letter_queue(
     assert operator.read("orders")["dead_lettered_messages"] == 1
 
 
-def test_what_a_lost_connection_held_too_often_goes_to_the_dead_letter_queue(
+def test_message_of_too_many_lost_connections_goes_to_the_dead_letter_queue(
     jms: Peer, broker: BrokerThread, operator: Operator, tmp_path: Path
 ) -> None:
     operator.create("orders", maximum_deliveries=1, dead_letter_queue="dead")

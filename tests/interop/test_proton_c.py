@@ -1,4 +1,4 @@
-"""Qpid Proton's C library, as Debian has it, against the broker: `proton/scenarios.c` does, and tells what it saw."""
+"""Qpid Proton's C library, as Debian has it, against the broker: `proton/scenarios.c` runs, and reports the results."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FULL = CAPACITY + 1  # overfull is above the capacity
 def proton(pytestconfig: pytest.Config) -> Peer:
     """Compiled once, into pytest's cache."""
     compiler, pkg_config = need("gcc", HOW), need("pkg-config", HOW)
-    asked = [pkg_config, "--cflags", "--libs", "libqpid-proton"]
-    flags = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=30)
+    command = [pkg_config, "--cflags", "--libs", "libqpid-proton"]
+    flags = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     if flags.returncode:
         absent("Proton's C library is not installed", HOW)
     assert pytestconfig.cache is not None
@@ -59,4 +59,4 @@ def test_idle_senders_answer_a_drain_so_that_another_gets_their_credit(
     with proton.playing("idle", broker.port, links=2) as running:
         operator.until(lambda: [p["credit"] for p in operator.producers("orders")] == [1, 1], "they have all credit")
         operator.publish("orders", "a", "b")
-        assert running.told_to_end()["drains"] >= 2
+        assert running.terminate()["drains"] >= 2

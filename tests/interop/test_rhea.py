@@ -1,4 +1,4 @@
-"""rhea (AMQP 1.0 for Node.js) against the broker: `rhea/scenarios.js` does, and tells what it saw."""
+"""rhea (AMQP 1.0 for Node.js) against the broker: `rhea/scenarios.js` runs, and reports the results."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_idle_senders_answer_a_drain_so_that_another_gets_their_credit(
     with rhea.playing("idle", broker.port, links=2) as running:
         operator.until(lambda: [p["credit"] for p in operator.producers("orders")] == [1, 1], "they have all credit")
         operator.publish("orders", "a", "b")
-        assert running.told_to_end()["drains"] >= 2
+        assert running.terminate()["drains"] >= 2
 
 
 def test_browsing_takes_nothing(rhea: Peer, broker: BrokerThread, operator: Operator) -> None:

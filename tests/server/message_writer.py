@@ -1,7 +1,7 @@
 """A process that writes groups of messages as fast as it can, and says after each that it is safe. To be killed.
 
 `python -m tests.server.message_writer FILE FIRST` starts with group FIRST; what stands in the file after each group
-is told by `stored_after`, so that whoever kills it knows what must be there.
+is given by `stored_after`, so that the test that kills it knows the expected messages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from brokers.server.message_store import MessageStore
 
 QUEUES = 3
 PER_QUEUE = 7
-#: Messages live for so many groups.
+#: Number of groups after which a message is removed.
 LIFE = 5
 
 

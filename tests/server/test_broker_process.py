@@ -173,7 +173,7 @@ async def test_events_are_replayed_across_a_killed_broker_with_none_left_out(dat
         await admin.close()
 
 
-async def test_a_broker_that_is_told_to_end_says_so_to_its_clients_and_ends_with_0(data: Path) -> None:
+async def test_broker_that_is_terminated_closes_its_clients_with_an_error_and_exits_with_0(data: Path) -> None:
     async with running(data) as broker:
         admin = await broker.connect()
         following = asyncio.create_task(anext(admin.events()))

@@ -1,4 +1,4 @@
-"""Group commit: who shares a group, in which order groups are told, and what comes after a fault."""
+"""Group commit: which messages share a group, the order of results, and recovery after an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from brokers.server.message_store import MessageStore
 from brokers.server.sqlite_file import StoreError
 
 
-class HeldStore(MessageStore):
+class SteppedStore(MessageStore):
     """Writes when the test lets it, and fails when the test wants it to."""
 
     def __init__(self, path: Path) -> None:
@@ -39,8 +39,8 @@ class HeldStore(MessageStore):
 
 
 async def test_what_comes_while_a_group_is_written_is_the_next_group(tmp_path: Path) -> None:
-    store, told = HeldStore(tmp_path / "m"), []
-    committer = GroupCommitter(store, told.append)
+    store, results = SteppedStore(tmp_path / "m"), []
+    committer = GroupCommitter(store, results.append)
     tickets = [store.put(1, 1, b"a")]
     committer.commit()
     for number in range(2, 50):
@@ -50,7 +50,7 @@ async def test_what_comes_while_a_group_is_written_is_the_next_group(tmp_path: P
     store.go.release(2)
     await asyncio.wait_for(committer.flush(), 10)
     assert store.groups == [1, 48]
-    assert [(w.ticket, w.messages, w.fault) for w in told] == [(1, 1, None), (2, 48, None)]
+    assert [(w.ticket, w.messages, w.fault) for w in results] == [(1, 1, None), (2, 48, None)]
     await committer.close()
     store.close()
 
@@ -59,29 +59,29 @@ async def test_a_refused_group_costs_the_next_one_nothing_and_removals_are_tried
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit, "RETRY_SECONDS", 0.001)
-    store, told, removed = HeldStore(tmp_path / "m"), [], asyncio.Event()
+    store, results, removed = SteppedStore(tmp_path / "m"), [], asyncio.Event()
 
-    def tell(written: Written) -> None:
-        told.append(written)
+    def add_result(written: Written) -> None:
+        results.append(written)
         removed.set() if written.removed else removed.clear()
 
-    committer = GroupCommitter(store, tell)
+    committer = GroupCommitter(store, add_result)
     store.go.release(100)
     store.put(1, 1, b"a")
     committer.commit()
     await asyncio.wait_for(committer.flush(), 10)
 
-    store.faults = 2  # the group, and its removals by themselves
+    store.faults = 2  # the group, and its removals alone
     store.remove(1, 1)
     store.put(1, 2, b"b")
     committer.commit()
     await asyncio.wait_for(committer.flush(), 10)
-    assert [(w.ticket, w.fault is None, w.removed) for w in told] == [(1, True, True), (2, False, False)]
+    assert [(w.ticket, w.fault is None, w.removed) for w in results] == [(1, True, True), (2, False, False)]
 
-    await asyncio.wait_for(removed.wait(), 10)  # nobody asked: the committer tries by itself
+    await asyncio.wait_for(removed.wait(), 10)  # without a new group: the committer retries
     assert list(store.recover()) == []
     store.put(1, 3, b"c")
     await asyncio.wait_for(committer.close(), 10)
-    assert told[-1].fault is None
+    assert results[-1].fault is None
     assert [number for _, number, *_ in store.recover()] == [3]
     store.close()

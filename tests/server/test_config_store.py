@@ -31,7 +31,7 @@ def test_committed_records_are_there_after_reopening(path: Path) -> None:
     again.close()
 
 
-def test_changes_without_commit_are_not_kept(path: Path) -> None:
+def test_changes_without_commit_are_not_stored(path: Path) -> None:
     store = ConfigStore(path)
     store.put("queue", "a", {"n": 1})
     store.commit()
@@ -47,19 +47,19 @@ def test_changes_without_commit_are_not_kept(path: Path) -> None:
 
 def test_the_last_of_several_buffered_changes_counts(path: Path) -> None:
     store = ConfigStore(path)
-    store.put("queue", "kept", {"n": 1})
-    store.remove("queue", "kept")
-    store.put("queue", "kept", {"n": 2})
+    store.put("queue", "changed", {"n": 1})
+    store.remove("queue", "changed")
+    store.put("queue", "changed", {"n": 2})
     store.put("queue", "gone", {"n": 1})
     store.remove("queue", "gone")
     store.remove("queue", "never")
     store.commit()
     store.commit()
-    assert store.load() == [("queue", "kept", {"n": 2})]
+    assert store.load() == [("queue", "changed", {"n": 2})]
     store.close()
 
 
-def test_a_value_changed_after_put_is_kept_as_it_was(path: Path) -> None:
+def test_value_changed_after_put_is_stored_as_it_was(path: Path) -> None:
     store = ConfigStore(path)
     value = {"n": 1}
     store.put("queue", "a", value)

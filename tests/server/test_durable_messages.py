@@ -28,7 +28,7 @@ def message(body: Any, *, durable: bool = True) -> Message:
     return Message(body=body, durable=durable)
 
 
-class HeldStore:
+class SteppedStore:
     """Puts itself before the writing of a store: nothing is written until `go`, and nothing at all while `broken`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +37,7 @@ class HeldStore:
         write = MessageStore.write
         execute = GroupWriter.execute
 
-        def held(store: MessageStore, group: Group) -> Written:
+        def stepped(store: MessageStore, group: Group) -> Written:
             assert self.go.wait(20)
             return write(store, group)
 
@@ -46,13 +46,13 @@ class HeldStore:
                 raise StoreError("the disk is full")
             execute(writer, *given)
 
-        monkeypatch.setattr(MessageStore, "write", held)
+        monkeypatch.setattr(MessageStore, "write", stepped)
         monkeypatch.setattr(GroupWriter, "execute", executed)
 
 
 @pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> HeldStore:
-    return HeldStore(monkeypatch)
+def stepped(monkeypatch: pytest.MonkeyPatch) -> SteppedStore:
+    return SteppedStore(monkeypatch)
 
 
 def test_durable_messages_are_there_again_after_a_restart_and_others_are_not(tmp_path: Path) -> None:
@@ -92,13 +92,15 @@ def test_durable_messages_are_there_again_after_a_restart_and_others_are_not(tmp
             assert [each.delivery_count for each in got] == [0] * 4  # their consumer ended in order
 
 
-def test_a_durable_message_is_neither_accepted_nor_seen_before_it_is_stored(tmp_path: Path, held: HeldStore) -> None:
+def test_durable_message_is_neither_accepted_nor_delivered_before_it_is_stored(
+    tmp_path: Path, stepped: SteppedStore
+) -> None:
     with BrokerThread(tmp_path) as broker:
         make_durable(broker)
         with connected(broker) as connection, connected(broker) as other:
             receiver = other.create_receiver("orders", credit=10)
             sender = connection.create_sender("orders")
-            first = sender.link.send(message("kept"))
+            first = sender.link.send(message("stored"))
             second = sender.link.send(message("passing", durable=False))
             wait_until(lambda: connection.container.process() and second.settled, "the other one is accepted")
             broker.until_queue("orders", lambda q: q.gate.depth_messages == 2, "both count")
@@ -107,13 +109,13 @@ def test_a_durable_message_is_neither_accepted_nor_seen_before_it_is_stored(tmp_
                 0,
                 0,
             )  # it keeps its place
-            held.go.set()
+            stepped.go.set()
             wait_until(lambda: connection.container.process() and first.settled, "it is accepted")
             assert first.remote_state == Delivery.ACCEPTED
-            assert [receiver.receive().body for _ in range(2)] == ["kept", "passing"]
+            assert [receiver.receive().body for _ in range(2)] == ["stored", "passing"]
 
 
-def test_many_producers_share_a_commit(tmp_path: Path, held: HeldStore) -> None:
+def test_many_producers_share_a_commit(tmp_path: Path, stepped: SteppedStore) -> None:
     with BrokerThread(tmp_path) as broker:
         make_durable(broker)
         with connected(broker) as one, connected(broker) as other:
@@ -130,12 +132,12 @@ def test_many_producers_share_a_commit(tmp_path: Path, held: HeldStore) -> None:
                 "orders", lambda q: {u.ticket for u in q.storage.unsafe} if q.durable is not None else ()
             )
             assert len(tickets) <= 2  # the first goes alone, the others together
-            held.go.set()
+            stepped.go.set()
             wait_until(settled, "all are accepted")
 
 
-def test_a_settlement_is_confirmed_once_the_message_is_out_of_the_store(tmp_path: Path, held: HeldStore) -> None:
-    held.go.set()
+def test_a_settlement_is_confirmed_once_the_message_is_out_of_the_store(tmp_path: Path, stepped: SteppedStore) -> None:
+    stepped.go.set()
     with BrokerThread(tmp_path) as broker:
         make_durable(broker)
         with connected(broker) as connection:
@@ -143,32 +145,34 @@ def test_a_settlement_is_confirmed_once_the_message_is_out_of_the_store(tmp_path
             receiver = connection.create_receiver("orders", credit=1)
             receiver.receive()
             delivery = receiver.fetcher.unsettled.popleft()
-            held.go.clear()
+            stepped.go.clear()
             connection.container.timeout = 0.02  # of `process`, when there is nothing to hear
             delivery.update(Delivery.ACCEPTED)
             wait_until(lambda: connection.container.process() and broker.depth("orders") == 0, "the broker has heard")
             connection.container.process()
             assert not delivery.settled
-            held.go.set()
+            stepped.go.set()
             wait_until(lambda: connection.container.process() and delivery.settled, "it is confirmed")
             delivery.settle()
     with BrokerThread(tmp_path) as broker:
         assert broker.depth("orders") == 0
 
 
-def test_a_store_that_cannot_be_written_rejects_durable_messages_and_no_others(tmp_path: Path, held: HeldStore) -> None:
-    held.go.set()
+def test_a_store_that_cannot_be_written_rejects_durable_messages_and_no_others(
+    tmp_path: Path, stepped: SteppedStore
+) -> None:
+    stepped.go.set()
     with BrokerThread(tmp_path) as broker:
         make_durable(broker)
         with connected(broker) as connection:
             sender = connection.create_sender("orders")
             sender.send(message("before"))
-            held.broken = True
+            stepped.broken = True
             with pytest.raises(SendException):
                 sender.send(message("refused"))
             sender.send(message("passing", durable=False))
             assert broker.see("orders", lambda q: (q.gate.depth_messages, q.gate.rejected)) == (2, 1)
-            held.broken = False
+            stepped.broken = False
             sender.send(message("after"))
     with BrokerThread(tmp_path) as broker, connected(broker) as connection:
         assert broker.depth("orders") == 2
@@ -216,7 +220,7 @@ def test_queues_of_clients_are_durable_where_the_virtual_host_says_so(tmp_path: 
     with BrokerThread(tmp_path) as broker:
         broker.do(lambda s: setattr(s.broker.virtualhost("default"), "durable_queues", True))
         with connected(broker) as connection:
-            connection.create_sender("made").send(message("kept"))
+            connection.create_sender("made").send(message("stored"))
     with BrokerThread(tmp_path) as broker:
         assert broker.depth("made") == 1
 
@@ -247,7 +251,9 @@ def test_a_store_above_its_limit_blocks_real_producers_until_consumers_have_made
 
             wait_until(blocked, "both producers are blocked")
             assert any("MST-1008 : Store overfull" in text for text in broker.texts())
-            wait_until(lambda: connection.container.process() and all(d.settled for d in sent), "what was sent is kept")
+            wait_until(
+                lambda: connection.container.process() and all(d.settled for d in sent), "the messages are stored"
+            )
             assert {d.remote_state for d in sent} == {Delivery.ACCEPTED}
             assert sender.credit == other.credit == 0
             broker.do(lambda s: s.broker.queue("default", "orders").lanes.purge())

@@ -1,4 +1,4 @@
-"""The event journal: numbers without gap or reuse, replay from any kept number, bounds by age and size."""
+"""The event journal: numbers without gap or reuse, replay from any retained number, bounds by age and size."""
 
 import itertools
 import signal
@@ -63,14 +63,14 @@ def test_appended_events_are_numbered_on_and_read_back_as_they_were(path: Path) 
     journal.close()
 
 
-def test_names_as_attribute_values_are_kept_as_text(path: Path) -> None:
+def test_names_as_attribute_values_are_stored_as_text(path: Path) -> None:
     journal = EventJournal(path)
     journal.append([(5, "producer-blocked", QUEUE, "x", {"queue": QUEUE})])
     assert journal.read(0)[0].attributes == {"queue": str(QUEUE)}
     journal.close()
 
 
-def test_a_fact_that_cannot_be_kept_uses_no_number(path: Path) -> None:
+def test_fact_that_cannot_be_stored_uses_no_number(path: Path) -> None:
     journal = EventJournal(path)
     with pytest.raises(TypeError, match="cannot be"):
         journal.append([*facts(2), (5, "queue-overfull", QUEUE, "x", {"bad": object()})])
@@ -125,9 +125,9 @@ def test_the_oldest_beyond_the_size_are_dropped(path: Path) -> None:
     journal.append(facts(100, text="x" * 400))
     assert journal.prune(1000) > 0
     assert journal.last == 100
-    kept = journal.read(journal.first - 1)
-    assert numbers(kept) == list(range(journal.first, 101))
-    assert 15 <= len(kept) <= 25
+    retained = journal.read(journal.first - 1)
+    assert numbers(retained) == list(range(journal.first, 101))
+    assert 15 <= len(retained) <= 25
     assert journal.prune(1000) == 0
     # The size is known again after a restart, without counting.
     journal.close()
@@ -168,14 +168,14 @@ def test_a_process_killed_in_mid_append_leaves_no_gap_and_no_number_twice(path: 
     for run in range(3):
         process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
-        told = [int(line) for line in itertools.islice(process.stdout, 20 + run)]
+        appended = [int(line) for line in itertools.islice(process.stdout, 20 + run)]
         process.send_signal(signal.SIGKILL)
-        told += [int(line) for line in process.stdout if line.endswith("\n")]
+        appended += [int(line) for line in process.stdout if line.endswith("\n")]
         process.stdout.close()
         assert process.wait(30) == -9
-        assert told == list(range(last + 50, last + 50 * len(told) + 1, 50))
+        assert appended == list(range(last + 50, last + 50 * len(appended) + 1, 50))
         journal = EventJournal(path)
-        assert journal.last >= told[-1]
+        assert journal.last >= appended[-1]
         assert numbers(journal.read(last, 1_000_000)) == list(range(last + 1, journal.last + 1))
         last = journal.last
         journal.close()

@@ -1,4 +1,4 @@
-"""The message store: what is written is there again, in order and whole; what fails is told, and costs nothing else."""
+"""The message store: written messages are recovered, complete and in order; failures are reported and isolated."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_file_of_another_kind_is_refused_by_name(path: Path) -> None:
 # -- kill -9 ------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_writer_leaves_exactly_the_groups_that_it_had_told_to_be_safe(path: Path) -> None:
+def test_killed_writer_leaves_exactly_the_groups_that_it_had_confirmed(path: Path) -> None:
     random_ = random.Random(20)
     done = 0
     for _ in range(12):
@@ -170,19 +170,19 @@ def test_a_killed_writer_leaves_exactly_the_groups_that_it_had_told_to_be_safe(p
             [sys.executable, "-m", "tests.server.message_writer", str(path), str(done + 1)], stdout=subprocess.PIPE
         )
         assert writer.stdout is not None
-        told = writer.stdout.readline()  # it has begun
-        assert told, "the writer ended by itself"
+        confirmed = writer.stdout.readline()  # it has begun
+        assert confirmed, "the writer ended before it was killed"
         time.sleep(random_.uniform(0, 0.08))
         writer.kill()
-        told = (told + writer.stdout.read()).splitlines()[-1]
+        confirmed = (confirmed + writer.stdout.read()).splitlines()[-1]
         writer.wait()
         writer.stdout.close()
 
         store = MessageStore(path, reserve_bytes=RESERVE)
         found = {(queue, number) for queue, number, *_ in store.recover()}
-        done = int(told)
+        done = int(confirmed)
         if found != message_writer.stored_after(done):
-            done += 1  # it was written, and the writer killed before it could tell
+            done += 1  # it was written, and the writer killed before it could confirm
         assert found == message_writer.stored_after(done)
         for queue in range(message_writer.QUEUES):
             numbers = sorted(n for q, n in found if q == queue)
@@ -231,7 +231,7 @@ def test_a_full_disk_refuses_whole_groups_loses_nothing_and_takes_removals(small
     end, _ = fill(store, 0)
     assert end > 3000
     assert stored(store) == list(range(end))
-    for _ in range(20):  # again and again: the reserve is not used up by trying
+    for _ in range(20):  # repeatedly: attempts do not use up the reserve
         end, refused = fill(store, end)
     assert stored(store) == list(range(end))
     assert refused[0] == end
@@ -251,15 +251,15 @@ def test_a_full_disk_refuses_whole_groups_loses_nothing_and_takes_removals(small
 
 def test_messages_are_taken_again_as_soon_as_consumers_have_made_room(small_disk: Path) -> None:
     store = MessageStore(small_disk / "messages.sqlite3", reserve_bytes=RESERVE)
-    first, end, kept = 0, 0, []
+    first, end, present = 0, 0, []
     for _ in range(5):
         end, _ = fill(store, end)
         for number in range(first, end - 100):
             store.remove(1, number)
         assert write(store).removed
         first = end - 100
-        kept = list(range(first, end))
-        assert stored(store) == kept
+        present = list(range(first, end))
+        assert stored(store) == present
     assert end > 15_000  # several times what the disk holds
     store.close()
 

@@ -1,4 +1,4 @@
-"""The loop's selector: everybody has a turn, operators the first one, and nobody is served who has gone."""
+"""The loop's selector: every socket is served, operators' first, and closed ones not at all."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_preferred_socket_that_was_unregistered_is_forgotten(selector, ready):
     assert sum(r.count(0) for r in rounds) == 1
 
 
-def test_other_events_that_were_asked_for_since_are_the_ones_that_count(selector, ready):
+def test_modified_registration_replaces_the_earlier_events(selector, ready):
     served(selector)
     for one in ready:
         selector.modify(one, WRITE, "changed")

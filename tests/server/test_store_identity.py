@@ -375,7 +375,7 @@ def test_an_adoption_that_is_killed_at_any_write_is_finished_by_the_next(
             assert len(broker.look(lambda s: list(s.broker.queues()))) == 3
 
 
-def test_stores_that_are_set_aside_are_kept_in_a_dated_folder(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stores_that_are_set_aside_are_moved_to_a_dated_folder(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data / CONFIG).unlink()
     before = (data / FOLDER / STORE).read_bytes()
     code, found = command(capsys, "set-aside", "--data", str(data))
@@ -389,7 +389,7 @@ def test_stores_that_are_set_aside_are_kept_in_a_dated_folder(data: Path, capsys
         assert receive(broker, "other") == ["new"]
 
 
-def test_stores_set_aside_twice_within_a_second_are_kept_in_two_folders(data: Path) -> None:
+def test_stores_set_aside_twice_within_a_second_are_moved_to_two_folders(data: Path) -> None:
     now, store = datetime(2026, 11, 22, 9, 31, 14, tzinfo=UTC), data / FOLDER / STORE
     content = store.read_bytes()
     for _ in range(3):

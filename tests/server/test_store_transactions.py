@@ -88,7 +88,7 @@ def test_a_transaction_that_cannot_be_written_leaves_nothing_and_its_removals_ar
     assert (written.fault, written.removed) == (None, False)
     written = write(store)
     assert (written.refused, written.removed) == ({}, True)
-    assert stored(store) == [(1, 1)], "the other removal was owed, the transaction's was not"
+    assert stored(store) == [(1, 1)], "the other removal was pending, the transaction's was not"
 
 
 # -- a full disk ------------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def test_a_file_that_is_no_good_is_named(authority: Authority, tmp_path: Path, w
     assert "\n" not in str(caught.value)
 
 
-def test_good_files_make_a_context_that_asks_as_told(authority: Authority) -> None:
+def test_valid_files_create_a_context_with_the_configured_client_verification(authority: Authority) -> None:
     assert authority.server().context().verify_mode is ssl.CERT_NONE
     assert authority.server(clients=authority).context().verify_mode is ssl.CERT_OPTIONAL
     context = authority.server(clients=authority, required=True).context()

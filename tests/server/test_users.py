@@ -1,4 +1,5 @@
-"""Users: passwords are never kept, wrong ones and unknown names are refused alike, and the console gets its secret."""
+"""Users: passwords are never stored, wrong ones and unknown names are refused alike, and the console gets its
+secret."""
 
 import hashlib
 from collections.abc import Iterator
@@ -136,11 +137,11 @@ def test_an_unknown_user_gets_a_salt_that_stays_and_no_password_fits(store: Conf
     opened.add("anna", "x")
     opened.add("certified", certificate_subject="CN=certified")
     users = opened.users
-    decoy = users.scram()("nobody")
-    assert decoy == users.scram()("nobody") == Opened(store).users.scram()("nobody")
-    assert decoy != users.scram()("nobody-else")
+    decoy = users.scram()("unknown")
+    assert decoy == users.scram()("unknown") == Opened(store).users.scram()("unknown")
+    assert decoy != users.scram()("unknown-too")
     assert [len(part) for part in decoy[:3]] == [len(part) for part in users.scram()("anna")[:3]]
-    for name in ("nobody", "certified"):
+    for name in ("unknown", "certified"):
         with pytest.raises(ScramException, match="client keys don't match"):
             scram(users, name, "x")
         assert not users.check_plain(name, "x")
@@ -154,7 +155,7 @@ def test_an_unknown_user_costs_as_many_hashes(store: ConfigStore, monkeypatch: p
     hashing = hashlib.pbkdf2_hmac
     monkeypatch.setattr(hashlib, "pbkdf2_hmac", lambda *a: costs.append(a[3]) or hashing(*a))
     opened.users.check_plain("anna", "wrong")
-    opened.users.check_plain("nobody", "wrong")
+    opened.users.check_plain("unknown", "wrong")
     assert len(costs) == 2
     assert costs[0] == costs[1]
 
@@ -185,8 +186,8 @@ def test_a_name_or_password_that_cannot_be_is_refused_without_repeating_the_pass
 def test_who_is_not_a_user_may_nothing_and_has_no_certificate(store: ConfigStore) -> None:
     opened = Opened(store)
     opened.add("anna", "x")  # without a certificate
-    assert opened.broker.accounts.rights("nobody") == NO_RIGHTS
-    assert opened.users.external("CN=nobody") is None
+    assert opened.broker.accounts.rights("unknown") == NO_RIGHTS
+    assert opened.users.external("CN=unknown") is None
     assert opened.users.external("") is None
 
 

@@ -77,7 +77,7 @@ def test_a_byte_that_flips_anywhere_is_named_and_mended(killed: Path, tmp_path: 
     assert ambiguous < 30
 
 
-def test_damage_that_cannot_be_mended_is_reported_with_what_is_lost_and_the_log_is_kept(killed: Path) -> None:
+def test_damage_that_cannot_be_repaired_is_reported_with_the_loss_and_the_log_is_copied(killed: Path) -> None:
     log = bytearray(log_of(killed).read_bytes())
     page = int.from_bytes(log[8:12])
     frames = (len(log) - 32) // (page + 24)
@@ -88,8 +88,8 @@ def test_damage_that_cannot_be_mended_is_reported_with_what_is_lost_and_the_log_
     assert found is not None
     assert found.lost > 5
     assert f"{found.lost} commits after it are lost" in found.text
-    kept = killed.with_name(f"{log_of(killed).name}-damaged")
-    assert kept.read_bytes() == log
+    copy = killed.with_name(f"{log_of(killed).name}-damaged")
+    assert copy.read_bytes() == log
     assert len(rows(killed)) == ROWS - found.lost - 1
 
 

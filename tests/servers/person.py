@@ -1,4 +1,4 @@
-"""Somebody at a browser, as far as web processes see them: cookies, forms, calls of the API and a WebSocket."""
+"""A user with a browser, from the view of web processes: cookies, forms, calls of the API and a WebSocket."""
 
 from __future__ import annotations
 

@@ -45,9 +45,9 @@ def test_of_two_who_find_no_holder_the_second_stands_by(own_database: str, redis
                 return looker.execute(query).fetchone() is not None
 
             wait_until(waits, "it wants to write its row, too", 120)
-            first.execute("UPDATE history_held SET until = %s", [_signed()])  # as a holder that lives
+            first.execute("UPDATE history_held SET until = %s", [_signed()])  # like a live holder
             first.commit()
             wait_until(lambda: "at work" in log.read_text(), "it says who is at work", 60)
             assert log.read_text().startswith("one:1:1 is at work: standing by")
-        held = looker.execute("SELECT holder FROM history_held WHERE name = 'beat'").fetchone()
-        assert held == ("one:1:1",)
+        owner = looker.execute("SELECT holder FROM history_held WHERE name = 'beat'").fetchone()
+        assert owner == ("one:1:1",)

@@ -81,26 +81,26 @@ def test_who_is_signed_in_at_one_is_at_the_other_and_signed_out_at_both(place: P
 
 
 def test_failed_attempts_to_sign_in_count_together(place: Place) -> None:
-    somebody = Person(place.webs[0])
-    answers = [somebody.at(place.webs[n % 2]).sign_in("olga", "wrong") for n in range(6)]
+    person = Person(place.webs[0])
+    answers = [person.at(place.webs[n % 2]).sign_in("olga", "wrong") for n in range(6)]
     assert answers[:4] == [200] * 4
     assert answers[5] == 429
-    assert somebody.at(place.webs[0]).sign_in("olga", "wrong") == 429
+    assert person.at(place.webs[0]).sign_in("olga", "wrong") == 429
 
 
 def test_a_stop_at_one_is_seen_live_at_the_other(place: Place) -> None:
     one, other = place.person(), place.person().at(place.webs[1])
     with other.live() as socket:
         socket.send(json.dumps({"watch": "overview"}))
-        wait_until(lambda: json.loads(socket.recv(30))["type"] == "snapshot", "it is told what there is")
+        wait_until(lambda: json.loads(socket.recv(30))["type"] == "snapshot", "the page gets the snapshot")
         one.post("stop-producers/", scope="type=Broker", reason="incident 7")
 
-        def told() -> bool:
+        def updated() -> bool:
             frame = json.loads(socket.recv(30))
             kinds = [event["kind"] for event in frame.get("events", [])]
             return frame["type"] == "events" and "producers-stopped" in kinds
 
-        wait_until(told, "the other is told")
+        wait_until(updated, "the other process sends the change")
     one.post("start-producers/", scope="type=Broker", reason="it is over")
     reasons = [row["reason"] for row in other.get("audit/")["results"]]
     assert reasons[:2] == ["it is over", "incident 7"]

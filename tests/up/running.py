@@ -89,7 +89,7 @@ class Running:
 
 
 def lives(process: psutil.Process) -> bool:
-    """A zombie that nobody has reaped (a container without an init) has ended, too."""
+    """A zombie that was not reaped (a container without an init) has ended, too."""
     try:
         return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

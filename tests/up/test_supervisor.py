@@ -116,7 +116,7 @@ def test_the_pause_doubles_up_to_a_limit_and_starts_again_after_a_steady_life() 
     restarts = Restarts(0.5)
     assert [restarts.ended(0.1) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, LONGEST_PAUSE, LONGEST_PAUSE]
     assert (restarts.ends, restarts.at_once) == (8, 8)
-    # A life of some seconds is not at once, and yet no reason to be quick: it may be killed again and again.
+    # A life of some seconds is not at once, and no reason for a short pause: it may be killed repeatedly.
     assert restarts.ended(STEADY - 1) == LONGEST_PAUSE
     assert (restarts.ends, restarts.at_once) == (9, 0)
     assert all(restarts.ended(0.1) == LONGEST_PAUSE for _ in range(10_000))

@@ -150,10 +150,10 @@ def test_with_a_certificate_broker_and_console_have_tls_and_one_signs_in_there(t
         token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
         assert token
         form = {"username": "admin", "password": password(up), "csrfmiddlewaretoken": token[1], "next": "/audit/"}
-        asked = urllib.request.Request(
+        request = urllib.request.Request(
             f"{site}/login/", data=urlencode(form).encode(), headers={"Referer": f"{site}/login/"}
         )
-        assert browser.open(asked, timeout=10).url == f"{site}/audit/"
+        assert browser.open(request, timeout=10).url == f"{site}/audit/"
         assert [cookie.secure for cookie in cookies] == [True, True]
         with pytest.raises((HTTPException, OSError)):  # nothing is served in the clear
             login_page(up)
@@ -236,22 +236,22 @@ def test_worker_and_beat_are_named_started_again_and_stopped_with_the_rest(tmp_p
 
 
 def test_what_is_due_is_found_by_beat_and_done_by_the_worker(tmp_path: Path) -> None:
-    """A delivery of which no message tells: the sweep finds it, and its receiver is not there any more."""
+    """A delivery without a message in the queue: the sweep finds it, and its receiver no longer exists."""
     data = tmp_path / "data"
     with Up(tmp_path, data=data) as up:
         up.wait_for(READY, within=90)
         with closing(sqlite3.connect(data / "console" / "console.sqlite3", timeout=20)) as database:
-            told = ("0" * 32, "2027-01-01 00:00:00", "rule", "local", "firing", "[]", 1)
+            delivery = ("0" * 32, "2027-01-01 00:00:00", "rule", "local", "firing", "[]", 1)
             database.execute(
                 "insert into alerts_notification (id, at, rule_name, broker, phase, items, count)"
                 " values (?, ?, ?, ?, ?, ?, ?)",
-                told,
+                delivery,
             )
             database.execute(
                 "insert into alerts_delivery"
                 " (notification_id, receiver_name, state, due, tries, attempts, lease_holder)"
                 " values (?, 'gone', 'waiting', '2026-01-01 00:00:00', 0, '[]', '')",
-                told[:1],
+                delivery[:1],
             )
             database.commit()
 

@@ -1,7 +1,7 @@
 /* What an application does with Qpid Proton's C library, one scenario a run: `scenarios NAME PORT [KEY=VALUE...]`.
  *
  *   send  queue=Q count=N   send N messages, each once there is credit for it
- *   idle  queue=Q links=N   senders that send nothing and answer drains, until it is told to end (TERM)
+ *   idle  queue=Q links=N   senders that send nothing and answer drains, until SIGTERM
  *
  * It prints one line of JSON: what it saw, or {"error": text} with exit code 1. It judges nothing; test_proton_c.py does.
  */

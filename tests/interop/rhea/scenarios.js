@@ -98,7 +98,7 @@ const scenarios = {
         });
     },
 
-    // `links` senders on one connection that send nothing and answer drains, until it is told to end.
+    // `links` senders on one connection that send nothing and answer drains, until SIGTERM.
     idle() {
         let drains = 0;
         const connection = connect();

@@ -180,7 +180,7 @@ public final class Scenarios {
         seen.put("released", true);
     }
 
-    /** A producer without a destination sends to a free queue while another such is held by a full one. */
+    /** A producer without a destination sends to a queue with free capacity while an overfull queue blocks another. */
     private void anonymousProducer() throws Exception {
         Connection connection = connect();
         Session blockedSession = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
@@ -333,9 +333,9 @@ public final class Scenarios {
         });
         try {
             sending.get(NOTHING, TimeUnit.MILLISECONDS);
-            seen.put("held", false);
-        } catch (TimeoutException held) {
-            seen.put("held", true);
+            seen.put("blocked", false);
+        } catch (TimeoutException blocked) {
+            seen.put("blocked", true);
         }
         Session consuming = session(Session.AUTO_ACKNOWLEDGE, "jms.presettlePolicy.presettleAll=true");
         seen.put("received", bodies(consuming.createConsumer(queue(consuming)), number("count")));
@@ -456,18 +456,18 @@ public final class Scenarios {
         MessageProducer producer = publishing.createProducer(publishing.createTopic("stocks.ibm"));
         Connection named = connect("jms.clientID=me");
         Session own = named.createSession(false, Session.AUTO_ACKNOWLEDGE);
-        Session everybody = session(Session.AUTO_ACKNOWLEDGE);
+        Session shared = session(Session.AUTO_ACKNOWLEDGE);
         Topic pattern = own.createTopic("stocks.*");
         own.createSharedDurableConsumer(pattern, "both").close();
-        everybody.createSharedDurableConsumer(pattern, "both").close();
+        shared.createSharedDurableConsumer(pattern, "both").close();
         producer.send(publishing.createTextMessage("m0"));
         seen.put("own", bodies(own.createSharedDurableConsumer(pattern, "both"), 1));
-        MessageConsumer first = everybody.createSharedDurableConsumer(pattern, "both");
-        seen.put("everybody", bodies(first, 1));
+        MessageConsumer first = shared.createSharedDurableConsumer(pattern, "both");
+        seen.put("of all clients", bodies(first, 1));
         seen.put("in_use", thrownBy(() -> session(Session.AUTO_ACKNOWLEDGE).unsubscribe("both")));
         first.close();
-        everybody.unsubscribe("both");
-        seen.put("unknown", thrownBy(() -> everybody.unsubscribe("both")));
+        shared.unsubscribe("both");
+        seen.put("unknown", thrownBy(() -> shared.unsubscribe("both")));
         MessageConsumer deaf = own.createConsumer(pattern, null, true);
         MessageProducer local = own.createProducer(own.createTopic("stocks.ibm"));
         local.send(own.createTextMessage("own"));
@@ -475,7 +475,7 @@ public final class Scenarios {
         seen.put("not_local", bodies(deaf, 1));
         MessageProducer anywhere = publishing.createProducer(null);
         anywhere.send(publishing.createTopic("stocks.sap"), publishing.createTextMessage("anonymous"));
-        anywhere.send(publishing.createTopic("nobody.listens"), publishing.createTextMessage("lost"));
+        anywhere.send(publishing.createTopic("without.subscribers"), publishing.createTextMessage("lost"));
         seen.put("anonymous", bodies(deaf, 1));
     }
 
