@@ -90,7 +90,7 @@ def test_a_commit_that_the_broker_refuses_raises_with_the_condition(stub: StubBr
     with pytest.raises(TransactionFailed, match="it does not fit") as raised:
         transaction.commit()
     assert raised.value.condition == "amqp:transaction:rollback"
-    with pytest.raises(TransactionFailed, match="over"):
+    with pytest.raises(TransactionFailed, match="has ended"):
         transaction.commit()
 
 
