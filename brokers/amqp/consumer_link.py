@@ -25,6 +25,7 @@ from brokers.amqp.proton import (
     link_credit,
     link_send,
 )
+from brokers.engine.ports import DischargedAcknowledgement
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message
 from brokers.engine.registry.transaction import Acknowledgement, State
@@ -183,7 +184,7 @@ class ConsumerLink(Link):
             acknowledgement.delivery = delivery
             self.acknowledged[delivery] = acknowledgement
 
-    def settle_discharged(self, acknowledgement: Acknowledgement) -> None:
+    def settle_discharged(self, acknowledgement: DischargedAcknowledgement) -> None:
         """Settle a delivery after the end of the transaction in which it was acknowledged."""
         delivery = acknowledgement.delivery
         if self.acknowledged.pop(delivery, None) is None:

@@ -8,11 +8,14 @@ ascend.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from brokers.engine.values.message import Message
 from brokers.engine.values.outcomes import Outcome
 from brokers.model import ObjectName
+
+#: The type of transactions, which the engine's registry defines.
+T_contra = TypeVar("T_contra", contravariant=True)
 
 # -- links and connections -------------------------------------------------------------------------------------
 
@@ -41,6 +44,18 @@ class ProducerPort(LinkPort, Protocol):
         ...
 
 
+class DischargedAcknowledgement(Protocol):
+    """An acknowledgement whose transaction has ended: see `registry.transaction.Acknowledgement`."""
+
+    removes: bool
+    rejected: bool
+    returned: bool
+    delivery: Any  # of the protocol layer
+
+    @property
+    def message(self) -> Message: ...
+
+
 class ConsumerPort(LinkPort, Protocol):
     """The protocol layer's end of a consumer's link."""
 
@@ -52,7 +67,7 @@ class ConsumerPort(LinkPort, Protocol):
         """Confirm the oldest `count` settlements of the consumer."""
         ...
 
-    def settle_discharged(self, acknowledgement: Any) -> None:
+    def settle_discharged(self, acknowledgement: DischargedAcknowledgement) -> None:
         """Settle an acknowledgement whose transaction has ended, and that the client has not settled."""
         ...
 
@@ -65,10 +80,10 @@ class ConnectionPort(Protocol):
         ...
 
 
-class TransactionPort(Protocol):
+class TransactionPort(Protocol[T_contra]):
     """The protocol layer's link that declared a transaction."""
 
-    def discharged(self, transaction: Any) -> None:
+    def discharged(self, transaction: T_contra) -> None:
         """Report that the transaction has ended. Its unsettled acknowledgements are settled after a commit, and void
         after a rollback."""
         ...

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from brokers.engine.flow.gate import COMMIT_WAIT_MS
+from brokers.engine.flow.parking import COMMIT_WAIT_MS
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.table import State as QueueState
 from brokers.engine.flow.turn import Discharged, Effect, Settled

@@ -14,7 +14,7 @@ def longest_wait(gate: FlowGate, now: int) -> int:
     since = [parked.first.since for parked in (gate.parked, gate.awaiting) if parked]
     if gate.overfull_since is not None and gate.overflow.blocks and gate.ledger.members:
         since.append(gate.overfull_since)
-    return max([gate.longest_ms, *(now - s for s in since)])
+    return max([gate.parking.longest_ms, *(now - s for s in since)])
 
 
 def percent_used(gate: FlowGate) -> float | None:

@@ -20,10 +20,12 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from brokers.engine.flow import blocking
+from brokers.engine.flow.contents import Contents
 from brokers.engine.flow.credit import CreditLedger
 from brokers.engine.flow.enrolment import Enrolment, Transaction
 from brokers.engine.flow.parked import Parked, ParkedMessage
-from brokers.engine.flow.producer import Producer, Receipt
+from brokers.engine.flow.producer import Producer
+from brokers.engine.flow.settlement import Settlement
 from brokers.engine.flow.table import State
 from brokers.engine.flow.turn import Turn
 from brokers.engine.flow.usage import Resource, Usage
@@ -32,17 +34,12 @@ from brokers.engine.values.message import NEVER
 from brokers.engine.values.outcomes import Outcome, Verdict
 
 
-class Contents(Protocol):
-    """The part of `gate.Contents` that says which resource a message uses."""
+class Parking(Protocol):
+    """The part of `parking.Parking` that shortages need."""
 
-    @property
-    def spooling(self) -> bool: ...
+    def admit(self, waiting: ParkedMessage) -> None: ...
 
-    def watch(self) -> None: ...
-
-    def resource_of(self, body: bytes) -> Resource: ...
-
-    def resources(self, producer: Producer) -> tuple[Resource, ...]: ...
+    def waited(self, ms: int) -> None: ...
 
 
 class Gate(Protocol):
@@ -51,12 +48,16 @@ class Gate(Protocol):
     turn: Turn
     limits: Limits
     ledger: CreditLedger
+    settlement: Settlement
     shortages: list[Usage]
     awaiting: Parked
     rejected: int
 
     @property
     def contents(self) -> Contents: ...
+
+    @property
+    def parking(self) -> Parking: ...
 
     @property
     def state(self) -> State: ...
@@ -71,14 +72,6 @@ class Gate(Protocol):
     def admits(self, resource: Resource) -> bool: ...
 
     def reject(self) -> Verdict: ...
-
-    def defer(self, producer: Producer, pending: int) -> Receipt: ...
-
-    def resolve(self, receipt: Receipt, outcome: Outcome) -> None: ...
-
-    def waited(self, ms: int) -> None: ...
-
-    def admit_parked(self, waiting: ParkedMessage) -> None: ...
 
     def take_credit_back(self, producer: Producer) -> None: ...
 
@@ -112,7 +105,7 @@ def arrived(gate: Gate, producer: Producer, body: bytes, enrolment: Enrolment | 
         return None
     if gate.limits.when_short == "reject":
         return gate.reject()
-    receipt = gate.defer(producer, 1)
+    receipt = gate.settlement.defer(producer, 1)
     if enrolment is not None:
         enrolment.transaction.wait(gate)
     park(gate, ParkedMessage(receipt, body, gate.turn.now, NEVER, enrolment), resource)
@@ -169,7 +162,7 @@ def admit_parked(gate: Gate) -> None:
             behind.add(producer)
             continue
         gate.awaiting.remove(waiting)
-        gate.admit_parked(waiting)
+        gate.parking.admit(waiting)
         gate.weigh()
         _unparked(gate, producer)
 
@@ -178,9 +171,9 @@ def reject_expired(gate: Gate) -> bool:
     """Reject parked messages whose deadline has passed. Return whether others have a deadline."""
     now = gate.turn.now
     for waiting in gate.awaiting.take(lambda waiting: waiting.deadline <= now):
-        gate.waited(now - waiting.since)
+        gate.parking.waited(now - waiting.since)
         gate.rejected += 1
-        gate.resolve(waiting.receipt, Outcome.REJECTED)
+        gate.settlement.resolve(waiting.receipt, Outcome.REJECTED)
         if waiting.enrolment is not None:
             waiting.enrolment.refused(gate)
         _unparked(gate, waiting.producer)

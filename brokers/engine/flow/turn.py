@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from brokers.engine.ports import ConnectionPort, ConsumerPort, LinkPort, ProducerPort, Store, TransactionPort
 from brokers.engine.values.events import Fact, text
 from brokers.engine.values.message import PLAIN, Header
 from brokers.engine.values.outcomes import Outcome
 from brokers.model import ObjectName
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +70,15 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
-class Discharged:
+class Discharged(Generic[T]):
     """The transaction has ended. Its unsettled acknowledgements are settled after a commit, and void after a
     rollback."""
 
-    port: TransactionPort
-    transaction: Any
+    port: TransactionPort[T]
+    transaction: T
 
 
-Effect = CreditChanged | Drain | Detach | Close | Settled | Removed | Discharged
+Effect = CreditChanged | Drain | Detach | Close | Settled | Removed | Discharged[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class DurableStorage:
         header, body = self._lanes.timed(header, body)
         number = self._lanes.count(header, body)
         if receipt is None and producer is not None:
-            receipt = self._gate.defer(producer, 0)
+            receipt = self._gate.settlement.defer(producer, 0)
         if receipt is not None:
             receipt.pending += 1
             receipt.producer.stored_at = receipt.producer.messages
@@ -171,7 +171,7 @@ class DurableStorage:
                 continue
             self._make_visible(each)
             if each.receipt is not None:
-                self._gate.resolve(each.receipt, Outcome.ACCEPTED)
+                self._gate.settlement.resolve(each.receipt, Outcome.ACCEPTED)
         unsafe.extendleft(reversed(pending))
         if lost:
             self._gate.measure()
@@ -206,7 +206,7 @@ class DurableStorage:
         self._lanes.deadlines.forget(each.number)
         self._lanes.delayed.arriving.pop(each.number, None)
         if each.receipt is not None:
-            self._gate.resolve(each.receipt, Outcome.NOT_STORED)
+            self._gate.settlement.resolve(each.receipt, Outcome.NOT_STORED)
 
     def _confirm(self, ticket: int) -> None:
         removing, confirmed = self.removing, dict[Consumer, int]()

@@ -213,7 +213,7 @@ class Queue:
             return None
         # While an operator's stop applies, messages in flight are not accepted either.
         self._tally(producer, len(body))
-        self.gate.park(producer, body, enrolment)
+        self.gate.parking.park(producer, body, enrolment)
         return Verdict.PENDING
 
     def _tally(self, producer: Producer, size: int) -> None:

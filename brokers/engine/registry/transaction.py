@@ -144,7 +144,12 @@ class Transaction:
     )
 
     def __init__(
-        self, owner: TransactionOwner, number: int, connection: TransactionConnection, handle: TransactionPort, now: int
+        self,
+        owner: TransactionOwner,
+        number: int,
+        connection: TransactionConnection,
+        handle: TransactionPort[Transaction],
+        now: int,
     ) -> None:
         self.owner = owner
         self.number = number
@@ -191,7 +196,7 @@ class Transaction:
         """Record one of its messages, which counts in the queue until the commit or rollback."""
         self.published.append((queue, body))
 
-    def takes_from(self, place: Any) -> bool:
+    def takes_from(self, place: object) -> bool:
         """Return whether its commit removes messages from the queue of this gate."""
         return any(each.consumer.queue.gate is place for each in self.acknowledged)
 

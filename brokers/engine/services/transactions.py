@@ -33,7 +33,7 @@ class Transactions:
         self._open: dict[int, Transaction] = {}
         self._writing: deque[tuple[str, int, Transaction]] = deque()  # (virtual host, ticket, transaction)
 
-    def declare(self, connection: Connection, handle: TransactionPort) -> Transaction | None:
+    def declare(self, connection: Connection, handle: TransactionPort[Transaction]) -> Transaction | None:
         """Declare a transaction; return None if the connection has too many. `handle` gets the Discharged effects."""
         if len(connection.transactions) >= MOST_OPEN:
             return None

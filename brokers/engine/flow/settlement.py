@@ -1,0 +1,58 @@
+"""Settlements of one destination that are deferred: until a store confirms, until there is room, or withheld by
+policy."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from brokers.engine.flow.credit import CreditLedger
+from brokers.engine.flow.producer import Producer, Receipt
+from brokers.engine.flow.turn import Settled, Turn
+from brokers.engine.values.outcomes import Outcome
+
+
+class Settlement:
+    """`withheld`: receipts of enqueued messages that are settled when the queue resumes (`mechanism = hold`)."""
+
+    __slots__ = ("_ledger", "_touch", "_turn", "withheld")
+
+    def __init__(self, turn: Turn, ledger: CreditLedger, touch: Callable[[], None]) -> None:
+        self._turn = turn
+        self._ledger = ledger
+        self._touch = touch
+        self.withheld: deque[Receipt] = deque()
+
+    def defer(self, producer: Producer, pending: int) -> Receipt:
+        """Defer the settlement of the producer's newest message until `pending` conditions are met."""
+        receipt = Receipt(producer, pending)
+        producer.receipts.append(receipt)
+        return receipt
+
+    def withhold(self, producer: Producer) -> Receipt:
+        """Withhold the settlement of the producer's newest message."""
+        receipt = self.defer(producer, 1)
+        self.withheld.append(receipt)
+        return receipt
+
+    def settle_withheld(self) -> None:
+        """Settle the withheld messages, as far as they wait for nothing else."""
+        while self.withheld:
+            self.resolve(self.withheld.popleft(), Outcome.ACCEPTED)
+
+    def resolve(self, receipt: Receipt, outcome: Outcome) -> None:
+        """Record that one condition of a message is met or has failed, and settle the producer's messages that are
+        ready, in the order in which it sent them."""
+        receipt.resolve(outcome)
+        producer = receipt.producer
+        receipts, effects = producer.receipts, self._turn.effects
+        while receipts and receipts[0].ready:
+            first = receipts.popleft()
+            last = effects[-1] if effects else None
+            if isinstance(last, Settled) and last.port is producer.handle and last.outcome is first.outcome:
+                last.count += 1
+            else:
+                effects.append(Settled(producer.handle, 1, first.outcome))
+        if producer in self._ledger.members:  # else its link has ended
+            self._ledger.request(producer)
+        self._touch()
