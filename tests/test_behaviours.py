@@ -35,14 +35,14 @@ def _named() -> dict[str, list[str]]:
     return found
 
 
-def test_each_row_of_the_domain_has_a_test_that_names_it() -> None:
+def test_each_behaviour_has_a_test_that_names_it() -> None:
     rows, named = _rows(), _named()
     assert len(rows) == len(set(rows)), "a row is there twice"
     assert sorted(set(rows) - set(named)) == [], "rows that no test names"
     assert sorted(set(named) - set(rows)) == [], "names that are no row"
 
 
-def test_each_section_that_code_cites_is_there() -> None:
+def test_each_cited_section_exists() -> None:
     sections = set(re.findall(r"^## (\w+)\.", DOMAIN.read_text(), re.MULTILINE))
     for top in ("brokers", "console"):
         for file in (DOMAIN.parent.parent / top).rglob("*.py"):

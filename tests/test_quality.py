@@ -31,14 +31,14 @@ PAIRS: Set[frozenset[str]] = frozenset()
     ],
     ids=" ".join,
 )
-def test_the_code_passes(command: list[str]) -> None:
+def test_code_passes_the_checks(command: list[str]) -> None:
     done = subprocess.run(
         [str(TOOLS / command[0]), *command[1:]], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, f"{' '.join(command)} says:\n{done.stdout}{done.stderr}"
 
 
-def test_no_files_of_the_brokers_import_each_other_in_a_circle() -> None:
+def test_broker_modules_have_no_import_cycles() -> None:
     """Imports for type checking count. What stands in a circle can be read, tested and changed only as a whole."""
     graph = grimp.build_graph("brokers")
     found = circles({module: graph.find_modules_directly_imported_by(module) for module in graph.modules})
@@ -46,7 +46,7 @@ def test_no_files_of_the_brokers_import_each_other_in_a_circle() -> None:
     assert not wrong, "\n".join(f"a circle of {len(each)}: {', '.join(each)}" for each in wrong)
 
 
-def test_two_files_that_need_each_other_say_so_in_their_first_lines() -> None:
+def test_mutual_imports_are_explained_in_the_module_docstrings() -> None:
     for pair in PAIRS:
         for module in pair:
             (other,) = pair - {module}
@@ -65,7 +65,7 @@ def test_two_files_that_need_each_other_say_so_in_their_first_lines() -> None:
         ({"a": "b", "b": "ac", "c": "bd", "d": ""}, ["abc"]),
     ],
 )
-def test_circles_are_found(graph: dict[str, str], expected: list[str]) -> None:
+def test_import_cycles_are_found(graph: dict[str, str], expected: list[str]) -> None:
     assert sorted("".join(sorted(circle)) for circle in circles(graph)) == expected
 
 

@@ -22,7 +22,7 @@ FILES = sorted(
 )
 
 
-def test_the_client_of_the_readme_sends_and_receives(tmp_path: Path) -> None:
+def test_readme_client_sends_and_receives(tmp_path: Path) -> None:
     [example] = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     assert "127.0.0.1:5672" in example
     with BrokerThread(tmp_path, demo=True) as broker:
@@ -38,13 +38,13 @@ def headings(path: Path) -> set[str]:
     return {re.sub(r"[^a-z0-9 -]", "", each.lower()).replace(" ", "-") for each in found}
 
 
-def test_each_folder_with_decisions_has_its_readme() -> None:
+def test_each_documented_folder_has_a_readme() -> None:
     folders = {str(path.parent.relative_to(ROOT)) for path in FILES}
     assert {".", "bench", "brokers", "console", "console/history", "tests", "tests/interop"} <= folders
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_each_link_leads_to_a_file_and_to_a_heading(path: Path) -> None:
+def test_each_link_leads_to_a_file_and_heading(path: Path) -> None:
     text = path.read_text()
     links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|srcset)="([^"]+)"', text)
     for link in links:
@@ -57,7 +57,7 @@ def test_each_link_leads_to_a_file_and_to_a_heading(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_each_file_of_the_project_that_is_named_is_there(path: Path) -> None:
+def test_each_named_file_exists(path: Path) -> None:
     """In code quotes: a path from the top of the project or from the file's own folder, or the name of a module."""
     text = re.sub(r"^(?:    |```).*?$", "", path.read_text(), flags=re.MULTILINE)
     folders = {each.name for top in (ROOT, path.parent) for each in top.iterdir() if each.is_dir()}

@@ -25,11 +25,11 @@ def verdict(figures: list[float], row: tuple[str, str] = ("web", "PSS")) -> str:
     return str(soak_rows.judge(row, list(zip(MINUTES, figures, strict=True))).verdict)
 
 
-def test_a_leak_of_12_mb_each_hour_grows_though_the_memory_swings() -> None:
+def test_leak_of_12_mb_per_hour_is_growth_despite_fluctuation() -> None:
     assert verdict([HELD + 12e6 / 60 * at + 2e6 * math.sin(at) for at in MINUTES]) == "grows"
 
 
-def test_one_descriptor_in_ten_minutes_grows() -> None:
+def test_one_descriptor_in_ten_minutes_is_growth() -> None:
     assert verdict([20 + at // 10 for at in MINUTES], ("broker", "descriptors")) == "grows"
 
 
@@ -43,11 +43,11 @@ def test_one_descriptor_in_ten_minutes_grows() -> None:
     ],
     ids=["still", "swinging", "a step", "falling"],
 )
-def test_what_swings_steps_or_falls_is_flat(figures: list[float]) -> None:
+def test_fluctuation_steps_and_decrease_are_flat(figures: list[float]) -> None:
     assert verdict(figures) == "flat"
 
 
-def test_files_may_grow_up_to_their_bound_and_no_further() -> None:
+def test_files_grow_up_to_their_bound() -> None:
     assert verdict([1e6 * at for at in MINUTES], ("broker.log", "bytes")) == "bounded"
     assert verdict([2e6 * at for at in MINUTES], ("broker.log", "bytes")) == "grows"
     assert verdict([2e6 * at for at in MINUTES], ("configuration", "bytes")) == "grows"
@@ -69,5 +69,5 @@ def test_files_may_grow_up_to_their_bound_and_no_further() -> None:
         ("up.lock", "other files"),
     ],
 )
-def test_each_file_is_of_one_kind(path: str, title: str) -> None:
+def test_each_file_has_one_kind(path: str, title: str) -> None:
     assert soak_rows.kind_of(Path(path)).title == title

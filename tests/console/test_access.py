@@ -385,18 +385,18 @@ def ask(client: APIClient, probe: tuple[str, str, Any]) -> tuple[int, str]:
     return answer.status_code, content.decode()
 
 
-def test_the_walk_knows_every_route_of_the_interface() -> None:
+def test_probes_cover_every_route_of_the_api() -> None:
     assert set(_routes(list(api_patterns))) == set(READS) | set(WRITES) | OWN
 
 
 @pytest.mark.slow
-def test_who_has_no_role_and_who_is_nobody_is_refused_everywhere(nobody: APIClient) -> None:
+def test_user_without_role_and_anonymous_user_are_refused_everywhere(nobody: APIClient) -> None:
     for probe in READ_PROBES + WRITE_PROBES:
         assert ask(nobody, probe)[0] == 403, probe
         assert ask(APIClient(), probe)[0] == 401, probe
 
 
-def test_a_viewer_of_one_virtual_host_reads_nothing_of_another(narrow: APIClient) -> None:
+def test_viewer_of_one_virtual_host_reads_nothing_of_another(narrow: APIClient) -> None:
     told = []
     for probe in READ_PROBES:
         status, text = ask(narrow, probe)
@@ -412,7 +412,7 @@ def test_a_viewer_of_one_virtual_host_reads_nothing_of_another(narrow: APIClient
     assert not told, "\n".join(told)
 
 
-def test_who_may_everything_on_one_virtual_host_changes_nothing_of_another(two_hosts: Broker) -> None:
+def test_all_roles_on_one_virtual_host_change_nothing_of_another(two_hosts: Broker) -> None:
     every = signed_in(person("nils", *(Grant(role, "local", "default") for role in Role)))
     before = two_hosts.do(lambda memory: memory.engine.last_event)
     rows = list(BulkEditRow.objects.values_list("pk", "state"))
@@ -423,7 +423,7 @@ def test_who_may_everything_on_one_virtual_host_changes_nothing_of_another(two_h
     assert list(BulkEditRow.objects.values_list("pk", "state")) == rows
 
 
-def test_a_viewer_of_everything_changes_nothing(two_hosts: Broker) -> None:
+def test_viewer_of_all_brokers_changes_nothing(two_hosts: Broker) -> None:
     viewer = signed_in(person("vera", Grant(Role.VIEWER)))
     before = two_hosts.do(lambda memory: memory.engine.last_event)
     for probe in WRITE_PROBES:
@@ -435,7 +435,7 @@ def test_a_viewer_of_everything_changes_nothing(two_hosts: Broker) -> None:
 
 
 @pytest.mark.slow
-def test_the_secret_is_there_for_who_may_read_it(boss: APIClient) -> None:
+def test_permitted_user_reads_the_secret(boss: APIClient) -> None:
     """Else the walk would prove nothing."""
     without = {probe[1] for probe in READ_PROBES if ask(boss, probe)[0] != 200 or SECRET not in ask(boss, probe)[1]}
     assert without == WITHOUT
@@ -444,7 +444,7 @@ def test_the_secret_is_there_for_who_may_read_it(boss: APIClient) -> None:
 # -- what is seen -----------------------------------------------------------------------------------------------------
 
 
-def test_totals_and_stops_of_the_broker_are_those_that_are_seen(narrow: APIClient, boss: APIClient) -> None:
+def test_totals_and_stops_include_only_visible_objects(narrow: APIClient, boss: APIClient) -> None:
     path = f"{V1}brokers/local/objects/type%3DBroker/"
     whole, part = (client.get(path).json()["attributes"] for client in (boss, narrow))
     assert (whole["queues"], part["queues"]) == (2, 1)
@@ -455,7 +455,7 @@ def test_totals_and_stops_of_the_broker_are_those_that_are_seen(narrow: APIClien
     assert part["memory_used_bytes"] == whole["memory_used_bytes"]
 
 
-def test_what_acts_on_everybody_is_seen_by_everybody(narrow: APIClient, boss: APIClient) -> None:
+def test_stop_of_the_broker_is_visible_to_all(narrow: APIClient, boss: APIClient) -> None:
     stop = {"scope": "type=Broker", "reason": "for all"}
     assert boss.post(f"{V1}stop-producers/", stop, format="json").status_code == 200
     told = narrow.get(f"{V1}brokers/local/objects/type%3DBroker/").json()["attributes"]["stops"]
@@ -463,7 +463,7 @@ def test_what_acts_on_everybody_is_seen_by_everybody(narrow: APIClient, boss: AP
     until(lambda: "for all" in json.dumps(narrow.get(f"{V1}events/?after=0").json()))
 
 
-def test_an_operator_of_one_virtual_host_stops_its_queues_by_name_and_finds_the_row(two_hosts: Broker) -> None:
+def test_operator_of_one_virtual_host_stops_its_queues_and_sees_the_audit_entry(two_hosts: Broker) -> None:
     olav = signed_in(person("olav", Grant(Role.OPERATOR, "local", "default")))
     stop = {"scope": "type=Broker", "queues": [str(ORDERS)], "reason": "mine"}
     assert olav.post(f"{V1}stop-producers/", stop, format="json").json()["queues"] == 1
@@ -477,7 +477,7 @@ def test_an_operator_of_one_virtual_host_stops_its_queues_by_name_and_finds_the_
     assert "role of policy editor for virtual host default" in limits.json()["detail"]
 
 
-def test_a_policy_editor_sets_limits_and_stops_nobody(two_hosts: Broker) -> None:
+def test_policy_editor_sets_limits_and_cannot_stop_producers(two_hosts: Broker) -> None:
     paula = signed_in(person("paula", Grant(Role.POLICY_EDITOR, "local", "default")))
     version = paula.get(f"{V1}queues/default/orders/").json()["version"]
     assert paula.patch(f"{V1}queues/default/orders/", {"version": version, **LIMITS}, format="json").status_code == 200
@@ -485,7 +485,7 @@ def test_a_policy_editor_sets_limits_and_stops_nobody(two_hosts: Broker) -> None
     assert "role of operator" in answer.json()["detail"]
 
 
-def test_a_role_of_a_group_is_everybodys_in_it_and_goes_with_it(two_hosts: Broker) -> None:
+def test_members_of_a_group_have_its_roles_until_it_is_deleted(two_hosts: Broker) -> None:
     group = Group.objects.create(name="red team")
     RoleGrant.objects.create(group=group, role=Role.VIEWER, broker="local", virtualhost="default")
     user = person("gail")
@@ -498,7 +498,7 @@ def test_a_role_of_a_group_is_everybodys_in_it_and_goes_with_it(two_hosts: Broke
 
 
 @pytest.mark.parametrize("holder", ["user", "group"])
-def test_a_role_is_not_granted_twice_whoever_comes_at_the_same_time(db: None, holder: str) -> None:
+def test_concurrent_requests_assign_a_role_once(db: None, holder: str) -> None:
     whose: dict[str, Any] = (
         {"user": person("gail")} if holder == "user" else {"group": Group.objects.create(name="red team")}
     )
@@ -507,7 +507,7 @@ def test_a_role_is_not_granted_twice_whoever_comes_at_the_same_time(db: None, ho
         RoleGrant.objects.create(role=Role.VIEWER, broker="local", virtualhost="default", **whose)
 
 
-def test_a_broker_of_which_nothing_is_seen_is_not_there(two_hosts: Broker) -> None:
+def test_invisible_broker_does_not_exist(two_hosts: Broker) -> None:
     client = signed_in(person("far", Grant(Role.ADMIN, "elsewhere")))
     assert client.get(f"{V1}brokers/").json() == []
     assert client.get(f"{V1}brokers/local/").status_code == 404
@@ -530,7 +530,7 @@ def test_restricted_link_overrides_every_public_attribute_of_a_link() -> None:
     assert public - set(vars(RestrictedLink)) - writes - fine == set()
 
 
-async def test_many_events_that_are_not_seen_are_passed_over(broker: Broker) -> None:
+async def test_many_invisible_events_are_skipped(broker: Broker) -> None:
     from asyncio import to_thread
 
     from console.links.visibility import as_visible
@@ -596,11 +596,11 @@ PAGES: dict[str, list[str]] = {
 OWN_PAGES = {"tokens/", "access/"}
 
 
-def test_the_walk_knows_every_page() -> None:
+def test_probes_cover_every_page() -> None:
     assert set(_routes(list(page_patterns))) == set(PAGES) | OWN_PAGES
 
 
-def test_pages_are_refused_without_a_role_and_tell_nothing_of_another_virtual_host(two_hosts: Broker) -> None:
+def test_pages_require_a_role_and_show_nothing_of_another_virtual_host(two_hosts: Broker) -> None:
     job = BulkEdit.objects.get().pk
     hidden = {"{job}": job, "{rule}": Rule.objects.get().pk, "{schedule}": Schedule.objects.get().pk}
     stranger, none, part = Client(), Client(), Client()
@@ -622,7 +622,7 @@ def test_pages_are_refused_without_a_role_and_tell_nothing_of_another_virtual_ho
             assert SECRET not in answer.content.decode(), path
 
 
-def test_the_frame_says_what_they_may_and_where(two_hosts: Broker) -> None:
+def test_page_frame_has_the_permissions_of_the_user(two_hosts: Broker) -> None:
     client = Client()
     client.force_login(person("olav", Grant(Role.OPERATOR, "local", "default")))
     html = client.get("/").content.decode()

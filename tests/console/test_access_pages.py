@@ -70,7 +70,7 @@ def secret_in(html: str) -> str:
     return found[1]
 
 
-def test_a_role_is_given_on_a_broker_that_is_known_from_logs_alone(boss: Client, tmp_path: Path, settings: Any) -> None:
+def test_role_is_assigned_on_a_broker_that_is_only_in_the_history(boss: Client, tmp_path: Path, settings: Any) -> None:
     settings.HEADGATE_HISTORY_URL = str(tmp_path / "history")
     assert "Only in the history" not in boss.get("/access/").content.decode()
     seen = [coverage(T, T + HOUR), {**coverage(T, T + HOUR), "broker": "mill"}]
@@ -81,7 +81,7 @@ def test_a_role_is_given_on_a_broker_that_is_known_from_logs_alone(boss: Client,
     assert user_rights(user).grants == (Grant(Role.VIEWER, "mill"),)
 
 
-def test_a_role_is_given_and_taken_away_and_both_are_audited(boss: Client) -> None:
+def test_assigning_and_revoking_a_role_is_audited(boss: Client) -> None:
     user = person("vic")
     given = {"holder": "user:vic", "role": "operator", "broker": "local", "virtualhost": "default"}
     assert post(boss, "give", **given).status_code == 302
@@ -101,7 +101,7 @@ def test_a_role_is_given_and_taken_away_and_both_are_audited(boss: Client) -> No
         ({"broker": "", "virtualhost": "default"}, "give the broker"),
     ],
 )
-def test_a_role_that_cannot_be_given_is_told_why(boss: Client, values: dict[str, str], says: str) -> None:
+def test_invalid_assignment_shows_the_error(boss: Client, values: dict[str, str], says: str) -> None:
     person("vic")
     given = {"holder": "user:vic", "role": "viewer", "broker": "local", "virtualhost": "", **values}
     answer = post(boss, "give", **given)
@@ -112,7 +112,7 @@ def test_a_role_that_cannot_be_given_is_told_why(boss: Client, values: dict[str,
 
 @pytest.mark.parametrize("action", ["give", "take", "create-user", "renew-password", "activate", "create-group"])
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.POLICY_EDITOR])
-def test_who_does_not_administer_gets_no_page_and_changes_nothing(broker: Broker, action: str, role: Role) -> None:
+def test_access_page_requires_an_administrator(broker: Broker, action: str, role: Role) -> None:
     client = client_of(person("mia", Grant(role)))
     before = list(RoleGrant.objects.values_list("pk", flat=True))
     given = {"holder": "user:mia", "role": "admin", "name": "eve", "id": before[0], "active": "0"}
@@ -123,7 +123,7 @@ def test_who_does_not_administer_gets_no_page_and_changes_nothing(broker: Broker
     assert "Access</a>" not in client.get("/").content.decode()
 
 
-def test_the_administrator_of_a_virtual_host_gives_roles_there_and_nowhere_else(broker: Broker) -> None:
+def test_administrator_of_a_virtual_host_assigns_roles_only_there(broker: Broker) -> None:
     client = client_of(person("ada", Grant(Role.ADMIN, "local", "default")))
     person("vic")
     given = {"holder": "user:vic", "role": "viewer", "broker": "local"}
@@ -142,14 +142,14 @@ def test_the_administrator_of_a_virtual_host_gives_roles_there_and_nowhere_else(
         assert post(client, action, name="eve", id=User.objects.get(username="vic").pk).status_code == 403, action
 
 
-def test_nobody_gives_themselves_more(broker: Broker) -> None:
+def test_users_cannot_assign_roles_beyond_their_own(broker: Broker) -> None:
     ada = person("ada", Grant(Role.ADMIN, "local", "default"))
     for broker_, host in (("", ""), ("local", "")):
         post(client_of(ada), "give", holder="user:ada", role="admin", broker=broker_, virtualhost=host)
     assert user_rights(ada).grants == (Grant(Role.ADMIN, "local", "default"),)
 
 
-def test_a_person_is_made_with_a_password_that_is_told_once_and_signs_in(boss: Client) -> None:
+def test_created_user_signs_in_with_the_password_that_is_shown_once(boss: Client) -> None:
     answer = post(boss, "create-user", name="newt")
     password = secret_in(answer.content.decode())
     assert answer["Cache-Control"] == "no-store"
@@ -160,7 +160,7 @@ def test_a_person_is_made_with_a_password_that_is_told_once_and_signs_in(boss: C
     assert post(boss, "create-user", name="a b").status_code == 400
 
 
-def test_who_is_locked_out_is_out_at_once_and_nobody_locks_themselves_out(boss: Client) -> None:
+def test_deactivated_user_is_signed_out_and_cannot_deactivate_themselves(boss: Client) -> None:
     user = person("vic", Grant(Role.VIEWER))
     client = client_of(user)
     assert client.get("/").status_code == 200
@@ -171,7 +171,7 @@ def test_who_is_locked_out_is_out_at_once_and_nobody_locks_themselves_out(boss: 
     assert User.objects.get(username="boss").is_active
 
 
-def test_groups_carry_roles_to_their_members(boss: Client) -> None:
+def test_members_have_the_roles_of_their_groups(boss: Client) -> None:
     user = person("vic")
     assert post(boss, "create-group", name="night shift").status_code == 302
     post(boss, "give", holder="group:night shift", role="operator", broker="local", virtualhost="")
@@ -184,7 +184,7 @@ def test_groups_carry_roles_to_their_members(boss: Client) -> None:
     assert user_rights(user).grants == ()
 
 
-def test_groups_that_there_were_keep_what_they_could_do() -> None:
+def test_groups_of_earlier_versions_keep_their_permissions() -> None:
     kept = {
         name: {row.grant for row in RoleGrant.objects.filter(group__name=name)}
         for name in ("viewers", "operators", "administrators")
@@ -206,7 +206,7 @@ def crew(boss: Client) -> Group:
     return Group.objects.get(name="night shift")
 
 
-def test_a_group_is_deleted_after_its_question_and_created_again_with_roles_and_members(boss: Client) -> None:
+def test_group_is_deleted_after_confirmation_and_restored_with_roles_and_members(boss: Client) -> None:
     group = crew(boss)
     question = asked(boss, "delete-group", id=group.pk)
     assert "operator of broker local" in question
@@ -228,7 +228,7 @@ def test_a_group_is_deleted_after_its_question_and_created_again_with_roles_and_
     ]
 
 
-def test_a_role_that_was_revoked_is_given_back(boss: Client) -> None:
+def test_revoked_role_is_restored_by_undo(boss: Client) -> None:
     user = person("vic", Grant(Role.VIEWER, "local", "default"))
     kept = RoleGrant.objects.get(user=user)
     assert "no longer viewer of virtual host default" in asked(boss, "take", id=kept.pk)
@@ -238,7 +238,7 @@ def test_a_role_that_was_revoked_is_given_back(boss: Client) -> None:
     assert user_rights(user).grants == (Grant(Role.VIEWER, "local", "default"),)
 
 
-def test_who_was_deactivated_is_reactivated_from_the_message(boss: Client) -> None:
+def test_deactivated_user_is_reactivated_by_undo(boss: Client) -> None:
     user = person("vic", Grant(Role.VIEWER))
     assert "signed out at once" in asked(boss, "activate", id=user.pk, active="0")
     post(boss, "activate", id=user.pk, active="0")
@@ -246,7 +246,7 @@ def test_who_was_deactivated_is_reactivated_from_the_message(boss: Client) -> No
     assert User.objects.get(pk=user.pk).is_active
 
 
-def test_groups_that_were_taken_from_a_user_are_given_back(boss: Client) -> None:
+def test_previous_groups_of_a_user_are_restored_by_undo(boss: Client) -> None:
     group = crew(boss)
     user = User.objects.get(username="vic")
     assert "operator of broker local" in asked(boss, "set-groups", id=user.pk)
@@ -256,7 +256,7 @@ def test_groups_that_were_taken_from_a_user_are_given_back(boss: Client) -> None
     assert list(user.groups.all()) == [group]
 
 
-def test_a_new_password_and_a_revoked_token_are_asked_for_and_cannot_be_undone(boss: Client) -> None:
+def test_new_password_and_revoked_token_need_confirmation_and_cannot_be_undone(boss: Client) -> None:
     user = person("vic", Grant(Role.VIEWER))
     digest = user.password
     assert "cannot be undone" in asked(boss, "renew-password", id=user.pk)
@@ -270,7 +270,7 @@ def test_a_new_password_and_a_revoked_token_are_asked_for_and_cannot_be_undone(b
 
 
 @pytest.mark.parametrize("way", ["take", "delete-group", "set-groups", "activate"])
-def test_the_last_administrator_stays_one(broker: Broker, way: str) -> None:
+def test_last_administrator_cannot_be_removed(broker: Broker, way: str) -> None:
     group = Group.objects.get(name="administrators")
     ada, mia = person("ada"), person("mia", Grant(Role.ADMIN, "local"))
     ada.groups.add(group)

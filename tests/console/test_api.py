@@ -62,7 +62,7 @@ WRITES: list[tuple[str, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("path", READS)
-def test_stranger_reads_nothing(path: str) -> None:
+def test_anonymous_user_reads_nothing(path: str) -> None:
     assert APIClient().get(f"/api/v1/{path}").status_code == 401
 
 
@@ -112,7 +112,7 @@ def test_types_are_the_declared_model(as_viewer: APIClient) -> None:
     ]
 
 
-def test_objects_are_filtered_sorted_and_cut(as_viewer: APIClient) -> None:
+def test_objects_are_filtered_sorted_and_paged(as_viewer: APIClient) -> None:
     page = as_viewer.get("/api/v1/brokers/local/objects/?type=Queue&sort=-name&count=1").json()
     assert page["total"] == 2
     assert [item["attributes"]["name"] for item in page["items"]] == ["orders"]
@@ -120,29 +120,29 @@ def test_objects_are_filtered_sorted_and_cut(as_viewer: APIClient) -> None:
     assert [item["name"] for item in page["items"]] == ["type=Queue,virtualhost=default,name=mail/out"]
 
 
-def test_several_values_of_a_condition_mean_any_of_them(as_viewer: APIClient) -> None:
+def test_repeated_filter_matches_any_of_its_values(as_viewer: APIClient) -> None:
     assert as_viewer.get("/api/v1/queues/?name=orders&name=mail/out").json()["count"] == 2
 
 
-def test_object_whose_name_has_a_slash_is_found_by_its_encoded_name(as_viewer: APIClient) -> None:
+def test_object_with_a_slash_in_its_name_is_found_by_the_encoded_name(as_viewer: APIClient) -> None:
     name = quote("type=Queue,virtualhost=default,name=mail/out", safe="")
     answer = as_viewer.get(f"/api/v1/brokers/local/objects/{name}/").json()
     assert answer["attributes"]["name"] == "mail/out"
     assert as_viewer.get("/api/v1/queues/default/mail/out/").json()["name"] == "mail/out"
 
 
-def test_queues_come_in_pages(as_viewer: APIClient) -> None:
+def test_queues_are_paged(as_viewer: APIClient) -> None:
     page = as_viewer.get("/api/v1/queues/?page=2&page_size=1&sort=name").json()
     assert (page["count"], page["page"], page["page_size"]) == (2, 2, 1)
     assert [queue["name"] for queue in page["results"]] == ["orders"]
 
 
-def test_producers_tell_which_queue_and_state(as_viewer: APIClient) -> None:
+def test_producers_have_queue_and_state(as_viewer: APIClient) -> None:
     rows = as_viewer.get(f"/api/v1/producers/?queue={quote(str(ORDERS))}&state=RUNNING").json()["results"]
     assert [row["queue"] for row in rows] == [str(ORDERS)]
 
 
-def test_events_after_a_number_are_all_that_came_since(broker: Broker, as_viewer: APIClient) -> None:
+def test_events_after_a_number_are_complete(broker: Broker, as_viewer: APIClient) -> None:
     newest = broker.memory.engine.last_event
     until(lambda: broker.link.recent_events(newest - 1).events)
     answer = as_viewer.get(f"/api/v1/events/?after={newest - 3}").json()
@@ -178,7 +178,7 @@ def test_null_makes_a_field_inherited_again(as_operator: APIClient) -> None:
     assert answer["effective_capacity_messages"] == 0
 
 
-def test_stale_version_is_409_with_the_object_as_it_is_now(as_operator: APIClient) -> None:
+def test_stale_version_is_409_with_the_current_object(as_operator: APIClient) -> None:
     version = as_operator.get(QUEUE).json()["version"]
     patch(as_operator, QUEUE, version=version, capacity_messages=500)
     answer = patch(as_operator, QUEUE, version=version, capacity_messages=900)
@@ -250,13 +250,13 @@ def test_bad_query_is_400_by_parameter(as_viewer: APIClient, path: str, field: s
         "queues/?broker=elsewhere",
     ],
 )
-def test_what_is_not_there_is_404_with_a_sentence(as_viewer: APIClient, path: str) -> None:
+def test_missing_object_is_404_with_a_message(as_viewer: APIClient, path: str) -> None:
     answer = as_viewer.get(f"/api/v1/{path}")
     assert answer.status_code == 404
     assert answer.json()["detail"]
 
 
-def test_check_tells_the_limits_and_changes_nothing(broker: Broker, as_viewer: APIClient) -> None:
+def test_check_returns_effective_values_and_changes_nothing(broker: Broker, as_viewer: APIClient) -> None:
     before = broker.memory.engine.last_event
     answer = post(as_viewer, f"{QUEUE}check/", version=1, reason="", capacity_messages=100, flow_resume_messages="70%")
     assert answer.status_code == 200
@@ -292,7 +292,7 @@ def test_object_is_created_changed_and_deleted(as_operator: APIClient) -> None:
     assert deleted.after is None
 
 
-def test_object_that_is_there_already_is_409(as_operator: APIClient) -> None:
+def test_existing_object_is_409(as_operator: APIClient) -> None:
     answer = post(as_operator, "/api/v1/brokers/local/objects/", object=str(ORDERS), attributes={})
     assert answer.status_code == 409
 
@@ -300,7 +300,7 @@ def test_object_that_is_there_already_is_409(as_operator: APIClient) -> None:
 # -- operations -----------------------------------------------------------------------------------------------------
 
 
-def test_stop_and_start_of_the_broker_answer_and_are_audited(broker: Broker, as_operator: APIClient) -> None:
+def test_stop_and_start_of_the_broker_are_audited(broker: Broker, as_operator: APIClient) -> None:
     stop = {"scope": "type=Broker", "reason": " disk swap "}
     answer = post(as_operator, "/api/v1/stop-producers/", **stop).json()
     assert (answer["queues"], answer["producers"], answer["changed"]) == (2, 2, True)
@@ -349,7 +349,7 @@ def test_stop_without_a_reason_is_audited_as_refused(as_operator: APIClient) -> 
     assert "reason" in entry.detail
 
 
-def test_preview_counts_what_a_stop_would_touch(broker: Broker, as_viewer: APIClient) -> None:
+def test_preview_counts_affected_queues_and_producers(broker: Broker, as_viewer: APIClient) -> None:
     answer = post(as_viewer, "/api/v1/stop-producers/preview/", scope="type=Broker", pattern="", reason="").json()
     assert (answer["queues"], answer["producers"], answer["already_stopped"]) == (2, 2, 0)
     answer = post(as_viewer, "/api/v1/stop-producers/preview/", scope="type=Broker", pattern="ord*").json()
@@ -361,7 +361,7 @@ def test_preview_counts_what_a_stop_would_touch(broker: Broker, as_viewer: APICl
     assert not AuditEntry.objects.exists()
 
 
-def test_preview_of_an_exchange_counts_the_queues_that_are_bound_to_it(broker: Broker, as_viewer: APIClient) -> None:
+def test_preview_of_an_exchange_counts_its_bound_queues(broker: Broker, as_viewer: APIClient) -> None:
     def bind(memory: InMemoryBroker) -> None:
         host = memory.engine.virtualhost("default")
         exchange = memory.engine.routing.create_exchange(host, "stocks", "topic")
@@ -377,13 +377,13 @@ def test_preview_of_an_exchange_counts_the_queues_that_are_bound_to_it(broker: B
     assert answer.status_code == 400
 
 
-def test_operation_that_reads_is_anybodys_and_leaves_no_row(as_viewer: APIClient) -> None:
+def test_read_operation_needs_no_operator_and_is_not_audited(as_viewer: APIClient) -> None:
     answer = post(as_viewer, f"{OBJECT}operations/explain/", arguments={})
     assert answer.json()["fields"]["capacity_bytes"]["origin"] == "built-in"
     assert not AuditEntry.objects.exists()
 
 
-def test_operation_is_called_in_the_name_of_who_is_signed_in(broker: Broker, as_operator: APIClient) -> None:
+def test_operation_is_called_on_behalf_of_the_user(broker: Broker, as_operator: APIClient) -> None:
     broker.do(lambda memory: memory.publish(next(iter(memory.engine.producers.values())), 3))
     answer = post(as_operator, f"{OBJECT}operations/purge/", arguments={"reason": "poison", "actor": "somebody else"})
     assert answer.json() == {"messages": 3}
@@ -424,7 +424,7 @@ def test_attempt_on_an_unreachable_broker_is_audited_as_failed(broker: Broker, a
     assert AuditEntry.objects.get().outcome == "failed"
 
 
-def test_broker_lost_in_the_middle_of_a_change_is_audited_as_unknown(
+def test_connection_lost_during_a_change_is_audited_as_unknown(
     broker: Broker, as_operator: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def lose_the_answer(self: InMemoryBroker, *args: Any) -> Any:

@@ -54,7 +54,7 @@ def furnished(memory: InMemoryBroker) -> None:
 @pytest.mark.django_db(transaction=True, serialized_rollback=True)
 @pytest.mark.timeout(0 if MANY else 900)
 @pytest.mark.parametrize("role", [Role.ADMIN, Role.VIEWER])
-def test_no_request_is_answered_by_a_fault_or_by_what_is_not_described(
+def test_responses_conform_to_the_description_without_server_errors(
     role: Role, broker: Broker, tmp_path: Path, settings: Any
 ) -> None:
     settings.HEADGATE_HISTORY_URL = str(tmp_path / "history")

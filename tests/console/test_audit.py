@@ -27,7 +27,7 @@ def entry(**values: object) -> AuditEntry:
     return made
 
 
-def test_row_that_is_kept_cannot_be_changed_or_deleted() -> None:
+def test_saved_entry_cannot_be_changed_or_deleted() -> None:
     row = entry()
     row.reason = "another"
     with pytest.raises(AppendOnlyError):
@@ -43,7 +43,7 @@ def test_row_that_is_kept_cannot_be_changed_or_deleted() -> None:
     assert AuditEntry.objects.get().reason == ""
 
 
-def test_deleted_user_leaves_the_rows_with_the_name() -> None:
+def test_entries_of_a_deleted_user_keep_the_name() -> None:
     user = User.objects.create_user("olga")
     entry(user=user)
     user.delete()
@@ -51,7 +51,7 @@ def test_deleted_user_leaves_the_rows_with_the_name() -> None:
     assert (row.user, row.user_name) == (None, "olga")
 
 
-def test_migrations_make_viewers_who_see_and_operators_who_act() -> None:
+def test_migrations_create_viewers_and_operators() -> None:
     def permissions(group: str) -> set[str]:
         return set(Group.objects.get(name=group).permissions.values_list("codename", flat=True))
 
@@ -79,7 +79,7 @@ def sql(statement: str) -> None:
         "DELETE FROM audit_auditentry WHERE outcome = 'done'",
     ],
 )
-def test_the_database_refuses_to_change_or_delete_a_row_whoever_asks(statement: str) -> None:
+def test_database_refuses_to_change_or_delete_an_entry(statement: str) -> None:
     row = entry(user=User.objects.create_user("olga"))
     kept = AuditEntry.objects.values().get()
     with pytest.raises(DatabaseError, match="never"), transaction.atomic():
@@ -88,12 +88,12 @@ def test_the_database_refuses_to_change_or_delete_a_row_whoever_asks(statement: 
     assert kept["id"] == row.pk
 
 
-def test_every_column_but_the_account_is_guarded() -> None:
+def test_every_column_but_the_account_is_immutable() -> None:
     assert {field.column for field in AuditEntry._meta.fields} - {"user_id"} == set(triggers._IMMUTABLE)
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_a_kept_row_with_nulls_cannot_be_given_values(number: int) -> None:
+def test_nulls_of_a_saved_entry_cannot_be_changed(number: int) -> None:
     entry()
     column = ("before", "after", "reason", "detail", "source_address", "virtualhost")[number]
     with pytest.raises(DatabaseError, match="never changed"), transaction.atomic():
@@ -147,7 +147,7 @@ def three() -> None:
         ({"broker": "elsewhere"}, []),
     ],
 )
-def test_rows_are_found_by_who_what_object_text_time_and_outcome(
+def test_entries_are_found_by_user_operation_object_text_time_and_outcome(
     three: None, as_viewer: APIClient, query: dict[str, str], found: list[str]
 ) -> None:
     assert told(as_viewer, **query) == found
@@ -156,7 +156,7 @@ def test_rows_are_found_by_who_what_object_text_time_and_outcome(
 @pytest.mark.parametrize(
     "query", [{"outcome": "sad"}, {"from": "yesterday"}, {"from": "2026-01-02", "until": "2026-01-01"}]
 )
-def test_a_search_that_cannot_be_says_why(as_viewer: APIClient, query: dict[str, str]) -> None:
+def test_invalid_search_shows_the_error(as_viewer: APIClient, query: dict[str, str]) -> None:
     assert as_viewer.get("/api/v1/audit/", query).status_code == 400
     assert as_viewer.get("/api/v1/audit/file/", query).status_code == 400
 
@@ -168,7 +168,7 @@ def taken(client: APIClient, **query: str) -> str:
     return b"".join(answer.streaming_content).decode()  # type: ignore[attr-defined]
 
 
-def test_what_is_found_is_taken_away_as_csv_and_as_json(three: None, as_viewer: APIClient) -> None:
+def test_results_are_exported_as_csv_and_json(three: None, as_viewer: APIClient) -> None:
     rows = list(csv.DictReader(io.StringIO(taken(as_viewer, **{"as": "csv"}, user="olga"))))
     assert [row["reason"] for row in rows] == ["'=third", "first"]  # no formula for a spreadsheet
     assert json.loads(rows[0]["after"]) == {"capacity_messages": 5}
@@ -180,7 +180,7 @@ def test_what_is_found_is_taken_away_as_csv_and_as_json(three: None, as_viewer: 
     assert as_viewer.get("/api/v1/audit/file/", {"as": "pdf"}).status_code == 400
 
 
-def test_a_large_trail_is_taken_away_in_parts(as_viewer: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_trail_is_exported_in_batches(as_viewer: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "_BATCH", 10)
     for n in range(25):
         entry(reason=str(n))
@@ -191,5 +191,5 @@ def test_a_large_trail_is_taken_away_in_parts(as_viewer: APIClient, monkeypatch:
 
 
 @pytest.mark.django_db(transaction=True, serialized_rollback=True)
-def test_tests_with_transactions_may_leave_rows_behind() -> None:
+def test_transactional_test_may_leave_entries() -> None:
     entry()

@@ -39,27 +39,27 @@ def seconds_left(name: str) -> float:
     return 0 if due else float(left)
 
 
-def test_set_back_what_is_due_every_few_seconds_is_due_again_at_once() -> None:
+def test_clock_set_back_does_not_delay_intervals() -> None:
     task("often", **every_five_seconds(), last_run_at=timezone.now() + HOUR)
     assert seconds_left("often") > 3000, "beat would wait for the clock"
     again_in_time(timezone.now())
     assert seconds_left("often") <= 5
 
 
-def test_set_back_what_was_done_at_its_time_of_day_is_not_done_when_that_comes_again() -> None:
+def test_clock_set_back_does_not_repeat_daily_tasks() -> None:
     task("nightly", **each_night(), last_run_at=timezone.now() + HOUR + dt.timedelta(minutes=1))
     again_in_time(timezone.now())
     assert PeriodicTask.objects.get().last_run_at > timezone.now()
     assert seconds_left("nightly") > 3600 * 2
 
 
-def test_set_back_by_a_year_it_is_done_at_the_next_time_of_day() -> None:
+def test_clock_set_back_by_a_year_runs_daily_tasks_at_the_next_time() -> None:
     task("nightly", **each_night(), last_run_at=timezone.now() + 365 * 24 * HOUR)
     again_in_time(timezone.now())
     assert seconds_left("nightly") <= 3600
 
 
-def test_set_back_changes_of_tasks_are_noticed() -> None:
+def test_changed_tasks_are_noticed_after_the_clock_was_set_back() -> None:
     PeriodicTasks.objects.update_or_create(ident=1, defaults={"last_update": timezone.now() + HOUR})
     again_in_time(timezone.now())
     looking = DatabaseScheduler(app=app, lazy=True)
@@ -68,7 +68,7 @@ def test_set_back_changes_of_tasks_are_noticed() -> None:
     assert looking.schedule_changed()
 
 
-def test_set_forward_nothing_is_changed() -> None:
+def test_clock_set_forward_changes_nothing() -> None:
     before = timezone.now() - HOUR
     task("often", **every_five_seconds(), last_run_at=before)
     again_in_time(timezone.now())
@@ -76,7 +76,7 @@ def test_set_forward_nothing_is_changed() -> None:
 
 
 @pytest.mark.parametrize("by", [3_600_000, -3_600_000])
-def test_beat_begins_again_when_the_clock_was_set(monkeypatch: pytest.MonkeyPatch, by: int) -> None:
+def test_beat_restarts_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch, by: int) -> None:
     ended, started = threading.Event(), []
     steps = iter([0, by, 0, 0])
 

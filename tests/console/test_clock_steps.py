@@ -53,7 +53,7 @@ def blocked(machine: Machine, consumers: int = 0) -> None:
 
 @pytest.mark.domain("9 clock steps")
 @BOTH_WAYS
-def test_a_condition_is_told_after_as_long_as_ever(machine: Machine, by: int) -> None:
+def test_condition_is_raised_after_its_minimum_duration(machine: Machine, by: int) -> None:
     blocked(machine)
     assert machine.look() == []
     machine.passes(1000)
@@ -69,7 +69,7 @@ def test_a_condition_is_told_after_as_long_as_ever(machine: Machine, by: int) ->
 
 
 @BOTH_WAYS
-def test_a_condition_that_stands_goes_on_and_ends_in_time(machine: Machine, by: int) -> None:
+def test_active_condition_continues_and_ends_in_time(machine: Machine, by: int) -> None:
     blocked(machine)
     machine.look()
     machine.passes(5000)
@@ -86,7 +86,7 @@ def test_a_condition_that_stands_goes_on_and_ends_in_time(machine: Machine, by: 
 
 
 @BOTH_WAYS
-def test_what_happened_lately_happened_lately_and_rates_go_on(machine: Machine, by: int) -> None:
+def test_recent_events_and_rates_are_not_affected(machine: Machine, by: int) -> None:
     trends, conditions = machine.state.trends, machine.state.active_conditions
     count = 0
     for _ in range(10):
@@ -115,7 +115,7 @@ def sample(count: int) -> dict[str, int]:
 
 
 @BOTH_WAYS
-def test_the_age_of_what_is_shown_is_how_long_ago_the_broker_answered(machine: Machine, by: int) -> None:
+def test_age_of_a_snapshot_is_the_time_since_the_broker_responded(machine: Machine, by: int) -> None:
     machine.passes(1500)
     assert machine.state.as_of == machine.day - 1500
     machine.set_clock(by)
@@ -129,7 +129,7 @@ def test_the_age_of_what_is_shown_is_how_long_ago_the_broker_answered(machine: M
 
 
 @BOTH_WAYS
-def test_a_broker_that_has_just_answered_is_not_taken_for_silent_and_a_silent_one_is(machine: Machine, by: int) -> None:
+def test_only_a_silent_broker_is_disconnected(machine: Machine, by: int) -> None:
     blocked(machine)
     looks: list[int] = []
     conditions = machine.state.active_conditions
@@ -143,14 +143,14 @@ def test_a_broker_that_has_just_answered_is_not_taken_for_silent_and_a_silent_on
 
 
 @BOTH_WAYS
-def test_a_queue_has_not_changed_for_as_long_as_ever(machine: Machine, by: int) -> None:
+def test_time_since_a_queue_changed_is_not_affected(machine: Machine, by: int) -> None:
     machine.state.table._changed[ORDERS] = machine.state.clock.now()
     machine.passes(1000)
     machine.set_clock(by)
     assert machine.state.unchanged_since(ORDERS) == machine.day - 1000
 
 
-def test_samples_that_come_late_are_no_step(machine: Machine) -> None:
+def test_late_samples_are_not_a_clock_step(machine: Machine) -> None:
     blocked(machine)
     machine.look()
     machine.passes(4000)

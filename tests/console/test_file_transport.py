@@ -53,7 +53,7 @@ def read(folder: Path, found: Any, done: Any) -> None:
             found.put(1)
 
 
-def test_several_readers_and_writers_lose_nothing_and_take_nothing_twice(tmp_path: Path) -> None:
+def test_concurrent_readers_and_writers_neither_lose_nor_duplicate_messages(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     found, done = context.Queue(), context.Event()
     readers = [context.Process(target=read, args=(tmp_path, found, done), daemon=True) for _ in range(READERS)]
@@ -82,7 +82,7 @@ def _decoded(message: dict[str, Any]) -> str:
     return base64.b64decode(message["body"]).decode()
 
 
-def test_messages_are_taken_in_the_order_they_were_written_and_only_their_owner_may_read_them(tmp_path: Path) -> None:
+def test_messages_are_ordered_and_readable_by_their_owner_only(tmp_path: Path) -> None:
     with connection(tmp_path) as line:
         queue = line.SimpleQueue("work")
         for number in range(5):
@@ -94,7 +94,7 @@ def test_messages_are_taken_in_the_order_they_were_written_and_only_their_owner_
         queue.close()
 
 
-def test_a_message_that_is_being_written_is_not_taken(tmp_path: Path) -> None:
+def test_partial_message_is_not_taken(tmp_path: Path) -> None:
     with connection(tmp_path) as line:
         channel = line.channel()
         channel._put("work", {"whole": True})
@@ -107,7 +107,7 @@ def test_a_message_that_is_being_written_is_not_taken(tmp_path: Path) -> None:
         raise AssertionError("half a message was taken")
 
 
-def test_a_message_whose_reader_died_while_it_read_goes_back(tmp_path: Path, monkeypatch: Any) -> None:
+def test_message_of_a_dead_reader_is_requeued(tmp_path: Path, monkeypatch: Any) -> None:
     with connection(tmp_path) as line:
         channel = line.channel()
         channel._put("work", {"kept": True})

@@ -33,14 +33,14 @@ def ago(days: float) -> dt.datetime:
     return timezone.now() - days * DAY
 
 
-def test_each_night_everything_is_asked_to_forget() -> None:
+def test_every_cleanup_task_runs_each_night() -> None:
     app.loader.import_default_modules()
     nightly = {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()}
     wanted = {name for name in app.tasks if name.endswith(".forget")}
     assert {"access.forget", "alerts.forget", "bulk.forget", "schedules.forget"} <= wanted <= nightly
 
 
-def test_sessions_that_have_ended_go_and_who_is_signed_in_stays_so() -> None:
+def test_expired_sessions_are_deleted_and_active_ones_stay() -> None:
     vera = User.objects.create_user("vera")
     stays, left = Client(), Client()
     for client in (stays, left):
@@ -51,7 +51,7 @@ def test_sessions_that_have_ended_go_and_who_is_signed_in_stays_so() -> None:
     assert [client.get("/").status_code for client in (stays, left)] == [403, 302], "known, and asked to sign in"
 
 
-def test_failures_to_sign_in_that_count_no_longer_go() -> None:
+def test_old_sign_in_failures_are_deleted() -> None:
     for name, at in (("old", ago(1)), ("new", timezone.now())):
         AccessAttempt.objects.create(username=name, ip_address="203.0.113.9", failures_since_start=1)
         AccessAttempt.objects.filter(username=name).update(attempt_time=at)
@@ -59,14 +59,14 @@ def test_failures_to_sign_in_that_count_no_longer_go() -> None:
     assert [attempt.username for attempt in AccessAttempt.objects.all()] == ["new"]
 
 
-def test_silences_that_were_over_long_ago_go() -> None:
+def test_old_silences_are_deleted() -> None:
     for days in (alerts.DAYS + 1, 1, -1):
         Silence.objects.create(until=ago(days), made_by="olga", reason=str(days))
     alerts.forget()
     assert Silence.objects.count() == 2
 
 
-def test_runs_of_schedules_that_are_over_go_and_open_ones_stay() -> None:
+def test_old_schedule_runs_are_deleted_and_open_ones_stay() -> None:
     def made(state: RunState, finished: dt.datetime | None, due: dt.datetime) -> Run:
         return Run.objects.create(
             schedule_name="night", broker="local", action="stop", target="x", user_name="olga", state=state,
@@ -79,7 +79,7 @@ def test_runs_of_schedules_that_are_over_go_and_open_ones_stay() -> None:
     assert set(Run.objects.all()) == set(kept)
 
 
-def test_bulk_edits_that_are_done_go_with_their_rows_and_their_undo() -> None:
+def test_old_bulk_edits_are_deleted_with_their_rows_and_undo() -> None:
     def made(state: State, finished: dt.datetime | None, **more: Any) -> BulkEdit:
         edit = BulkEdit.objects.create(
             user_name="olga", broker="local", state=state, finished=finished, lease_until=ago(0), **more
@@ -96,7 +96,7 @@ def test_bulk_edits_that_are_done_go_with_their_rows_and_their_undo() -> None:
     assert BulkEditRow.objects.count() == 3
 
 
-def test_requests_of_the_history_that_are_over_go() -> None:
+def test_old_job_requests_of_the_history_are_deleted() -> None:
     kept = JobRequest.objects.create(work="compact", requested=ago(2), finished=ago(2), polled=ago(2))
     JobRequest.objects.create(work="compact", requested=ago(40), finished=ago(40), polled=ago(40))
     JobRequest.objects.create(work="compact", requested=ago(40))

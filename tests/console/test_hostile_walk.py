@@ -117,7 +117,7 @@ def query_of(operation: dict[str, Any]) -> list[str]:
     return [each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"]
 
 
-def test_the_walk_goes_everywhere() -> None:
+def test_hostile_requests_cover_every_call_and_page() -> None:
     assert len(operations()) > 80
     assert sum(bool(fields_of(operation)) for _, _, operation in operations()) > 25
     assert sum(bool(query_of(operation)) for _, _, operation in operations()) > 30
@@ -126,7 +126,7 @@ def test_the_walk_goes_everywhere() -> None:
 @pytest.mark.domain("8 no input kills")
 @pytest.mark.domain("8 answers are JSON")
 @pytest.mark.parametrize("value", TEXTS.values(), ids=TEXTS.keys())
-def test_no_parameter_of_a_call_is_answered_by_a_fault(value: str, boss: APIClient, watch: Watch) -> None:
+def test_no_parameter_of_a_call_causes_a_server_error(value: str, boss: APIClient, watch: Watch) -> None:
     for method, path, operation in operations():
         names = query_of(operation)
         for some in [[name] for name in names] if value in ("-1", "..") else [names]:
@@ -137,7 +137,7 @@ def test_no_parameter_of_a_call_is_answered_by_a_fault(value: str, boss: APIClie
 
 @pytest.mark.domain("8 no input kills")
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
-def test_no_field_of_a_call_is_answered_by_a_fault(value: Any, boss: APIClient, watch: Watch) -> None:
+def test_no_field_of_a_call_causes_a_server_error(value: Any, boss: APIClient, watch: Watch) -> None:
     for method, path, operation in operations():
         names = fields_of(operation)
         for given in (dict.fromkeys(names, value), *({name: value} for name in names[:1])):
@@ -174,7 +174,7 @@ def types_of(operation: dict[str, Any]) -> dict[str, set[str]]:
 
 
 @pytest.mark.domain("8 no input kills")
-def test_each_field_of_a_call_with_a_value_of_another_type_is_refused_by_its_name(boss: APIClient) -> None:
+def test_value_of_a_wrong_type_is_refused_by_the_name_of_its_field(boss: APIClient) -> None:
     tried = 0
     for method, path, operation in operations():
         for name, types in types_of(operation).items():
@@ -190,14 +190,14 @@ def test_each_field_of_a_call_with_a_value_of_another_type_is_refused_by_its_nam
 
 @pytest.mark.domain("8 no input burns")
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
-def test_no_body_of_a_call_is_answered_by_a_fault(body: bytes, boss: APIClient, watch: Watch) -> None:
+def test_no_body_of_a_call_causes_a_server_error(body: bytes, boss: APIClient, watch: Watch) -> None:
     for method, path, operation in operations():
         if "requestBody" in operation:
             watch.check(boss.generic(method, path, body, content_type="application/json"), f"{method} {path}")
 
 
 @pytest.mark.parametrize("value", TEXTS.values(), ids=TEXTS.keys())
-def test_no_page_is_answered_by_a_fault(value: str, boss: APIClient, watch: Watch) -> None:
+def test_no_page_causes_a_server_error(value: str, boss: APIClient, watch: Watch) -> None:
     names = ("broker", "object", "page", "search", "from", "until", "user", "outcome", "queue", "candidate", "kind")
     for path in pages(urlpatterns):
         for given in (dict.fromkeys(names, value), dict.fromkeys(names[1:], value)):
@@ -228,7 +228,7 @@ ACTIONS = {
 
 @pytest.mark.domain("8 no input kills")
 @pytest.mark.parametrize("value", TEXTS.values(), ids=TEXTS.keys())
-def test_no_form_is_answered_by_a_fault(value: str, boss: APIClient, watch: Watch) -> None:
+def test_no_form_causes_a_server_error(value: str, boss: APIClient, watch: Watch) -> None:
     for path, names in FORMS.items():
         for action in ACTIONS.get(path, ("",)):
             given = dict.fromkeys(names, value) | ({"action": action} if action else {})
@@ -238,7 +238,7 @@ def test_no_form_is_answered_by_a_fault(value: str, boss: APIClient, watch: Watc
 
 
 @pytest.mark.domain("8 no input burns")
-def test_memory_returns(boss: APIClient) -> None:
+def test_memory_is_released(boss: APIClient) -> None:
     """What was refused is not kept: neither in a cache nor in the audit trail."""
 
     def flood(times: int) -> int:

@@ -39,7 +39,7 @@ FILE = "/api/v1/policies/file/"
         ("a: \ud800", "yaml has half a character (a surrogate) U+D800 as its character 4: that is no text"),
     ],
 )
-def test_file_that_would_exhaust_its_reader_is_refused_with_its_line(
+def test_file_that_would_exhaust_the_parser_is_refused_with_its_line(
     text: str, says: str, as_viewer: APIClient, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def reached(*_: Any, **__: Any) -> None:
@@ -50,7 +50,7 @@ def test_file_that_would_exhaust_its_reader_is_refused_with_its_line(
     assert (answer.status_code, answer.json()) == (400, {"yaml": [says]})
 
 
-def test_aliases_count_as_often_as_they_are_meant() -> None:
+def test_aliases_count_at_each_use() -> None:
     queues = "".join(f"      q{number}: {{}}\n" for number in range(5000))
     hosts = "".join(f"  b{number}: *a\n" for number in range(5000))
     with pytest.raises(InvalidValue, match="more than 400,000 names and values"):
@@ -63,7 +63,7 @@ def test_file_of_ten_thousand_queues_is_within_the_limits() -> None:
     assert len(policy_file.read(f"version: 1\nvirtualhosts:\n  a:\n    queues:\n{queues}")) == 10_000
 
 
-def test_faults_of_a_file_are_counted_and_not_collected_for_ever() -> None:
+def test_number_of_collected_file_errors_is_limited() -> None:
     with pytest.raises(InvalidValue) as refused:
         policy_file.read("version: 1\n" + "".join(f"a{number}: 1\n" for number in range(150_000)))
     assert len(refused.value.errors) == 101
@@ -71,7 +71,7 @@ def test_faults_of_a_file_are_counted_and_not_collected_for_ever() -> None:
 
 
 @pytest.mark.domain("8 no input burns")
-def test_file_for_another_broker_names_some_of_what_is_not_there(as_viewer: APIClient, broker: Broker) -> None:
+def test_file_of_another_broker_reports_some_missing_objects(as_viewer: APIClient, broker: Broker) -> None:
     broker.connected()
     queues = "".join(f"      q{number}: {{capacity_messages: 5}}\n" for number in range(3_000))
     text = f"version: 1\nvirtualhosts:\n  default:\n    queues:\n{queues}"
@@ -109,28 +109,28 @@ def test_file_for_another_broker_names_some_of_what_is_not_there(as_viewer: APIC
         ("", "detail", "JSON parse error"),
     ],
 )
-def test_json_that_is_out_of_bounds_is_refused_with_its_field(text: str, field: str, says: str) -> None:
+def test_json_above_the_limits_is_refused_with_its_field(text: str, field: str, says: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         read_json(text)
     assert list(refused.value.errors) == [field]
     assert says in refused.value.errors[field]
 
 
-def test_json_within_the_limits_is_what_it_was() -> None:
+def test_json_within_the_limits_is_unchanged() -> None:
     deep = '"\\" [[[[[[[[[[[[[[[[[[ {"'
     text = f'{{"a": [1, -2.5, true, null, {deep}], "b": {{"c": -9223372036854775808}}, "é": "\\ud83d\\ude00"}}'
     assert read_json(text) == json.loads(text)
 
 
 @pytest.mark.parametrize("quotes", ['"' + '\\"' * 500_000, "\\" * 500_000, '"\\' * 300_000])
-def test_texts_that_never_end_are_looked_through_once(quotes: str) -> None:
+def test_unterminated_strings_are_scanned_once(quotes: str) -> None:
     with pytest.raises(InvalidValue):  # a search that goes back to its beginning would take hours
         read_json(quotes)
 
 
 @pytest.mark.domain("8 no input kills")
 @pytest.mark.parametrize("path", ["policies/preview/", "brokers/local/objects/", "stop-producers/", "history/what-if/"])
-def test_deep_body_of_a_call_is_refused(path: str, as_viewer: APIClient, broker: Broker) -> None:
+def test_deeply_nested_body_is_refused(path: str, as_viewer: APIClient, broker: Broker) -> None:
     for deep in ("[" * 100_000, '{"changes":' + "[" * 900 + "]" * 900 + "}", '{"attributes":' + '{"a":' * 400):
         answer = as_viewer.post(f"/api/v1/{path}", deep, content_type="application/json")
         assert answer.status_code == 400
@@ -138,9 +138,7 @@ def test_deep_body_of_a_call_is_refused(path: str, as_viewer: APIClient, broker:
 
 
 @pytest.mark.domain("8 no input burns")
-def test_names_that_there_are_not_are_compared_ten_times_at_most(
-    as_viewer: APIClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_suggestions_for_unknown_names_are_limited(as_viewer: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def near(name: str, *_: Any) -> list[str]:
@@ -160,7 +158,7 @@ def test_names_that_there_are_not_are_compared_ten_times_at_most(
     assert asked == [], "a name of 200 characters is no misspelt one"
 
 
-def test_one_name_of_two_megabytes_is_refused_in_a_line(as_viewer: APIClient) -> None:
+def test_name_of_two_megabytes_is_refused_with_a_short_message(as_viewer: APIClient) -> None:
     answer = as_viewer.post("/api/v1/policies/preview/", {"x" * 2_000_000: 1}, format="json")
     assert answer.status_code == 400
     assert len(answer.content) < 1000
@@ -170,7 +168,7 @@ def test_one_name_of_two_megabytes_is_refused_in_a_line(as_viewer: APIClient) ->
 
 
 @pytest.mark.parametrize("said", [True, False])
-async def test_body_is_given_up_as_soon_as_it_is_too_long(said: bool) -> None:
+async def test_reading_stops_when_the_body_is_too_large(said: bool) -> None:
     """Also one that does not say how long it will be."""
     sent: list[dict[str, Any]] = []
     taken = 0
@@ -193,7 +191,7 @@ async def test_body_is_given_up_as_soon_as_it_is_too_long(said: bool) -> None:
     assert taken <= (0 if said else limits.BODY)
 
 
-def test_body_that_is_too_long_is_refused_before_it_is_read(as_viewer: APIClient) -> None:
+def test_body_with_a_large_content_length_is_refused_before_it_is_read(as_viewer: APIClient) -> None:
     answer = as_viewer.post("/api/v1/stop-producers/", "x" * 2_600_000, content_type="application/json")
     assert answer.status_code == 413
     assert "detail" in answer.json()
@@ -238,7 +236,7 @@ async def test_other_charset_is_refused(charset: str) -> None:
         ("page=1&page=2", 400, "page"),
     ],
 )
-def test_parameters_that_are_out_of_bounds_are_refused_by_name(
+def test_parameters_above_the_limits_are_refused_by_name(
     query: str, status: int, field: str, as_viewer: APIClient
 ) -> None:
     answer = as_viewer.get(f"/api/v1/audit/?{query}")
@@ -262,14 +260,14 @@ def test_parameters_that_are_out_of_bounds_are_refused_by_name(
         ("GET", "/api/v1/queues/%00/x/", 400),
     ],
 )
-def test_every_refusal_of_a_call_is_json(method: str, path: str, status: int, as_viewer: APIClient) -> None:
+def test_errors_of_the_api_are_json(method: str, path: str, status: int, as_viewer: APIClient) -> None:
     answer = as_viewer.generic(method, path, b'{"unknown": 1}', content_type="application/json")
     assert answer.status_code == status
     assert answer["Content-Type"] == "application/json"
     assert isinstance(answer.json(), dict)
 
 
-def test_a_fault_of_the_server_is_json_too(as_viewer: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_error_of_the_api_is_json(as_viewer: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:
         raise RuntimeError("broken")
 
@@ -280,12 +278,12 @@ def test_a_fault_of_the_server_is_json_too(as_viewer: APIClient, monkeypatch: py
     assert "detail" in answer.json()
 
 
-def test_pages_stay_pages(as_viewer: APIClient, broker: Broker) -> None:
+def test_errors_of_pages_are_html(as_viewer: APIClient, broker: Broker) -> None:
     for path, status in (("/nothing/", 404), ("/audit/?search=%00", 400), ("/api/", 200)):
         answer = as_viewer.get(path)
         assert answer.status_code == status
         assert answer["Content-Type"].startswith("text/html")
 
 
-def test_the_application_is_the_measured_one() -> None:
+def test_asgi_application_has_the_limits() -> None:
     assert application.application_mapping["http"].__module__ == "console.intake.bodies"

@@ -34,13 +34,13 @@ def renewed(until: dt.datetime) -> bool:
         return False
 
 
-def test_held_by_a_living_process_it_is_refused_and_names_the_holder() -> None:
+def test_lease_of_a_live_process_is_refused_with_its_owner() -> None:
     with lease("work"), pytest.raises(Busy, match=this_process()), lease("work"):
         pytest.fail("two hold it")
     assert not Lease.objects.exists()
 
 
-def test_held_by_another_host_it_is_refused_until_it_has_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lease_of_another_host_is_refused_until_it_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     hold("another-host:1:1")
     with pytest.raises(Busy, match="another-host"), lease("work"):
         pytest.fail("two hold it")
@@ -71,7 +71,7 @@ def taken_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("by", [3600, -3600])
-def test_a_living_holder_keeps_it_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch, by: int) -> None:
+def test_live_owner_keeps_the_lease_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch, by: int) -> None:
     monkeypatch.setattr(lease_module, "_signs", {})
     with lease("work"):
         real = timezone.now
@@ -81,7 +81,7 @@ def test_a_living_holder_keeps_it_when_the_clock_is_set(monkeypatch: pytest.Monk
                 pytest.fail("two hold it")
 
 
-def test_a_holder_that_was_killed_is_found_out_at_once() -> None:
+def test_lease_of_a_killed_process_is_free_at_once() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         host = this_process().split(":")[0]
         hold(f"{host}:{process.pid}:{start_time(psutil.Process(process.pid))}")
@@ -92,7 +92,7 @@ def test_a_holder_that_was_killed_is_found_out_at_once() -> None:
         assert Lease.objects.get().holder == this_process()
 
 
-def test_a_number_of_a_process_that_came_again_is_no_holder() -> None:
+def test_reused_process_id_does_not_own_the_lease() -> None:
     host, pid, since = this_process().split(":")
     hold(f"{host}:{pid}:{int(since) - 1000}")
     with lease("work"):
@@ -100,9 +100,7 @@ def test_a_number_of_a_process_that_came_again_is_no_holder() -> None:
 
 
 @pytest.mark.parametrize("by", [3600, -3600])
-def test_a_living_holder_is_not_taken_for_dead_when_the_clock_has_been_set(
-    monkeypatch: pytest.MonkeyPatch, by: int
-) -> None:
+def test_live_owner_is_not_considered_dead_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch, by: int) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         hold(f"{this_process().split(':')[0]}:{process.pid}:{start_time(psutil.Process(process.pid))}")
         start = psutil.boot_time()
@@ -113,7 +111,7 @@ def test_a_living_holder_is_not_taken_for_dead_when_the_clock_has_been_set(
         process.kill()
 
 
-def test_a_lease_that_seems_to_hold_for_an_hour_since_the_clock_was_set_back_has_run_out(
+def test_lease_that_ends_late_because_the_clock_was_set_back_is_expired(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hold("another-host:1:1", seconds=2 * SECONDS - 1)
@@ -123,7 +121,7 @@ def test_a_lease_that_seems_to_hold_for_an_hour_since_the_clock_was_set_back_has
     taken_after_a_while(monkeypatch)
 
 
-def test_row_that_was_in_the_way_and_is_gone_again_is_nobody_who_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_that_was_deleted_concurrently_does_not_block_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     look, failures = QuerySet.get_or_create, iter([IntegrityError("it was there")])
 
     def too_late_and_too_early(self: QuerySet[Lease], **wanted: Any) -> tuple[Lease, bool]:
@@ -136,13 +134,13 @@ def test_row_that_was_in_the_way_and_is_gone_again_is_nobody_who_holds_it(monkey
         assert Lease.objects.get().holder == this_process()
 
 
-def test_held_for_longer_than_its_time_it_is_renewed() -> None:
+def test_lease_is_renewed_while_it_is_owned() -> None:
     with lease("work", seconds=2.0):
         until = Lease.objects.get().lease_until
         wait_until(lambda: renewed(until), "it is renewed")
 
 
-def test_taken_by_another_meanwhile_the_end_says_so() -> None:
+def test_lease_acquired_by_another_process_raises_at_the_end() -> None:
     def taken() -> None:
         with lease("work", seconds=0.2):
             Lease.objects.update(lease_holder="another-host:1:1")
@@ -155,7 +153,7 @@ def test_taken_by_another_meanwhile_the_end_says_so() -> None:
     assert Lease.objects.get().holder == "another-host:1:1"
 
 
-def test_database_that_does_not_answer_for_a_moment_costs_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_database_failure_does_not_lose_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     extend, failures = lease_module._extend, iter(["away", "still away"])
 
     def failing_at_first(name: str, seconds: float) -> bool:
@@ -169,7 +167,7 @@ def test_database_that_does_not_answer_for_a_moment_costs_no_lease(monkeypatch: 
         wait_until(lambda: renewed(until), "it is renewed")
 
 
-def test_database_that_does_not_answer_until_the_lease_is_over_costs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_failure_until_expiry_loses_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(name: str, seconds: float) -> bool:
         raise OperationalError("away")
 

@@ -72,7 +72,7 @@ def elsewhere(until: dt.datetime) -> None:
     Delivery.objects.update(lease_until=until, lease_holder="another-host:1:1:999999999")
 
 
-def test_of_two_one_has_it_until_it_has_run_out(uptime: Uptime) -> None:
+def test_one_of_two_processes_owns_a_row_until_the_lease_expires(uptime: Uptime) -> None:
     a_row()
     rows = Delivery.objects.all()
     assert rows.claim(MINUTE, NOW, tries=1)
@@ -85,7 +85,7 @@ def test_of_two_one_has_it_until_it_has_run_out(uptime: Uptime) -> None:
 
 @pytest.mark.domain("9 clock steps")
 @BOTH_WAYS
-def test_a_clock_that_is_set_makes_no_second_holder_and_prolongs_no_lease(uptime: Uptime, by: dt.timedelta) -> None:
+def test_setting_the_clock_neither_adds_an_owner_nor_extends_a_lease(uptime: Uptime, by: dt.timedelta) -> None:
     a_row()
     rows = Delivery.objects.all()
     assert rows.claim(MINUTE, NOW)
@@ -95,7 +95,7 @@ def test_a_clock_that_is_set_makes_no_second_holder_and_prolongs_no_lease(uptime
     assert rows.claim(MINUTE, NOW + by + MINUTE)
 
 
-def test_a_lease_of_a_process_that_was_killed_ends_with_it(uptime: Uptime) -> None:
+def test_lease_of_a_killed_process_ends(uptime: Uptime) -> None:
     row = a_row()
     host = this_process().split(":")[0]
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
@@ -106,7 +106,7 @@ def test_a_lease_of_a_process_that_was_killed_ends_with_it(uptime: Uptime) -> No
     assert Delivery.objects.all().free(NOW) == [row.pk]
 
 
-def test_between_hosts_a_lease_that_ends_later_than_any_could_is_none(uptime: Uptime) -> None:
+def test_lease_of_another_host_with_an_impossible_end_is_invalid(uptime: Uptime) -> None:
     a_row()
     rows = Delivery.objects.all()
     elsewhere(NOW + LONGEST)
@@ -117,13 +117,13 @@ def test_between_hosts_a_lease_that_ends_later_than_any_could_is_none(uptime: Up
     assert rows.claim(MINUTE, NOW)
 
 
-def test_a_lease_of_an_earlier_version_is_one_by_the_clock_on_the_wall() -> None:
+def test_lease_of_an_earlier_version_uses_the_wall_clock() -> None:
     assert not Delivery(lease_until=NOW + MINUTE).is_free(NOW)
     assert Delivery(lease_until=NOW).is_free(NOW)
     assert Delivery(lease_until=None).is_free(NOW)
 
 
-def test_a_lease_without_its_end_by_the_steady_clock_is_one_by_the_clock_on_the_wall() -> None:
+def test_lease_without_a_monotonic_end_uses_the_wall_clock() -> None:
     """As the pipeline and beat wrote it, of a process that goes on."""
     row = Delivery(lease_until=NOW + MINUTE, lease_holder=this_process())
     assert (row.is_free(NOW), row.is_free(NOW + MINUTE)) == (False, True)
@@ -144,7 +144,7 @@ def test_every_kind_of_leased_row_is_claimed_once_and_can_be_released(kind: type
     assert claimed.is_free(NOW)
 
 
-def test_whoever_lost_the_race_for_a_free_row_has_not_got_it(uptime: Uptime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loser_of_a_race_for_a_free_row_does_not_own_it(uptime: Uptime, monkeypatch: pytest.MonkeyPatch) -> None:
     a_row()
 
     def another_first(length: dt.timedelta, now: dt.datetime) -> dict[str, object]:
@@ -157,7 +157,7 @@ def test_whoever_lost_the_race_for_a_free_row_has_not_got_it(uptime: Uptime, mon
 
 
 @BOTH_WAYS
-def test_a_bulk_edit_stays_with_its_worker_when_the_clock_is_set(
+def test_worker_keeps_its_bulk_edit_when_the_clock_is_set(
     uptime: Uptime, monkeypatch: pytest.MonkeyPatch, by: dt.timedelta
 ) -> None:
     job = BulkEdit.objects.create(
@@ -173,7 +173,7 @@ def test_a_bulk_edit_stays_with_its_worker_when_the_clock_is_set(
 
 
 @BOTH_WAYS
-def test_a_delivery_is_tried_again_within_its_longest_pause(
+def test_delivery_is_retried_within_the_longest_interval(
     uptime: Uptime, monkeypatch: pytest.MonkeyPatch, by: dt.timedelta
 ) -> None:
     from console.alerts import tasks

@@ -36,7 +36,7 @@ def old(broker: Broker, db: None) -> AuditEntry:
     return row
 
 
-def test_audit_page_call_and_timeline_are_cut_off_with_a_mark(old: AuditEntry, as_operator: APIClient) -> None:
+def test_long_texts_are_truncated_with_a_mark_in_audit_and_timeline(old: AuditEntry, as_operator: APIClient) -> None:
     [row] = as_operator.get("/api/v1/audit/").json()["results"]
     assert row["reason"] == "r" * limits.TEXT + "… (1,000,000 characters)"
     assert row["detail"].endswith("… (1,000,000 characters)")
@@ -46,7 +46,7 @@ def test_audit_page_call_and_timeline_are_cut_off_with_a_mark(old: AuditEntry, a
 
 
 @pytest.mark.parametrize("path", ["audit/file/?as=csv", "timeline/download/?told_by=people"])
-def test_no_cell_of_a_file_is_longer_than_spreadsheets_take(path: str, old: AuditEntry, as_operator: APIClient) -> None:
+def test_cells_of_exports_fit_into_spreadsheets(path: str, old: AuditEntry, as_operator: APIClient) -> None:
     answer: Any = as_operator.get(f"/api/v1/{path}")
     text = (b"".join(answer.streaming_content) if answer.streaming else answer.content).decode()
     rows = list(csv.reader(io.StringIO(text)))
@@ -55,7 +55,7 @@ def test_no_cell_of_a_file_is_longer_than_spreadsheets_take(path: str, old: Audi
     assert any("1,000,000 characters" in cell for cell in rows[1])
 
 
-def test_reason_of_now_is_refused_and_nothing_is_done(as_operator: APIClient, broker: Broker) -> None:
+def test_long_reason_is_refused(as_operator: APIClient, broker: Broker) -> None:
     body = {"scope": "type=Broker", "reason": "x" * 1_001}
     answer = as_operator.post("/api/v1/stop-producers/", body, format="json")
     assert (answer.status_code, list(answer.json())) == (400, ["reason"])

@@ -53,7 +53,7 @@ def sign_in(provider: Provider, client: Client | None = None, path: str = "/oidc
     return client, client.get(f"{back.path}?{back.query}")
 
 
-def test_who_the_provider_vouches_for_is_let_in_with_the_roles_of_their_groups(provider: Provider) -> None:
+def test_user_of_the_provider_signs_in_with_the_roles_of_their_groups(provider: Provider) -> None:
     provider.claims["groups"] = ["ops", "something else"]
     client, answer = sign_in(provider, path="/oidc/go/?next=/audit/")
     assert (answer.status_code, answer["Location"]) == (302, "/audit/")
@@ -66,7 +66,7 @@ def test_who_the_provider_vouches_for_is_let_in_with_the_roles_of_their_groups(p
     assert provider.issuer in row.reason
 
 
-def test_groups_follow_what_is_told_at_each_sign_in_and_others_stay(provider: Provider) -> None:
+def test_governed_groups_follow_the_claims_and_others_stay(provider: Provider) -> None:
     provider.claims["groups"] = ["ops"]
     sign_in(provider)
     user = User.objects.get()
@@ -80,7 +80,7 @@ def test_groups_follow_what_is_told_at_each_sign_in_and_others_stay(provider: Pr
     assert User.objects.count() == 1
 
 
-def test_who_has_no_group_there_signs_in_and_sees_nothing(provider: Provider) -> None:
+def test_user_without_groups_signs_in_and_sees_nothing(provider: Provider) -> None:
     client, _ = sign_in(provider)
     answer = client.get("/")
     assert answer.status_code == 403
@@ -99,7 +99,7 @@ def test_who_has_no_group_there_signs_in_and_sees_nothing(provider: Provider) ->
         {"sub": None},
     ],
 )
-def test_a_token_that_is_not_ours_lets_nobody_in(provider: Provider, wrong: dict[str, Any]) -> None:
+def test_invalid_token_is_refused(provider: Provider, wrong: dict[str, Any]) -> None:
     provider.wrong = wrong
     client, answer = sign_in(provider)
     assert answer.status_code == 403
@@ -108,7 +108,7 @@ def test_a_token_that_is_not_ours_lets_nobody_in(provider: Provider, wrong: dict
     assert not User.objects.exists()
 
 
-def test_a_token_of_another_key_and_a_tale_of_somebody_else_let_nobody_in(provider: Provider) -> None:
+def test_token_of_another_key_and_userinfo_of_another_subject_are_refused(provider: Provider) -> None:
     provider.other_key = True
     assert sign_in(provider)[1].status_code == 403
     provider.other_key = False
@@ -117,7 +117,7 @@ def test_a_token_of_another_key_and_a_tale_of_somebody_else_let_nobody_in(provid
     assert not User.objects.exists()
 
 
-def test_an_answer_that_nobody_asked_for_or_that_comes_twice_lets_nobody_in(provider: Provider) -> None:
+def test_unsolicited_or_repeated_callback_is_refused(provider: Provider) -> None:
     victim = Client()
     mine = urlsplit(provider.authorize(go(Client())))
     assert victim.get(f"{mine.path}?{mine.query}").status_code == 403
@@ -128,7 +128,7 @@ def test_an_answer_that_nobody_asked_for_or_that_comes_twice_lets_nobody_in(prov
     assert again.status_code == 403
 
 
-def test_a_name_or_an_address_that_somebody_has_here_gives_nobody_their_account(provider: Provider) -> None:
+def test_existing_name_or_address_is_not_linked_to_the_identity(provider: Provider) -> None:
     boss = User.objects.create_superuser("Olga", email="olga@example.org", password="correct horse")
     client, answer = sign_in(provider)
     assert answer.status_code == 403
@@ -137,7 +137,7 @@ def test_a_name_or_an_address_that_somebody_has_here_gives_nobody_their_account(
     assert boss.has_usable_password()
 
 
-def test_who_comes_in_two_windows_at_once_is_one_user(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_sign_ins_create_one_user(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     provider.claims["groups"] = ["ops"]
     sign_in(provider)
     looks: Iterator[list[User]] = iter([[]])  # the first look was before the other window's user was there
@@ -152,9 +152,7 @@ def test_who_comes_in_two_windows_at_once_is_one_user(provider: Provider, monkey
     assert User.objects.get().username == "olga"
 
 
-def test_a_user_whom_nobody_vouches_for_yet_is_not_left_behind(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_user_without_identity_is_rolled_back(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(**_: object) -> None:
         raise IntegrityError("taken")
 
@@ -165,7 +163,7 @@ def test_a_user_whom_nobody_vouches_for_yet_is_not_left_behind(
     assert sign_in(provider)[1].status_code == 302
 
 
-def test_another_name_there_is_the_same_account_here(provider: Provider) -> None:
+def test_renamed_user_at_the_provider_keeps_the_account(provider: Provider) -> None:
     sign_in(provider)
     provider.claims["preferred_username"] = "olga.married"
     sign_in(provider)
@@ -175,7 +173,7 @@ def test_another_name_there_is_the_same_account_here(provider: Provider) -> None
     assert User.objects.count() == 2
 
 
-def test_who_is_locked_out_here_stays_out(provider: Provider) -> None:
+def test_deactivated_user_cannot_sign_in(provider: Provider) -> None:
     sign_in(provider)
     User.objects.update(is_active=False)
     client, answer = sign_in(provider)
@@ -183,7 +181,7 @@ def test_who_is_locked_out_here_stays_out(provider: Provider) -> None:
     assert client.get("/").status_code == 302
 
 
-def test_a_provider_that_is_away_is_told_and_passwords_still_work(provider: Provider) -> None:
+def test_unavailable_provider_is_reported_and_passwords_still_work(provider: Provider) -> None:
     provider.away = True
     answer = Client().get("/oidc/go/")
     assert answer.status_code == 503
@@ -197,18 +195,18 @@ def test_a_provider_that_is_away_is_told_and_passwords_still_work(provider: Prov
     assert Client().post("/login/", {"username": "vera", "password": "see-everything"}).status_code == 302
 
 
-def test_a_provider_that_says_it_is_another_one_is_not_believed(provider: Provider) -> None:
+def test_provider_with_another_issuer_is_refused(provider: Provider) -> None:
     provider.issuer, told = "https://elsewhere.example.org", provider.issuer
     answer = Client().get("/oidc/go/")
     assert (answer.status_code, told in answer.content.decode()) == (503, False)
 
 
-def test_the_way_back_leads_to_this_console_alone(provider: Provider) -> None:
+def test_redirect_after_sign_in_stays_on_this_console(provider: Provider) -> None:
     answer = sign_in(provider, path="/oidc/go/?next=https://evil.example.org/")[1]
     assert answer["Location"] == "/"
 
 
-def test_the_sign_in_page_offers_it_when_it_is_configured(provider: Provider, settings: Any) -> None:
+def test_sign_in_page_has_the_button_if_configured(provider: Provider, settings: Any) -> None:
     assert "Sign in with Example" in Client().get("/login/?next=/audit/").content.decode()
     settings.HEADGATE_OIDC = None
     assert "oidc" not in Client().get("/login/").content.decode()

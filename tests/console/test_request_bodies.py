@@ -101,7 +101,7 @@ def _may_be_null(field: Schema) -> bool:
 
 
 @pytest.mark.domain("8 schema is validation")
-def test_each_field_is_checked_as_the_description_says(boss: APIClient, broker: Broker) -> None:
+def test_each_field_is_validated_as_described(boss: APIClient, broker: Broker) -> None:
     tried: Counter[str] = Counter()
     wrong: list[str] = []
     for method, path, operation in operations():

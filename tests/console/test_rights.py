@@ -55,7 +55,7 @@ MATRIX: list[tuple[ObjectName, str, dict[str, Any], set[Role]]] = [
 
 @pytest.mark.parametrize("role", Role)
 @pytest.mark.parametrize(("name", "operation", "arguments", "may"), MATRIX)
-def test_a_role_may_what_the_matrix_says(
+def test_permissions_of_each_role(
     name: ObjectName, operation: str, arguments: dict[str, Any], may: set[Role], role: Role
 ) -> None:
     missing = Rights((Grant(role),)).missing("local", needed(name, operation, arguments))
@@ -67,7 +67,7 @@ def test_operator_and_policy_editor_together_create_a_queue_with_limits() -> Non
     assert not both.missing("local", needed(QUEUE, "create", {"capacity_messages": 5}))
 
 
-def test_every_operation_that_changes_something_needs_more_than_sight() -> None:
+def test_every_changing_operation_needs_more_than_a_viewer() -> None:
     seen = 0
     for declared in TYPES.values():
         name = object_name(declared.name, **dict.fromkeys(declared.keys, "1"))
@@ -81,7 +81,7 @@ def test_every_operation_that_changes_something_needs_more_than_sight() -> None:
 # -- scopes ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_grant_on_a_virtual_host_reaches_that_one_of_that_broker_alone() -> None:
+def test_grant_on_a_virtual_host_applies_to_that_host_only() -> None:
     mine = Rights((Grant(OP, "local", "red"),))
     stop = "stop-producers"
     assert not mine.missing("local", needed(QUEUE, stop))
@@ -97,7 +97,7 @@ def test_a_grant_on_a_virtual_host_reaches_that_one_of_that_broker_alone() -> No
     assert mine.hosts(P, "local") == frozenset()
 
 
-def test_queues_that_are_named_need_their_virtual_hosts_and_not_the_broker() -> None:
+def test_named_queues_need_their_virtual_hosts_only() -> None:
     need = needed(BROKER, "stop-producers", {"queues": NAMED})
     assert need.hosts == ("blue", "red")
     red, blue = Grant(OP, "local", "red"), Grant(OP, "local", "blue")
@@ -108,19 +108,19 @@ def test_queues_that_are_named_need_their_virtual_hosts_and_not_the_broker() -> 
     assert needed(BROKER, "stop-producers", {"pattern": "orders.>"}).hosts == (None,)
 
 
-def test_a_virtual_host_comes_and_goes_with_the_say_of_who_has_the_broker() -> None:
+def test_creating_and_deleting_virtual_hosts_needs_the_broker() -> None:
     mine = Rights((Grant(A, "local", "red"),))
     assert mine.missing("local", needed(HOST, "delete"))
     assert not mine.missing("local", needed(HOST, "update"))
 
 
-def test_what_belongs_to_the_broker_has_no_virtual_host() -> None:
+def test_objects_of_the_broker_have_no_virtual_host() -> None:
     assert [host_of(name) for name in (BROKER, USER, HOST, QUEUE)] == [None, None, "red", "red"]
     assert Need((V,), ("red",)).host == "red"
     assert Need((V,), ("red", "blue")).host == Need((V,), (None,)).host == ""
 
 
-def test_administrators_give_what_lies_within_their_own_scope() -> None:
+def test_administrators_assign_roles_within_their_scope() -> None:
     of_host, of_broker, of_all = Grant(A, "local", "red"), Grant(A, "local"), Grant(A)
     assert Rights((of_host,)).can_assign(Grant(OP, "local", "red"))
     assert not Rights((of_host,)).can_assign(Grant(OP, "local", "blue"))
@@ -131,7 +131,7 @@ def test_administrators_give_what_lies_within_their_own_scope() -> None:
     assert not Rights((Grant(OP), Grant(P))).can_assign(Grant(V, "local", "red"))
 
 
-def test_nobody_may_anything_without_a_grant() -> None:
+def test_no_grant_means_no_permission() -> None:
     nobody = Rights()
     assert not nobody.can_see("local")
     assert not nobody.can_assign_any
@@ -147,7 +147,7 @@ QUESTIONS = list(itertools.product(Role, ("a", "b", "c"), (None, "x", "y", "z"))
 
 
 @given(some_rights, some_rights)
-def test_a_token_may_what_both_it_and_its_owner_may(owner: Rights, token: Rights) -> None:
+def test_rights_of_a_token_are_the_intersection_with_its_owner(owner: Rights, token: Rights) -> None:
     both = owner.intersection(token)
     for role, broker, host in QUESTIONS:
         assert both.allows(role, broker, host) == (
@@ -156,13 +156,13 @@ def test_a_token_may_what_both_it_and_its_owner_may(owner: Rights, token: Rights
 
 
 @given(some_rights, grants)
-def test_another_grant_takes_nothing_away(mine: Rights, more: Grant) -> None:
+def test_additional_grant_removes_nothing(mine: Rights, more: Grant) -> None:
     with_it = Rights.of([*mine.grants, more])
     for question in QUESTIONS:
         assert with_it.allows(*question) or not mine.allows(*question)
 
 
 @given(some_rights)
-def test_whoever_may_anything_sees_it(mine: Rights) -> None:
+def test_every_role_includes_visibility(mine: Rights) -> None:
     for role, broker, host in QUESTIONS:
         assert mine.allows(Role.VIEWER, broker, host) or not mine.allows(role, broker, host)

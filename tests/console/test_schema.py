@@ -43,7 +43,7 @@ def test_every_call_has_a_summary_and_describes_its_answers(description: dict[st
             assert status == "204" or all(answer["content"][kind]["schema"] for kind in kinds or [None]), (path, status)
 
 
-def test_no_call_is_described_by_words_about_another(description: dict[str, Any]) -> None:
+def test_descriptions_of_calls_are_unique(description: dict[str, Any]) -> None:
     calls = [call for methods in description["paths"].values() for call in methods.values()]
     told = Counter(call["description"] for call in calls if call.get("description"))
     assert len(told) >= 25
@@ -71,7 +71,7 @@ def test_conditions_have_the_declared_choices(description: dict[str, Any]) -> No
 
 
 @pytest.mark.django_db
-def test_description_is_served_to_who_is_signed_in(as_viewer: APIClient) -> None:
+def test_description_requires_sign_in(as_viewer: APIClient) -> None:
     assert as_viewer.get("/api/schema/?format=json").json()["info"]["title"] == "Headgate"
     assert APIClient().get("/api/schema/?format=json").status_code == 401
 

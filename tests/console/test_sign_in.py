@@ -34,7 +34,7 @@ def fail_often(**more: str) -> None:
         sign_in("wrong", **more)
 
 
-def test_who_fails_too_often_is_refused_even_with_the_right_password(vera: User) -> None:
+def test_user_is_locked_after_too_many_failures(vera: User) -> None:
     for _ in range(settings.AXES_FAILURE_LIMIT - 1):
         status, page = sign_in("wrong")
         assert status == 200
@@ -46,14 +46,14 @@ def test_who_fails_too_often_is_refused_even_with_the_right_password(vera: User)
     assert 'value="/audit/"' in page
 
 
-def test_others_and_the_same_user_from_elsewhere_are_not_held_up(vera: User) -> None:
+def test_other_users_and_addresses_are_not_locked(vera: User) -> None:
     User.objects.create_user("otto", password="another")
     fail_often()
     assert sign_in("another", user="otto")[0] == 302
     assert sign_in("see-everything", address="203.0.113.10")[0] == 302
 
 
-def test_after_the_pause_the_right_password_signs_in(vera: User) -> None:
+def test_lock_ends_after_the_pause(vera: User) -> None:
     fail_often()
     for attempt in AccessAttempt.objects.all():
         attempt.attempt_time -= settings.AXES_COOLOFF_TIME + datetime.timedelta(seconds=1)
@@ -62,14 +62,14 @@ def test_after_the_pause_the_right_password_signs_in(vera: User) -> None:
     assert not AccessAttempt.objects.exists()
 
 
-def test_a_success_forgives_the_failures_before(vera: User) -> None:
+def test_success_resets_the_failures(vera: User) -> None:
     for _ in range(3):
         for _ in range(settings.AXES_FAILURE_LIMIT - 1):
             assert sign_in("wrong")[0] == 200
         assert sign_in("see-everything")[0] == 302
 
 
-def test_no_password_is_kept_of_the_failures(vera: User) -> None:
+def test_failures_do_not_store_passwords(vera: User) -> None:
     sign_in("nearly-see-everything")
     [attempt] = AccessAttempt.objects.values()
     assert "nearly" not in repr(attempt)
@@ -88,9 +88,7 @@ def test_https_makes_cookies_secure(tmp_path: Path, https: str) -> None:
 
 
 @pytest.mark.parametrize("by", [3600, -3600])
-def test_when_the_clock_is_set_nobody_waits_longer_than_the_pause(
-    vera: User, monkeypatch: pytest.MonkeyPatch, by: int
-) -> None:
+def test_setting_the_clock_does_not_extend_the_lock(vera: User, monkeypatch: pytest.MonkeyPatch, by: int) -> None:
     fail_often()
     assert sign_in("see-everything")[0] == 429
     real = timezone.now

@@ -38,14 +38,12 @@ ORDERS = object_name("Queue", virtualhost="default", name="orders")
         ("queues/?stat=OVERFULL", {"stat": ["stat is not an attribute of Queue"]}),
     ],
 )
-def test_parameter_that_there_is_not_is_refused_by_its_name(
-    path: str, says: dict[str, Any], as_viewer: APIClient
-) -> None:
+def test_unknown_parameter_is_refused_by_name(path: str, says: dict[str, Any], as_viewer: APIClient) -> None:
     answer = as_viewer.get(f"/api/v1/{path}")
     assert (answer.status_code, answer.json()) == (400, says)
 
 
-def test_also_before_something_is_changed(as_operator: APIClient) -> None:
+def test_unknown_parameter_is_refused_before_a_change(as_operator: APIClient) -> None:
     answer = as_operator.delete("/api/v1/brokers/local/objects/type=Queue,virtualhost=default,name=x/?versoin=1")
     assert answer.status_code == 400
     assert answer.json() == {"versoin": ["there is no parameter versoin: did you mean version?"]}
@@ -82,7 +80,7 @@ def test_also_before_something_is_changed(as_operator: APIClient) -> None:
         ),
     ],
 )
-def test_field_that_there_is_not_is_refused_by_its_name_and_nothing_is_done(
+def test_unknown_field_is_refused_by_name_and_nothing_changes(
     path: str, body: dict[str, Any], says: dict[str, Any], as_operator: APIClient, broker: Broker
 ) -> None:
     before = broker.memory.engine.last_event
@@ -93,9 +91,7 @@ def test_field_that_there_is_not_is_refused_by_its_name_and_nothing_is_done(
 
 
 @pytest.mark.parametrize("only", ["true", "false", 1, 0, [], {}])
-def test_start_whose_only_is_no_boolean_lifts_no_stop_inside_its_scope(
-    only: Any, as_operator: APIClient, broker: Broker
-) -> None:
+def test_non_boolean_only_lifts_no_nested_stop(only: Any, as_operator: APIClient, broker: Broker) -> None:
     """A text "true" passed for false, and lifted every stop that was to stay."""
     broker.do(lambda memory: memory.management.create(ORDERS, {}))
     for scope in ("type=Broker", str(ORDERS)):
@@ -109,18 +105,18 @@ def test_start_whose_only_is_no_boolean_lifts_no_stop_inside_its_scope(
     assert len(broker.do(lambda memory: memory.management.read(object_name("Broker"))["stops"])) == 2
 
 
-def test_types_inside_lists_and_objects_are_looked_at_too(as_operator: APIClient) -> None:
+def test_nested_types_are_checked(as_operator: APIClient) -> None:
     answer = as_operator.post(
         "/api/v1/stop-producers/", {"scope": "type=Broker", "reason": "x", "queues": ["a", 5]}, format="json"
     )
     assert answer.json() == {"queues": ["queues, item 2: queues is 5: it must be text"]}
 
 
-def test_who_may_not_ask_is_told_that_and_no_names(client: Any) -> None:
+def test_anonymous_user_gets_no_field_names(client: Any) -> None:
     assert client.get("/api/v1/history/top/?form=1").status_code == 401
 
 
-def test_every_call_of_this_interface_is_so() -> None:
+def test_every_call_of_the_api_is_strict() -> None:
     views = list(views_of(urlpatterns))
     assert len(views) > 50
     assert [view for view in views if not issubclass(view, (StrictAPIView, SpectacularAPIView))] == []
@@ -174,7 +170,7 @@ def views_of(patterns: Sequence[Any]) -> Iterator[type[APIView]]:
         ),
     ],
 )
-def test_what_a_schema_does_not_allow_is_said_in_a_sentence_with_the_field_and_the_value(
+def test_schema_violation_is_reported_with_field_and_value(
     path: str, body: dict[str, Any], says: dict[str, list[str]], as_operator: APIClient
 ) -> None:
     answer = as_operator.post(f"/api/v1/{path}", body, format="json")
@@ -185,7 +181,7 @@ def test_what_a_schema_does_not_allow_is_said_in_a_sentence_with_the_field_and_t
         assert told[field][0].startswith(beginning)
 
 
-def test_what_is_left_out_has_its_default_and_text_is_taken_as_it_is(as_operator: APIClient, broker: Broker) -> None:
+def test_omitted_fields_have_defaults_and_text_is_not_trimmed(as_operator: APIClient, broker: Broker) -> None:
     body = {"scope": "type=Broker", "reason": "  a leak  ", "for_ms": None}
     assert as_operator.post("/api/v1/stop-producers/", body, format="json").status_code == 200
     [stop] = broker.do(lambda memory: memory.management.read(object_name("Broker"))["stops"])

@@ -49,7 +49,7 @@ def stop(client: APIClient) -> Any:
     return client.post("/api/v1/stop-producers/", {"scope": "type=Broker", "reason": "test"}, format="json")
 
 
-def test_a_program_acts_with_a_token_and_the_audit_trail_tells_which(olga: User) -> None:
+def test_audit_trail_names_the_token(olga: User) -> None:
     _, secret = made(olga)
     client = using(secret)
     assert client.get("/api/v1/queues/").json()["count"] == 1
@@ -61,7 +61,7 @@ def test_a_program_acts_with_a_token_and_the_audit_trail_tells_which(olga: User)
     assert [grant["role"] for grant in told["grants"]] == ["operator", "policy-editor"]
 
 
-def test_a_token_may_only_what_it_was_given(olga: User) -> None:
+def test_token_has_only_its_own_roles(olga: User) -> None:
     _, secret = made(olga, Grant(Role.VIEWER, "local"))
     client = using(secret)
     assert client.get("/api/v1/queues/").status_code == 200
@@ -70,7 +70,7 @@ def test_a_token_may_only_what_it_was_given(olga: User) -> None:
     assert using(narrow).get("/api/v1/queues/").json()["results"] == []
 
 
-def test_a_token_loses_what_its_owner_loses(olga: User) -> None:
+def test_token_loses_permissions_with_its_owner(olga: User) -> None:
     _, secret = made(olga)
     RoleGrant.objects.filter(user=olga, role=Role.OPERATOR).delete()
     assert stop(using(secret)).status_code == 403
@@ -78,7 +78,7 @@ def test_a_token_loses_what_its_owner_loses(olga: User) -> None:
     assert using(secret).get("/api/v1/queues/").status_code == 403
 
 
-def test_nobody_gives_a_token_more_than_they_may(olga: User) -> None:
+def test_token_cannot_exceed_its_owner(olga: User) -> None:
     from django.core.exceptions import PermissionDenied
 
     narrow = person("ned", Grant(Role.OPERATOR, "local", "default"))
@@ -96,7 +96,7 @@ def refused(secret: str) -> str:
     return str(answer.json()["detail"])
 
 
-def test_a_token_that_lets_nobody_in_is_told_why(olga: User) -> None:
+def test_unusable_token_is_refused_with_the_reason(olga: User) -> None:
     assert "not known" in refused("headgate_nonsense")
     assert "not known" in refused("")
     token, secret = made(olga)
@@ -109,7 +109,7 @@ def test_a_token_that_lets_nobody_in_is_told_why(olga: User) -> None:
     assert "olga" in refused(other)
 
 
-def test_the_secret_is_kept_nowhere(olga: User) -> None:
+def test_secret_is_not_stored(olga: User) -> None:
     token, secret = made(olga)
     kept = str(ApiToken.objects.values().get()) + str(list(AuditEntry.objects.values()))
     assert secret not in kept
@@ -117,7 +117,7 @@ def test_the_secret_is_kept_nowhere(olga: User) -> None:
     assert len(secret) > 45
 
 
-def test_the_last_use_is_kept_once_a_minute(olga: User) -> None:
+def test_last_use_is_saved_once_per_minute(olga: User) -> None:
     _, secret = made(olga)
     using(secret).get("/api/v1/me/")
     first = ApiToken.objects.get().last_used
@@ -137,7 +137,7 @@ def page(user: User) -> Client:
     return client
 
 
-def test_the_page_makes_a_token_shows_it_once_and_revokes_it(olga: User) -> None:
+def test_page_creates_a_token_shows_it_once_and_revokes_it(olga: User) -> None:
     client = page(olga)
     given = {"action": "create", "name": "ci", "role": ["viewer", "operator"], "broker": "local", "days": "7"}
     answer = client.post("/tokens/", given)
@@ -161,7 +161,7 @@ def test_the_page_makes_a_token_shows_it_once_and_revokes_it(olga: User) -> None
 
 
 @pytest.mark.parametrize("given", [{"name": ""}, {"role": []}, {"days": "0"}, {"days": "x"}, {"virtualhost": "a"}])
-def test_the_page_says_what_is_wrong(olga: User, given: dict[str, Any]) -> None:
+def test_page_shows_validation_errors(olga: User, given: dict[str, Any]) -> None:
     values = {"action": "create", "name": "ci", "role": ["viewer"], "broker": "", "days": "7", **given}
     answer = page(olga).post("/tokens/", values)
     assert answer.status_code == 400
@@ -169,7 +169,7 @@ def test_the_page_says_what_is_wrong(olga: User, given: dict[str, Any]) -> None:
     assert not ApiToken.objects.exists()
 
 
-def test_somebody_elses_token_is_revoked_by_who_administers_everything_alone(olga: User) -> None:
+def test_token_of_another_user_is_revoked_by_full_administrators_only(olga: User) -> None:
     token, secret = made(olga)
     assert (
         page(person("vic", Grant(Role.VIEWER))).post("/tokens/", {"action": "revoke", "id": token.pk}).status_code
