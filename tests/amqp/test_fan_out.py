@@ -95,7 +95,7 @@ def test_full_destination_blocks_only_messages_to_it(broker: BrokerThread) -> No
                 "QUERY", {"where": {"state": "BLOCKED"}, "attributeNames": ["queue", "release"]}, entityType="Producer"
             ).body["results"]
             assert "name=full" in found[2]
-            assert "queue full comes down to" in found[3]
+            assert "queue full falls to" in found[3]
         take(broker, "full", 6)
         wait_until(lambda: accepted("full") == 12, "more go in when there is room")
         take(broker, "full", 6)

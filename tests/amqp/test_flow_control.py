@@ -54,7 +54,7 @@ def test_a_consumer_that_lags_and_then_goes_holds_its_producers_until_another_co
             name = broker.do(lambda s: next(str(p.name) for p in s.broker.producers.values()))
             blocked = operator.ask("READ", name=name).body
             assert (blocked["state"], blocked["reasons"]) == ("BLOCKED", ["queue-overfull:orders"])
-            assert blocked["release"].startswith("queue orders comes down to 5 messages or fewer")
+            assert blocked["release"].startswith("queue orders falls to 5 messages or fewer")
         other = crowd.publisher("prices")
         wait_until(lambda: other.accepted == 11, "another queue's producer is not blocked")
         accepted = publisher.accepted

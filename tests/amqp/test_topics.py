@@ -289,7 +289,7 @@ def test_a_subscription_that_never_acknowledges_holds_its_publishers_until_it_is
         assert len({producer["queue"] for producer in both}) == len(both) == 2
         for producer in both:
             assert producer["reasons"] == [f"queue-overfull:{queue}"]
-            assert f"queue {queue} comes down to 8 messages" in producer["release"]
+            assert f"queue {queue} falls to 8 messages" in producer["release"]
 
         given = {"topic": "prices", "messageCount": 10, "policy": "topicdelete"}
         slow = f"type=SlowConsumerPolicy,{VHOST},name=stuck"

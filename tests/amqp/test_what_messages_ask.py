@@ -12,7 +12,7 @@ from proton import ConnectionException, Delivery, Described, Message, symbol, ul
 from proton.reactor import LinkOption
 from proton.utils import LinkDetached
 
-from brokers.engine.queues.choosing import LOOKS
+from brokers.engine.queues.choosing import MOST_EXAMINED
 from brokers.model import object_name
 from tests.amqp.broker_thread import BrokerThread, wait_until
 from tests.amqp.clients import Copy, Crowd, bodies, connected, fill, managing
@@ -300,7 +300,7 @@ def test_a_selected_message_that_comes_back_is_selected_again(broker: BrokerThre
 
 
 def test_a_selector_finds_its_messages_past_many_others(broker: BrokerThread) -> None:
-    count = 10 * LOOKS
+    count = 10 * MOST_EXAMINED
     with Crowd(broker) as crowd:
         publisher = crowd.publisher("q", count)
         wait_until(lambda: publisher.accepted == count, "all are there")

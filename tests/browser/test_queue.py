@@ -107,7 +107,7 @@ async def test_blocked_producer_shows_its_reason_and_is_unblocked_live(people: P
     producer = page.locator("#producers tr")
     await expect(producer.locator(".state")).to_have_text("Blocked")
     await expect(producer.locator(".why")).to_contain_text("Queue orders is overfull.")
-    await expect(producer.locator(".why")).to_contain_text("Unblocked when queue orders comes down to 5 messages")
+    await expect(producer.locator(".why")).to_contain_text("Unblocked when queue orders falls to 5 messages")
     await expect(page.locator("#queue-state")).to_have_text("Overfull")
     await expect(page.locator("#queue-since")).to_contain_text("overfull for")
     await expect(page.locator("#consumers-empty")).to_contain_text("No consumers attached")

@@ -485,7 +485,7 @@ class Contract:
         assert [e.kind for e in events] == ["producers-stopped", "producers-stopped", "producers-started"]
         assert events[0].attributes["until"] == stop["until"]
         assert events[2].attributes["actor"] == ""
-        assert "the time of the stop was up (a test)" in events[2].text
+        assert "the stop reached its end (a test)" in events[2].text
 
     async def test_a_stop_until_a_depth_ends_when_its_queues_are_down_to_it(self, subject: Subject) -> None:
         await subject.admin.create(queue("orders"), {"capacity_messages": 10})

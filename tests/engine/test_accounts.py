@@ -1,4 +1,4 @@
-"""Users in the engine: the last administrator stays, and who loses something loses the connections that used it."""
+"""Users in the engine: the last administrator remains, and lost rights close the connections that used them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backlog against a plain list, above all where messages expire amid others or are picked out."""
+"""The backlog against a plain list, in particular messages that expire or are removed between others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BacklogModel(RuleBasedStateMachine):
 
     @rule(data=st.data(), ttl=st.sampled_from([0, 3, 10]), here=st.booleans())
     def merge(self, data: st.DataObject, ttl: int, here: bool) -> None:
-        """Between the others are free numbers, and behind them."""
+        """Insert at free numbers between and behind the others."""
         taken = {entry[0] for entry in self.expected}
         free = [n for n in range(1, self.number + 4) if n not in taken]
         body = b"y" * 3 if here else None
@@ -72,7 +72,7 @@ class BacklogModel(RuleBasedStateMachine):
 
     @rule(most=st.integers(1, 5))
     def all_expire_in_the_end(self, most: int) -> None:
-        """Twice round, at most, wherever the hand was."""
+        """Two rounds find every expired message, wherever the search was."""
         for _ in range(2 * (len(self.expected) // most + 2)):
             for entry in self.backlog.expired(self.now, most):
                 self.expected.remove(entry)

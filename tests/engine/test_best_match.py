@@ -1,4 +1,4 @@
-"""The index of destination policies against a naive model: best match, names concerned, and how little is looked at."""
+"""The index of destination policies against a naive model: best match, affected names, and the cost of a change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ patterns = st.one_of(
 
 
 def naive_rank(policy: Policy) -> tuple[object, ...]:
-    """DOMAIN.md section 5, and what decides where it leaves off."""
+    """Section 5 of DOMAIN.md, and the tie-breakers beyond it."""
     parts = policy.pattern.split(".")
     wild = [word in ("*", ">", "#") for word in parts]
     literal_prefix = wild.index(True) if any(wild) else len(parts)
@@ -68,7 +68,7 @@ def test_priority_decides_only_between_patterns_that_match_equally_well():
 
 
 class Index(RuleBasedStateMachine):
-    """Names and policies come and go; after each step the index says what looking at everything says."""
+    """Add and remove names and policies; after each step the index agrees with a full search."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class Index(RuleBasedStateMachine):
             assert self.index.count(pattern) == len(mine)
 
     def teardown(self) -> None:
-        """What goes leaves nothing behind."""
+        """Removed names and policies leave nothing behind."""
         for pattern in list(self.policies):
             self.change(pattern, None)
         assert not self.index._root.next

@@ -1,5 +1,5 @@
-"""When a producer counts as blocked, and what the broker log says of it: the cause, after what explains it, and the end
-only when there is no cause left."""
+"""When a producer counts as blocked, and its lines in the broker log: the first cause, after its explanation, and the
+end of the last one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REMOVED = "Flow Control Removed"
 
 
 class Client:
-    """A connection with links to several queues of a broker; the turns are ended by hand."""
+    """A connection with links to several queues of a broker; the test ends the turns."""
 
     def __init__(self) -> None:
         self.memory = InMemoryBroker()
@@ -50,7 +50,7 @@ class Client:
                     producer.handle.sync_credit()
 
     def events(self) -> list[tuple[str, str, bool]]:
-        """(kind, words, logged) of what was announced about producers since the last time."""
+        """Return (kind, words, logged) of the producers' facts since the last call."""
         return [
             (f.kind, f.text.partition(" : ")[2], f.logged)
             for f in self.broker.turn.take_facts()
@@ -84,7 +84,7 @@ def test_fan_out_is_blocked_as_one_channel_until_its_last_queue_is_underfull(cli
     assert not first.gate.state.overfull
     assert client.events() == []
     assert [(p.blocked, set(p.reasons)) for p in producers] == [(True, {"queue-overfull:second"})] * 2
-    assert all("queue second comes down to" in p.release_condition() for p in producers)
+    assert all("queue second falls to" in p.release_condition() for p in producers)
     client.broker.turn.now += 500
     second.lanes.purge()
     events = client.events()
@@ -103,7 +103,7 @@ def test_blocked_time_counts_for_a_producer_blocked_by_another_queue_of_its_fan_
     client.broker.turn.now += 700
     small.lanes.purge()
     assert (there.blocked, there.blocked_ms) == (False, 700)
-    # The queue that never blocked it announced nothing: its own history has no block.
+    # The queue that never blocked it added no fact.
     assert [words for _, words, _ in client.events()] == [f"{ENFORCED} (Queue small)", REMOVED]
 
 
@@ -114,7 +114,7 @@ def test_queues_that_share_no_message_do_not_block_each_others_producers(client:
     client.send(fan_out, [free], 3)
     assert fan_out.branches[full].producer.blocked
     assert not fan_out.branches[free].producer.blocked
-    # What goes to `free` goes to `full` as well only sometimes: it is not blocked.
+    # Only some messages to `free` go to `full` as well: it is not blocked.
     client.send(fan_out, [full, free], 1)
     assert not fan_out.branches[free].producer.blocked
     assert set(fan_out.branches[full].producer.reasons) == {"queue-overfull:full"}
@@ -223,11 +223,11 @@ STEP = st.tuples(st.sampled_from(["send", "purge", "stop", "start", "close"]), s
 
 @given(st.lists(STEP, max_size=40))
 def test_channel_log_has_its_first_cause_and_the_end_of_its_last(steps: list) -> None:
-    """The oracle asks the queues, and no producer, whether something blocks a link of the channel."""
+    """The oracle checks the queues, not the producers, for a cause that blocks a link of the channel."""
     client = Client()
     queues = [client.queue(name, 1) for name in "abc"]
     fan_outs: dict[int, FanOut] = {}
-    gone = False  # a link that goes while it is blocked ends the block without a line
+    gone = False  # a link that ends while it is blocked ends the block without a line
     blocked = False
     for what, which, other in steps:
         queue = queues[which]

@@ -475,7 +475,7 @@ def test_message_never_overtakes_a_parked_one_of_its_producer(world, mechanism):
     world.settle()
     world.arrive(mute, 1)
     assert (len(queue.gate.parked), queue.gate.state) == (2, State.OVERFULL)
-    queue.remove(receiver, world.acquired[receiver].pop())  # in the same turn in which the next one comes
+    queue.remove(receiver, world.acquired[receiver].pop())  # in the same turn in which the next one arrives
     world.arrive(mute, 1)
     there = [m[1] for m in queue.lanes.usual.ready if m[1].startswith(b"%d:" % mute.producer.id)]
     assert there + [w.body for w in queue.gate.parked] == [body(mute.producer, n, 100) for n in (1, 2, 3)]
@@ -494,7 +494,7 @@ def test_with_hold_a_queue_overfull_in_bytes_grants_no_credit_once_messages_are_
         world.arrive(sender)
     assert (queue.gate.depth_bytes, len(queue.gate.parked), queue.gate.state) == (1_104_000, 2, State.OVERFULL)
     world.advance(GRACE_MS + 2 * SWEEP)
-    world.consume(receiver, 43)  # what is taken while it is overfull would fit now
+    world.consume(receiver, 43)  # a message with a withheld settlement would fit now
     assert (queue.gate.depth_bytes, len(queue.gate.parked), queue.gate.state) == (800_000, 2, State.OVERFULL)
     assert queue.gate.admits_withheld()
     assert queue.gate.ledger.room(queue.gate.limits, queue.gate.depth_bytes, queue.gate.depth_messages) > 0

@@ -1,4 +1,4 @@
-"""What becomes of messages that consumers give up: where they go, what is said, and that none goes round in circles."""
+"""Dead letters: their queues, their facts, and no cycles."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def filled(world: Simulation, count: int = 1, **own: int | str) -> tuple[Queue, 
 
 
 def fail(world: Simulation, consumer: Consumer, times: int = 1) -> None:
-    """All that the consumer holds, so often."""
+    """Fail the delivery of all acquired messages, `times` times."""
     for _ in range(times):
         acquired, world.acquired[consumer] = world.acquired[consumer], []
         for message in acquired:

@@ -1,4 +1,4 @@
-"""A queue that spools: what is above its capacity is in the temp store, in order, and memory stays bounded."""
+"""A spooling queue: messages above its capacity are in the temp store, in order, and memory is bounded."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_spooling_producers_continue_above_the_capacity_and_bodies_leave_memory(
     assert (queue.gate.depth_messages, queue.memory_bytes(), queue.lanes.usual.deep) == (0, 0, False)
     assert queue.gate.state.value == "NORMAL"
     broker.publish(producer, 3)
-    assert len(queue.lanes.usual.ready) == 3  # no longer by way of the disk
+    assert len(queue.lanes.usual.ready) == 3  # no longer spooled
 
 
 def test_message_dispatched_before_it_is_spooled_is_neither_lost_nor_left_in_the_temp_store(
@@ -129,7 +129,7 @@ def test_temp_limit_blocks_only_producers_of_spooling_queues(broker: InMemoryBro
     broker.engine.shortages.measure()
     assert list(producer.reasons) == ["temp-overfull"]
     assert not other.blocked
-    assert producer.release_condition() == "the temp store comes down to 5,000 bytes (now 5,001)"
+    assert producer.release_condition() == "the temp store falls to 5,000 bytes (now 5,001)"
     temp(broker).used_bytes = 5000
     broker.engine.shortages.measure()
     assert not producer.blocked

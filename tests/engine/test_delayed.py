@@ -1,4 +1,4 @@
-"""Messages with a delivery time: what is seen when, against a plain list, and what counts meanwhile."""
+"""Messages with a delivery time: when they are visible, against a plain list, and what counts meanwhile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.engine.test_subscriptions import spec, subscribe
 
 
 def header(body: bytes) -> Header:
-    """Bodies here say it: name,due,ttl,priority,durable."""
+    """Return the header of a body: name,due,ttl,priority,durable."""
     if body.count(b",") != 4:
         return PLAIN
     _, due, ttl, priority, durable = body.split(b",")
@@ -228,7 +228,7 @@ def test_spooling_queue_leaves_bodies_on_disk_until_they_are_dispatched() -> Non
 
 
 def test_message_moved_to_the_backlog_is_not_spooled_twice() -> None:
-    """It is being removed there, with the same group of changes as it would be put."""
+    """The temp store would get the removal and the put of one number in the same group of changes."""
     sim, temp = simulation(), FakeStore()
     sim.broker.turn.temp = lambda: temp
     queue = sim.queue(capacity_messages=1, spool="disk")

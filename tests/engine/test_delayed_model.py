@@ -24,7 +24,7 @@ from tests.engine.ports import Link
 
 
 class StrictStore(FakeStore):
-    """As the real one, it wants each place once: what is removed and put again in one group would be gone."""
+    """Like the real store, it takes each place once per group: a message removed and put again would be lost."""
 
     def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
         place = (queue, number)
@@ -79,7 +79,7 @@ class Expected:
     wall: float
     steady: float | None
     safe: bool
-    behind: bool  # not durable, and came after one that is not safe
+    behind: bool  # transient, and behind a message that is not safe
     shown: bool = False
     size: int = 0
     consumer: Consumer | None = field(default=None, compare=False)
@@ -135,7 +135,7 @@ class DelayedModel(RuleBasedStateMachine):
     def consumer_of(self, **of: object) -> Consumer:
         return self.broker.engine.attach_consumer(self.consumer.connection, self.queue, "c", Link(), **{**NONE, **of})
 
-    # -- what is expected -----------------------------------------------------------------------------------------
+    # -- expectations ---------------------------------------------------------------------------------------------
 
     def is_due(self, each: Expected) -> bool:
         if each.shown:
@@ -164,7 +164,7 @@ class DelayedModel(RuleBasedStateMachine):
         self.broker.acquired.clear()
         return got
 
-    # -- what happens ---------------------------------------------------------------------------------------------
+    # -- steps ----------------------------------------------------------------------------------------------------
 
     @rule(
         count=st.integers(1, 8),
@@ -220,7 +220,7 @@ class DelayedModel(RuleBasedStateMachine):
                 behind,
                 size=self.queue.gate.depth_bytes - before,
             )
-            # What was due when it came is never hidden.
+            # A message that is due on arrival is never hidden.
             each.shown = wall <= self.now + self.ahead and not delay
             self.expected.append(each)
 
@@ -265,7 +265,7 @@ class DelayedModel(RuleBasedStateMachine):
 
     @rule()
     def choose(self) -> None:
-        """A consumer with a selector, which may have looked at the places of messages that have come due since."""
+        """A consumer with a selector, which may have passed the places of messages that became due later."""
         self.step()
         self.chooser.credit = 4
         self.queue.touch()
@@ -282,7 +282,7 @@ class DelayedModel(RuleBasedStateMachine):
 
     @rule()
     def browse(self) -> None:
-        """A browser that stays sees each message once, those that come due behind its back, too."""
+        """A browser gets each message once, including those that become due behind its position."""
         self.step()
         for _ in range(len(self.expected) + 1):
             self.browser.credit = 100
@@ -300,7 +300,7 @@ class DelayedModel(RuleBasedStateMachine):
 
     @rule()
     def give_back(self) -> None:
-        """One that a consumer had is never hidden again, and in its old place."""
+        """A returned message is never hidden again, and is at its former place."""
         self.step()
         self.consumer.credit = 2
         self.queue.touch()
@@ -313,14 +313,14 @@ class DelayedModel(RuleBasedStateMachine):
     @rule(really=st.sampled_from([False, False, True]))
     def purge(self, really: bool) -> None:
         if not really:
-            return  # a purge leaves little to be tried
+            return  # a purge leaves little to test
         here = [e for e in self.expected if e.safe and not e.behind]
         assert self.queue.lanes.purge() == len(here)
         self.expected = [e for e in self.expected if not e.safe or e.behind]
 
     @rule(count=st.integers(1, 3))
     def drop_oldest(self, count: int) -> None:
-        """A ring drops those that wait for their time after all others."""
+        """A ring drops delayed messages last."""
         self.step()
         for _ in range(count):
             visible = self.visible
@@ -342,7 +342,7 @@ class DelayedModel(RuleBasedStateMachine):
     @precondition(lambda self: "durable" in self.kind)
     @rule()
     def restart(self) -> None:
-        """What is stored is hidden again if its time has not come, by the clock on the wall."""
+        """After a restart, stored messages are hidden until their delivery time, by the time of day."""
         store = self.stores.by_name["default"]
         stored = {came(body) for body in store.stored.values()}
         store.puts, store.removed, store.moves = [], [], []
@@ -361,7 +361,7 @@ class DelayedModel(RuleBasedStateMachine):
         self.start()
         self.step()
 
-    # -- what holds always ----------------------------------------------------------------------------------------
+    # -- invariants -----------------------------------------------------------------------------------------------
 
     @invariant()
     def depth_and_counts_agree(self) -> None:

@@ -1,4 +1,4 @@
-"""A durable queue against a plain list: what is seen when and in which order, what expires, what a crash leaves."""
+"""A durable queue against a plain list: visibility, order, expiry, and what survives a crash."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.engine.ports import Link
 
 NAME = object_name("Queue", virtualhost="default", name="q")
 
-#: Small, so that the backlog, loads and the limit of loads in a turn all come into it.
+#: Small, so that the test reaches the backlog, loads and the limit of loads in a turn.
 SMALL = {"READY_MESSAGES": 4, "READY_BYTES": 120}
 SMALL_LOADS = {"LOAD_MESSAGES": 3, "LOAD_BYTES": 60}
 
 
 def header(body: bytes) -> Header:
-    """Of `D|T number priority ttl filling`: D is durable."""
+    """Return the header of a body `D|T number priority ttl filling`: D is durable."""
     kind, _, priority, ttl, _ = body.split(b" ")
     header = Header(kind == b"D", int(priority), int(ttl))
     return PLAIN if header == PLAIN else header
@@ -83,7 +83,7 @@ class DurableQueueModel(RuleBasedStateMachine):
 
     @property
     def visible(self) -> list[bytes]:
-        """What a consumer may have, in its order: all that came before the first that is not safe yet."""
+        """Return the visible messages in order: all that arrived before the first one that is not safe."""
         bodies = []
         for body, safe in self.expected:
             if not safe:
@@ -92,7 +92,7 @@ class DurableQueueModel(RuleBasedStateMachine):
         return sorted(bodies, key=place)
 
     def end(self) -> None:
-        """End the turn, and let expire what is due."""
+        """End the turn, and remove expired messages."""
         self.broker._end_turn()
         self.broker.engine.expire()
         self.broker._end_turn()
@@ -179,7 +179,7 @@ class DurableQueueModel(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 10), all_seen=st.booleans())
     def browse(self, count: int, all_seen: bool) -> None:
-        """A browser is shown what a consumer would get, in that order, and none of it twice."""
+        """A browser gets the messages that a consumer would get, in that order, each once."""
         connection = self.consumer.connection
         browser = self.broker.engine.attach_consumer(connection, self.queue, "browser", Link(), browsing=True)
         wanted = self.visible if all_seen else self.visible[:count]
@@ -197,7 +197,7 @@ class DurableQueueModel(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from([b"D", b"T"]), credit=st.integers(1, 6))
     def choose(self, kind: bytes, credit: int) -> None:
-        """A consumer with a selector gets what it wants, in order, past what it does not want."""
+        """A consumer with a selector gets the matching messages, in order."""
         connection = self.consumer.connection
         chooser = self.broker.engine.attach_consumer(
             connection, self.queue, "chooser", None, browsing=False, selects=lambda body: body.startswith(kind)

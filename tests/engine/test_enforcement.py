@@ -334,11 +334,11 @@ def test_deleting_a_virtual_host_deletes_its_policies_and_exchanges(world):
     assert {key[1] for key in world.records} == {"type=VirtualHost,name=default"}
 
 
-# -- how much work a change is ---------------------------------------------------------------------------------
+# -- the cost of a change --------------------------------------------------------------------------------------
 
 
 class Work:
-    """Counts what a change does: how often limits are worked out, and how often a queue is measured."""
+    """Counts how often a change resolves limits, and how often it applies them to a queue."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.resolved = 0
@@ -370,12 +370,12 @@ def test_cost_of_a_policy_change_is_proportional_to_changed_queues(world, monkey
     work = Work(monkeypatch)
 
     create(world, "area3.queue7", capacity_messages=99)
-    assert (work.resolved, work.applied) == (1, 1)  # alone it is as good as for its queue
+    assert (work.resolved, work.applied) == (1, 1)  # valid alone, as for its queue
 
     work.start()
     policy = world.broker.enforcement.policy("default", "area4.>")
     update(world, policy, capacity_messages=50)
-    # Alone it is as good as for the 19 queues that set nothing; the 20th has a capacity of its own.
+    # Valid alone, as for the 19 queues without fields; the 20th has its own capacity.
     assert (work.resolved, work.applied) == (2, 19)
 
     work.start()
@@ -388,7 +388,7 @@ def test_cost_of_a_policy_change_is_proportional_to_changed_queues(world, monkey
 
     work.start()
     world.broker.set_broker_defaults({"capacity_messages": 1000})
-    assert work.applied == 0  # patterns hide it from all of the 400
+    assert work.applied == 0  # patterns override it for all of the 400
     assert work.resolved <= 2 + 21 + 40
 
     work.start()
@@ -404,7 +404,7 @@ def test_queues_with_equal_layers_share_one_result(world):
     assert first.gate.limits is second.gate.limits
 
 
-# -- whatever happens, in whatever order -----------------------------------------------------------------------
+# -- random changes --------------------------------------------------------------------------------------------
 
 NAMES = ["a", "a.b", "a.b.c", "b", "b.c"]
 PATTERNS = [">", "a.>", "a.*", "*.b", "a.b", "*.c", "*", "#"]
@@ -430,7 +430,7 @@ Place = tuple[str, dict[str, Value]]
 
 @dataclass
 class Model:
-    """What is set where, and nothing else."""
+    """The fields that each object sets."""
 
     broker: dict[str, Value] = field(default_factory=dict)
     host: dict[str, Value] = field(default_factory=dict)
@@ -482,7 +482,7 @@ class Model:
         )
 
     def contradictory(self) -> bool:
-        """Whether any queue, or what any queue to come may inherit, contradicts itself."""
+        """Return whether the fields are contradictory for a present or future queue."""
         every = [self.settings({}, None, []), Model(self.broker).settings({}, None, [])]
         every += [self.settings({}, ("p", dict(p.given)), []) for p in self.policies.values()]
         every += [self.settings({}, None, [("x", own)]) for own in self.exchanges.values()]
@@ -502,7 +502,7 @@ class Changes(RuleBasedStateMachine):
         self.model = Model()
 
     def change(self, model: Model, make: Callable[[], object]) -> None:
-        """Make a change that leads to this model, unless it would contradict something."""
+        """Make a change that leads to this model, unless it is contradictory."""
         before = self.seen()
         if model.contradictory():
             with pytest.raises(InvalidValue):
@@ -516,7 +516,7 @@ class Changes(RuleBasedStateMachine):
             self.world.settle()
 
     def seen(self) -> Any:
-        """All that a refused change must leave alone."""
+        """Return everything that a refused change must not alter."""
         host = self.world.host
         return copy.deepcopy(
             (

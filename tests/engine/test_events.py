@@ -1,4 +1,4 @@
-"""The texts of facts, to the letter of DOMAIN.md section 6, and what facts carry."""
+"""The texts of facts, exactly as in DOMAIN.md section 6, and their attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which queues a routing key finds, against a naive model; bindings and addresses at work in a broker."""
+"""The queues of a routing key, against a naive model; bindings and addresses of a broker."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_cached_routes_are_bounded():
     assert len(router._routes) <= MOST_CACHED
 
 
-# -- bindings at work ------------------------------------------------------------------------------------------
+# -- bindings --------------------------------------------------------------------------------------------------
 
 
 def test_bound_queue_is_found_and_an_unbound_one_is_not(world):

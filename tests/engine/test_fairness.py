@@ -17,7 +17,7 @@ ROUND_TRIP = 10
 
 
 class Market:
-    """A queue that is emptied all the time, producers that always have something to send, and idle ones."""
+    """A queue that is always drained, producers that always send, and idle ones."""
 
     def __init__(self, capacity: int, active: int, idle: int, *, answers: bool, idle_first: bool = True) -> None:
         self.world = world = Simulation()
@@ -54,14 +54,14 @@ class Market:
             world.settle()
 
     def until_all_have_sent(self, limit: float) -> int:
-        """Simulated ms until every active producer had a turn."""
+        """Return the simulated ms until every active producer has sent."""
         while not all(s.sent for s in self.active):
             self.round()
             assert self.elapsed <= limit, f"{sum(not s.sent for s in self.active)} have had no turn yet"
         return self.elapsed
 
     def run(self, ms: int) -> list[int]:
-        """How many messages each active producer sent meanwhile."""
+        """Return how many messages each active producer sent meanwhile."""
         before = [s.sent for s in self.active]
         for _ in range(ms // ROUND_TRIP):
             self.round()
@@ -69,12 +69,12 @@ class Market:
 
 
 def jain(shares: list[int]) -> float:
-    """1 if all shares are equal, 1/n if one has all."""
+    """Return Jain's index: 1 if all shares are equal, 1/n if one has all."""
     return sum(shares) ** 2 / (len(shares) * sum(s * s for s in shares))
 
 
 def turn(*, answers: bool) -> int:
-    """How long an idle producer keeps credit from the others, ms."""
+    """Return for how long an idle producer has credit that others wait for, ms."""
     return IDLE_CREDIT_MS + SWEEP + (ROUND_TRIP if answers else DRAIN_TIMEOUT_MS + GRACE_MS + SWEEP)
 
 

@@ -1,4 +1,4 @@
-"""Message groups, of consumers that ask for them."""
+"""Message groups, for consumers that request them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def publish(queue, *bodies):
 
 
 def handed_out(queue):
-    """Consumer -> bodies, of what is dispatched now and by the turns that follow at once."""
+    """Return consumer -> bodies dispatched now and in the following turns."""
     found = {}
     while batches := queue.dispatch():
         for consumer, messages in batches:

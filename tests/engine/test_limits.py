@@ -1,4 +1,4 @@
-"""From policy settings to the numbers that hold, and every refusal with both of its values (DOMAIN.md 1 and 2)."""
+"""From policy settings to effective levels, and every refusal with both values (DOMAIN.md 1 and 2)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def refusal(own=None, host=None, broker=None) -> dict[str, str]:
     return refused.value.errors
 
 
-# -- what follows from good settings ---------------------------------------------------------------------------
+# -- valid settings --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.domain("1 worked example")
@@ -117,7 +117,7 @@ def test_window_above_the_largest_credit_of_a_link_is_refused():
     assert "2147483647" in text
 
 
-# -- what contradicts itself -----------------------------------------------------------------------------------
+# -- contradictions --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.domain("1 misconfiguration")

@@ -33,7 +33,7 @@ class Client:
     sender: Sender
     kind: str
     wants: int = 0
-    since: int = 0  # when it was accepted last, was blocked, or began to want something, ms
+    since: int = 0  # when it was last accepted, blocked, or began to have messages, ms
     sizes: list[int] = field(default_factory=lambda: [SMALL])
 
     def act(self, chance: random.Random, now: int) -> None:
@@ -56,7 +56,7 @@ class Client:
 
 
 class Market:
-    """`highest`: the longest that a producer which wanted to send waited without being blocked, ms."""
+    """`highest`: the longest time that a producer with messages waited without being blocked, ms."""
 
     def __init__(
         self, kinds: dict[str, int], *, seed: int = 1, sizes: tuple[int, ...] = (SMALL,), **policy: Any
@@ -116,7 +116,7 @@ class Market:
             assert all(c.sender.producer.blocked for c in self.clients), "a message waits and nothing says why"
 
     def more(self, stop: int) -> int:
-        """What the queue takes above its stop level, if its mechanism is hold."""
+        """Return how many messages the queue accepts above its stop level with mechanism hold."""
         return max(1, stop // 10) if self.queue.gate.limits.overflow == "hold" else 0
 
     @staticmethod
@@ -177,7 +177,7 @@ def test_thousand_mixed_producers_are_accepted_in_time_or_blocked(capacity, cons
 
 @pytest.mark.parametrize("size", [1 << 20, 16 << 20])
 def test_few_probes_for_large_messages_are_passed_on_in_time(size):
-    """Nothing that large is made here: the queue has seen such a message lately."""
+    """No message is that large here: only the recorded size is."""
     market = Market({"vanished": 999, "eager": 1}, capacity_messages=17)
     ledger = market.queue.gate.ledger
     ledger.largest = ledger.recent = size
@@ -193,7 +193,7 @@ def test_few_probes_for_large_messages_are_passed_on_in_time(size):
 @pytest.mark.parametrize("others", [0, 1, 4])
 @pytest.mark.parametrize("answers", [True, False])
 def test_client_that_waits_for_credit_for_ten_messages_gets_it_once_there_is_room(others: int, answers: bool) -> None:
-    """Such as one that publishes ten in each transaction: one credit would never do."""
+    """For example a client that publishes ten messages per transaction: one credit is not enough."""
     world = Simulation()
     queue = world.queue(capacity_messages=200)
     batcher = world.sender(queue, answers=answers)

@@ -1,4 +1,4 @@
-"""Object names and values: every name reads back, and nothing that people type raises anything but ValueError."""
+"""Object names and values: every name parses back, and any input raises ValueError at most."""
 
 from __future__ import annotations
 

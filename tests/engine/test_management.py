@@ -1,4 +1,4 @@
-"""Requests on managed objects: everything declared is there, and every refusal is one of the declared errors."""
+"""Requests on managed objects: everything declared is implemented, and every refusal is a declared error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def management(world: Simulation) -> Management:
 
 
 def peopled() -> tuple[Simulation, Management]:
-    """A broker with at least one object of every type, and something going on."""
+    """A broker with at least one object of every type, and some traffic."""
     world = Simulation()
     world.broker.create_virtualhost("other")
     orders = world.queue("orders", capacity_messages=2, capacity_bytes=10_000)
@@ -65,7 +65,7 @@ def peopled() -> tuple[Simulation, Management]:
     return world, Management(world.broker)
 
 
-# -- everything declared is there ------------------------------------------------------------------------------
+# -- declarations ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("declared", TYPES.values(), ids=TYPES)
@@ -159,7 +159,7 @@ def test_blocked_producer_has_reasons_since_and_what_would_unblock_it(world, man
     assert found["state"] == "BLOCKED"
     assert found["reasons"] == ["queue-overfull:orders", "operator-stop:virtualhost default"]
     assert (found["blocked_since"], found["blocked_ms"], found["blocked_count"]) == (START, 3000, 1)
-    assert "orders comes down to 1 messages or fewer (now 3)" in found["release"]
+    assert "orders falls to 1 message or fewer (now 3)" in found["release"]
     assert "ann starts the producers of virtualhost default again (incident 7)" in found["release"]
     assert "bytes" not in found["release"]
 

@@ -19,7 +19,7 @@ from tests.engine.simulation import Sender, Simulation
 
 
 def in_memory(broker: Broker, *fan_outs: FanOut) -> int:
-    """Bytes of all bodies, by looking at each (no queue here spools, or has a store)."""
+    """Return the size of all bodies, one by one (no queue here spools or is durable)."""
     found = 0
     for queue in broker.queues():
         found += sum(len(body) for lane in queue.lanes.lanes for _, body in (*lane.returned, *lane.ready))
@@ -28,7 +28,7 @@ def in_memory(broker: Broker, *fan_outs: FanOut) -> int:
 
 
 def until_no_producer_sends(simulation: Simulation, senders: list[Sender], sizes: dict[Sender, int]) -> None:
-    """All send what they may, and the broker has its time, until nothing moves any more."""
+    """Have all senders use their credit, and let the broker's time pass, until none can send."""
     while True:
         sent = 0
         for sender in senders:
@@ -55,7 +55,7 @@ def test_memory_exceeds_its_limit_by_one_message_per_producer_at_most(
     simulation.broker.shortages.set_limits({"memory_limit": limit})
     queues = [simulation.queue(f"q{n}") for n in range(data.draw(st.integers(1, 3)))]
     senders = [simulation.sender(queues[n % len(queues)]) for n in range(count)]
-    # Not below 1/2,000 of the limit: hundreds of thousands of messages would show nothing more, and take minutes.
+    # Not below 1/2,000 of the limit: hundreds of thousands of messages would take minutes.
     size_of = {queue: data.draw(st.integers(max(50, limit // 2000), 300_000)) for queue in queues}
     sizes = {sender: size_of[sender.producer.queue] for sender in senders}
     until_no_producer_sends(simulation, senders, sizes)
@@ -165,7 +165,7 @@ def test_messages_of_an_open_transaction_count_as_memory() -> None:
 
 
 def test_parked_messages_are_enqueued_although_they_alone_exceed_the_limit() -> None:
-    """They are in memory in any case: if they had to wait for themselves, nothing would ever move again."""
+    """They are in memory anyway: if they counted, they would wait for each other forever."""
     simulation = Simulation()
     queue = simulation.queue(capacity_messages=2, mechanism="reject-after", reject_after_ms=600_000)
     sender = simulation.sender(queue)

@@ -72,7 +72,7 @@ def header(body: bytes) -> Header:
 
 @dataclass
 class Model:
-    """What a queue ought to be. `available`: the numbers of messages that no consumer holds."""
+    """The expected state of a queue. `available`: the numbers of messages that no consumer has acquired."""
 
     queue: Queue
     overfull: bool = False
@@ -81,7 +81,7 @@ class Model:
     due: dict[int, int] = field(default_factory=dict)  # when messages expire
     failed: Counter[int] = field(default_factory=Counter)
     barred: dict[int, set[Consumer]] = field(default_factory=dict)
-    acquired: Counter[Producer] = field(default_factory=Counter)  # messages in the queue whose outcome is withheld
+    acquired: Counter[Producer] = field(default_factory=Counter)  # enqueued messages with a withheld settlement
     outside: list[tuple[Producer, bytes, int]] = field(default_factory=list)  # producer, body, deadline
     enqueued: int = 0
     before: tuple[int, int] = (0, 0)  # the depth after the last step, messages and bytes
@@ -138,7 +138,7 @@ class Model:
         self.failed.pop(number, None)
 
     def put_back(self, number: int) -> None:
-        """It is in its place again, if it has not expired meanwhile."""
+        """Put a message back at its former place, if it has not expired."""
         self.available.add(number)
         self.expire_messages(self.queue.turn.now)
 
@@ -179,7 +179,7 @@ class Model:
         self.outside = [w for w in self.outside if w[0] is not producer]
 
     def limits_changed(self, way: str) -> None:
-        """`way`: what the queue did before when it was full."""
+        """`way`: the overflow policy before the change."""
         if way != self.queue.gate.limits.overflow:
             self.acquired.clear()
             deadline = self.queue.turn.now + self.queue.gate.limits.reject_after_ms
@@ -192,7 +192,7 @@ class Model:
         return self.acquired[producer] + sum(1 for w in self.outside if w[0] is producer)
 
     def drop(self) -> None:
-        """A ring makes room by its oldest messages of the lowest priority."""
+        """Drop the oldest messages of the lowest priority from a ring."""
         limits = self.queue.gate.limits
         while (
             limits.ring
@@ -284,7 +284,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.world.sender(self.queues[pick % len(self.queues)], answers=answers)
 
     def sender(self, pick: int) -> Sender:
-        """One of those that are there; a new one if there is none."""
+        """Return one of the existing ones; a new one if there is none."""
         if not self.world.senders:
             self.world.sender(self.queues[0])
         return list(self.world.senders.values())[pick % len(self.world.senders)]
@@ -496,7 +496,7 @@ class EngineMachine(RuleBasedStateMachine):
     def time_passes(self, sweeps: int) -> None:
         self.world.advance(sweeps * 50)
 
-    # -- what must always hold ----------------------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------------------------
 
     @invariant()
     def contents_are_those_of_the_model(self) -> None:
@@ -619,7 +619,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert self.overfull == {str(q.object_name): q.gate.state.overfull for q in self.queues}
 
     def teardown(self) -> None:
-        """Left alone, every reservation ends, and nothing is watched that has nothing to take back."""
+        """Without traffic every reservation ends, and no queue without credit to take back is swept."""
         world = self.world
         for sender in world.senders.values():
             sender.answers = False

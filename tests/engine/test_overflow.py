@@ -1,4 +1,4 @@
-"""Each way of being full, through the in-memory broker: what happens to messages, producers, credit and outcomes."""
+"""Each overflow policy, through the in-memory broker: messages, producers, credit and settlements."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def update(broker: InMemoryBroker, **policy: Any) -> None:
 
 
 def send(broker: InMemoryBroker, producer: Producer, count: int) -> list[Verdict]:
-    """Publish on the credit there is, as a client does: a message at a time, with a turn after each."""
+    """Publish while there is credit, as a client does: one message per turn."""
     verdicts = []
     for _ in range(count):
         if not producer.credit:
@@ -46,7 +46,7 @@ def send(broker: InMemoryBroker, producer: Producer, count: int) -> list[Verdict
 
 
 def settled(broker: InMemoryBroker) -> list[Settled]:
-    """End the turn; the outcomes that came."""
+    """End the turn. Return the new outcomes."""
     found = [e for e in broker.engine.turn.effects if isinstance(e, Settled)]
     broker._end_turn()
     return found

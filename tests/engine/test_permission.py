@@ -1,4 +1,4 @@
-"""Management as one user: a table of who may ask what, about objects that exist and objects that do not."""
+"""Management as one user: a table of permitted requests, on existing and unknown objects."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ REQUESTS: dict[str, tuple[Ask, set[str]]] = {
 }
 
 
-#: What cannot be done by anybody, and what is said to who may ask.
+#: Requests that no user can make, and the error for permitted users.
 IMPOSSIBLE = {
     "read a queue that b does not have": "there is no queue",
     "read a queue of a host that is not": "there is no virtual host",

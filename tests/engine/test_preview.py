@@ -1,4 +1,4 @@
-"""A preview of policy changes: it says what making them then does, changes nothing, and refuses what they would be."""
+"""Previews of policy changes: they agree with the changes' effects, alter nothing, and raise the same errors."""
 
 from __future__ import annotations
 

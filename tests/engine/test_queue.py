@@ -134,7 +134,7 @@ def test_consumer_never_gets_a_message_again_that_it_declared_undeliverable(worl
 
 
 class Walked(list):
-    """A list that counts the items that were looked at."""
+    """A list that counts accessed items."""
 
     seen = 0
 
@@ -146,7 +146,7 @@ class Walked(list):
 
 @pytest.mark.domain("3 check after enqueue")
 def test_many_undeliverable_messages_do_not_slow_down_publishing(world):
-    """Constant work per message, however many have come back: one is looked at, at most."""
+    """Constant work per message, however many were returned: one is examined at most."""
     queue = filled(world, 1000, "backlog")
     world.leave(world.receiver(queue, credit=1000))
     assert len(queue.lanes.returned) == 1000
@@ -225,7 +225,7 @@ def test_purging_an_overfull_queue_unblocks_its_producers(world):
 
 
 class Looking(Simulation):
-    """Remembers what browsers were shown."""
+    """Records the messages that browsers got."""
 
     def __init__(self) -> None:
         self.shown: list[int] = []
@@ -304,7 +304,7 @@ def test_ring_drops_its_oldest_messages_and_reports_their_number(world):
 @pytest.mark.domain("6 one line a turn")
 def test_ring_reports_dropped_messages_once_a_turn(world):
     queue = world.queue(capacity_messages=3, overflow="ring")
-    for number in range(1000):  # of one turn: it has no end yet
+    for number in range(1000):  # of the turn that has not ended
         queue.enqueue(b"%d" % number)
     world.settle()
     (fact,) = [f for f in world.facts if f.kind == "queue-dropped"]

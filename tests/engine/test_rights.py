@@ -1,4 +1,4 @@
-"""Rights: who may do what in which virtual host, and what is a grant."""
+"""Rights per virtual host, and the syntax of grants."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USERS = {
     "all": ALL,
 }
 
-#: user -> what it may, in the virtual hosts a, b and one made later, and ("") of the broker
+#: user -> its rights in the virtual hosts a, b and a later one, and ("") of the broker
 MATRIX = {
     "without rights": {},
     "publisher": {"a": "publish"},

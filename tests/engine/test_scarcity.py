@@ -1,4 +1,4 @@
-"""A broker that has run short of one resource: who is blocked by it, who is not, and what becomes of what comes."""
+"""A shortage of one resource: the producers that it blocks, and the messages that arrive meanwhile."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Scarce(Simulation):
         return queue
 
     def run_short(self, what: str) -> None:
-        """Of one resource, whatever there is of the others."""
+        """Limit one resource, with enough of the others."""
         self.broker.shortages.set_limits({f"{what}_limit": 1000})
         usage = self.broker.shortages.usages[Resource[what.upper()]]
         if what == "store":
@@ -290,7 +290,7 @@ def test_store_of_a_virtual_host_blocks_all_its_producers() -> None:
 @given(data=st.data())
 @settings(max_examples=30)
 def test_any_sequence_of_shortages_delivers_every_message_once_and_in_order(data: st.DataObject) -> None:
-    """Safety: nothing is lost, doubled or out of order. Liveness: with no shortage left, all producers go on."""
+    """Safety: no message is lost, duplicated or out of order. Liveness: without shortages all producers continue."""
     simulation = Scarce()
     queues = [simulation.durable("stored"), simulation.queue("spool", capacity_messages=3, spool="disk")]
     senders = [simulation.sender(data.draw(st.sampled_from(queues))) for _ in range(4)]

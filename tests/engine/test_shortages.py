@@ -63,7 +63,7 @@ def test_store_above_its_limit_blocks_every_producer_of_its_virtual_host_and_no_
     for producer in (stored, passing, late):
         assert list(producer.reasons) == ["store-overfull"]
         assert producer.credit == 0
-        assert producer.release_condition() == "the store comes below 8,000 bytes (now 10,001)"
+        assert producer.release_condition() == "the store falls below 8,000 bytes (now 10,001)"
     assert not elsewhere.blocked
     assert elsewhere.credit > 0
     assert said(broker, "MST-1008") == [
@@ -161,7 +161,7 @@ def test_unset_limit_is_the_default_and_has_its_origin(broker: InMemoryBroker) -
     broker.engine.shortages.defaults = {Resource.MEMORY: "40%"}
     broker.engine.shortages.wholes = {Resource.MEMORY: "the machine's memory"}
     shown = broker.management.read(BROKER).attributes
-    assert (shown["memory_limit_bytes"], shown["memory_limit"]) == (0, None)  # what there is is not known yet
+    assert (shown["memory_limit_bytes"], shown["memory_limit"]) == (0, None)  # the available amount is not known yet
     look(broker, memory=24 << 30)
 
     def limit() -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Slow consumers: which policy is the best match, what triggers it, and what it does."""
+"""Slow consumers: the best matching policy, its triggers and actions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def policy(world: Simulation, name: str = "slow", topic: str = ">", **given: Any
 
 
 def look(world: Simulation, seconds: int = 1) -> list[str]:
-    """As the server does once a second; the texts of what was said of slow consumers."""
+    """Run the check as the server does once a second. Return the texts of the slow-consumer facts."""
     for _ in range(seconds):
         world.advance(1000)
         world.broker.sample()
@@ -125,7 +125,7 @@ def test_message_age_is_that_of_the_oldest_unacknowledged_message(world):
     look(world)
     poison = world.acquired[consumer].pop()
     said: list[str] = []
-    for second in range(1, 6):  # others come and go, one stays
+    for second in range(1, 6):  # others are removed, one stays
         publisher.publish()
         world.accept(consumer)
         world.acquired[consumer].append(poison)
@@ -138,7 +138,7 @@ def test_message_age_is_that_of_the_oldest_unacknowledged_message(world):
 
 
 def report_oldest_acquired(world: Simulation, consumer: Consumer) -> None:
-    """As the protocol layer does."""
+    """Report the oldest acquired message, as the protocol layer does."""
     consumer.oldest = lambda: min((message[0] for message in world.acquired.get(consumer, ())), default=None)
 
 
@@ -159,7 +159,7 @@ def test_empty_subscription_is_never_slow(world):
     assert look(world, 5) == []
 
 
-# -- what is done --------------------------------------------------------------------------------------------------
+# -- actions -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.domain("2 slow consumers")

@@ -1,4 +1,4 @@
-"""Operator stops: what a scope covers and contains, what a call comes to, and that stops outlive a restart."""
+"""Operators' stops: scopes, the results of calls, and restarts."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def test_stop_with_an_invalid_pattern_is_refused(world):
     assert not world.broker.stops
 
 
-# -- what the answer says --------------------------------------------------------------------------------------
+# -- answers ---------------------------------------------------------------------------------------------------
 
 
 def test_answer_counts_queues_and_stopped_and_draining_producers(world):
@@ -388,7 +388,7 @@ def test_deleting_a_virtual_host_deletes_its_queues_and_stops(world):
     assert {key[1] for key in world.records} == {"type=VirtualHost,name=default"}
 
 
-# -- ends of their own -----------------------------------------------------------------------------------------
+# -- ends ------------------------------------------------------------------------------------------------------
 
 
 def test_stop_that_was_due_while_the_broker_was_down_ends_with_the_first_check(world):
@@ -480,7 +480,7 @@ def staged(world, *, rate=100, step_ms=10_000, halt=0):
 
 
 def sent_in(world, senders, ms):
-    """How many messages busy senders get in within so long."""
+    """Return how many messages busy senders enqueue in this time."""
     before = sum(sender.producer.messages for sender in senders)
     for _ in range(ms // 50):
         for sender in senders:

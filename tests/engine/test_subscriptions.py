@@ -1,4 +1,4 @@
-"""Subscriptions: their queues and names, who shares what, what ends them, and what survives a restart."""
+"""Subscriptions: queues, names, sharing, their end, and restarts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def durable(world: Simulation, topic: str = "prices", **more: Any) -> Subscripti
 def subscribe(
     world: Simulation, wanted: SubscriptionSpec, connection: Connection | None = None
 ) -> tuple[Subscription, Consumer]:
-    """With a consumer that gives no credit yet."""
+    """Subscribe, with a consumer that has no credit yet."""
     connection = connection or world.connection()
     subscription = world.broker.subscriptions.subscribe(connection, wanted)
     consumer = world.broker.attach_consumer(connection, subscription.queue, "link", Link(), browsing=False)
@@ -106,7 +106,7 @@ def test_queue_name_contains_topic_client_and_subscription(world):
     assert queue_name(spec(world, "a.>", client="", name="x", shared=True), 0) == "subscriptions.a.>.|x|volatile"
 
 
-# -- who gets what -------------------------------------------------------------------------------------------------
+# -- routing -------------------------------------------------------------------------------------------------------
 
 
 def test_each_ordinary_subscription_gets_every_message_and_a_shared_one_each_once(world):

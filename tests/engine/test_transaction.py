@@ -1,4 +1,4 @@
-"""Transactions and flow control: what counts when, what a full queue does to them, and what they do to it."""
+"""Transactions and flow control: what counts when, and how overfull queues and transactions affect each other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.engine.ports import Link
 
 
 class Recording(InMemoryBroker):
-    """Remembers every effect."""
+    """Records every effect."""
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []
@@ -191,7 +191,7 @@ def test_number_of_transactions_of_a_connection_is_bounded(broker: Recording) ->
     broker.begin(producer)
 
 
-# -- the ways of being full -------------------------------------------------------------------------------------------
+# -- overflow policies ------------------------------------------------------------------------------------------------
 
 
 def test_rejected_message_leaves_the_rest_of_the_transaction(broker: Recording) -> None:
@@ -258,7 +258,7 @@ def test_commit_that_waits_for_its_own_room_is_admitted_alone_after_a_second(bro
     broker.advance(200)
     assert states(transactions) == [State.COMMITTED, State.COMMITTING, State.COMMITTING, State.OPEN]
     assert queue.gate.depth_bytes == 6100
-    broker.advance(10 * COMMIT_WAIT_MS)  # consumers can make room for the others: they wait for that
+    broker.advance(10 * COMMIT_WAIT_MS)  # the others wait for consumers to make room
     assert (queue.gate.depth_bytes, len(queue.gate.parked)) == (6100, 3)
     queue.lanes.purge()
     broker._end_turn()
@@ -500,7 +500,7 @@ def test_rollback_rejects_a_waiting_routed_message(broker: Recording, fan_out: F
     assert full.gate.depth_messages == 0
 
 
-# -- the idle ---------------------------------------------------------------------------------------------------------
+# -- idle transactions ------------------------------------------------------------------------------------------------
 
 
 def test_idle_transaction_with_messages_is_rolled_back_and_its_commit_fails(

@@ -1,4 +1,4 @@
-"""Transactions against plain lists: whatever happens in whatever order, each counts as a whole or not at all."""
+"""Transactions against plain lists: in any sequence of steps, each takes effect as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CAPACITY = 12
 
 
 class Client:
-    """A producer of each queue, a consumer of each, and what it has done in its transaction."""
+    """A client with a producer and a consumer of each queue, and its actions in the open transaction."""
 
     def __init__(self, broker: InMemoryBroker, queues: list[Queue]) -> None:
         engine = broker.engine
@@ -27,7 +27,7 @@ class Client:
         self.acquired: list[tuple[int, Message]] = []  # (queue, message)
         self.transaction: Transaction | None = None
         self.sent: list[tuple[int, bytes]] = []  # in it
-        self.acknowledged: list[tuple[int, Message, bool]] = []  # in it; whether it goes for good
+        self.acknowledged: list[tuple[int, Message, bool]] = []  # in it; whether it is removed
 
 
 class TransactionModel(RuleBasedStateMachine):
@@ -49,7 +49,7 @@ class TransactionModel(RuleBasedStateMachine):
         ]
         self.store = self.stores.by_name["default"]
         self.clients = [Client(self.broker, self.queues) for _ in range(2)]
-        self.over: list[Client] = []  # with a commit that the store has and has not answered
+        self.over: list[Client] = []  # with a commit that the store has not answered
         self.contents: list[list[bytes]] = [[], []]
         self.unsafe: set[bytes] = set()
         self.in_doubt: dict[Client, list[bytes]] = {}
@@ -66,7 +66,7 @@ class TransactionModel(RuleBasedStateMachine):
     # -- what clients do ------------------------------------------------------------------------------------------
 
     def in_transaction(self, client: Client) -> Transaction | None:
-        """The client's open transaction, declared if need be; None while a commit of it has no answer."""
+        """Return the client's open transaction, declared if necessary; None while a commit is unanswered."""
         if client.transaction is None:
             client.transaction = self.broker.engine.transactions.declare(client.connection, Link())
         assert client.transaction is not None
@@ -157,7 +157,7 @@ class TransactionModel(RuleBasedStateMachine):
         self.end_turn()
 
     def busy(self) -> list[Client]:
-        """Who has done something in a transaction that is open."""
+        """Return the clients with actions in an open transaction."""
         return [c for c in self.clients if c not in self.over and (c.sent or c.acknowledged)]
 
     @precondition(lambda self: self.over)
@@ -181,7 +181,7 @@ class TransactionModel(RuleBasedStateMachine):
         self.over = []
         self.end_turn()
 
-    # -- what should come of it -----------------------------------------------------------------------------------
+    # -- expectations ---------------------------------------------------------------------------------------------
 
     def committed(self, client: Client) -> None:
         for where, body in client.sent:

@@ -1,4 +1,4 @@
-"""Limits on memory, store and temp store: which levels are good, and when a resource becomes overfull and when not."""
+"""Limits on memory, store and temp store: valid levels, and when a resource becomes overfull."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def test_changed_levels_apply_at_once_in_both_directions() -> None:
     usage = Usage(Resource.MEMORY)
     usage.update(500)
     assert set_levels(usage, Levels(400, 300)) is BEGAN
-    assert usage.release_condition() == "memory comes below 300 bytes (now 500)"
+    assert usage.release_condition() == "memory falls below 300 bytes (now 500)"
     assert set_levels(usage, Levels(600, 550)) is ENDED
     assert set_levels(usage, Levels(499, 499)) is BEGAN
-    assert usage.release_condition() == "memory comes down to 499 bytes (now 500)"
+    assert usage.release_condition() == "memory falls to 499 bytes (now 500)"
     assert set_levels(usage, NO_LEVELS) is ENDED
 
 

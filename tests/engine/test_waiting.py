@@ -1,4 +1,4 @@
-"""A producer without credit is blocked with a reason, or it is said what it waits for: never neither, never both."""
+"""A producer without credit is either blocked with a reason, or shown with what it waits for."""
 
 from __future__ import annotations
 

@@ -39,10 +39,11 @@ def resume_condition(gate: FlowGate) -> str:
         ("bytes", gate.depth_bytes, limits.resume_bytes),
     ):
         if depth > resume:
-            left.append(f"{resume:,} {unit} or fewer (now {depth:,})")
+            one = unit.removesuffix("s") if resume == 1 else unit
+            left.append(f"{resume:,} {one} or fewer (now {depth:,})")
     if not left:
         return f"queue {gate.name} resumes"
-    return f"queue {gate.name} comes down to {' and '.join(left)}{_in_transactions(gate)}"
+    return f"queue {gate.name} falls to {' and '.join(left)}{_in_transactions(gate)}"
 
 
 def _in_transactions(gate: FlowGate) -> str:

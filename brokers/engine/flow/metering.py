@@ -112,7 +112,7 @@ class Footprint:
         return left
 
     def clear(self) -> None:
-        """Count nothing any more: the queue or fan-out is deleted."""
+        """Stop counting: the queue or fan-out is deleted."""
         self.weigh(0, 0)
         self.pledge(0, 0)
         self._cleared = True

@@ -34,7 +34,7 @@ class Input(Enum):
     ABOVE_STOP = "bytes or messages exceed the stop level"
     AT_RESUME = "bytes and messages are both at or below the resume level"
     STOP = "an operator's first stop covers the queue"
-    START = "no operator's stop covers the queue any more"
+    START = "the last operator's stop of the queue is lifted"
 
 
 class Change(Enum):

@@ -126,8 +126,8 @@ class Usage:
         if self.full:
             return "the disk has room for the store again"
         limit = self.levels.underfull
-        comes = "comes down to" if limit == self.levels.overfull else "comes below"
-        return f"{what} {comes} {limit:,} bytes (now {self.used:,})"
+        falls = "falls to" if limit == self.levels.overfull else "falls below"
+        return f"{what} {falls} {limit:,} bytes (now {self.used:,})"
 
 
 def store_levels(overfull: int | None, underfull: int | None) -> Levels:

@@ -14,60 +14,60 @@ from brokers.engine.queues.lanes import PriorityLanes
 from brokers.engine.values.message import Message
 
 #: Messages examined in one turn, and at a time.
-LOOKS, LOOK = 256, 64
+MOST_EXAMINED, BATCH_EXAMINED = 256, 64
 
 
 def dispatch_chosen(
     lanes: PriorityLanes, choosers: deque[Consumer], batches: list[tuple[Consumer, list[Message]]]
 ) -> None:
     """Assign matching messages to the consumers that have a selector and credit, round-robin."""
-    looks, busy = LOOKS, True
-    most = BATCH if len(choosers) > 1 else LOOKS
-    while busy and looks > 0:
+    left, busy = MOST_EXAMINED, True
+    most = BATCH if len(choosers) > 1 else MOST_EXAMINED
+    while busy and left > 0:
         busy = False
         for _ in range(len(choosers)):
             consumer = choosers[0]
             choosers.rotate(-1)
             if consumer.credit <= 0 or not consumer.connection.writable:
                 continue
-            chosen, looked = _choose(lanes, consumer, min(consumer.credit, most), looks)
-            looks -= looked
+            chosen, examined = _choose(lanes, consumer, min(consumer.credit, most), left)
+            left -= examined
             if chosen:
                 busy = True
                 consumer.credit -= len(chosen)
                 consumer.messages += len(chosen)
                 consumer.unacknowledged += len(chosen)
                 batches.append((consumer, chosen))
-    if looks <= 0:
+    if left <= 0:
         lanes.agenda.redispatch.add(lanes.queue)
 
 
-def _choose(lanes: PriorityLanes, consumer: Consumer, most: int, looks: int) -> tuple[list[Message], int]:
-    """Acquire up to `most` messages. Return them and the number of examined messages, about `looks` at most."""
+def _choose(lanes: PriorityLanes, consumer: Consumer, most: int, left: int) -> tuple[list[Message], int]:
+    """Acquire up to `most` messages. Return them and the number of examined messages, about `left` at most."""
     chosen: list[Message] = []
-    looked = 0
-    while consumer.to_revisit and len(chosen) < most and looked < looks:
+    examined = 0
+    while consumer.to_revisit and len(chosen) < most and examined < left:
         number = consumer.to_revisit.pop(0)
-        looked += 1
+        examined += 1
         lane = lanes.lane_of(number)
         for message in lanes.copies(lane, number - 1, 1):
             if message[0] == number and _wanted(lanes, consumer, message):
                 lanes.pick(lane, number)
                 chosen.append(message)
     for lane in lanes.lanes:
-        while len(chosen) < most and looked < looks:
-            found = lanes.copies(lane, consumer.last_seen(lane.rank), min(LOOK, looks - looked))
+        while len(chosen) < most and examined < left:
+            found = lanes.copies(lane, consumer.last_seen(lane.rank), min(BATCH_EXAMINED, left - examined))
             if not found:
                 break
             for message in found:
-                looked += 1
+                examined += 1
                 consumer.seen[lane.rank] = message[0]
                 if _wanted(lanes, consumer, message):
                     lanes.pick(lane, message[0])
                     chosen.append(message)
                     if len(chosen) == most:
                         break
-    return chosen, looked
+    return chosen, examined
 
 
 def _wanted(lanes: PriorityLanes, consumer: Consumer, message: Message) -> bool:

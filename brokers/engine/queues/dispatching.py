@@ -56,7 +56,7 @@ class Dispatcher:
                 chooser.revisit_all()
 
     def revisit(self, number: int) -> None:
-        """Have consumers examine a message that has come into a lane before their position."""
+        """Have consumers examine a message that was inserted before their position in a lane."""
         for consumer in (*self.choosers, *self.browsers):
             consumer.revisit(number)
 

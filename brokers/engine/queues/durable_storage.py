@@ -55,7 +55,7 @@ class DurableStorage:
         return self._transient.usages(meter)[0], (meter.store, meter.quota)
 
     def resource_of(self, body: bytes) -> Resource:
-        return Resource.STORE if self.keeps(body) else self._transient.resource
+        return Resource.STORE if self.is_durable(body) else self._transient.resource
 
     def resources(self, producer: Producer) -> tuple[Resource, ...]:
         if not producer.messages:
@@ -75,7 +75,7 @@ class DurableStorage:
 
     # -- messages in --------------------------------------------------------------------------------------------
 
-    def keeps(self, body: bytes) -> bool:
+    def is_durable(self, body: bytes) -> bool:
         """Return whether the message is durable, and so is or will be in the store."""
         return self._turn.header(body).durable
 
@@ -224,7 +224,7 @@ class DurableStorage:
         self._transient.spool(number, body)
 
     def entry(self, number: int, body: bytes, expires: int) -> Entry:
-        if self.keeps(body):
+        if self.is_durable(body):
             return number, len(body), STORE, None, expires
         return self._transient.entry(number, body, expires)
 
@@ -250,7 +250,7 @@ class DurableStorage:
 
     def remove(self, message: Message) -> int:
         """Remove a message. Return the ticket of the change that must be safe first; 0: it was not stored."""
-        if not self.stored or not self.keeps(message[1]):
+        if not self.stored or not self.is_durable(message[1]):
             return 0
         self.stored -= 1
         return self.store.remove(self.store_id, message[0])
@@ -262,16 +262,16 @@ class DurableStorage:
 
     def buffer_removal(self, message: Message) -> None:
         """Buffer the removal of an acquired message, as part of a transaction; `retire` follows the commit."""
-        if self.stored and self.keeps(message[1]):
+        if self.stored and self.is_durable(message[1]):
             self.store.remove(self.store_id, message[0])
 
     def retire(self, message: Message) -> None:
         """Count the removal of an acquired message by a committed transaction."""
-        self.stored -= bool(self.stored and self.keeps(message[1]))
+        self.stored -= bool(self.stored and self.is_durable(message[1]))
 
     def fail(self, message: Message, count: int) -> None:
         """Store the number of failed deliveries of a message."""
-        if self.keeps(message[1]):
+        if self.is_durable(message[1]):
             self.store.fail(self.store_id, message[0], count)
 
     def move(self, message: Message, target: DurableStorage, body: bytes) -> int:

@@ -381,7 +381,7 @@ class PriorityLanes:
             self.gate.touch()
 
     def expire_all(self) -> bool:
-        """Remove expired messages, those of backlogs included. Return False if no message expires any more."""
+        """Remove expired messages, those of backlogs included. Return False if no message with an expiry is left."""
         self.expire()
         more, now, before = bool(self.deadlines.at), self.turn.now, self.expired
         for lane in self.lanes:

@@ -187,7 +187,7 @@ class Queue:
             if late is not None:
                 return late
         self._tally(producer, len(body))
-        if self.keeps(body):
+        if self.is_durable(body):
             producer.stored_at = producer.messages
         if self.gate.active_overflow is not None:
             return self.gate.intercept(producer, body, enrolment)
@@ -275,9 +275,9 @@ class Queue:
         self.durable.commit(body, ticket, transaction)
         return True
 
-    def keeps(self, body: bytes) -> bool:
+    def is_durable(self, body: bytes) -> bool:
         """Return whether the message is durable, and so is or will be in the store."""
-        return self.durable is not None and self.durable.keeps(body)
+        return self.durable is not None and self.durable.is_durable(body)
 
     def buffer_removal(self, message: Message) -> None:
         """Buffer the removal of an acquired message, as part of a transaction; `retire` follows the commit."""
@@ -356,7 +356,7 @@ class Queue:
     def hand_over(self, consumer: Consumer, message: Message, target: Queue, body: bytes) -> int:
         """Move an acquired message to another queue, with this body. Return as `remove` does."""
         source, durable = self.durable, target.durable
-        if source is None or durable is None or not source.stored or not source.keeps(message[1]):
+        if source is None or durable is None or not source.stored or not source.is_durable(message[1]):
             ticket = self.remove(consumer, message)
             target.enqueue(body)
             return ticket

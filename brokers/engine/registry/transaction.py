@@ -48,7 +48,7 @@ class TransactionOwner(Protocol):
     def turn(self) -> Turn: ...
 
     def proceed(self, transaction: Transaction) -> None:
-        """Commit a transaction of which no message waits any more."""
+        """Commit a transaction without parked messages."""
         ...
 
     def fail(self, transaction: Transaction, condition: str, description: str) -> None:

@@ -146,12 +146,12 @@ class Stopping:
     def _end_reason(self, stop: Stop) -> str:
         """Return why the stop has ended, in words; empty if it has not."""
         if stop.end.until is not None and self.turn.now >= stop.end.until:
-            return f"the time of the stop was up ({stop.reason})" if stop.reason else "the time of the stop was up"
+            return f"the stop reached its end ({stop.reason})" if stop.reason else "the stop reached its end"
         if stop.end.below:
             stopped = (q for q in self._may_apply_to(stop.scope) if stop.scope in q.gate.stops)
             used = [percent for q in stopped if (percent := percent_used(q.gate)) is not None]
             if used and max(used) <= stop.end.below:
-                return f"the depth came down to {stop.end.below} %{f' ({stop.reason})' if stop.reason else ''}"
+                return f"the depth fell to {stop.end.below} %{f' ({stop.reason})' if stop.reason else ''}"
         return ""
 
     def _covered(self, scope: Scope) -> list[Queue]:

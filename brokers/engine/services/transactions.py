@@ -71,12 +71,12 @@ class Transactions:
                 self.turn.effects.append(Discharged(transaction.handle, transaction))
 
     def proceed(self, transaction: Transaction) -> None:
-        """Commit a transaction of which no message waits any more."""
+        """Commit a transaction without parked messages."""
         host = self.registry.virtualhosts[transaction.connection.virtualhost]
         transaction.published = [(q, b) for q, b in transaction.published if host.queues.get(q.name) is q]
         queues = [q for q, _ in transaction.published]
-        removed = [a for a in transaction.acknowledged if a.removes and a.consumer.queue.keeps(a.message[1])]
-        if host.store is None or not (removed or any(q.keeps(b) for q, b in transaction.published)):
+        removed = [a for a in transaction.acknowledged if a.removes and a.consumer.queue.is_durable(a.message[1])]
+        if host.store is None or not (removed or any(q.is_durable(b) for q, b in transaction.published)):
             self._apply(transaction)
             return
         transaction.state = State.WRITING
