@@ -3,6 +3,7 @@
 import { get, objectPath, patch, post, query, remove } from "../core/api.js";
 import { UNKNOWN, whenBack } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
+import { DebouncedRequest } from "../core/debounced_request.js";
 import { byId, fill, find, h } from "../core/elements.js";
 import { plural } from "../core/format.js";
 import { formatName, objectUrl, parseName, shortName } from "../core/object_names.js";
@@ -10,25 +11,28 @@ import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
 import { openChangeDialog } from "../widgets/change_dialog.js";
 import { ChangedBy } from "../widgets/changed_by.js";
+import { EditProblem } from "../widgets/edit_problem.js";
+import { EditSession } from "../widgets/edit_session.js";
 import { field } from "../widgets/fields.js";
-import { fieldText, fieldValue, inRows, labelOf, origin, scopeUrl } from "../widgets/policy_fields.js";
+import { declaredField, fieldText, fieldValue, inRows, labelOf, origin, scopeUrl } from "../widgets/policy_fields.js";
 import { showOverrides, showPreview } from "../widgets/policy_preview.js";
 
-const TYPING = 300; // ms, the least; a preview that took long is not asked for with every key
+const TYPING = 300; // ms
 const HINT = "Change a value to preview its impact on queues and producers before it is saved.";
 const form = byId("policy");
 const apply = byId("apply");
-const problem = byId("problem");
+const discard = byId("discard");
 const box = byId("preview");
+const problem = new EditProblem(byId("problem"));
 
 const declared = inRows(settings.policy);
-const fields = declared.map((each) => field(each, { inherits: true, label: labelOf(each), changed: typed }));
+const fields = declared.map((each) => field(each, { inherits: true, label: labelOf(each), changed: edited }));
 const priority = field(
   { name: "priority", kind: "integer", unit: "", nullable: false, required: false, choices: [], description: "" },
   {
     label: "Priority",
     hint: "Decides between patterns of equal specificity: the higher priority wins. Not set: 0.",
-    changed: typed,
+    changed: edited,
   },
 );
 const pattern = field(
@@ -37,25 +41,24 @@ const pattern = field(
     label: "Pattern",
     placeholder: "orders.>",
     hint: "* matches one word; > or # at the end matches any number of words.",
-    changed: typed,
+    changed: edited,
   },
 );
 const reason = field(
   { name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] },
   { label: "Reason", hint: "Recorded in the audit trail." },
 );
-const inForce = new Map();
 const isPattern = settings.new || settings.type === "Policy";
-const all = [...(settings.new ? [pattern] : []), ...(isPattern ? [priority] : []), ...fields];
+const names = settings.new ? [pattern] : [];
+const attributes = [...(isPattern ? [priority] : []), ...fields];
+const inputs = [...names, ...attributes];
+const session = new EditSession(attributes, { keys: names, defaults: { priority: 0 } });
+const changedBy = new ChangedBy(settings.object);
+const previews = new DebouncedRequest(TYPING);
+const effective = new Map(); // name of a field -> its cells of effective value and origin
 
 /** @type {any} */
-let version = null;
-/** @type {Record<string, string>} */
-let start = {}; // what the object sets
-/** @type {any} */
-let explained = null;
-/** @type {any} */
-let previewed = null; // the change that was previewed last, as JSON
+let explained = null; // effective values, their origins and inherited values; null: not loaded
 
 // -- the form -------------------------------------------------------------------------------------------------------
 
@@ -70,7 +73,7 @@ function build() {
         h("td", { class: "effective", "data-label": "Effective value" }),
         h("td", { class: "muted", "data-label": "Origin" }),
       ];
-      inForce.set(f.declared.name, cells);
+      effective.set(f.declared.name, cells);
       find("label", f.element).classList.add("sr");
       return h(
         "tr",
@@ -86,114 +89,78 @@ function build() {
       );
     }),
   );
-  for (const f of all) if (!settings.mayEdit) f.input.disabled = false; // viewers may preview, too
-}
-
-/** @param {any} f */
-const setHere = (f) => (f.declared.name === "priority" ? (start.priority ?? 0) : (start[f.declared.name] ?? null));
-/**
- * @param {any} a
- * @param {any} b
- */
-const same = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
-
-/** @param {any} f */
-function read(f) {
-  const value = f.read();
-  return f === priority ? (value ?? 0) : value;
-}
-
-/** What differs from what is set: {field: value}. Throws for what cannot be read. */
-function changes() {
-  return Object.fromEntries(
-    [...(isPattern ? [priority] : []), ...fields]
-      .map((f) => [f.declared.name, read(f)])
-      .filter(([name, value]) => !same(value, name === "priority" ? (start.priority ?? 0) : start[name])),
-  );
+  if (!settings.mayEdit) for (const f of inputs) f.input.disabled = false; // viewers can preview
 }
 
 /**
- * Show what is there; what was typed stays, what was not follows.
+ * Show the loaded object: fields without edits follow it. Returns what differs from the version before.
  *
  * @param {any} object
- * @param {any} told
+ * @param {any} explanation
  */
-function show(object, told) {
-  const untouched = all.filter((f) => {
-    try {
-      return f !== pattern && same(read(f), setHere(f));
-    } catch {
-      return false;
-    }
-  });
-  explained = told;
-  version = object?.version ?? null;
-  start = settings.new ? {} : object.attributes;
-  for (const f of untouched) f.set(f === priority ? start.priority || null : start[f.declared.name]);
-  for (const [name, [value, from]] of inForce) {
-    const { [name]: now } = explained.fields;
-    const f = /** @type {any} */ (fields.find((each) => each.declared.name === name));
+function show(object, explanation) {
+  explained = explanation;
+  const differences = settings.new ? [] : session.rebase(object.attributes, object.version);
+  for (const f of /** @type {any[]} */ (fields)) {
+    const { name } = f.declared;
+    const [value, from] = effective.get(name);
     const inherited = explained.inherited[name];
     const without = `${fieldText(name, inherited.value)} (${origin(inherited.origin)})`;
     if (f.input.tagName === "SELECT") f.input.options[0].textContent = without;
     else f.input.placeholder = without;
-    f.element.parentElement.parentElement.classList.toggle("is-set", !same(start[name], null));
-    fill(value, fieldValue(name, now.value));
-    fill(from, same(start[name], null) ? origin(now.origin) : "this scope");
+    const overridden = session.loaded(name) !== null;
+    f.element.parentElement.parentElement.classList.toggle("is-set", overridden);
+    fill(value, fieldValue(name, explained.fields[name].value));
+    fill(from, overridden ? "this scope" : origin(explained.fields[name].origin));
   }
-  const queues =
-    object?.attributes?.queues ??
-    (settings.type === "Exchange"
-      ? new Set(object.attributes.bindings.map((/** @type {any} */ b) => b.queue)).size
-      : null);
-  byId("scope-says").textContent = settings.new
-    ? ""
-    : queues === null
-      ? ""
-      : settings.type === "Policy"
-        ? `best match for ${plural(queues, "queue")}`
-        : `applies to ${plural(queues, "queue")}`;
+  byId("scope-says").textContent = settings.new ? "" : reach(object);
+  return differences;
+}
+
+/** @param {any} object */
+function reach({ attributes: { queues, bindings } }) {
+  const exchange = settings.type === "Exchange";
+  const number = queues ?? (exchange ? new Set(bindings.map((/** @type {any} */ b) => b.queue)).size : null);
+  if (number === null) return "";
+  return `${settings.type === "Policy" ? "best match for" : "applies to"} ${plural(number, "queue")}`;
 }
 
 /** @type {any} */
 let loading = null;
-let saving = false; // from Apply until its answer is shown: a version that is pushed meanwhile may be our own
-let pushed = 0; // the newest version that was pushed meanwhile
-const changedBy = new ChangedBy(settings.object);
+let conflicts = 0; // that are being reported
 
-/** Ask for what is there; once at a time, lest a late answer shows what somebody else changed without a word. */
+/** Load the object, one request at a time, so that no late response hides a change by another user. */
 function load() {
-  loading ??= ask().finally(() => {
+  loading ??= request().finally(() => {
     loading = null;
   });
   return loading;
 }
 
-async function ask() {
+async function request() {
   const path = objectPath(settings.broker, settings.object);
   try {
-    const [object, told, newest] = await Promise.all([
+    const [object, explanation, newest] = await Promise.all([
       get(path),
       post(`${path}operations/explain/`, { arguments: {} }),
       settings.new ? null : changedBy.newest(),
     ]);
     if (!conflicts) changedBy.shows(newest);
-    if (settings.new) {
-      told.inherited = told.fields; // a new pattern would inherit what holds in its virtual host
-    }
+    if (settings.new) explanation.inherited = explanation.fields; // a new pattern inherits from its virtual host
     byId("gone").hidden = true;
     form.hidden = false;
-    /** @type {any} */
     const first = !explained;
-    show(object, told);
-    if (first) typed(); // by somebody who was faster than the broker
+    const differences = show(object, explanation);
+    if (first) edited(); // before the response
+    return differences;
   } catch (error) {
-    gone(error);
+    failed(error);
+    return [];
   }
 }
 
 /** @param {any} error */
-function gone(error) {
+function failed(error) {
   byId("gone").hidden = false;
   const missing = error.status === 404;
   form.hidden = missing || !explained;
@@ -206,34 +173,22 @@ function gone(error) {
 
 // -- the preview ----------------------------------------------------------------------------------------------------
 
-let pause = 0;
-let took = 0; // ms, the last preview
-/** @type {any} */
-let asked = null;
-
-function typed() {
-  if (!explained || shown() || nothing()) return; // leaving a field changes nothing
-  clearTimeout(pause);
-  asked?.abort();
+function edited() {
+  if (!explained || isPreviewed() || isUntouched()) return; // also called when a field loses the focus
+  previews.cancel();
   apply.disabled = true;
-  byId("discard").hidden = false;
-  if (!all.map((f) => (f === pattern && !pattern.input.value.trim() ? false : f.check())).every(Boolean)) return;
-  pause = setTimeout(preview, Math.min(2000, Math.max(TYPING, took)));
+  discard.hidden = false;
+  if (settings.new && !pattern.input.value.trim()) for (const f of attributes) f.check();
+  else if (session.check()) previews.schedule(preview);
 }
 
-/** Whether nothing is typed, and nothing was previewed. */
-function nothing() {
-  try {
-    return previewed === null && problem.hidden && !pattern.input.value && !Object.keys(changes()).length;
-  } catch {
-    return false;
-  }
+function isUntouched() {
+  return !session.hasPreview && !problem.shown && !pattern.input.value && !session.dirty;
 }
 
-/** Whether what is typed is what the preview shows. */
-function shown() {
+function isPreviewed() {
   try {
-    return JSON.stringify(change()) === previewed;
+    return session.isPreviewed(change());
   } catch {
     return false;
   }
@@ -245,185 +200,156 @@ const objectName = () =>
 const change = () => ({
   object: objectName(),
   action: settings.new ? "create" : "update",
-  attributes: changes(),
-  ...(settings.new ? {} : { version }),
+  attributes: session.changes(),
+  ...(settings.new ? {} : { version: session.version }),
 });
 
 async function preview() {
   const wanted = change();
   if (!settings.new && !Object.keys(wanted.attributes).length) {
-    tell();
-    byId("discard").hidden = true;
+    clearErrors();
+    discard.hidden = true;
     fill(box, h("p", { class: "muted" }, HINT));
     return;
   }
-  asked = new AbortController();
   box.setAttribute("aria-busy", "true");
   try {
-    const began = performance.now();
-    const told = await post("policies/preview/", { changes: [wanted] }, asked.signal);
-    took = performance.now() - began;
-    tell();
-    showPreview(box, told);
-    ready(wanted);
-    if (!told.changed && told.queues && isPattern) await overrides(wanted);
+    await previews.send(async (signal) => {
+      const impact = await post("policies/preview/", { changes: [wanted] }, signal);
+      clearErrors();
+      showPreview(box, impact);
+      session.previewed(wanted);
+      apply.disabled = false;
+      if (!impact.changed && impact.queues && isPattern) await overrides(wanted, signal);
+    });
   } catch (error) {
     if (error.name === "AbortError") return;
-    fill(
-      box,
-      h(
-        "p",
-        { class: "muted" },
-        error.status === 404 ? "" : error.status === 503 ? UNKNOWN : "No preview: the change is not valid.",
-      ),
-    );
+    const none = error.status === 503 ? UNKNOWN : "No preview: the change is not valid.";
+    fill(box, h("p", { class: "muted" }, error.status === 404 ? "" : none));
     if (error.status === 409 && !settings.new) await conflict();
-    else wrong(error);
+    else showErrors(error);
   } finally {
     box.removeAttribute("aria-busy");
   }
 }
 
 /**
- * Why a pattern that matches queues changes nothing: what they set themselves.
+ * Explain a pattern without effect: list the overrides of the matching queues.
  *
  * @param {any} wanted
+ * @param {AbortSignal} signal
  */
-async function overrides(wanted) {
+async function overrides(wanted, signal) {
   const { keys } = /** @type {any} */ (parseName(wanted.object));
   try {
     /** @type {any} */
     const { queues } = await post(
       "policies/bulk/preview/",
       { selection: { search: "", pattern: keys.pattern, states: [] } },
-      asked.signal,
+      signal,
     );
-    if (previewed === JSON.stringify(wanted))
+    if (session.isPreviewed(wanted))
       showOverrides(
         box,
         queues.filter((/** @type {any} */ queue) => queue.virtualhost === keys.virtualhost),
         Object.keys(wanted.attributes),
       );
   } catch {
-    // The preview stands without it.
+    // The preview is shown without it.
   }
 }
 
-/** @param {any} wanted */
-function ready(wanted) {
-  previewed = JSON.stringify(wanted);
-  apply.disabled = false;
-}
-
-/** @param {...any} content */
-function tell(...content) {
-  problem.hidden = content.length === 0;
-  fill(problem, h("div", {}, ...content));
-  if (!content.length) for (const f of all) f.wrong("");
+function clearErrors() {
+  problem.show();
+  session.showErrors({});
 }
 
 /** @param {any} error */
-function wrong(error) {
-  previewed = null;
-  const left = [];
-  for (const f of all) f.wrong(error.fields?.[f.declared.name] ?? "");
-  for (const [name, text] of Object.entries(error.fields ?? {}))
-    if (!all.some((f) => f.declared.name === name)) left.push(text);
-  tell(h("p", {}, left.join(" ") || error.message));
-  if (Object.keys(error.fields ?? {}).length) for (const f of all) f.wrong(error.fields[f.declared.name] ?? "");
+function showErrors(error) {
+  session.previewed(null);
+  problem.show(h("p", {}, session.showErrors(error) || error.message));
 }
 
-let conflicts = 0; // that are being shown
-
-/** Another change came first: show what is there now, keep what was typed, preview that on top. */
+/** Another user saved a change first: show it, preserve the edits, and preview them on top of it. */
 async function conflict() {
   const at = Date.now();
-  clearTimeout(pause);
-  asked?.abort();
-  const before = start;
+  previews.cancel();
   conflicts += 1;
-  await load().finally(() => {
+  const differences = await load().finally(() => {
     conflicts -= 1;
   });
-  const lines = fields
-    .filter((f) => !same(before[f.declared.name], start[f.declared.name]))
-    .map((f) =>
-      h(
-        "li",
-        {},
-        h("strong", {}, labelOf(f.declared)),
-        `: ${fieldText(f.declared.name, before[f.declared.name])} → ` +
-          `${fieldText(f.declared.name, start[f.declared.name])}`,
-      ),
-    );
   try {
-    if (Object.keys(changes()).length) await preview();
+    if (Object.keys(session.changes()).length) await preview();
   } catch {
-    // What is typed cannot be read: its field says so.
+    // An invalid value: its field shows the error.
   }
-  tell(
-    h("p", {}, changedBy.sentence(at)),
-    lines.length ? h("ul", {}, lines) : null,
-    h("p", {}, "Your edits are preserved, and the preview includes both changes."),
+  problem.conflict(
+    changedBy.sentence(at),
+    differences,
+    { label: (name) => labelOf(declaredField(name)), value: fieldText },
+    "Your edits are preserved, and the preview includes both changes.",
   );
 }
 
-// -- apply, discard, remove -------------------------------------------------------------------------------------------
+// -- apply, discard, remove -----------------------------------------------------------------------------------------
 
 form.addEventListener("submit", async (/** @type {any} */ event) => {
   event.preventDefault();
-  if (!all.map((f) => f.check()).every(Boolean)) {
+  if (!session.check()) {
     form.querySelector('[aria-invalid="true"]')?.focus();
     return;
   }
-  const wanted = change();
-  if (!shown()) {
-    await preview(); // what is applied is what was shown
+  if (!isPreviewed()) {
+    await preview(); // only previewed changes are applied
     return;
   }
   apply.disabled = true;
-  saving = true;
-  const why = reason.input.value.trim();
   try {
-    if (settings.new) {
-      const given = Object.fromEntries(Object.entries(wanted.attributes).filter(([, value]) => value !== null));
-      await post(`brokers/${encodeURIComponent(settings.broker)}/objects/`, {
-        object: wanted.object,
-        attributes: given,
-        reason: why,
-      });
-      location.assign(scopeUrl(wanted.object));
-      return;
-    }
-    /** @type {any} */
-    const saved = await patch(objectPath(settings.broker, settings.object), {
-      version,
-      attributes: wanted.attributes,
-      reason: why,
-    });
-    start = saved.attributes; // so that nothing counts as typed any more
-    version = saved.version;
-    toast("Applied.");
-    reset();
-    await loading; // one that began before is of what was there before
-    await load();
+    await session.save(settings.new ? create : update);
   } catch (error) {
     apply.disabled = false;
-    if ((error.status === 409 || pushed > version) && !settings.new) await conflict();
-    else wrong(error);
-  } finally {
-    saving = false;
+    if (session.isConflict(error) && !settings.new) await conflict();
+    else showErrors(error);
   }
 });
 
+/**
+ * @param {number} _version
+ * @param {Record<string, any>} changes
+ */
+async function create(_version, changes) {
+  const object = objectName();
+  await post(`brokers/${encodeURIComponent(settings.broker)}/objects/`, {
+    object,
+    attributes: Object.fromEntries(Object.entries(changes).filter(([, value]) => value !== null)),
+    reason: reason.input.value.trim(),
+  });
+  location.assign(scopeUrl(object));
+}
+
+/**
+ * @param {number} version
+ * @param {Record<string, any>} changes
+ */
+async function update(version, changes) {
+  const saved = await patch(objectPath(settings.broker, settings.object), {
+    version,
+    attributes: changes,
+    reason: reason.input.value.trim(),
+  });
+  session.rebase(saved.attributes, saved.version);
+  toast("Applied.");
+  reset();
+  await loading; // a request from before has the values from before
+  await load();
+}
+
 function reset() {
   reason.input.value = "";
-  previewed = null;
   apply.disabled = true;
-  byId("discard").hidden = true;
-  for (const f of all) f.set(f === priority ? start.priority || null : start[f.declared.name]);
-  for (const f of all) f.check();
-  tell();
+  discard.hidden = true;
+  session.discard();
+  clearErrors();
   fill(box, h("p", { class: "muted" }, HINT));
 }
 
@@ -434,7 +360,7 @@ form.addEventListener("reset", (/** @type {any} */ event) => {
 
 byId("remove")?.addEventListener("click", () => {
   /** @type {any} */
-  const at = version;
+  const at = session.version;
   openChangeDialog({
     title: `Remove the policy of ${shortName(settings.object)}`,
     action: "Remove",
@@ -451,26 +377,20 @@ byId("remove")?.addEventListener("click", () => {
   });
 });
 
-// -- begin ------------------------------------------------------------------------------------------------------------
+// -- start ----------------------------------------------------------------------------------------------------------
 
 build();
 if (byId("browse"))
   byId("browse").href =
     settings.type === "Queue" ? objectUrl(settings.object) : `/objects/?object=${encodeURIComponent(settings.object)}`;
-if (byId("browse") && settings.type === "Queue") byId("browse").textContent = "Open the queue";
+if (byId("browse") && settings.type === "Queue") byId("browse").textContent = "Open queue";
 watch({ watch: "objects", object: settings.object });
 live.addEventListener("snapshot", (event) => {
   const { object } = event.detail.data;
-  if (!object || version === null || object.version <= version || settings.new) return;
-  if (saving) {
-    pushed = object.version;
-    return;
-  }
-  const dirty = !byId("discard").hidden;
-  version = object.version; // once for each version
-  if (dirty) conflict();
-  else load();
+  if (!object || !explained || settings.new || !session.arrives(object.version)) return;
+  if (discard.hidden) load();
+  else conflict();
 });
 live.addEventListener("broker", (event) => event.detail.connected && !explained && load());
-whenBack(typed); // what could not be previewed while the broker was away
+whenBack(edited); // previews what failed while the broker was disconnected
 load();

@@ -1,14 +1,17 @@
-// A queue's limits: what is in force and where it comes from, and the form that edits the queue's own.
+// The limits of a queue: effective values and their origins, and the form that edits the overrides of the queue.
 
 import { ApiError, patch, post } from "../core/api.js";
+import { DebouncedRequest } from "../core/debounced_request.js";
 import { fill, find, h } from "../core/elements.js";
 import { amount, exact, exactAmount, words } from "../core/format.js";
 import { hostPart, queuePart } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
 import { ChangedBy } from "../widgets/changed_by.js";
+import { EditProblem } from "../widgets/edit_problem.js";
+import { EditSession } from "../widgets/edit_session.js";
 import { field, fieldGrid } from "../widgets/fields.js";
-import { inRows, LABELS, labelOf, origin, stem } from "../widgets/policy_fields.js";
+import { declaredField, inRows, LABELS, labelOf, origin, stem } from "../widgets/policy_fields.js";
 
 const base = `queues/${hostPart(settings.virtualhost ?? "")}/${queuePart(settings.name ?? "")}/`;
 export class Limits {
@@ -16,13 +19,13 @@ export class Limits {
   /** @type {any} */
   #queue = null;
   /** @type {any} */
-  #explain = null; // where each value comes from; null: not known
+  #explain = null; // origins of the values; null: not known
   /** @type {any} */
   #editing = null;
   #opened;
 
   /**
-   * `opened(bool)` is told when the form opens and closes.
+   * `opened(bool)` is called when the form opens and closes.
    *
    * @param {HTMLElement} element
    * @param {(...given: any[]) => any} opened
@@ -101,7 +104,7 @@ export class Limits {
   }
 
   /**
-   * The value in force and its origin; while the origins are not known, what the queue sets itself is.
+   * Return the effective value and its origin; without known origins, the override of the queue.
    *
    * @param {any} name
    */
@@ -155,20 +158,31 @@ export class Limits {
   }
 }
 
+const TYPING = 250; // ms
+
+/**
+ * The overrides of a queue in a snapshot or response.
+ *
+ * @param {any} queue
+ */
+const overrides = (queue) =>
+  Object.fromEntries(
+    settings.policy
+      .filter((/** @type {any} */ { name }) => name in queue)
+      .map((/** @type {any} */ { name }) => [name, queue[name]]),
+  );
+
 class Form {
-  #version;
-  #start;
   /** @type {any[]} */
   #fields = [];
+  #session;
   #reason;
-  #problem = h("div", { class: "notice error", role: "alert", hidden: true });
+  #problem = new EditProblem();
   #note = h("p", { class: "hint form-note", "aria-live": "polite" });
   #save = h("button", { type: "submit", class: "primary", data: { acts: "" } }, "Save limits");
   #done;
   #changedBy;
-  #timer = 0;
-  /** @type {any} */
-  #asked = null;
+  #check = new DebouncedRequest(TYPING);
 
   /**
    * @param {any} queue
@@ -176,10 +190,8 @@ class Form {
    * @param {(...given: any[]) => any} done
    */
   constructor(queue, explain, done) {
-    this.#version = queue.version;
     this.#changedBy = new ChangedBy(queue.object);
     this.#changedBy.newest().then((row) => this.#changedBy.shows(row));
-    this.#start = Object.fromEntries(settings.policy.map((/** @type {any} */ { name }) => [name, queue[name] ?? null]));
     this.#done = done;
     for (const declared of inRows(settings.policy)) {
       this.#fields.push(
@@ -189,10 +201,12 @@ class Form {
           inherits: true,
           placeholder: this.#inherited(declared.name, explain),
           hint: declared.description,
-          changed: () => this.#typed(),
+          changed: () => this.#edited(),
         }),
       );
     }
+    this.#session = new EditSession(this.#fields);
+    this.#session.rebase(overrides(queue), queue.version);
     this.#reason = field(
       { name: "reason", kind: "string", unit: "", nullable: false, required: false, choices: [] },
       { label: "Reason", hint: "Recorded in the audit trail." },
@@ -210,7 +224,7 @@ class Form {
       fieldGrid(this.#fields),
       this.#reason.element,
       this.#note,
-      this.#problem,
+      this.#problem.element,
       h("div", { class: "form-actions" }, cancel, this.#save),
     );
     this.element.addEventListener("keydown", (event) => event.key === "Escape" && this.#done(null));
@@ -221,15 +235,14 @@ class Form {
   }
 
   /**
-   * While it is edited, somebody else may change it: say so, keep what was typed.
+   * Take a snapshot. If another user or client has changed limits, report it and preserve the edits.
    *
    * @param {any} queue
    * @param {any} explain
    */
   arrived(queue, explain) {
     for (const f of this.#fields) f.input.placeholder = this.#inherited(f.declared.name, explain);
-    const changed = settings.policy.some((/** @type {any} */ { name }) => (queue[name] ?? null) !== this.#start[name]);
-    if (changed && this.#problem.hidden) this.#conflict(queue);
+    if (this.#session.arrives(queue.version)) this.#rebase(queue);
   }
 
   /**
@@ -240,154 +253,109 @@ class Form {
     const explained = explain[name];
     if (!explained) return "inherited";
     if (explained.origin === "own")
-      return explained.inherited === undefined ? "inherited" : this.#value(name, explained.inherited);
-    return `${this.#value(name, explained.value)} (${origin(explained.origin)})`;
+      return explained.inherited === undefined ? "inherited" : valueText(name, explained.inherited);
+    return `${valueText(name, explained.value)} (${origin(explained.origin)})`;
   }
 
-  /**
-   * @param {any} name
-   * @param {any} value
-   */
-  #value(name, value) {
-    if (value === null || value === undefined)
-      return name.startsWith("capacity") ? "no limit" : name.startsWith("flow_stop") ? "100%" : "not set";
-    if (value === 0 && name.startsWith("capacity")) return "no limit";
-    return typeof value === "number" ? exact(value) : String(value);
+  #body(version = this.#session.version, changes = this.#session.changes()) {
+    return { version, reason: this.#reason.input.value.trim(), ...changes };
   }
 
-  #changes() {
-    return Object.fromEntries(
-      this.#fields.map((f) => [f.declared.name, f.read()]).filter(([name, value]) => value !== this.#start[name]),
-    );
+  #edited() {
+    this.#check.cancel();
+    if (this.#session.check()) this.#check.schedule(() => this.#preview());
+    else this.#note.textContent = "";
   }
 
-  #body() {
-    return { version: this.#version, reason: this.#reason.input.value.trim(), ...this.#changes() };
-  }
-
-  #typed() {
-    clearTimeout(this.#timer);
-    this.#asked?.abort();
-    if (!this.#fields.map((f) => f.check()).every(Boolean)) {
-      this.#note.textContent = "";
-      return;
-    }
-    this.#timer = setTimeout(() => this.#askServer(), 250);
-  }
-
-  async #askServer() {
-    this.#asked = new AbortController();
+  async #preview() {
     try {
-      const answer = await post(`${base}check/`, this.#body(), this.#asked.signal);
-      for (const f of this.#fields) f.wrong("");
-      fill(this.#note, ...this.#willBe(answer));
+      const answer = await this.#check.send((signal) => post(`${base}check/`, this.#body(), signal));
+      this.#session.showErrors({});
+      fill(this.#note, effectiveLimits(answer));
     } catch (error) {
       if (error.name === "AbortError") return;
       fill(this.#note);
-      if (error instanceof ApiError && error.status === 400) this.#showWrong(error);
-      // Anything else is told when saving: typing must not be interrupted by it.
+      if (error instanceof ApiError && error.status === 400) this.#problem.show(this.#session.showErrors(error));
+      // Other errors are reported when saving, to not interrupt typing.
     }
-  }
-
-  /** @param {any} answer */
-  #willBe(answer) {
-    const effective = answer.effective ?? answer;
-    const parts = [];
-    for (const unit of ["messages", "bytes"]) {
-      /** @param {any} name */
-      const get = (name) => effective[`effective_${name}_${unit}`] ?? effective[`${name}_${unit}`];
-      if (get("capacity"))
-        parts.push(
-          `capacity ${amount(get("capacity"), unit)}, stop above ${amount(get("stop"), unit)}, ` +
-            `resume at ${amount(get("resume"), unit)}`,
-        );
-    }
-    return [
-      parts.length
-        ? `Effective limits: ${parts.join("; ")}.`
-        : "Effective limits: none. The depth of the queue never blocks producers.",
-    ];
-  }
-
-  /** @param {any} error */
-  #showWrong(error) {
-    const left = [];
-    for (const f of this.#fields) f.wrong(error.fields[f.declared.name] ?? "");
-    for (const [name, text] of Object.entries(error.fields))
-      if (!this.#fields.some((f) => f.declared.name === name)) left.push(text);
-    this.#tell(left.join(" "));
-  }
-
-  /** @param {...any} content */
-  #tell(...content) {
-    this.#problem.hidden = content.every((part) => part === "");
-    fill(this.#problem, h("div", {}, ...content));
   }
 
   /** @param {Event} event */
   async #submit(event) {
     event.preventDefault();
-    clearTimeout(this.#timer);
-    if (!this.#fields.map((f) => f.check()).every(Boolean)) {
-      find('[aria-invalid="true"]', this.element)?.focus();
-      return;
-    }
-    if (!Object.keys(this.#changes()).length) {
-      this.#tell("No changes.");
-      return;
-    }
+    this.#check.cancel();
+    if (!this.#session.check()) return this.#focusError();
+    if (!this.#session.dirty) return this.#problem.show("No changes.");
     this.#save.disabled = true;
     try {
-      const saved = await patch(base, this.#body());
+      const saved = await this.#session.save((version, changes) => patch(base, this.#body(version, changes)));
       toast("Limits saved.");
       this.#done(saved.attributes ?? saved);
     } catch (error) {
       this.#save.disabled = false;
       if (error.status === 400) {
-        this.#showWrong(error);
-        find('[aria-invalid="true"]', this.element)?.focus();
-      } else if (error.status === 409) this.#conflict(error.body?.current ?? {});
-      else this.#tell(error.message);
+        this.#problem.show(this.#session.showErrors(error));
+        this.#focusError();
+      } else if (error.status === 409) {
+        const { current = {} } = error.body ?? {};
+        const now = current.attributes ?? current;
+        this.#rebase({ version: current.version ?? this.#session.version, ...now }, true);
+      } else this.#problem.show(error.message);
     }
+    return undefined;
+  }
+
+  #focusError() {
+    find('[aria-invalid="true"]', this.element)?.focus();
   }
 
   /**
-   * Another change came first: show what is there now, keep what was typed, and save over it only if asked again.
-   *
-   * @param {any} current
+   * @param {any} queue
+   * @param {boolean} [refused] whether saving failed because of the change
    */
-  #conflict(current) {
-    const now = current.attributes ?? current;
-    if (now.version ?? current.version) this.#version = current.version ?? now.version;
-    const lines = [];
-    for (const f of this.#fields) {
-      const name = f.declared.name;
-      if (!(name in now)) continue;
-      const there = now[name] ?? null;
-      if (there !== this.#start[name])
-        lines.push(
-          h(
-            "li",
-            {},
-            h("strong", {}, words(name)),
-            `: ${this.#value(name, this.#start[name])} → ${this.#value(name, there)}`,
-            there === null ? " (inherited)" : "",
-          ),
-        );
-      // What was not touched here follows what is there now.
-      let mine;
-      try {
-        mine = f.read();
-      } catch {
-        mine = undefined;
-      }
-      if (mine === this.#start[name]) f.set(there);
-      this.#start[name] = there;
-    }
-    this.#tell(
-      h("p", {}, this.#changedBy.sentence()),
-      lines.length ? h("ul", {}, lines) : "",
-      h("p", {}, "Your edits are preserved. Save again to apply them to the new version, or cancel."),
+  #rebase(queue, refused = false) {
+    const differences = this.#session.rebase(overrides(queue), queue.version);
+    if (!differences.length && !refused) return;
+    this.#problem.conflict(
+      this.#changedBy.sentence(),
+      differences,
+      { label: (name) => labelOf(declaredField(name)), value: valueText },
+      "Your edits are preserved. Save again to apply them to the new version, or cancel.",
     );
   }
+}
+
+/**
+ * Format the value of a policy field: exactly, as it can be entered.
+ *
+ * @param {string} name
+ * @param {any} value
+ */
+function valueText(name, value) {
+  if (value === null || value === undefined)
+    return name.startsWith("capacity") ? "no limit" : name.startsWith("flow_stop") ? "100%" : "not set";
+  if (value === 0 && name.startsWith("capacity")) return "no limit";
+  return typeof value === "number" ? exact(value) : String(value);
+}
+
+/**
+ * Describe the limits that a change would result in.
+ *
+ * @param {any} answer
+ */
+function effectiveLimits(answer) {
+  const effective = answer.effective ?? answer;
+  const parts = [];
+  for (const unit of ["messages", "bytes"]) {
+    /** @param {any} name */
+    const get = (name) => effective[`effective_${name}_${unit}`] ?? effective[`${name}_${unit}`];
+    if (get("capacity"))
+      parts.push(
+        `capacity ${amount(get("capacity"), unit)}, stop above ${amount(get("stop"), unit)}, ` +
+          `resume at ${amount(get("resume"), unit)}`,
+      );
+  }
+  return parts.length
+    ? `Effective limits: ${parts.join("; ")}.`
+    : "Effective limits: none. The depth of the queue never blocks producers.";
 }
