@@ -47,7 +47,7 @@ def overview(page: Page) -> None:
 
 def why(page: Page) -> None:
     page.goto(f"/why/?object={ORDERS}")
-    page.locator("#verdict").filter(has_text="held").wait_for(timeout=READY)
+    page.locator("#verdict").filter(has_text="blocked").wait_for(timeout=READY)
 
 
 def policy(page: Page) -> None:
@@ -55,7 +55,7 @@ def policy(page: Page) -> None:
     page.goto(f"/policies/scope/?object={ORDERS}")
     page.locator(".effective:not(:empty)").first.wait_for(timeout=READY)
     page.fill("form [name=capacity_messages]", "800")
-    page.locator("#preview").get_by_text("freed").wait_for(timeout=READY)
+    page.locator("#preview").get_by_text("unblocked").wait_for(timeout=READY)
     page.wait_for_timeout(300)
 
 

@@ -125,7 +125,7 @@ async def test_links_to_a_queue_with_an_odd_name_lead_to_it(people: People, brok
     await is_of(page, name)
     await page.get_by_role("link", name="All fields").click()
     await expect(page.locator("[name=capacity_messages]")).to_have_value("10")
-    await page.get_by_role("link", name="Open the queue").click()
+    await page.get_by_role("link", name="Open queue").click()
     await is_of(page, name)
     await page.get_by_role("link", name="History").last.click()
     await expect(page.locator("h1")).to_have_text(" ".join(name.split()))

@@ -65,7 +65,7 @@ async def test_overfull_queue_moves_to_the_top_without_reload(people: People, br
 
 async def test_first_queue_replaces_the_empty_state(people: People, broker: Broker) -> None:
     page = await opened(await people.page("ada"))
-    await expect(page.locator("#queues-empty")).to_contain_text("No queue yet")
+    await expect(page.locator("#queues-empty")).to_contain_text("No queues yet")
     broker.do(lambda memory: memory.attach_producer("orders"))
     await expect(row(page, "orders")).to_be_visible()
     await expect(page.locator("#queues-empty")).to_be_hidden()
@@ -86,9 +86,9 @@ async def test_stop_all_and_start_all_through_the_dialog(people: People, broker:
     await dialog.get_by_label("Reason").fill("the store is being moved")
     await submit.click()
     await expect(dialog.locator(".answer")).to_have_text("2 producers of 2 queues receive no more credit.")
-    await expect(dialog.locator(".draining-now")).to_contain_text("2: messages that were on their way")
+    await expect(dialog.locator(".draining-now")).to_contain_text("2: messages in flight")
     broker.do(lambda memory: memory.advance(1000))  # the clients give their credit back
-    await expect(dialog.locator(".draining-now")).to_contain_text("0: nothing is on its way")
+    await expect(dialog.locator(".draining-now")).to_contain_text("0: no messages in flight")
     await expect(dialog.locator(".stopped-now")).to_have_text("2")
     await dialog.get_by_role("button", name="Close").click()
     await expect(page.locator("#queue-rows .state")).to_have_text(["Stopped", "Stopped"])
@@ -98,7 +98,7 @@ async def test_stop_all_and_start_all_through_the_dialog(people: People, broker:
     await page.get_by_role("button", name="Start all producers").click()
     await dialog.get_by_label("Reason").fill("it is moved")
     await dialog.locator("button[type=submit]").click()
-    await expect(dialog.locator(".answer")).to_contain_text("lifted for 2 producers on 2 queues")
+    await expect(dialog.locator(".answer")).to_contain_text("Removed the stop for 2 producers of 2 queues")
     await dialog.get_by_role("button", name="Close").click()
     await expect(page.locator("#queue-rows .state")).to_have_text(["Normal", "Normal"])
     await expect(page.locator("#banner-stops")).to_be_hidden()

@@ -241,7 +241,7 @@ async def test_invalid_limits_are_reported_while_typing_and_cannot_be_saved(peop
 
 
 async def test_change_by_another_client_is_reported_and_edits_are_preserved(people: People, broker: Broker) -> None:
-    people.expected.append("409")  # of a check that is on its way when the other changes it
+    people.expected.append("409")  # of a check in flight during the other change
     broker.do(lambda memory: limited(memory, "orders", 10))
     page = await opened(await people.page("ada"), PAGE)
     await page.get_by_role("button", name="Edit").click()

@@ -19,7 +19,7 @@ export const savedSelections = () => get(path());
  */
 export function inWords({ search, states, queues }) {
   if (queues) return plural(queues.length, "queue");
-  return [search ? `name contains “${search}”` : "", states.map(stateWord).join(" or ").toLowerCase()]
+  return [search ? `“${search}” in the name` : "", states.map(stateWord).join(" or ").toLowerCase()]
     .filter(Boolean)
     .join(", ");
 }
