@@ -64,7 +64,7 @@ export class Episodes {
     this.#body = h("tbody", {});
     this.#table = h(
       "table",
-      { class: "grid episodes-table", hidden: true },
+      { class: "grid episodes-table stacked", hidden: true },
       h("thead", {}, h("tr", {}, headers)),
       this.#body,
     );

@@ -197,7 +197,7 @@ export class ObjectPanel {
         { class: "table-box", tabindex: "0", role: "region", "aria-label": "Attributes" },
         h(
           "table",
-          { class: "grid attributes-table" },
+          { class: "grid attributes-table stacked" },
           h(
             "thead",
             {},
