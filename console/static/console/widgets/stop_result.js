@@ -1,0 +1,182 @@
+// The result of a stop or start in its dialog: figures, live progress of the draining, and undo.
+
+import { post } from "../core/api.js";
+import { fill, h, icon } from "../core/elements.js";
+import { exact, plural } from "../core/format.js";
+import { toast } from "../core/toast.js";
+import { isStoppedFor } from "./stops_in_force.js";
+
+/**
+ * One line for each broker that did not answer.
+ *
+ * @param {any} answer
+ */
+export const unreachable = (answer) =>
+  (answer.brokers ?? [])
+    .filter((/** @type {any} */ each) => each.error)
+    .map((/** @type {any} */ each) => h("p", { class: "wrong" }, `${each.title} cannot be reached: ${each.error}`));
+
+/**
+ * Show the result in the dialog, with live progress and an undo button for a stop.
+ *
+ * @param {HTMLDialogElement} dialog
+ * @param {any} form
+ * @param {{action: string, sent: any, answer: any, reason: string, scope: string}} call what was called with which
+ *   arguments, and the response; `scope` as text
+ */
+export function showResult(dialog, form, { action, sent, answer, reason, scope }) {
+  const close = h("button", { type: "button", class: "primary", on: { click: () => dialog.close() } }, "Close");
+  const undo =
+    action === "stop" && answer.changed
+      ? h("button", { type: "button", class: "undo", data: { acts: "" } }, icon("start"), "Undo")
+      : null;
+  fill(
+    form,
+    h("h2", { id: "stop-title" }, action === "stop" ? "Producers stopped" : "Producers started"),
+    ...resultLines(action, answer),
+    h("div", { class: "dialog-actions" }, undo, close),
+  );
+  close.focus();
+  const following = { on: action === "stop" };
+  if (action === "stop") followDraining(form, sent, answer, following);
+  if (!undo) return;
+  let over = false;
+  const revert = () => {
+    // Only the stop of this call: other stops stay.
+    const mine = { ...sent, only: true, reason: `undo: ${reason}` };
+    if (sent.queues) mine.queues = answer.changed_queues;
+    if (sent.brokers)
+      mine.brokers = answer.brokers
+        .filter((/** @type {any} */ each) => each.changed)
+        .map((/** @type {any} */ each) => each.broker);
+    return post("start-producers/", mine);
+  };
+  // The effect of a stop shows after the dialog is closed: a toast offers undo for a while.
+  dialog.addEventListener(
+    "close",
+    () =>
+      over ||
+      toast(`${scope}: producers stopped.`, "done", [
+        "Undo",
+        async () => {
+          try {
+            // Another stop of the scope can have replaced this one: it stays.
+            const undone = sent.brokers || isStoppedFor(reason) ? await revert() : {};
+            toast(undone.changed ? `${scope}: stop undone.` : `${scope}: this stop is no longer in force.`);
+          } catch (error) {
+            toast(`Undo failed: ${error.message}`, "error");
+          }
+        },
+      ]),
+  );
+  undo.addEventListener("click", async () => {
+    undo.disabled = true;
+    try {
+      const undone = await revert();
+      over = true;
+      following.on = false;
+      fill(
+        form,
+        h("h2", { id: "stop-title" }, "Undone"),
+        ...resultLines("start", undone),
+        h("div", { class: "dialog-actions" }, close),
+      );
+      close.focus();
+    } catch (error) {
+      undo.disabled = false;
+      form.querySelector(".wrong.undoing")?.remove();
+      form.lastElementChild.before(h("p", { class: "wrong undoing", role: "alert" }, `Undo failed: ${error.message}`));
+    }
+  });
+}
+
+/**
+ * @param {any} action
+ * @param {any} answer
+ */
+function resultLines(action, answer) {
+  const lines = [];
+  if (action === "stop") {
+    lines.push(
+      h(
+        "p",
+        { class: "answer" },
+        h("strong", {}, plural(answer.producers, "producer")),
+        ` of ${plural(answer.queues, "queue")} ${answer.producers === 1 ? "receives" : "receive"} no more credit.`,
+      ),
+    );
+    lines.push(h("div", { class: "bar stopping", "aria-hidden": "true" }, h("div", { class: "bar-fill" })));
+    lines.push(
+      h(
+        "dl",
+        { class: "facts" },
+        h("dt", {}, "Stopped"),
+        h("dd", { class: "stopped-now" }),
+        h("dt", {}, "Draining"),
+        h("dd", { class: "draining-now", "aria-live": "polite" }),
+      ),
+    );
+    if (!answer.changed) lines.push(h("p", { class: "muted" }, "This stop was already in force."));
+  } else {
+    const blocked = answer.stopped ?? 0;
+    if (answer.rate && answer.changed)
+      lines.push(
+        h(
+          "p",
+          { class: "answer" },
+          `${plural(answer.producers, "producer")} of ${plural(answer.queues, "queue")} ` +
+            `${answer.producers === 1 ? "is" : "are"} being started in stages, initially ` +
+            `${exact(answer.rate)} messages/s into each queue. The banner shows the progress.`,
+        ),
+      );
+    else
+      lines.push(
+        h(
+          "p",
+          { class: "answer" },
+          `Removed the stop for ${plural(answer.producers, "producer")} of ${plural(answer.queues, "queue")}.`,
+        ),
+      );
+    if (blocked)
+      lines.push(
+        h(
+          "p",
+          { class: "muted" },
+          `${plural(blocked, "producer is", "producers are")} still blocked, by an overfull queue or another stop.`,
+        ),
+      );
+    if (!answer.changed) lines.push(h("p", { class: "muted" }, "This stop was not in force."));
+  }
+  if (answer.missing)
+    lines.push(h("p", { class: "muted" }, `${plural(answer.missing, "queue was", "queues were")} deleted meanwhile.`));
+  lines.push(...unreachable(answer));
+  return lines;
+}
+
+/**
+ * Show the number of draining producers until it is 0 or the dialog is closed.
+ *
+ * @param {any} form
+ * @param {any} sent
+ * @param {any} answer
+ * @param {any} following
+ */
+async function followDraining(form, sent, answer, following) {
+  let left = answer.draining;
+  for (let tries = 0; following.on && form.isConnected; tries += 1) {
+    form.querySelector(".stopped-now").textContent = exact(answer.producers - left);
+    form.querySelector(".draining-now").textContent = left
+      ? `${exact(left)}: messages in flight can still arrive`
+      : "0: no messages in flight";
+    form.querySelector(".stopping .bar-fill").style.inlineSize =
+      `${answer.producers ? 100 * (1 - left / answer.producers) : 100}%`;
+    if (!left || tries === 120) return;
+    await new Promise((resume) => setTimeout(resume, 500));
+    if (!following.on || !form.isConnected) return;
+    try {
+      left = Math.min(left, (await post("stop-producers/progress/", sent)).draining);
+    } catch {
+      return; // the last figures stay
+    }
+  }
+}
