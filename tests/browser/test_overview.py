@@ -81,7 +81,7 @@ async def test_stop_all_and_start_all_through_the_dialog(people: People, broker:
     await expect(dialog.locator(".preview-count")).to_have_text("This stops 2 producers of 2 queues.")
     submit = dialog.locator("button[type=submit]")
     await submit.click()
-    await expect(dialog.get_by_text("Say why")).to_be_visible()
+    await expect(dialog.get_by_text("Enter a reason")).to_be_visible()
     await expect(page.locator("#queue-rows .state")).to_have_text(["Normal", "Normal"])
     await dialog.get_by_label("Reason").fill("the store is being moved")
     await submit.click()
