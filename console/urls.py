@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from console.pages.oidc import OidcBack, OidcGo
+from console.pages.oidc import OidcCallback, OidcRedirect
 from console.pages.sign_in import sign_in
 
 handler400 = "console.intake.error_pages.bad_request"
@@ -15,8 +15,8 @@ handler500 = "console.intake.error_pages.server_error"
 
 urlpatterns = [
     path("login/", sign_in, name="login"),
-    path("oidc/go/", OidcGo.as_view(), name="oidc-go"),
-    path("oidc/back/", OidcBack.as_view(), name="oidc-callback"),
+    path("oidc/go/", OidcRedirect.as_view(), name="oidc-go"),
+    path("oidc/back/", OidcCallback.as_view(), name="oidc-callback"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("api/", include("console.api.urls")),
     path("", include("console.pages.urls")),

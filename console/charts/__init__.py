@@ -1,1 +1,1 @@
-"""Figures as plain dicts for Plotly, without data: pages' scripts put in what the API answers. Pure."""
+"""Figures as plain dicts for Plotly, without data, which the pages' scripts add from the API. Pure."""

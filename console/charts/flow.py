@@ -1,7 +1,7 @@
-"""Charts: numbers -> Plotly figures as plain dicts. Pure; draws nothing and knows no broker.
+"""The figure of the live queue page, as plain dicts for Plotly. Pure.
 
-Colours are names of the style sheet's custom properties (`var(--…)`): charts.js puts in what the theme has. Each
-trace says in `meta` which field of a sample its y values are, so that a page adds samples without knowing the figure.
+Colours are custom properties of the style sheet (`var(--…)`), which charts.js replaces by the theme's values. `meta` of
+each trace is the field of a sample with its y values, so that a page can add samples.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ Unit = Literal["messages", "bytes"]
 #: A field, its name in the legend, colour, dash and width (px).
 Line = tuple[str, str, str, str, float]
 
-#: An axis of amounts goes up to this at least: a single message would otherwise be 1,000 "m" of one.
+#: Lowest upper end of an axis of amounts: otherwise ticks would be thousandths ("m") of a message.
 LEAST_RANGE = {"include": [0, 5]}
 
-#: Fields of a sample that a figure of a unit shows, besides `at` (ms since the epoch) and `overfull`.
+#: Fields of a sample that a figure shows, besides `at` (ms since the epoch) and `overfull`.
 LINES: tuple[Line, ...] = (
     ("effective_capacity_{unit}", "Capacity", "var(--chart-capacity)", "solid", 1.5),
     ("effective_stop_{unit}", "Stop", "var(--chart-stop)", "dash", 1.2),
@@ -25,19 +25,18 @@ LINES: tuple[Line, ...] = (
 
 
 def overfull_value(state: str | None) -> int | None:
-    """What the shaded band has for a queue's state: 1 while it is overfull, 0 while it is not, None if unknown."""
+    """Return the value of the shaded span for a queue's state: 1 overfull, 0 not, None unknown."""
     return None if state is None else int(state.startswith("OVERFULL"))
 
 
 def depth_figure(unit: Unit, samples: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """A queue's depth over time with its limits, and the spans in which it was overfull shaded.
+    """Return the figure of a queue's depth over time, with its limits, and spans in which it was overfull shaded.
 
-    What was known before the page was opened are the depths at events alone: points of a trace of their own, since
-    what the depth was between two of them is not known. A depth holds until the next sample: silence means that nothing
-    moved, so that lines are steps.
+    Before the page was opened, the depth is known only at events: these are points of a separate trace without a line.
+    A depth is valid until the next sample, since no sample means no traffic: lines are steps.
 
-    `samples`: maps with `at`, `state`, `depth_<unit>` and the limits in force, ascending. A limit of 0 is none and is
-    not drawn.
+    `samples`: maps with `at`, `state`, `depth_<unit>` and the effective limits, ascending. A limit of 0 is no limit and
+    is not drawn.
     """
     rows = list(samples)
     return {

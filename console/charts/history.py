@@ -1,7 +1,7 @@
-"""Figures of the history as plain dicts for Plotly, without data: the pages' scripts put in what the API answers.
+"""Figures of the history as plain dicts for Plotly, without data, which the pages' scripts add from the API.
 
-Pure, as `flow.py`, whose conventions hold: colours are names of custom properties, `meta` says which values a trace
-shows. Spans differ by colour, by pattern and by a word in the legend; time that was not recorded is hatched.
+Pure, with the conventions of `flow.py`: colours are custom properties, and `meta` names the values of a trace. Spans
+differ by colour, pattern and legend text; time without a recording is hatched.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _AXIS = {
     "tickfont": {"color": "var(--muted)", "size": 11},
 }
 _LAYOUT: dict[str, Any] = {
-    # On the right there is room for the axis that one of two charts has: a moment stands at the same place in both.
+    # The right margin has room for the second axis of one of two charts, so that their time axes are aligned.
     "margin": {"l": 56, "r": 40, "t": 8, "b": 40},
     "paper_bgcolor": "rgba(0,0,0,0)",
     "plot_bgcolor": "rgba(0,0,0,0)",
@@ -53,8 +53,8 @@ _LEVELS = (
 
 
 def queue_figure(unit: Unit) -> dict[str, Any]:
-    """Depth with its levels; spans shaded; what operators did marked. Beneath, how much of each step it was overfull or
-    stopped (axis `y3`), for ranges that are answered from rollups."""
+    """Return the figure of a queue's depth and limits, with shaded spans and marks of operators' actions. Below (axis
+    `y3`): the share of each step that the queue was overfull or stopped, for ranges from rollups."""
     return {
         "data": [*(_span(*span) for span in SPANS), *_depth_traces(unit), *_level_traces(unit), *_mark_traces()],
         "layout": _queue_layout(unit),
@@ -74,7 +74,7 @@ def _depth_traces(unit: Unit) -> list[dict[str, Any]]:
             fillcolor="var(--chart-depth-fill)",
         ),
         {
-            # Log entries are single moments: the depth between two of them is unknown, so no line joins them.
+            # The depth between two log entries is unknown, so no line connects them.
             **_line(f"logged_{unit}", "Depth from log entries", "var(--chart-depth)", width=1, dash="dot"),
             "mode": "markers",
             "marker": {"size": 5, "color": "var(--chart-depth)"},
@@ -93,7 +93,7 @@ def _level_traces(unit: Unit) -> list[dict[str, Any]]:
 
 
 def _mark_traces() -> list[dict[str, Any]]:
-    """What operators did, and the shares of the time below it."""
+    """Return the traces of operators' actions and of the shares below."""
     return [
         {
             "type": "scatter",
@@ -163,7 +163,7 @@ def _queue_layout(unit: Unit) -> dict[str, Any]:
 
 
 def rates_figure() -> dict[str, Any]:
-    """Messages a second in and out, and the number of blocked producers."""
+    """Return the figure of messages per second in and out, and of the number of blocked producers."""
     traces = [
         _span(*SPANS[0]),
         _line("rate_in", "In, messages/s", "var(--chart-depth)", width=1.5),
@@ -201,7 +201,7 @@ def rates_figure() -> dict[str, Any]:
 
 
 def heat_figure() -> dict[str, Any]:
-    """Blocked time by queue and slot of time; where nobody looked, the hatching beneath is seen."""
+    """Return the heat map of blocked time by queue and time slot; slots without a recording show the hatching below."""
     traces = [
         {**_span(*SPANS[0]), "yaxis": "y"},
         {

@@ -1,4 +1,4 @@
-"""Whether the console's database is that of this version: a process that needs it says so at once, and what to do."""
+"""Check at the start of a process that the console's database has the schema of this version."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from django.db.migrations.executor import MigrationExecutor
 
 
 def require_database() -> None:
-    """Raises CommandError: it cannot be reached, or lacks tables of this version."""
+    """Raise CommandError if the database cannot be reached or has unapplied migrations."""
     try:
         executor = MigrationExecutor(connections[DEFAULT_DB_ALIAS])
-        waiting = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        unapplied = executor.migration_plan(executor.loader.graph.leaf_nodes())
     except OperationalError as error:
-        raise CommandError(f"the console's database cannot be used: {error}") from error
-    if waiting:
+        raise CommandError(f"cannot use the console's database: {error}") from error
+    if unapplied:
         raise CommandError(
-            "the console's database is not that of this version yet: run `manage.py migrate` first (`manage.py up` does"
-            " so by itself)"
+            "the console's database has unapplied migrations: run `manage.py migrate` first (`manage.py up` does so"
+            " automatically)"
         )

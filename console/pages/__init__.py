@@ -1,5 +1,5 @@
-"""What the operator sees: one module per page, each parse -> call -> render.
+"""The pages: one module each, which parses the request, calls the services and renders a template.
 
-A page carries its frame and what the server alone knows; what changes at the broker comes through the socket. Pages
-never change a broker: their scripts call `/api/v1/`, which has the permissions and writes the audit row.
+A page has its frame and static data; live data comes through the WebSocket. Pages never change a broker: their scripts
+call `/api/v1/`, which checks permissions and writes audit rows.
 """

@@ -1,7 +1,7 @@
-"""Who may do what: grants, people and groups, for administrators; each sees and changes what lies in their own scope.
+"""The Access page: role assignments, users, groups and tokens. Administrators see and change those of their scope.
 
-Plain forms: what a page posts is one change, which `console/access/administration.py` checks, makes and audits. One
-that takes something away is made only when its question was answered (`access_questions.py`).
+Each form posts one change, which `console/access/administration.py` checks, makes and audits. A change that removes
+something requires a confirmation first (`access_questions.py`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from console.pages.frame import frame
 from console.pages.tokens import known_hosts
 from console.permissions.rights import Grant, Rights, Role
 
-#: What a role lets people do, for the page.
-SAYS = {
+#: What each role allows, for people.
+PERMISSIONS = {
     Role.VIEWER: "sees queues, events, history and audit of its scope",
     Role.OPERATOR: "also stops and starts producers, purges, creates and deletes",
     Role.POLICY_EDITOR: "also sets limits and policies",
@@ -46,40 +46,40 @@ SAYS = {
 def access(request: HttpRequest) -> HttpResponse:
     rights = request_rights(request)
     if not rights.can_assign_any:
-        raise PermissionDenied("Who may do what is for administrators to see.")
-    told, question, wrong, status = None, None, "", 200
+        raise PermissionDenied("This page requires the role of administrator.")
+    generated, question, wrong, status = None, None, "", 200
     if request.method == "POST":
         try:
             question = _question(Actor.of(request), request.POST)
-            told = _act(request) if question is None else None
+            generated = _act(request) if question is None else None
         except InvalidValue as error:
             wrong, status = " ".join(error.errors.values()), 400
         except (AdminError, PermissionDenied) as error:
             wrong, status = str(error), 403 if isinstance(error, PermissionDenied) else 409
         else:
-            if told is None and question is None:
+            if generated is None and question is None:
                 return redirect(request.get_full_path())
     everything = rights.allows_everywhere(Role.ADMIN)
-    kept = RoleGrant.objects.select_related("user", "group")
+    grants = RoleGrant.objects.select_related("user", "group")
     context = {
         **frame(request, "access", "Access"),
-        "grants": [row for row in kept if rights.can_assign(row.grant)],
+        "grants": [row for row in grants if rights.can_assign(row.grant)],
         "everything": everything,
         "people": User.objects.order_by("username").prefetch_related("groups") if everything else [],
         "groups": Group.objects.order_by("name").prefetch_related("user_set"),
         "names": User.objects.order_by("username").values_list("username", flat=True),
-        "roles": [(role, role.words, SAYS[role]) for role in Role],
+        "roles": [(role, role.words, PERMISSIONS[role]) for role in Role],
         "scopes": [broker for broker in settings.HEADGATE_BROKERS if _administers(rights, broker["slug"])],
         "past": _only_in_the_history(rights),
         "hosts": known_hosts(rights),
         "tokens": ApiToken.objects.select_related("user").filter(revoked=None)[:500] if everything else [],
-        "told": told,
+        "generated": generated,
         "question": question,
         "question_fields": fields_of(request.POST),
         "wrong": wrong,
     }
     answer = render(request, "console/access.html", context, status=status)
-    if told:
+    if generated:
         answer["Cache-Control"] = "no-store"
     return answer
 
@@ -89,23 +89,24 @@ def _administers(rights: Rights, broker: str) -> bool:
 
 
 def _only_in_the_history(rights: Rights) -> list[str]:
-    """Brokers that are known from logs or from before: who may look at their past is said here, too."""
+    """Return brokers that only the history has, from imported logs or earlier settings; roles can name them, too."""
     configured = {broker["slug"] for broker in settings.HEADGATE_BROKERS}
     try:
-        known = [row["broker"] for row in brokers(reader_of(settings.HEADGATE_HISTORY_URL))]
-    except (NothingRecorded, HistoryBroken):  # the history's own pages say so
+        recorded = [row["broker"] for row in brokers(reader_of(settings.HEADGATE_HISTORY_URL))]
+    except (NothingRecorded, HistoryBroken):  # the pages of the history report it
         return []
-    return [slug for slug in known if slug not in configured and _administers(rights, slug)]
+    return [slug for slug in recorded if slug not in configured and _administers(rights, slug)]
 
 
 def fields_of(given: QueryDict) -> list[tuple[str, str]]:
-    """What a form sent, to be sent again with the answer to its question."""
+    """Return the fields of a form, to be sent again with the confirmation."""
     own = ("csrfmiddlewaretoken", "confirmed")
     return [(name, str(value)) for name, values in given.lists() if name not in own for value in values]
 
 
 def _question(by: Actor, given: QueryDict) -> Question | None:
-    """What is asked before this is done; None: nothing, or it was answered. Who may not do it is refused by the act."""
+    """Return the confirmation that an action requires; None if it requires none, is confirmed, or will be refused for
+    lack of permission."""
     action = given.get("action", "")
     ask = _QUESTIONS.get(action)
     if ask is None or given.get("confirmed") == "1":
@@ -117,7 +118,7 @@ def _question(by: Actor, given: QueryDict) -> Question | None:
 
 
 def _act(request: HttpRequest) -> dict[str, str] | None:
-    """Do what a form asks for, and say so; what is shown this once, if anything is."""
+    """Make the change of a form. Return a generated secret to show once; otherwise None, after adding a message."""
     by, given = Actor.of(request), request.POST
     act = _ACTIONS.get(given.get("action", ""))
     if act is None:
@@ -143,9 +144,9 @@ def _give(by: Actor, given: QueryDict) -> str:
 
 
 def _take(by: Actor, given: QueryDict) -> str:
-    kept = _named(RoleGrant, pk=_number(given))
-    operations.revoke_role(by, kept)
-    return f"{kept.holder.capitalize()} is no longer {kept.grant}."
+    row = _named(RoleGrant, pk=_number(given))
+    operations.revoke_role(by, row)
+    return f"{row.holder.capitalize()} is no longer {row.grant}."
 
 
 def _create_user(by: Actor, given: QueryDict) -> dict[str, str]:
@@ -204,7 +205,7 @@ _QUESTIONS: dict[str, Callable[[Actor, QueryDict], Question | None]] = {
     "revoke-token": lambda by, given: access_questions.revoke_token(_named(ApiToken, pk=_number(given))),
 }
 
-#: Each makes one change, and says what it came to: a sentence, or what is shown this once.
+#: Each makes one change and returns a message, or a generated secret to show once.
 _ACTIONS: dict[str, Callable[[Actor, QueryDict], dict[str, str] | str]] = {
     "give": _give,
     "take": _take,
@@ -230,5 +231,5 @@ def _number(given: QueryDict) -> int:
 def _named(model: Any, **key: Any) -> Any:
     found = model.objects.filter(**key).first()
     if found is None:
-        raise Http404(f"There is no {model._meta.verbose_name} {next(iter(key.values()))} any more.")
+        raise Http404(f"{model._meta.verbose_name.capitalize()} {next(iter(key.values()))} does not exist.")
     return found

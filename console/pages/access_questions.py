@@ -1,6 +1,6 @@
-"""The questions that the pages of access and tokens ask before a change that takes something away: what it comes to.
+"""Confirmations of the pages of access and tokens before a change that removes something, with its consequences.
 
-They are asked by the server, as the page that a form leads to, so that they are of what is there at that moment.
+The server renders them as the response to a form, so that they reflect the current data.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from django.contrib.auth.models import Group, User
 
 from console.access.models import ApiToken, RoleGrant
 
-_UNDO = "It can be undone from the message that follows."
+_UNDO = "You can undo this from the message that follows."
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`says`: the consequences, a sentence each. `action`: what the button says."""
+    """`consequences`: a sentence each. `action`: label of the button."""
 
     title: str
-    says: tuple[str, ...]
+    consequences: tuple[str, ...]
     action: str
 
 
@@ -31,30 +31,30 @@ def delete_group(group: Group) -> Question:
     return Question(
         f"Delete the group {group.name}?",
         (
-            f"Roles that go with it: {_list(roles)}.",
-            f"Members that lose them: {_list(members)}.",
-            *([f"Left without any role: {_list(loses)}."] if loses and roles else []),
-            f"{_UNDO} The group is then created again with its roles and members.",
+            f"Deleted role assignments: {_list(roles)}.",
+            f"Members who lose them: {_list(members)}.",
+            *([f"Users without any role afterwards: {_list(loses)}."] if loses and roles else []),
+            f"{_UNDO} Undoing creates the group again with its roles and members.",
         ),
         "Delete group",
     )
 
 
-def revoke_role(kept: RoleGrant) -> Question:
-    says = [f"{kept.holder.capitalize()} is no longer {kept.grant}."]
-    if kept.group:
-        members = sorted(kept.group.user_set.values_list("username", flat=True))
-        says.append(f"Members of the group: {_list(members)}.")
-    says += ["API tokens of those users lose it, too.", _UNDO]
-    return Question(f"Revoke a role of {kept.holder}?", tuple(says), "Revoke role")
+def revoke_role(row: RoleGrant) -> Question:
+    consequences = [f"{row.holder.capitalize()} is no longer {row.grant}."]
+    if row.group:
+        members = sorted(row.group.user_set.values_list("username", flat=True))
+        consequences.append(f"Members of the group: {_list(members)}.")
+    consequences += ["API tokens of these users lose the role, too.", _UNDO]
+    return Question(f"Revoke a role of {row.holder}?", tuple(consequences), "Revoke role")
 
 
 def renew_password(user: User, by: object) -> Question:
     name = user.get_username()
-    whose = "You are signed out everywhere, here too" if user == by else f"{name} is signed out everywhere at once"
+    effect = "All your sessions end, including this one" if user == by else f"All sessions of {name} end immediately"
     return Question(
         f"Set a new password for {name}?",
-        (f"{whose}; the present password no longer works.", "The new one is shown once. This cannot be undone."),
+        (f"{effect}. The current password no longer works.", "The new one is shown once. This cannot be undone."),
         "Set new password",
     )
 
@@ -65,7 +65,7 @@ def deactivate(user: User) -> Question:
     return Question(
         f"Deactivate {name}?",
         (
-            f"{name} is signed out at once and cannot sign in.",
+            f"All sessions of {name} end immediately, and {name} cannot sign in.",
             f"API tokens that stop working: {tokens}. Schedules that run with the permissions of {name} fail.",
             _UNDO,
         ),
@@ -74,15 +74,15 @@ def deactivate(user: User) -> Question:
 
 
 def set_groups(user: User, wanted: Iterable[str]) -> Question | None:
-    """None if nothing is taken away."""
-    kept = set(wanted)
-    lost = [group for group in user.groups.order_by("name") if group.name not in kept]
-    if not lost:
+    """Return None if the user leaves no group."""
+    names = set(wanted)
+    removed = [group for group in user.groups.order_by("name") if group.name not in names]
+    if not removed:
         return None
-    roles = [str(row.grant) for group in lost for row in group.role_grants.all()]
+    roles = [str(row.grant) for group in removed for row in group.role_grants.all()]
     return Question(
-        f"Remove {user.get_username()} from {_list([group.name for group in lost])}?",
-        (f"Roles that go with it: {_list(roles)}.", _UNDO),
+        f"Remove {user.get_username()} from {_list([group.name for group in removed])}?",
+        (f"Revoked roles: {_list(roles)}.", _UNDO),
         "Save groups",
     )
 
@@ -92,8 +92,8 @@ def revoke_token(token: ApiToken) -> Question:
     return Question(
         f"Revoke the token {token.name} of {token.user.get_username()}?",
         (
-            f"Programs that sign in with it are refused from now on ({used}).",
-            "This cannot be undone: create another token instead.",
+            f"Requests with this token are refused from now on ({used}).",
+            "This cannot be undone. You can create another token.",
         ),
         "Revoke token",
     )

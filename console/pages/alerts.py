@@ -1,4 +1,4 @@
-"""The pages of alerts: what fires, rules, receivers and the log; and one rule."""
+"""The pages of alerts: active alerts, rules, receivers and the delivery log; and one rule."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def alerts(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def alert_rule(request: HttpRequest, number: int = 0) -> HttpResponse:
-    """`number` 0: a new one."""
+    """`number`: of an existing rule; 0: a new one."""
     rule = get_object_or_404(Rule, pk=number) if number else None
     if rule is not None and not can_see_rule(request_rights(request), rule):
         raise Http404(f"There is no rule {number}.")

@@ -1,4 +1,4 @@
-"""The API page: what `/api/schema/` describes, for people, without a script from anywhere else."""
+"""The API page: the OpenAPI description of `/api/schema/` as HTML, without third-party scripts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def api_docs(request: HttpRequest) -> HttpResponse:
 
 
 def calls_of(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """An OpenAPI 3 schema -> its calls, in order of path: method, path, summary, parameters, body fields, answers."""
+    """Return the calls of an OpenAPI 3 schema, sorted by path: method, path, summary, description, parameters, fields
+    of the body, answers."""
     calls = []
     for path, operations in sorted(schema.get("paths", {}).items()):
         for method in METHODS:

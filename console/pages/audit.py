@@ -1,4 +1,4 @@
-"""The audit list: who did what, when, from where and why, newest first."""
+"""The audit trail: user, action, time, source address and reason, newest first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from console.operations import is_revertible
 from console.pages.frame import broker_of, frame
 
 ROWS = 50
-_ASKED = tuple(name for name in EXACT if name != "broker")
+_EXACT = tuple(name for name in EXACT if name != "broker")
 
 
 @require_safe
@@ -32,26 +32,26 @@ def audit(request: HttpRequest) -> HttpResponse:
     """`?user=`, `?operation=`, `?outcome=`, `?object=` and `?virtualhost=` (exact), `?search=` (in all texts), `?from=`
     and `?until=` (times), `?page=`."""
     broker = broker_of(request)
-    asked = {name: request.GET.get(name, "").strip() for name in (*_ASKED, "search", "from", "until")}
+    given = {name: request.GET.get(name, "").strip() for name in (*_EXACT, "search", "from", "until")}
     seen = AuditEntry.objects.as_visible(request_rights(request)).filter(broker__in=(broker["slug"], ""))
     wrong = ""
     try:
-        rows = AuditSearch.parse(asked).of(seen)
+        rows = AuditSearch.parse(given).of(seen)
     except InvalidValue as error:
         rows, wrong = seen.none(), " ".join(error.errors.values())
     page = Paginator(rows, ROWS).get_page(request.GET.get("page"))
     context = {
         **frame(request, "audit", "Audit", policy=[asdict(attribute) for attribute in POLICY]),
-        "given": asked,
+        "given": given,
         "wrong": wrong,
         "rows": [_row(entry) for entry in page],
         "pages": page,
-        "filtered": any(asked.values()),
+        "filtered": any(given.values()),
         "users": _distinct(seen, "user_name"),
         "operations": _distinct(seen, "operation"),
         "outcomes": Outcome.values,
-        "file_query": urlencode({"broker": broker["slug"], **{key: value for key, value in asked.items() if value}}),
-        "query": urlencode({key: value for key, value in asked.items() if value}),
+        "file_query": urlencode({"broker": broker["slug"], **{key: value for key, value in given.items() if value}}),
+        "query": urlencode({key: value for key, value in given.items() if value}),
     }
     return render(request, "console/audit.html", context)
 
@@ -70,35 +70,36 @@ def _row(entry: AuditEntry) -> dict[str, Any]:
 
 
 def _shown(entry: AuditEntry) -> list[tuple[str, str | None, str | None]]:
-    """In words. Of what was created or deleted: what it had, and None where there was nothing to have it."""
+    """Return the changes as text: (attribute, before, after). For a creation or deletion only values that are set, and
+    None on the other side."""
     found = changes(entry)
     if entry.before and entry.after:
         return [(name, _text(before), _text(after)) for name, before, after in found]
-    had = [(name, _told(name, before), _told(name, after)) for name, before, after in found]
-    return [each for each in had if each[1:] != (None, None)]
+    values = [(name, _text_if_set(name, before), _text_if_set(name, after)) for name, before, after in found]
+    return [each for each in values if each[1:] != (None, None)]
 
 
-def _told(name: str, value: Any) -> str | None:
-    if value == "" and name in _MEANT:
-        return "none"  # of a policy: not what would be inherited
+def _text_if_set(name: str, value: Any) -> str | None:
+    if value == "" and name in _WRITABLE:
+        return "none"  # overrides an inherited value
     return None if value in (None, "", [], {}) else _text(value)
 
 
 def changes(entry: AuditEntry) -> list[tuple[str, Any, Any]]:
-    """What an attempt changed: (attribute, before, after). Values that change by themselves, such as the depth of a
-    queue, are left out unless nothing else tells what happened."""
+    """Return what an attempt changed: (attribute, before, after). Statistics such as the depth of a queue are omitted
+    unless there are no other changes."""
     before, after = entry.before or {}, entry.after or {}
     names = [name for name in (*before, *(n for n in after if n not in before)) if name not in _FOR_UNDO]
     differ = [(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)]
-    meant = [change for change in differ if change[0] in _MEANT]
-    return meant or differ
+    intended = [change for change in differ if change[0] in _WRITABLE]
+    return intended or differ
 
 
-#: What is kept so that a change can be undone; the row says it in words beside it.
+#: Values that are recorded only for undo; the row also has them in words.
 _FOR_UNDO = frozenset({"grants"})
 
-#: What people change: writable attributes, and what an operator's stop leaves on an object.
-_MEANT = frozenset(a.name for t in TYPES.values() for a in t.attributes if a.writable) | {"stops", "stopped_queues"}
+#: Attributes that users change: writable ones, and those that a stop changes.
+_WRITABLE = frozenset(a.name for t in TYPES.values() for a in t.attributes if a.writable) | {"stops", "stopped_queues"}
 
 
 def _text(value: Any) -> str:
@@ -118,7 +119,7 @@ def _text(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    """The object's name for people; rows outlive the types they were written about."""
+    """Return the object's name for people; the text itself if its type no longer exists."""
     try:
         name = ObjectName.parse(text)
     except ValueError:

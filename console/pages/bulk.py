@@ -1,4 +1,4 @@
-"""Bulk edits: choose queues and fields, see what it would do, begin; and one job with what came of each queue."""
+"""The pages of bulk edits: select queues and fields, preview and apply; and one job with the result of each queue."""
 
 from __future__ import annotations
 

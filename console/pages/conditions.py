@@ -1,4 +1,4 @@
-"""Everything that looks wrong at a broker now, in pages."""
+"""The page of all active conditions of a broker."""
 
 from __future__ import annotations
 

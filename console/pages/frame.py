@@ -1,4 +1,4 @@
-"""What every page has around it: the broker it is about, who looks at it, and what they may do."""
+"""The frame of every page: its broker, navigation, and the user's permissions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from console.permissions.rights import Hosts, Rights, Role
 
 
 def brokers_of(request: HttpRequest) -> list[dict[str, Any]]:
-    """The configured brokers that they see any of. Raises PermissionDenied if there is none."""
+    """Return the configured brokers that the user sees. Raises PermissionDenied if there are none."""
     rights = request_rights(request)
     found = [broker for broker in settings.HEADGATE_BROKERS if rights.can_see(broker["slug"])]
     if not found:
@@ -25,27 +25,27 @@ def brokers_of(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 def broker_of(request: HttpRequest, slug: str | None = None) -> dict[str, Any]:
-    """The broker that `?broker=` (or `slug`) names, or the first one; raises Http404 for one that is not configured, or
-    that they see nothing of."""
+    """Return the broker that `?broker=` (or `slug`) names, or the first one. Raises Http404 for an unknown or invisible
+    broker."""
     slug = request.GET.get("broker", "") if slug is None else slug
     brokers = brokers_of(request)
     for broker in brokers:
         if slug in ("", broker["slug"]):
             return broker
-    known = ", ".join(broker["slug"] for broker in brokers)
-    raise Http404(f"There is no broker {slug!r}. There is: {known}.")
+    slugs = ", ".join(broker["slug"] for broker in brokers)
+    raise Http404(f"Unknown broker {slug!r}. Brokers: {slugs}.")
 
 
 def check_sees(request: HttpRequest, broker: str, virtualhost: str | None) -> None:
-    """Raises PermissionDenied unless they see that virtual host of that broker (None: the broker itself, of which
-    everybody sees something who sees any of it)."""
+    """Raise PermissionDenied unless the user sees a virtual host of a broker. None: the broker itself, which every user
+    with a role at it sees."""
     rights = request_rights(request)
     if virtualhost is not None and not rights.allows(Role.VIEWER, broker, virtualhost):
-        raise PermissionDenied(f"Your role does not reach virtual host {virtualhost} of broker {broker}.")
+        raise PermissionDenied(f"Your roles do not include virtual host {virtualhost} of broker {broker}.")
 
 
 def amqp_address(broker: dict[str, Any]) -> str:
-    """Where clients connect, for the pages that invite them to; empty if the broker's options do not tell."""
+    """Return the URL for AMQP clients; empty if the broker's options do not have it."""
     options = broker.get("options", {})
     if "host" not in options or "port" not in options:
         return ""
@@ -63,9 +63,9 @@ def frame(
     about: str | None = None,
     **settings_of_page: Any,
 ) -> dict[str, Any]:
-    """The template context of a page. `settings_of_page` reaches its script as JSON. `slug`: its broker, if that is not
-    simply the one of `?broker=`. `about`: the virtual host that all of it is about, if it is about one; else what they
-    may anywhere on the broker is what they may here."""
+    """Return the template context of a page. `settings_of_page`: passed to its script as JSON. `slug`: the page's
+    broker, if not that of `?broker=`. `about`: the virtual host of the page, whose permissions apply; None: permissions
+    for any virtual host suffice."""
     broker, brokers, rights = broker_of(request, slug), brokers_of(request), request_rights(request)
     may = _may(rights, broker["slug"])
     suffix = "" if broker is brokers[0] else f"?broker={broker['slug']}"
@@ -112,8 +112,8 @@ def frame(
 
 
 def _state(rights: Rights, broker: str) -> dict[str, Any]:
-    """How the broker is, as the live snapshots say it, so that a page does not begin as if it were there. `connected`
-    is null while that is not known yet."""
+    """Return the broker's status as in live snapshots, so that a new page does not show a disconnected broker as
+    connected. `connected`: null before the first attempt to connect."""
     link = visible_link(rights, broker)
     status = link.status
     begins = link.as_of is None and status.error == CONNECTING
@@ -122,8 +122,8 @@ def _state(rights: Rights, broker: str) -> dict[str, Any]:
 
 
 def _may(rights: Rights, broker: str) -> dict[str, list[str] | None]:
-    """What scripts need to know of the rights: the virtual hosts of each, null for all of them and the broker itself.
-    The server checks every call again."""
+    """Return the permissions for scripts: the virtual hosts of each, null for all and the broker itself. The server
+    checks every call again."""
 
     def hosts(role: Role) -> list[str] | None:
         found: Hosts = rights.hosts(role, broker)
@@ -142,11 +142,11 @@ def _may_here(hosts: list[str] | None, about: str | None) -> bool:
 
 
 def _in_words(may: dict[str, list[str] | None]) -> str:
-    """Of the person who is signed in, for the menu."""
+    """Return the user's roles as text for the menu."""
     words = {"administer": "Administrator", "operate": "Operator", "edit": "Policy editor"}
-    held = [word for key, word in words.items() if may[key] != []]
-    if held[:1] == ["Administrator"]:
-        held = held[:1]
-    role = " and ".join([held[0], *(word.lower() for word in held[1:])]) if held else "Viewer: sees, does not act"
+    roles = [word for key, word in words.items() if may[key] != []]
+    if roles[:1] == ["Administrator"]:
+        roles = roles[:1]
+    role = " and ".join([roles[0], *(word.lower() for word in roles[1:])]) if roles else "Viewer (read-only)"
     hosts = may["see"]
     return role if hosts is None else f"{role}; virtual host{'s'[: len(hosts) > 1]} {', '.join(hosts)}"

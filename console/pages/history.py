@@ -1,4 +1,4 @@
-"""The history of all brokers: who lost time to flow control, when, and every episode."""
+"""The history of all brokers: blocked time by queue and producer, and all episodes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from console.pages.history_frame import history_frame
 
 @require_safe
 def history(request: HttpRequest) -> HttpResponse:
-    """Its script reads `?range=` or `?from=&until=`, `?broker=` and `?measure=`, and keeps them in the address."""
+    """Its script reads `?range=` or `?from=&until=`, `?broker=` and `?measure=`, and updates them in the URL."""
     context = history_frame(request, "history", "History", figures={"heat": heat_figure()})
     return render(request, "console/history.html", context)

@@ -1,7 +1,7 @@
-"""What the pages of the history have around them, besides the frame of every page.
+"""The frame of the pages of the history, in addition to that of every page.
 
-The history knows brokers that this console is not connected to, such as those of imported logs: `?broker=` may name
-one, and the frame is then that of the default broker.
+The history may have brokers that are not configured in this console, for example from imported logs. If `?broker=`
+names one, the page has the frame of the default broker.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _TABS = (
 
 
 def history_frame(request: HttpRequest, tab: str, title: str, **settings_of_page: Any) -> dict[str, Any]:
-    """The template context of a page of the history."""
+    """Return the template context of a page of the history."""
     name = history_broker(request)
-    suffix = f"?broker={name}" if request.GET.get("broker") and connected(name) else ""
+    suffix = f"?broker={name}" if request.GET.get("broker") and is_configured(name) else ""
     return {
-        **frame(request, "history", title, slug=name if connected(name) else "", **settings_of_page),
+        **frame(request, "history", title, slug=name if is_configured(name) else "", **settings_of_page),
         "tab": tab,
         "history_tabs": [(page, label, reverse(page) + suffix) for page, label in _TABS],
     }
 
 
 def history_broker(request: HttpRequest) -> str:
-    """The name of the broker that the page is about; the default one if none is named."""
+    """Return the name of the page's broker; that of the default broker if the URL has none."""
     return request.GET.get("broker") or settings.HEADGATE_BROKERS[0]["slug"]
 
 
-def connected(name: str) -> bool:
-    """Whether this console is connected to the broker."""
+def is_configured(name: str) -> bool:
+    """Return whether the broker is configured in this console."""
     return any(broker["slug"] == name for broker in settings.HEADGATE_BROKERS)

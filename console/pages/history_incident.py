@@ -1,4 +1,4 @@
-"""An incident: any range of time as a page that can be linked, `?from=&until=&broker=&virtualhost=&queue=`."""
+"""An incident: a page for any time range, with a stable URL: `?from=&until=&broker=&virtualhost=&queue=`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One queue's past: its depth with the levels as they were then, its episodes, and what operators did."""
+"""The history of a queue: depth and limits over time, episodes, and operators' actions."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from django.views.decorators.http import require_safe
 
 from console.charts.history import queue_figure, rates_figure
 from console.pages.frame import check_sees
-from console.pages.history_frame import connected, history_broker, history_frame
+from console.pages.history_frame import history_broker, history_frame, is_configured
 
 
 @require_safe
 def history_queue(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
-    """The page is there for any name: only its script asks what is known of it."""
+    """The page exists for any name; its script requests the data."""
     broker = history_broker(request)
     check_sees(request, broker, virtualhost)
     key = {"broker": broker, "virtualhost": virtualhost, "queue": name}
     figures = {"messages": queue_figure("messages"), "bytes": queue_figure("bytes"), "rates": rates_figure()}
     context = history_frame(request, "history", f"{name}, history", key=key, figures=figures)
     live = ""
-    if connected(broker):
+    if is_configured(broker):
         live = reverse("queue", args=(virtualhost, name))
         live += f"?{urlencode({'broker': broker})}" if "broker" in request.GET else ""
     return render(request, "console/history_queue.html", {**context, "key": key, "live_url": live})

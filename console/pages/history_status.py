@@ -13,7 +13,7 @@ from console.permissions.rights import Role
 
 @require_safe
 def history_status(request: HttpRequest) -> HttpResponse:
-    """Its script asks for the status every few seconds."""
+    """Its script polls the status every few seconds."""
     context = history_frame(request, "history-status", "Status")
     may_run = request_rights(request).allows_everywhere(Role.OPERATOR)
     return render(request, "console/history_status.html", {**context, "may_run": may_run})

@@ -12,8 +12,8 @@ from console.pages.history_frame import history_broker, history_frame
 
 @require_safe
 def history_what_if(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
-    """Its script reads the range and the candidates from the address, `?candidate=STOP:RESUME:STOP:RESUME`, and keeps
-    them there: messages first, then bytes."""
+    """Its script reads the range and the scenarios from the URL, `?candidate=STOP:RESUME:STOP:RESUME` (messages, then
+    bytes), and updates them there."""
     key = {"broker": history_broker(request), "virtualhost": virtualhost, "queue": name}
     check_sees(request, key["broker"], virtualhost)
     context = history_frame(request, "history", f"Simulate limits: {name}", key=key)

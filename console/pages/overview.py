@@ -1,4 +1,4 @@
-"""The overview: every queue of a broker, trouble first, and the live event feed."""
+"""The overview: all queues of a broker, the most severe states first, and the live event feed."""
 
 from __future__ import annotations
 

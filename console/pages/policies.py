@@ -1,4 +1,4 @@
-"""The pages of flow-control policies: every scope at a glance, and one scope with what holds there and why."""
+"""The pages of flow-control policies: all scopes, one scope with its effective values, and import and export."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def policies(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def policy(request: HttpRequest) -> HttpResponse:
-    """`?object=` the object name of a scope, or `?new=` the virtual host that a new pattern shall be in."""
+    """`?object=`: the object name of a scope; `?new=`: the virtual host of a new pattern."""
     new = request.GET.get("new", "")
     name = object_name("VirtualHost", name=new) if new else _scope(request.GET.get("object", "type=Broker"))
     check_sees(request, broker_of(request)["slug"], host_of(name))
@@ -61,14 +61,14 @@ def policy(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def policy_file(request: HttpRequest) -> HttpResponse:
-    """Export, and import with a dry run."""
+    """Import with a dry run, and export."""
     context = frame(request, "policy-file", "Policies as a file", policy=_FIELDS)
     return render(request, "console/policy_file.html", {**context, "page": "policies"})
 
 
 @require_safe
 def export(request: HttpRequest) -> HttpResponse:
-    """All policies as a file to keep."""
+    """Download all policies as a YAML file."""
     slug = broker_of(request)["slug"]
     try:
         text = export_policies(visible_link(request_rights(request), slug))
@@ -94,5 +94,5 @@ def _scope(text: str) -> ObjectName:
     except ValueError as error:
         raise Http404(str(error)) from None
     if name.type not in SCOPES:
-        raise Http404(f"A {name.type} has no flow-control policy. One of these has: {', '.join(SCOPES)}.")
+        raise Http404(f"{name.type} has no flow-control policy; {', '.join(SCOPES)} have one.")
     return name

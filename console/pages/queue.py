@@ -1,4 +1,4 @@
-"""One queue: its depth over time, its producers and consumers with their why, and its limits."""
+"""The page of a queue: depth over time, producers and consumers with their state, and limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from console.pages.frame import check_sees, frame
 
 @require_safe
 def queue(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
-    """The page is there for any name: a queue that is gone may come back while it is watched."""
+    """The page exists for any name: a deleted queue may be created again while the page is open."""
     context = frame(
         request,
         "queue",

@@ -1,4 +1,4 @@
-"""The pages of schedules: what is due and what was done; and one schedule."""
+"""The pages of schedules: next runs and run history; and one schedule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def schedules(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def schedule(request: HttpRequest, number: int = 0) -> HttpResponse:
-    """`number` 0: a new one."""
+    """`number`: of an existing schedule; 0: a new one."""
     found = get_object_or_404(Schedule, pk=number) if number else None
     if found is not None and not can_see(request_rights(request), found):
         raise Http404(f"There is no schedule {number}.")

@@ -1,4 +1,4 @@
-"""Signing in, and what is said to who has failed too often. The counting is django-axes'."""
+"""The sign-in page, and the response after too many failed attempts, which django-axes counts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ sign_in = SignIn.as_view()
 
 
 def locked_out(request: HttpRequest, response: HttpResponse | None, credentials: Mapping[str, Any]) -> HttpResponse:
-    """The page instead of the one that would have told whether the password was right."""
+    """Return the page after too many attempts, which does not reveal whether the password is correct."""
     seconds = settings.AXES_COOLOFF_TIME.total_seconds()
     context = {
         "form": AuthenticationForm(request),

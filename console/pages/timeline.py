@@ -1,4 +1,4 @@
-"""The timeline: everything that happened, searched, live, and shareable by its address."""
+"""The timeline: events and audit rows, with a search that its URL preserves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 from brokers.model import NOTIFICATIONS, TYPES
 from console.pages.frame import frame
 
-#: What people do: the operations that change something, and what is done to objects themselves.
+#: Operations of the audit trail: those that change something.
 OPERATIONS = sorted(
     {o.name for t in TYPES.values() for o in t.operations if o.effect != "read"} | {"create", "update", "delete"}
 )

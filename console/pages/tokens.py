@@ -1,4 +1,4 @@
-"""Somebody's own API tokens: make one, see when each was last used, revoke it."""
+"""The user's API tokens: create and revoke them, with the time of last use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from console.pages.access_questions import revoke_token
 from console.pages.frame import brokers_of, frame
 from console.permissions.rights import Grant, Rights, Role
 
-#: Days that a form offers.
+#: Choices of a token's lifetime, days.
 DAYS = (1, 7, 30, 90, 365)
 
 
@@ -33,7 +33,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         try:
             if request.POST.get("action") == "revoke":
-                token = _mine(request)
+                token = _own_token(request)
                 if request.POST.get("confirmed") == "1":
                     operations.revoke_token(Actor.of(request), token)
                     messages.success(request, f"The token {token.name} is revoked.")
@@ -45,11 +45,11 @@ def tokens(request: HttpRequest) -> HttpResponse:
             wrong, status = " ".join(error.errors.values()), 400
         except (AdminError, PermissionDenied) as error:
             wrong, status = str(error), 403 if isinstance(error, PermissionDenied) else 409
-    held = [role for role in Role if any(grant.includes(role) for grant in rights.grants)]
+    roles = [role for role in Role if any(grant.includes(role) for grant in rights.grants)]
     context = {
         **frame(request, "tokens", "API tokens"),
         "tokens": ApiToken.objects.filter(user=_owner(request))[:200],
-        "roles": [(role, role.words) for role in held],
+        "roles": [(role, role.words) for role in roles],
         "days": DAYS,
         "scopes": brokers_of(request),
         "hosts": known_hosts(rights),
@@ -69,20 +69,20 @@ def tokens(request: HttpRequest) -> HttpResponse:
 
 
 def known_hosts(rights: Rights) -> list[str]:
-    """Names of virtual hosts to offer, as far as they are seen."""
+    """Return the names of visible virtual hosts, to suggest them."""
     return sorted({name for link in visible_links(rights) for name in link.hosts})
 
 
 def _owner(request: HttpRequest) -> User:
-    assert isinstance(request.user, User)  # nobody else comes past the middleware
+    assert isinstance(request.user, User)  # the middleware requires a user
     return request.user
 
 
-def _mine(request: HttpRequest) -> ApiToken:
+def _own_token(request: HttpRequest) -> ApiToken:
     number = whole_number(request.POST.get("id", ""))
     found = ApiToken.objects.filter(user=_owner(request), pk=number or 0).first()
     if found is None:
-        raise Http404("There is no such token of yours.")
+        raise Http404("You have no such token.")
     return found
 
 
@@ -92,7 +92,9 @@ def _create(request: HttpRequest) -> tuple[ApiToken, str]:
     roles = [role for role in Role if role in given.getlist("role")]
     broker, host = given.get("broker", "").strip(), given.get("virtualhost", "").strip()
     if host and not broker:
-        raise InvalidValue({"broker": "name the broker of the virtual host: others may have one of that name, too"})
+        raise InvalidValue(
+            {"broker": "set the broker of the virtual host: several may have a virtual host of that name"}
+        )
     return operations.create_token(
         Actor.of(request),
         given.get("name", "").strip(),

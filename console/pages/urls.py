@@ -1,4 +1,4 @@
-"""Where the pages are."""
+"""The URLs of the pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a queue or a producer is blocked, the whole chain on one screen."""
+"""The page that explains why a queue or a producer is blocked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from console.permissions.rights import host_of
 
 @require_safe
 def why(request: HttpRequest) -> HttpResponse:
-    """`?object=`: a queue or a producer. The page is there whether that is there now or not."""
+    """`?object=`: a queue or a producer. The page also exists for an object that does not."""
     text = request.GET.get("object", "")
     try:
         name = ObjectName.parse(text)

@@ -57,14 +57,14 @@ async def test_viewer_of_one_virtual_host_sees_only_it_and_why_actions_are_disab
     await page.locator("button.row-act").first.click(force=True)  # it is disabled, and says why
     await page.get_by_text("This requires the role of operator").wait_for()
     await page.locator("#user-menu summary").click()
-    await page.get_by_text("Viewer: sees, does not act; virtual host default").wait_for()
+    await page.get_by_text("Viewer (read-only); virtual host default").wait_for()
     assert await page.get_by_role("link", name="Access").count() == 0
     for path in ("/queues/blue/secret-plans/", "/why/?object=type%3DQueue%2Cvirtualhost%3Dblue%2Cname%3Dsecret-plans"):
         people.expected.append("403")
         answer = await page.goto(path)
         assert answer
         assert answer.status == 403
-        await page.get_by_text("does not reach virtual host blue").wait_for()
+        await page.get_by_text("do not include virtual host blue").wait_for()
 
 
 async def test_operator_of_one_virtual_host_stops_its_queue_and_not_the_broker(people: People, broker: Broker) -> None:

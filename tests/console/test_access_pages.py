@@ -240,7 +240,7 @@ def test_revoked_role_is_restored_by_undo(boss: Client) -> None:
 
 def test_deactivated_user_is_reactivated_by_undo(boss: Client) -> None:
     user = person("vic", Grant(Role.VIEWER))
-    assert "signed out at once" in asked(boss, "activate", id=user.pk, active="0")
+    assert "All sessions of vic end immediately" in asked(boss, "activate", id=user.pk, active="0")
     post(boss, "activate", id=user.pk, active="0")
     undone(boss)
     assert User.objects.get(pk=user.pk).is_active

@@ -12,7 +12,7 @@ from django_celery_beat.models import CrontabSchedule, IntervalSchedule, Periodi
 from django_celery_beat.schedulers import DatabaseScheduler, ModelEntry
 
 from console.celery import app
-from console.management.beat_times import again_in_time
+from console.management.beat_times import reset_future_run_times
 from console.management.commands import beat
 
 pytestmark = pytest.mark.django_db
@@ -42,26 +42,26 @@ def seconds_left(name: str) -> float:
 def test_clock_set_back_does_not_delay_intervals() -> None:
     task("often", **every_five_seconds(), last_run_at=timezone.now() + HOUR)
     assert seconds_left("often") > 3000, "beat would wait for the clock"
-    again_in_time(timezone.now())
+    reset_future_run_times(timezone.now())
     assert seconds_left("often") <= 5
 
 
 def test_clock_set_back_does_not_repeat_daily_tasks() -> None:
     task("nightly", **each_night(), last_run_at=timezone.now() + HOUR + dt.timedelta(minutes=1))
-    again_in_time(timezone.now())
+    reset_future_run_times(timezone.now())
     assert PeriodicTask.objects.get().last_run_at > timezone.now()
     assert seconds_left("nightly") > 3600 * 2
 
 
 def test_clock_set_back_by_a_year_runs_daily_tasks_at_the_next_time() -> None:
     task("nightly", **each_night(), last_run_at=timezone.now() + 365 * 24 * HOUR)
-    again_in_time(timezone.now())
+    reset_future_run_times(timezone.now())
     assert seconds_left("nightly") <= 3600
 
 
 def test_changed_tasks_are_noticed_after_the_clock_was_set_back() -> None:
     PeriodicTasks.objects.update_or_create(ident=1, defaults={"last_update": timezone.now() + HOUR})
-    again_in_time(timezone.now())
+    reset_future_run_times(timezone.now())
     looking = DatabaseScheduler(app=app, lazy=True)
     looking.schedule_changed()
     PeriodicTasks.update_changed()
@@ -71,7 +71,7 @@ def test_changed_tasks_are_noticed_after_the_clock_was_set_back() -> None:
 def test_clock_set_forward_changes_nothing() -> None:
     before = timezone.now() - HOUR
     task("often", **every_five_seconds(), last_run_at=before)
-    again_in_time(timezone.now())
+    reset_future_run_times(timezone.now())
     assert PeriodicTask.objects.get().last_run_at == before
 
 
@@ -111,7 +111,7 @@ def test_beat_restarts_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch, by
     monkeypatch.setattr("celery.beat.EmbeddedService", Beat)
     monkeypatch.setattr("console.alerts.evaluator.start", lambda over: still)
     monkeypatch.setattr("console.operations.halted_starts.begin", lambda over: still)
-    monkeypatch.setattr("console.management.beat_times.again_in_time", set_right.append)
-    assert beat._work(ended, threading.Event())
+    monkeypatch.setattr("console.management.beat_times.reset_future_run_times", set_right.append)
+    assert beat._run(ended, threading.Event())
     assert (len(started), len(set_right)) == (2, 2)
     assert not started[1].alive

@@ -1,4 +1,4 @@
-"""The web process and what every answer of it carries."""
+"""The web process: headers of all responses, secrets, start and end."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from tests.certificates import Authority
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-# -- answers --------------------------------------------------------------------------------------------------------
+# -- responses ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.django_db
-def test_every_answer_allows_only_our_own_scripts() -> None:
+def test_content_security_policy_allows_only_own_scripts() -> None:
     headers = Client().get("/login/").headers
     policy = dict(part.strip().split(" ", 1) for part in headers["Content-Security-Policy"].split(";"))
     assert policy["default-src"] == "'self'"
@@ -52,14 +52,14 @@ def test_every_answer_allows_only_our_own_scripts() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("path", ["/", "/queues/default/orders/", "/objects/", "/audit/", "/api/"])
-def test_stranger_is_sent_to_sign_in(path: str) -> None:
+def test_anonymous_request_is_redirected_to_sign_in(path: str) -> None:
     answer = Client().get(path)
     assert answer.status_code == 302
     assert answer["Location"].startswith("/login/")
 
 
 @pytest.mark.django_db
-def test_cookies_are_out_of_reach_of_scripts_and_other_sites() -> None:
+def test_cookies_are_http_only_and_same_site() -> None:
     User.objects.create_user("vera", password="see-everything")
     client = Client()
     client.get("/login/")
@@ -71,7 +71,7 @@ def test_cookies_are_out_of_reach_of_scripts_and_other_sites() -> None:
 
 
 @pytest.mark.django_db
-def test_sign_out_takes_a_post() -> None:
+def test_sign_out_requires_a_post() -> None:
     client = Client()
     client.force_login(User.objects.create_user("vera"))
     assert client.get("/logout/").status_code == 405
@@ -79,7 +79,7 @@ def test_sign_out_takes_a_post() -> None:
 
 
 @pytest.mark.parametrize("name", ["plotly/plotly.min.js", "console/core/live.js"])
-async def test_static_file_has_a_version_in_its_path_and_is_cached_for_long(name: str) -> None:
+async def test_static_file_has_a_version_in_its_path_and_a_long_cache_lifetime(name: str) -> None:
     url = static(name)
     assert url.startswith("/static/")
     assert url != f"/static/{name}"
@@ -101,7 +101,7 @@ def test_static_version_follows_the_content(tmp_path: Path) -> None:
 # -- secrets and the first administrator ----------------------------------------------------------------------------
 
 
-def test_secret_is_generated_once_and_readable_by_its_owner_only(tmp_path: Path) -> None:
+def test_secret_is_generated_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "secret"
     first = secret(path)
     assert len(first) >= 40
@@ -111,7 +111,7 @@ def test_secret_is_generated_once_and_readable_by_its_owner_only(tmp_path: Path)
     assert secret(tmp_path / "other") != first
 
 
-def test_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_data_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(DataFolderError, match=str(tmp_path / "file" / "data")):
         prepare(tmp_path / "file" / "data")
@@ -122,7 +122,7 @@ def test_django_secret_is_in_the_data_folder() -> None:
 
 
 @pytest.mark.django_db
-def test_first_administrator_gets_a_generated_password_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_first_administrator_gets_a_generated_password_that_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     call_command("ensure_admin")
     name, password = capsys.readouterr().out.split()
     assert name == "admin"
@@ -132,12 +132,12 @@ def test_first_administrator_gets_a_generated_password_told_once(capsys: pytest.
 
 
 @pytest.mark.django_db
-def test_first_administrator_that_was_made_in_the_same_moment_keeps_its_password(
+def test_concurrently_created_first_administrator_keeps_its_password(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call_command("ensure_admin")
     _, password = capsys.readouterr().out.split()
-    monkeypatch.setattr(QuerySet, "exists", lambda _: False)  # as it is seen before the other has committed
+    monkeypatch.setattr(QuerySet, "exists", lambda _: False)  # as before the other transaction commits
     call_command("ensure_admin")
     assert capsys.readouterr().out == ""
     assert User.objects.get(username="admin").check_password(password)
@@ -187,7 +187,7 @@ def web(data: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
         process.communicate(timeout=10)
 
 
-def test_taken_port_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+def test_port_in_use_is_reported_in_one_line_with_exit_status_1(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -200,26 +200,26 @@ def test_taken_port_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["web", "worker", "beat", "history"])
-def test_database_without_tables_is_one_line_that_says_what_to_do(tmp_path: Path, command: str) -> None:
+def test_database_without_tables_is_reported_in_one_line(tmp_path: Path, command: str) -> None:
     process = manage(tmp_path, command, *(["--port", "0"] if command == "web" else []))
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert out == ""
     assert errors.strip() == (
-        "CommandError: the console's database is not that of this version yet: run `manage.py migrate` first"
-        " (`manage.py up` does so by itself)"
+        "CommandError: the console's database has unapplied migrations: run `manage.py migrate` first (`manage.py up`"
+        " does so automatically)"
     )
 
 
 def get(port: int, path: str, **headers: str) -> int:
-    """The status of a GET."""
+    """Return the status code of a GET request."""
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as client:
         client.request("GET", path, headers=headers)
         return client.getresponse().status
 
 
 def session_of_admin(data: Path) -> str:
-    """The cookie of a signed-in administrator."""
+    """Return the session cookie of an administrator."""
     code = (
         "from django.contrib.auth.models import User; from django.test import Client; c = Client();"
         "c.force_login(User.objects.create_superuser('admin')); print(c.cookies['headgate_session'].value)"
@@ -231,25 +231,25 @@ def session_of_admin(data: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "arguments", "said"),
+    ("variable", "value", "arguments", "message"),
     [
         ("HEADGATE_DATA", "/proc/none/here", [], "the data folder /proc/none/here cannot be created"),
         ("HEADGATE_BROKER_PORT", "many", [], "HEADGATE_BROKER_PORT is 'many'"),
         ("HEADGATE_BROKER_PORT", "5672", ["--port", "99999"], "--port is 99999"),
     ],
 )
-def test_setting_that_cannot_be_is_one_line_and_exit_code_1(
-    tmp_path: Path, variable: str, value: str, arguments: list[str], said: str
+def test_invalid_setting_is_reported_in_one_line_with_exit_status_1(
+    tmp_path: Path, variable: str, value: str, arguments: list[str], message: str
 ) -> None:
     process = manage(tmp_path, "web", *arguments, **{variable: value})
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert out == ""
-    assert errors.startswith(said)
+    assert errors.startswith(message)
     assert len(errors.strip().splitlines()) == 1
 
 
-def test_term_ends_the_process_within_2_seconds_with_websockets_open(
+def test_sigterm_ends_the_process_within_2_seconds_with_open_websockets(
     data: Path, web: tuple[subprocess.Popen[str], int]
 ) -> None:
     process, port = web
@@ -265,7 +265,7 @@ def test_term_ends_the_process_within_2_seconds_with_websockets_open(
     assert process.returncode == 0
 
 
-async def test_with_a_certificate_the_live_socket_has_tls(data: Path, tmp_path: Path) -> None:
+async def test_websocket_uses_tls_with_a_certificate(data: Path, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
     files = authority.server()
     options = ("--tls-certificate", str(files.certificate), "--tls-key", str(files.key))
@@ -277,7 +277,7 @@ async def test_with_a_certificate_the_live_socket_has_tls(data: Path, tmp_path: 
         cookie = {"Cookie": session_of_admin(data)}
         url = f"{site.replace('http', 'ws')}/ws/live/"
         trusting = ssl.create_default_context(cafile=str(authority.ca))
-        # Two threads may not use one TLS connection in this Python, as the synchronous client has it.
+        # The synchronous client uses a TLS connection from two threads, which this Python does not support.
         async with (
             asyncio.timeout(10),
             asyncio_client.connect(url, origin=site, additional_headers=cookie, ssl=trusting) as page,
@@ -291,25 +291,25 @@ async def test_with_a_certificate_the_live_socket_has_tls(data: Path, tmp_path: 
 
 @pytest.mark.parametrize("https", ["", "1"])
 @pytest.mark.parametrize(
-    ("certificate", "key", "said"),
+    ("certificate", "key", "message"),
     [
-        ("server.pem", None, "--tls-certificate and --tls-key belong together: HTTPS needs both"),
-        ("none.pem", "server.key", "none.pem and the key .*server.key: no such file"),
-        ("server.pem", "ca.pem", "server.pem and the key .*ca.pem: "),
+        ("server.pem", None, "HTTPS requires both --tls-certificate and --tls-key"),
+        ("none.pem", "server.key", "none.pem and key .*server.key: no such file"),
+        ("server.pem", "ca.pem", "server.pem and key .*ca.pem: "),
     ],
 )
-def test_a_certificate_that_does_not_do_is_one_line_and_exit_code_1(
-    tmp_path: Path, certificate: str, key: str | None, said: str, https: str
+def test_unusable_certificate_is_reported_in_one_line_with_exit_status_1(
+    tmp_path: Path, certificate: str, key: str | None, message: str, https: str
 ) -> None:
     folder = Authority(tmp_path / "authority").server().certificate.parent
     options = ["--tls-certificate", str(folder / certificate), *(["--tls-key", str(folder / key)] if key else [])]
     process = manage(tmp_path, "web", "--port", "0", *options, HEADGATE_HTTPS=https)
     out, errors = process.communicate(timeout=60)
     assert (process.returncode, out, errors.count("\n")) == (1, "", 1)
-    assert re.search(said if https or key is None else "HEADGATE_HTTPS is not 1", errors), errors
+    assert re.search(message if https or key is None else "HEADGATE_HTTPS is not 1", errors), errors
 
 
-def test_host_that_is_not_ours_is_refused(web: tuple[subprocess.Popen[str], int]) -> None:
+def test_request_for_another_host_is_refused(web: tuple[subprocess.Popen[str], int]) -> None:
     _, port = web
     assert get(port, "/login/") == 200
     assert get(port, "/login/", Host="evil.example") == 400

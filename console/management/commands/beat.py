@@ -1,5 +1,5 @@
-"""`manage.py beat`: Celery's beat and, beside it, the evaluator of alerts and the one who records halted staged starts.
-Each must be there once: with several processes one works and the others stand by (`console/leases/lease.py`)."""
+"""`manage.py beat`: Celery beat, the evaluator of alerts and the recorder of halted staged starts, in one process.
+Only one process works at a time; others wait for its lease (`console/leases/lease.py`)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from django.utils import timezone
 from brokers.steady_clock import SteadyClock
 from console.management.ready import require_database
 
-#: Seconds after which a beat that gives no sign of life is replaced; one that died on the same host is at once.
+#: Duration of the lease, s. A process that died on the same host is replaced at once.
 LEASE = 20.0
-#: Seconds between looks whether it is free.
-AGAIN = 2.0
-#: By so much, ms, the clock was set: what is due by it is reckoned anew.
-SET = 2000
+#: Interval of trying to acquire the lease, s.
+RETRY = 2.0
+#: A step of the clock by at least this much restarts beat, ms.
+CLOCK_STEP = 2000
 
 
 class Command(BaseCommand):
-    help = "Send what is due by the clock to the workers, and look for what alerts shall tell."
+    help = "Send due tasks to the workers, evaluate alerts and record halted staged starts."
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -39,17 +39,17 @@ class Command(BaseCommand):
             try:
                 with lease("beat", seconds=LEASE) as lost:
                     self._say("at work")
-                    alive = _work(ended, lost)
+                    alive = _run(ended, lost)
                 if not alive:
-                    self.stderr.write("a part of it has ended: see above")
+                    self.stderr.write("a thread has ended unexpectedly")
                     sys.exit(1)
             except Busy as busy:
                 if busy.holder != waiting_for:
                     waiting_for = busy.holder
                     self._say(f"{busy.holder} is at work: standing by")
-                ended.wait(AGAIN)
-            except Lost as lost_it:
-                self.stderr.write(f"{lost_it}: starting anew")
+                ended.wait(RETRY)
+            except Lost as error:
+                self.stderr.write(f"{error}: restarting")
                 sys.exit(1)
 
     def _say(self, text: str) -> None:
@@ -57,18 +57,18 @@ class Command(BaseCommand):
         self.stdout.flush()
 
 
-def _work(ended: threading.Event, lost: threading.Event) -> bool:
-    """Until it is told to end or has lost the lease. False: a part of it ended by itself."""
+def _run(ended: threading.Event, lost: threading.Event) -> bool:
+    """Run until `ended` is set or the lease is lost. Return False if one of the threads has ended unexpectedly."""
     from celery.beat import EmbeddedService
 
     from console.alerts.evaluator import start as start_alerts
     from console.celery import app
     from console.links.registry import close_links
-    from console.management.beat_times import again_in_time
+    from console.management.beat_times import reset_future_run_times
     from console.operations import halted_starts
 
-    def by_the_clock() -> EmbeddedService:
-        again_in_time(timezone.now())
+    def start_beat() -> EmbeddedService:
+        reset_future_run_times(timezone.now())
         made = EmbeddedService(app, thread=True, scheduler_cls=app.conf.beat_scheduler)
         made.start()
         return made
@@ -76,13 +76,13 @@ def _work(ended: threading.Event, lost: threading.Event) -> bool:
     over = threading.Event()
     clock = SteadyClock()
     alerts, halted = start_alerts(over), halted_starts.begin(over)
-    beat = by_the_clock()
+    beat = start_beat()
     try:
         while not (ended.is_set() or lost.is_set()):
-            if abs(clock.look()) >= SET:
+            if abs(clock.look()) >= CLOCK_STEP:
                 beat.service.stop()
                 beat.join()
-                beat = by_the_clock()
+                beat = start_beat()
             if not (beat.is_alive() and alerts.is_alive() and halted.is_alive()):
                 return False
             time.sleep(0.1)
@@ -90,7 +90,7 @@ def _work(ended: threading.Event, lost: threading.Event) -> bool:
     finally:
         over.set()
         beat.service.stop()
-        # Whatever they are at is done whole or not at all: nobody waits for a broker that goes at the same time.
+        # Interrupted work is atomic, so do not wait for a broker that ends at the same time.
         for part in (beat, alerts, halted):
             part.join(1)
         close_links()

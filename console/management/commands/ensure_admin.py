@@ -1,4 +1,4 @@
-"""`manage.py ensure_admin`: give a new installation its first administrator, with a generated password."""
+"""`manage.py ensure_admin`: create the first administrator of a new installation, with a generated password."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db import transaction
 
 
 class Command(BaseCommand):
-    help = "Create the superuser `admin` unless there is a superuser; print `admin <password>` this one time."
+    help = "Create the superuser `admin` unless there is a superuser, and print `admin <password>` once."
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -21,7 +21,7 @@ class Command(BaseCommand):
                 return
             password = secrets.token_urlsafe(12)
             user, _ = users.select_for_update().get_or_create(username="admin")
-            if user.is_superuser:  # another host's first start was quicker, and has told its password
+            if user.is_superuser:  # created concurrently by another host, which has printed the password
                 return
             user.is_staff = user.is_superuser = user.is_active = True
             user.set_password(password)

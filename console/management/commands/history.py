@@ -1,4 +1,4 @@
-"""`manage.py history`: the pipeline from the landing folder to the tables, kept warm, or one piece of its work."""
+"""`manage.py history`: run the pipeline from the landing folder to the tables, continuously or a single job."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
     from console.history.storage.tables import Tables
 
-#: Exit codes besides 0 and 1: somebody else is at it.
+#: Exit status if another process owns the lease.
 BUSY = 75
 
-#: Seconds between looks whether a holder that seems to have died gives a sign of life.
-_LOOK = 1.0
+#: Interval of checking whether an owner that seems to have died renews its lease, s.
+_CHECK = 1.0
 
-#: Seconds that a process which was told to end may take to say so in the database.
+#: Time that a process has after a signal to record its end in the database, s.
 _GRACE = 2.0
 
 
 class _End:
-    """Ends the process when a signal comes, at once, also in the middle of a run: the next one finds what this one
-    left, whatever it was at. The exception may be lost in a callback of Spark's, so the clock ends it as well."""
+    """Ends the process on a signal, also during a run: the next run continues from any state. A callback of Spark may
+    swallow the exception, so a timer ends the process as well."""
 
     def __init__(self) -> None:
         self.ended = threading.Event()
@@ -56,44 +56,44 @@ class _End:
     def _on_signal(self, *_: object) -> None:
         if not self.ended.is_set():
             self.ended.set()
-            clock = threading.Timer(_GRACE, os._exit, (0,))
-            clock.daemon = True
-            clock.start()
+            timer = threading.Timer(_GRACE, os._exit, (0,))
+            timer.daemon = True
+            timer.start()
         raise SystemExit(0)
 
 
 class Command(BaseCommand):
-    help = "Turn what has landed into the history's tables: every few seconds, or once."
+    help = "Process files of the landing folder into the history's tables, every few seconds or once."
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
             "--once",
             choices=["run", "compact", "retain", "advise"],
-            help="do one thing and end: run the pipeline until nothing is left, put small files together, drop what is"
-            " kept no longer, or work out the advice for every queue (exit code 75: another process is at it)",
+            help="run one job and exit: process the backlog, compaction, retention, or recommendations for all queues"
+            " (exit status 75: another process is working)",
         )
 
     def handle(self, *args: Any, once: str | None, **options: Any) -> None:
         require_database()
-        os.nice(10)  # the broker goes first
+        os.nice(10)  # the broker has priority
         try:
-            self._work(once)
+            self._run(once)
         except Busy as busy:
             self._say(str(busy))
             sys.exit(BUSY)
         except (NoJava, SessionFailed, LandingError) as error:
             self._fail(str(error))
-        except Exception as error:  # what Spark and the file systems raise has many types
+        except Exception as error:  # Spark and file systems raise many types
             if once is None:
                 raise
             self._fail(reason(error))
         finally:
             scratch.leave()
 
-    def _work(self, once: str | None) -> None:
+    def _run(self, once: str | None) -> None:
         if once is None:
-            self._keep_running()
+            self._run_continuously()
             return
         while True:
             try:
@@ -102,7 +102,7 @@ class Command(BaseCommand):
             except Busy as busy:
                 if not busy.ran_out:
                     raise
-            time.sleep(_LOOK)
+            time.sleep(_CHECK)
 
     def _do_once(self, once: str) -> None:
         if once == "run":
@@ -115,17 +115,17 @@ class Command(BaseCommand):
                 with recorded(once) as row:
                     self._maintain(once, row)
 
-    def _keep_running(self) -> None:
+    def _run_continuously(self) -> None:
         end = _End()
         end.listen()
         try:
-            # Spark puts handlers of its own in the place of ours.
+            # Spark replaces our signal handlers.
             Runner(settings.HEADGATE_HISTORY_URL, self._runs(end.listen), say=self._say).run_until(end.ended)
         except Unusable as error:
             self._fail(str(error))
 
     def _runs(self, on_start: Callable[[], None] = lambda: None) -> OneRun:
-        """What runs the pipeline once. Spark starts with the first run that there is something for."""
+        """Return the function that runs the pipeline once. Spark starts with the first run that has a backlog."""
         tables: Tables | None = None
 
         def run(on_step: Callable[[str], None]) -> MoreReport:
@@ -140,16 +140,16 @@ class Command(BaseCommand):
                 return Run(tables, on_step).run()
             except Exception as error:
                 if not is_alive(tables.spark):
-                    raise Unusable(f"Spark has gone: {reason(error)}") from error
+                    raise Unusable(f"Spark has ended: {reason(error)}") from error
                 raise
 
         return run
 
     def _session(self, on_step: Callable[[str], None]) -> SparkSession:
-        """Raises NoJava, SessionFailed."""
+        """Start Spark. Raises NoJava, SessionFailed."""
         if jars := missing():
             on_step("fetching Delta Lake's jars")
-            self._say(f"{jars} are not on this machine: fetching them, once")
+            self._say(f"downloading {jars}: they are not on this machine")
         else:
             on_step("starting Spark")
         with without_the_usual():
@@ -174,7 +174,7 @@ class Command(BaseCommand):
         elif work == HistoryRun.ADVISE:
             count, seconds = write_recommendations(tables, on_step)
             row.report(Report(rows={"advice": count}, seconds={"advice": seconds}))
-            self._say(f"advice for {count:,} queues in {seconds:g} s")
+            self._say(f"recommendations for {count:,} queues in {seconds:g} s")
         else:
             maintenance.compact(tables, now.date(), on_step)
 

@@ -1,4 +1,4 @@
-"""`manage.py import-log FILE…`: take the flow history of a broker from the logs that it wrote."""
+"""`manage.py import-log FILE…`: import the flow-control history of a broker from its logs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from django.core.management.base import BaseCommand
 from console.history.importing.log_import import LogError, LogImport, Report
 from console.history.storage.landing import Landing, LandingError
 
-HELP = """Take the flow history of a broker from its logs: overfull queues, blocked producers, full stores.
+HELP = """Import the flow-control history of a broker from its logs: overfull queues and stores, blocked producers.
 
-Reads logs of Qpid's Java broker (old and new) and C++ broker, of Headgate's own broker, and the warnings of
-clients; plain or .gz. Importing the same lines again, also from a renamed or longer file, adds nothing, as long as
---broker and --timezone stay the same.
+Reads logs of Qpid's Java broker (old and new) and C++ broker, of Headgate's own broker, and warnings of clients;
+plain or .gz. Importing the same lines again, also from a renamed or longer file, adds nothing if --broker and
+--timezone are the same.
 
     manage.py import-log --broker qpid-1 --timezone Europe/Paris /var/log/qpid/*.log*
 """
@@ -36,19 +36,19 @@ class Command(BaseCommand):
         return super().create_parser(*args, formatter_class=RawDescriptionHelpFormatter, **options)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a log, plain or .gz")
-        parser.add_argument("--broker", required=True, help="the name that the history shows this broker by")
+        parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="log file, plain or .gz")
+        parser.add_argument("--broker", required=True, help="name of the broker in the history")
         parser.add_argument(
             "--timezone",
             type=_timezone,
             default=tzlocal.get_localzone(),
-            help="of times without a zone, e.g. Europe/Paris or UTC (default: this machine's, %(default)s)",
+            help="time zone of times without one, e.g. Europe/Paris or UTC (default: this machine's, %(default)s)",
         )
         parser.add_argument(
             "--before",
             type=_moment,
             metavar="TIME",
-            help="leave out what happened then or later, e.g. 2026-11-01T00:00Z: needed for a broker that is recorded",
+            help="import only earlier events, e.g. 2026-11-01T00:00Z; required for a broker that is recorded",
         )
 
     def handle(self, *args: Any, files: list[Path], broker: str, **options: Any) -> None:
@@ -56,11 +56,11 @@ class Command(BaseCommand):
         before: int | None = options["before"]
         if before is None and broker in {entry["slug"] for entry in settings.HEADGATE_BROKERS}:
             self._refuse(
-                f"--broker {broker}: the recorder follows a broker of that name, and what it stored would count twice."
-                " Choose another name, or give --before the time from which it was recorded"
+                f"--broker {broker}: the recorder records a broker of that name, and its events would count twice."
+                " Choose another name, or set --before to the start of the recording"
             )
         if not broker.strip():
-            self._refuse("--broker is empty: it must be a name for the broker that wrote the logs")
+            self._refuse("--broker is empty: it must be the name of the broker that wrote the logs")
         try:
             importing = LogImport(Landing(settings.HEADGATE_HISTORY_URL), broker, zone, before=before)
         except LandingError as error:
@@ -75,7 +75,7 @@ class Command(BaseCommand):
             except LandingError as error:
                 self._refuse(str(error))
             else:
-                self.stdout.write("\n".join(_told(report, zone)))
+                self.stdout.write("\n".join(_report_lines(report, zone)))
                 self.stdout.flush()
         if failed:
             sys.exit(1)
@@ -85,8 +85,8 @@ class Command(BaseCommand):
         sys.exit(1)
 
 
-def _told(report: Report, zone: tzinfo) -> list[str]:
-    """The report of one file, for people."""
+def _report_lines(report: Report, zone: tzinfo) -> list[str]:
+    """Return the lines of the report on one file, for people."""
     lines = [f"{report.path}: {report.lines:,} lines, {report.total:,} events"]
     if report.damage:
         lines.append(f"  {report.damage}")
@@ -94,14 +94,14 @@ def _told(report: Report, zone: tzinfo) -> list[str]:
         lines.append(f"  from {_shown(report.first)} to {_shown(report.last)} (times without a zone: {zone})")
     lines += [f"  {count:>12,}  {kind}" for kind, count in report.events.most_common()]
     if report.skipped:
-        lines.append(f"  {report.skipped:>12,}  left out: not before --before")
+        lines.append(f"  {report.skipped:>12,}  skipped: not before --before")
     if other := report.other_messages.total():
         codes = ", ".join(f"{code} {count:,}" for code, count in report.other_messages.most_common(5))
-        lines.append(f"  {other:>12,}  operational messages about other things ({codes})")
+        lines.append(f"  {other:>12,}  operational messages of other kinds ({codes})")
     if report.other_lines:
-        lines.append(f"  {report.other_lines:>12,}  lines about other things")
+        lines.append(f"  {report.other_lines:>12,}  lines of other kinds")
     if report.unreadable:
-        lines.append(f"  {report.unreadable:>12,}  lines that cannot be read, such as")
+        lines.append(f"  {report.unreadable:>12,}  unreadable lines, for example")
         for shape, samples in report.samples.items():
             why = shape.partition(":")[0]
             lines += [f"                {why}: {sample}" for sample in samples]
@@ -117,7 +117,7 @@ def _quiet(report: Report, done: int, size: int) -> None:
 
 
 def _bar(path: Path) -> Callable[[Report, int, int], None]:
-    """A bar on the terminal, drawn anew every 0.2 s."""
+    """Return a function that draws a progress bar on the terminal, at most every 0.2 s."""
     began = time.monotonic()
     drawn = 0.0
 
@@ -141,12 +141,12 @@ def _timezone(text: str) -> tzinfo:
     try:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError):
-        raise ArgumentTypeError(f"{text!r} is not a time zone: give a name such as Europe/Paris or UTC") from None
+        raise ArgumentTypeError(f"{text!r} is not a time zone; examples: Europe/Paris, UTC") from None
 
 
 def _moment(text: str) -> int:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise ArgumentTypeError(f"{text!r} is not a time: write it as 2026-11-01T00:00Z") from None
+        raise ArgumentTypeError(f"{text!r} is not a time; example: 2026-11-01T00:00Z") from None
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""`manage.py make-history`: a generated year, to try the history with and to measure it."""
+"""`manage.py make-history`: generate history data for trying out and measuring the history."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from django.core.management.base import BaseCommand
 from console.history.generate.generator import AlreadyMade, Plan, make_history
 from console.history.storage.landing import Landing, LandingError
 
-HELP = """Generate a believable history into the landing folder: traffic with a daily and weekly rhythm, incidents, full
-queues and their blocked producers, policy edits, operators' stops with who and why, gaps in which nobody looked.
+HELP = """Generate realistic history data into the landing folder: traffic with daily and weekly patterns, incidents,
+overfull queues and their blocked producers, policy edits, operators' stops with user and reason, gaps in the recording.
 
-Try it in a data folder of its own; what is generated cannot be told from what happened, except by its broker's name:
+Use a separate data folder: only the broker's name distinguishes generated from recorded data:
 
     HEADGATE_DATA=./demo-year uv run manage.py make-history
     uv run manage.py up --data ./demo-year
 
-Samples are a minute apart in the last --fine-days and an hour apart before; events are whole. The default (1,000 queues
-for a year) takes some minutes and about half a gigabyte. The same options and --seed make the same numbers.
+Samples are a minute apart in the last --fine-days and an hour apart before; events are complete. The default (1,000
+queues for a year) takes some minutes and about half a gigabyte. The same options and --seed generate the same data.
 """
 
 
@@ -37,14 +37,16 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--queues", type=_count(1, 100_000), default=1000, help="default: 1000")
         parser.add_argument("--days", type=_count(1, 3660), default=365, help="default: 365")
-        parser.add_argument("--fine-days", type=_count(0, 3660), default=7, help="with a sample a minute; default: 7")
+        parser.add_argument(
+            "--fine-days", type=_count(0, 3660), default=7, help="days with a sample per minute; default: 7"
+        )
         parser.add_argument("--seed", type=_count(0, 1 << 31), default=942, help="default: 942")
-        parser.add_argument("--broker", default="made", help="the name that the history shows it by; default: made")
-        parser.add_argument("--until", type=_moment, metavar="TIME", help="it ends then; default: this hour")
+        parser.add_argument("--broker", default="made", help="name of the broker in the history; default: made")
+        parser.add_argument("--until", type=_moment, metavar="TIME", help="end of the data; default: this hour")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["broker"] in {entry["slug"] for entry in settings.HEADGATE_BROKERS}:
-            self._refuse(f"--broker {options['broker']} is a real broker's name: choose another one")
+            self._refuse(f"--broker {options['broker']} is a configured broker: choose another name")
         until = options["until"] or datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
         plan = Plan(options["queues"], options["days"], options["seed"], until, options["fine_days"], options["broker"])
         began = time.monotonic()
@@ -82,5 +84,5 @@ def _moment(text: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise ArgumentTypeError(f"{text!r} is not a time: write it as 2026-11-01T00:00Z") from None
+        raise ArgumentTypeError(f"{text!r} is not a time; example: 2026-11-01T00:00Z") from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)

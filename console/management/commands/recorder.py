@@ -1,4 +1,4 @@
-"""`manage.py recorder`: follows every configured broker and fills the landing folder of the history."""
+"""`manage.py recorder`: record all configured brokers into the landing folder of the history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from console.links.registry import connector
 
 
 class Command(BaseCommand):
-    help = "Record every configured broker's events and samples into the history's landing folder."
+    help = "Record events and samples of all configured brokers into the landing folder of the history."
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -30,12 +30,12 @@ class Command(BaseCommand):
         if not 0 < rotate <= 3600:
             self.stderr.write(f"--rotate is {rotate:g}: it must be above 0 and at most 3600 seconds")
             sys.exit(1)
-        # Two of them would store every sample twice.
+        # Two recorders would store every sample twice.
         with (settings.DATA / "recorder.lock").open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                self.stderr.write(f"another recorder runs on the data folder {settings.DATA}")
+                self.stderr.write(f"another recorder uses the data folder {settings.DATA}")
                 sys.exit(1)
             try:
                 landing = Landing(settings.HEADGATE_HISTORY_URL)
@@ -54,7 +54,7 @@ class Command(BaseCommand):
 
 
 async def _run(recorders: Sequence[Recorder], say: Callable[[str], None]) -> None:
-    """Until a signal; then what was gathered is published."""
+    """Record until a signal, then publish the buffered data."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

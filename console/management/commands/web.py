@@ -18,7 +18,7 @@ from console.management.ready import require_database
 
 
 class Command(BaseCommand):
-    help = "Serve the console's pages, HTTP interface and WebSockets."
+    help = "Serve the console's pages, API and WebSockets."
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -55,20 +55,20 @@ class Command(BaseCommand):
         from console.asgi import application
         from console.links.registry import close_links, links
 
-        # Sockets, broker links and the sums over thousands of queues share this process: a millisecond's turn each.
+        # Sockets, broker links and sums over thousands of queues share this process: switch threads every millisecond.
         sys.setswitchinterval(0.001)
-        links()  # connected by the time the first page asks
+        links()  # connect before the first page is requested
         config = uvicorn.Config(
             application,
             lifespan="off",
             access_log=False,
             log_level="warning",
-            # A page's WebSocket never ends by itself: say good-bye and do not wait for it.
+            # WebSockets of pages stay open: close them without waiting.
             timeout_graceful_shutdown=1,
-            ws_max_size=limits.SOCKET_MESSAGE,  # a longer message is never held: the socket closes with 1009
+            ws_max_size=limits.SOCKET_MESSAGE,  # a longer message is not buffered: the socket closes with 1009
             ws_ping_interval=20,
             ws_ping_timeout=20,
-            # Many pages get the same second after second: compressing it for each of them costs more than all the rest.
+            # Compressing the same frames for each page would cost more CPU time than everything else.
             ws_per_message_deflate=False,
             server_header=False,
             proxy_headers=bool(settings.HEADGATE_PROXIES),
@@ -78,7 +78,7 @@ class Command(BaseCommand):
         with listener:
             self.stdout.write(f"console on {'https' if tls else 'http'}://{_shown(host)}:{listener.getsockname()[1]}/")
             self.stdout.flush()
-            # uvicorn stops on both signals and then raises them again: the stop is done with by then.
+            # uvicorn stops on both signals and then raises them again, when it has already stopped.
             signal.signal(signal.SIGTERM, lambda *_: None)
             try:
                 uvicorn.Server(config).run(sockets=[listener])
@@ -89,7 +89,7 @@ class Command(BaseCommand):
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Bind before anything else is loaded, so that a taken port is told at once and in one line."""
+    """Bind before anything else is loaded, so that a port in use is reported immediately and in one line."""
     family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, kind, proto)
     try:
@@ -104,24 +104,24 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
-    """None: without. Raises ValueError, naming the option or the files."""
+    """Return the TLS context, or None without a certificate. Raises ValueError that names the option or the files."""
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
-        raise ValueError("--tls-certificate and --tls-key belong together: HTTPS needs both")
+        raise ValueError("HTTPS requires both --tls-certificate and --tls-key")
     if not settings.HTTPS:
-        raise ValueError("HEADGATE_HTTPS is not 1: set it, so that cookies are sent by HTTPS only")
+        raise ValueError("HEADGATE_HTTPS is not 1: HTTPS requires it, so that cookies are sent only with HTTPS")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
 
-    def encrypted() -> str:  # without this OpenSSL asks at the terminal
+    def encrypted() -> str:  # otherwise OpenSSL prompts for a password
         raise ValueError(f"the key in {key} is encrypted: store it without a password")
 
     try:
         context.load_cert_chain(certificate, key, password=encrypted)
     except (OSError, ssl.SSLError) as error:
         why = (getattr(error, "reason", "") or error.strerror or str(error)).replace("_", " ").lower()
-        raise ValueError(f"no HTTPS with the certificate {certificate} and the key {key}: {why}") from None
+        raise ValueError(f"cannot use certificate {certificate} and key {key}: {why}") from None
     return context
 
 

@@ -1,4 +1,4 @@
-"""`manage.py worker`: Celery's worker: what the console does later, again, or by the clock (`manage.py beat`)."""
+"""`manage.py worker`: the Celery worker for background and scheduled tasks (`manage.py beat`)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from django.core.management.base import BaseCommand
 
 from console.management.ready import require_database
 
-#: Threads. The history's maintenance jobs may take three of them for hours, bulk edits go in slices: alerts always find
-#: one.
+#: Threads. Maintenance jobs of the history may occupy three of them for hours; bulk edits run in slices. So there is
+#: always one for alerts.
 THREADS = 8
 
 
 class Command(BaseCommand):
-    help = "Deliver alerts, carry out bulk edits and schedules, keep the history in shape."
+    help = "Deliver alerts, run bulk edits, schedules and maintenance jobs of the history."
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -25,9 +25,9 @@ class Command(BaseCommand):
         from console.links.registry import close_links
 
         require_database()
-        # Of pickled messages in the hands of root: only JSON is taken.
+        # A warning about pickled messages as root; only JSON is accepted.
         warnings.simplefilter("ignore", SecurityWarning)
-        # Tasks wait for brokers, receivers and processes of their own: threads are enough, and one process is small.
+        # Tasks mostly wait for brokers, receivers and other processes, so threads of one process suffice.
         try:
             app.worker_main(
                 [

@@ -1,4 +1,4 @@
-"""The audit list: rows, filters, pages."""
+"""The audit page: rows, filters, pagination."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def entry(**given: Any) -> AuditEntry:
     return AuditEntry.objects.create(**values)
 
 
-def test_no_row_says_what_will_be_here(viewer: Client) -> None:
+def test_empty_audit_trail_says_so(viewer: Client) -> None:
     assert "No entries yet" in viewer.get("/audit/").content.decode()
 
 
-def test_row_tells_who_why_and_only_what_changed(viewer: Client) -> None:
+def test_row_shows_reason_address_and_changed_values_only(viewer: Client) -> None:
     entry()
     html = viewer.get("/audit/").content.decode()
     assert "more room" in html
@@ -55,14 +55,14 @@ def test_row_tells_who_why_and_only_what_changed(viewer: Client) -> None:
     assert "flow_resume_messages" not in html.partition('id="page-settings"')[0]
 
 
-def test_a_depth_that_moved_by_itself_is_not_told_as_a_change(viewer: Client) -> None:
+def test_statistics_are_not_shown_as_changes(viewer: Client) -> None:
     entry(before={"capacity_bytes": None, "depth_bytes": 5}, after={"capacity_bytes": 2048, "depth_bytes": 7})
     html = viewer.get("/audit/").content.decode()
     assert "<ins>2,048</ins>" in html
     assert "depth_bytes" not in html
 
 
-def test_a_stop_is_told_by_its_scope_and_actor(viewer: Client) -> None:
+def test_stop_is_shown_with_its_scope_and_actor(viewer: Client) -> None:
     stop = {"scope": "broker", "reason": "incident", "actor": "ada", "since": 1}
     entry(object="type=Broker", operation="stop-producers", before={"stops": []}, after={"stops": [stop]})
     assert "<ins>broker by ada</ins>" in viewer.get("/audit/").content.decode()
@@ -75,7 +75,7 @@ def test_filter_without_a_match_says_so(viewer: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "seen", "unseen"),
+    ("query", "shown", "hidden"),
     [
         ("user=ada", "by-ada", "by-bob"),
         ("operation=stop-producers", "by-bob", "by-ada"),
@@ -84,12 +84,12 @@ def test_filter_without_a_match_says_so(viewer: Client) -> None:
         (f"object={ORDERS.replace('=', '%3D')}", "by-ada", "by-bob"),
     ],
 )
-def test_filter_leaves_what_matches(query: str, seen: str, unseen: str, viewer: Client) -> None:
+def test_filter_shows_matching_rows_only(query: str, shown: str, hidden: str, viewer: Client) -> None:
     entry(reason="by-ada")
     entry(reason="by-bob", user_name="bob", object="type=Broker", operation="stop-producers", outcome="refused")
     html = viewer.get(f"/audit/?{query}", headers={"HX-Request": "true"}).content.decode()
-    assert seen in html
-    assert unseen not in html
+    assert shown in html
+    assert hidden not in html
 
 
 def test_other_brokers_rows_are_not_shown(viewer: Client) -> None:
@@ -97,7 +97,7 @@ def test_other_brokers_rows_are_not_shown(viewer: Client) -> None:
     assert "far away" not in viewer.get("/audit/").content.decode()
 
 
-def test_more_rows_than_a_page_can_be_walked(viewer: Client) -> None:
+def test_rows_are_paginated(viewer: Client) -> None:
     for n in range(ROWS + 1):
         entry(reason=f"reason-{n:03}")
     first = viewer.get("/audit/?user=ada").content.decode()
@@ -112,7 +112,7 @@ def test_page_beyond_the_last_shows_the_last(viewer: Client) -> None:
     assert "more room" in viewer.get("/audit/?page=99").content.decode()
 
 
-def test_text_of_a_row_cannot_become_markup(viewer: Client) -> None:
+def test_text_of_a_row_is_escaped(viewer: Client) -> None:
     entry(reason="<b>bold</b>", detail="<i>x</i>", object="not an object name <u>")
     html = viewer.get("/audit/").content.decode()
     assert "<b>bold" not in html

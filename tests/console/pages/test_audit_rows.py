@@ -1,4 +1,4 @@
-"""What a row of the audit page shows of what was before and after."""
+"""Values before and after a change in a row of the audit page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEDULE = {"name": "night", "pattern": "", "once": None, "days": [], "lasts": 6
         ({"dead_letter_queue": None}, {"dead_letter_queue": ""}, [("dead_letter_queue", "not set", "")]),
     ],
 )
-def test_what_was_created_or_deleted_is_told_without_what_it_did_not_have(
+def test_creations_and_deletions_show_only_values_that_are_set(
     before: Any, after: Any, shown: list[tuple[str, str | None, str | None]]
 ) -> None:
     assert _shown(AuditEntry(before=before, after=after)) == shown

@@ -1,4 +1,4 @@
-"""The depth chart's figure: numbers in, a figure that Plotly itself accepts out."""
+"""The figure of the depth chart: numbers in, a figure that Plotly accepts out."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_figure_without_samples_is_accepted_by_plotly(unit: Any) -> None:
     ]
 
 
-def test_samples_become_the_traces_that_their_fields_name() -> None:
+def test_samples_become_traces_by_their_fields() -> None:
     found = traces(depth_figure("messages", SAMPLES))
     assert found["depth_messages"]["x"] == [1_000, 2_000, 3_000]
     assert found["depth_messages"]["y"] == [4, 11, 8]
@@ -64,15 +64,15 @@ def test_samples_become_the_traces_that_their_fields_name() -> None:
 
 
 @pytest.mark.parametrize("unit", ["messages", "bytes"])
-def test_an_axis_of_amounts_divides_no_message_into_thousandths(unit: Any) -> None:
+def test_axis_of_amounts_has_no_ticks_below_one_message(unit: Any) -> None:
     sample = {"at": 1, "state": "NORMAL", f"depth_{unit}": 1}
     for figure in (depth_figure(unit, [sample]), queue_figure(unit)):
         axis = go.Figure(figure).layout.yaxis
         assert axis.autorangeoptions.include == (0, 5)
-        assert axis.range is None  # or that would hold
+        assert axis.range is None  # it would take precedence
 
 
-def test_a_limit_of_zero_is_no_line() -> None:
+def test_limit_of_zero_is_not_drawn() -> None:
     assert traces(depth_figure("messages", SAMPLES))["effective_capacity_messages"]["y"] == [10, 10, None]
 
 
@@ -83,12 +83,12 @@ def test_overfull_spans_are_shaded_and_stops_are_not() -> None:
 @pytest.mark.parametrize(
     ("state", "value"), [("NORMAL", 0), ("STOPPED", 0), ("OVERFULL", 1), ("OVERFULL_STOPPED", 1), (None, None)]
 )
-def test_state_tells_whether_it_is_overfull(state: str | None, value: int | None) -> None:
+def test_overfull_value_of_each_state(state: str | None, value: int | None) -> None:
     assert overfull_value(state) == value
 
 
 def _coloured(value: Any) -> Any:
-    """Colours come from the theme, so Plotly's own check is made with one put in."""
+    """Replace custom properties by a colour, so that Plotly can validate the figure."""
     if isinstance(value, str):
         return "Arial" if value == "var(--font)" else "#123456" if value.startswith("var(") else value
     if isinstance(value, list):
@@ -98,7 +98,7 @@ def _coloured(value: Any) -> Any:
     return value
 
 
-def test_depth_is_drawn_in_steps_and_what_only_events_tell_in_points_without_a_line() -> None:
+def test_depth_is_drawn_in_steps_and_depth_at_events_as_points() -> None:
     found = traces(depth_figure("messages", SAMPLES))
     assert found["depth_messages"]["line"]["shape"] == "hv"
     assert found["past_depth_messages"]["mode"] == "markers"

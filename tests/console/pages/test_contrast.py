@@ -1,4 +1,4 @@
-"""Both themes' colours are told apart by everybody: WCAG 2.2 AA, from the style sheet's own values."""
+"""The colours of both themes have the contrast of WCAG 2.2 AA, by the values of the style sheet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLOURS = {
 }
 WORDS = ("text", "muted", "accent", "fine", "overfull", "stopped", "both", "danger")
 GROUNDS = ("surface", "ground", "raised", "hover")
-#: Text on what it is drawn on; then edges and shapes that must be seen, which may be fainter.
+#: Text and its background; then borders and shapes, which need less contrast.
 TEXT = [
     *((word, ground) for word in WORDS for ground in GROUNDS),
     ("text", "accent-soft"),
@@ -31,7 +31,7 @@ SHAPES = [("control-border", "surface"), ("control-border", "ground"), ("focus",
 
 
 def luminance(colour: str) -> float:
-    """Relative luminance of #rrggbb, 0 to 1 (WCAG 2.2)."""
+    """Return the relative luminance of #rrggbb, 0 to 1 (WCAG 2.2)."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
@@ -50,7 +50,7 @@ def test_black_on_white_has_the_greatest_contrast() -> None:
 @pytest.mark.parametrize(
     ("pairs", "least"), [pytest.param(TEXT, 4.5, id="text"), pytest.param(SHAPES, 3.0, id="shapes")]
 )
-def test_contrast_is_enough(pairs: list[tuple[str, str]], least: float, theme: str) -> None:
+def test_contrast_is_sufficient(pairs: list[tuple[str, str]], least: float, theme: str) -> None:
     faint = {
         f"{front} on {back}": round(found, 2)
         for front, back in pairs

@@ -1,4 +1,4 @@
-"""Every page for somebody signed out, a viewer and an operator; what their scripts are told; the error pages."""
+"""Every page for anonymous users, viewers and operators; the settings for their scripts; error pages."""
 
 from __future__ import annotations
 
@@ -57,20 +57,20 @@ def _client(name: str, group: str) -> Client:
 def settings_of(html: str) -> dict[str, Any]:
     found = re.search(r'<script id="page-settings" type="application/json">(.*?)</script>', html, re.DOTALL)
     assert found, "the page has no settings for its script"
-    told = json.loads(found[1])
-    assert isinstance(told, dict)
-    return told
+    settings = json.loads(found[1])
+    assert isinstance(settings, dict)
+    return settings
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_signed_out_is_sent_to_log_in(path: str) -> None:
+def test_anonymous_request_is_redirected_to_sign_in(path: str) -> None:
     answer = Client().get(path)
     assert answer.status_code == 302
     assert answer.headers["Location"].startswith("/login/")
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_page_is_under_a_self_only_policy_and_has_no_inline_script(path: str, operator: Client) -> None:
+def test_page_has_a_self_only_content_policy_and_no_inline_script(path: str, operator: Client) -> None:
     answer = operator.get(path)
     assert answer.status_code == 200
     assert "script-src 'self';" in answer.headers["Content-Security-Policy"] + ";"
@@ -81,7 +81,7 @@ def test_page_is_under_a_self_only_policy_and_has_no_inline_script(path: str, op
 
 
 @pytest.mark.parametrize("path", ["/", "/queues/default/orders/", "/policies/", "/policies/scope/?new=default"])
-def test_viewer_sees_actions_disabled_and_why(path: str, viewer: Client, operator: Client) -> None:
+def test_viewer_sees_disabled_actions_with_the_reason(path: str, viewer: Client, operator: Client) -> None:
     html = viewer.get(path).content.decode()
     assert 'aria-disabled="true"' in html
     assert re.search("requires? the role of", html)
@@ -92,23 +92,23 @@ def test_viewer_sees_actions_disabled_and_why(path: str, viewer: Client, operato
 
 
 @pytest.mark.parametrize("object_", ["nonsense", "type=Connection,virtualhost=default,id=1", "type=Queue"])
-def test_policy_page_of_what_has_no_policy_is_not_found(object_: str, operator: Client) -> None:
+def test_policy_page_of_an_object_without_policy_is_not_found(object_: str, operator: Client) -> None:
     assert operator.get("/policies/scope/", {"object": object_}).status_code == 404
 
 
-def test_queue_page_knows_the_object_name_of_an_awkward_queue(operator: Client) -> None:
-    told = settings_of(operator.get("/queues/test/a%2Fb,%20%22c%22/").content.decode())
-    assert told["name"] == 'a/b, "c"'
-    assert told["object"] == r'type=Queue,virtualhost=test,name="a/b, \"c\""'
+def test_queue_page_has_the_object_name_of_a_queue_with_special_characters(operator: Client) -> None:
+    settings = settings_of(operator.get("/queues/test/a%2Fb,%20%22c%22/").content.decode())
+    assert settings["name"] == 'a/b, "c"'
+    assert settings["object"] == r'type=Queue,virtualhost=test,name="a/b, \"c\""'
 
 
-def test_queue_name_cannot_become_markup(operator: Client) -> None:
+def test_queue_name_is_escaped(operator: Client) -> None:
     html = operator.get("/queues/default/%3C%2Fscript%3E%3Cb%3Ex/").content.decode()
     assert "<b>x" not in html
     assert settings_of(html)["name"] == "</script><b>x"
 
 
-def test_queue_page_carries_a_figure_for_each_unit(operator: Client) -> None:
+def test_queue_page_has_a_figure_for_each_unit(operator: Client) -> None:
     figures = settings_of(operator.get("/queues/default/orders/").content.decode())["figures"]
     assert set(figures) == {"messages", "bytes"}
 
@@ -117,27 +117,27 @@ def test_live_queue_page_links_to_its_history(operator: Client) -> None:
     assert 'href="/history/queues/default/orders/"' in operator.get("/queues/default/orders/").content.decode()
 
 
-def test_history_may_be_about_a_broker_that_is_not_connected(operator: Client) -> None:
+def test_history_page_of_a_broker_that_is_not_configured(operator: Client) -> None:
     html = operator.get("/history/queues/test/a%2Fb/?broker=old-log").content.decode()
-    told = settings_of(html)
-    assert told["key"] == {"broker": "old-log", "virtualhost": "test", "queue": "a/b"}
-    assert told["broker"] == "local"  # whose live state the frame shows
+    settings = settings_of(html)
+    assert settings["key"] == {"broker": "old-log", "virtualhost": "test", "queue": "a/b"}
+    assert settings["broker"] == "local"  # whose live state the frame shows
     assert ">Live</a>" not in html
     assert operator.get("/history/incident/?broker=old-log").status_code == 200
 
 
-def test_unknown_broker_is_not_found_and_says_which_there_are(operator: Client) -> None:
+def test_unknown_broker_is_not_found_and_brokers_are_listed(operator: Client) -> None:
     answer = operator.get("/?broker=nowhere")
     assert answer.status_code == 404
     assert "nowhere" in answer.content.decode()
     assert "local" in answer.content.decode()
 
 
-def test_second_broker_stays_chosen_in_the_navigation(operator: Client) -> None:
-    async def away(**options: Any) -> BrokerAdmin:
-        raise BrokerUnreachable("it is away")
+def test_navigation_preserves_the_selected_broker(operator: Client) -> None:
+    async def unreachable(**options: Any) -> BrokerAdmin:
+        raise BrokerUnreachable("disconnected")
 
-    brokers = [{"slug": slug, "title": slug.upper(), "connect": away, "options": {}} for slug in "ab"]
+    brokers = [{"slug": slug, "title": slug.upper(), "connect": unreachable, "options": {}} for slug in "ab"]
     close_links()
     with override_settings(HEADGATE_BROKERS=brokers):
         html = operator.get("/audit/?broker=b").content.decode()
@@ -146,13 +146,13 @@ def test_second_broker_stays_chosen_in_the_navigation(operator: Client) -> None:
     assert settings_of(html)["broker"] == "b"
 
 
-def test_missing_page_looks_like_the_product(operator: Client) -> None:
+def test_missing_page_has_the_frame_of_the_product(operator: Client) -> None:
     answer = operator.get("/nowhere/")
     assert answer.status_code == 404
     assert "Headgate" in answer.content.decode()
 
 
-def test_login_form_keeps_the_name_after_a_wrong_password() -> None:
+def test_sign_in_form_preserves_the_name_after_a_wrong_password() -> None:
     answer = Client().post("/login/", {"username": "ada", "password": "wrong"})
     html = answer.content.decode()
     assert answer.status_code == 200
@@ -160,5 +160,5 @@ def test_login_form_keeps_the_name_after_a_wrong_password() -> None:
     assert 'role="alert"' in html
 
 
-def test_pages_cannot_be_posted_to(operator: Client) -> None:
+def test_post_to_a_page_is_refused(operator: Client) -> None:
     assert operator.post("/").status_code == 405

@@ -119,7 +119,7 @@ def test_every_queue_of_it_gets_an_advice(landing: Landing) -> None:
     [
         (["--queues", "0"], "'0' is not a number from 1 to 100,000"),
         (["--until", "soon"], "'soon' is not a time"),
-        (["--broker", "local"], "--broker local is a real broker's name"),
+        (["--broker", "local"], "--broker local is a configured broker"),
     ],
 )
 def test_a_wrong_option_is_refused_by_name(tmp_path: Path, arguments: list[str], said: str) -> None:

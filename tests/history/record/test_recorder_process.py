@@ -107,7 +107,7 @@ def test_terminated_recorder_stores_its_rows_and_a_second_recorder_is_refused(pa
     second = Running(["manage.py", "recorder"], pair.folder)
     second.process.wait(30)
     assert second.process.returncode == 1
-    assert f"another recorder runs on the data folder {pair.data}" in second.err
+    assert f"another recorder uses the data folder {pair.data}" in second.err
     last = asyncio.run(pair.act(3))
     wait_until(lambda: pair.has(last), f"event {last} is stored")
     recorder.process.send_signal(signal.SIGTERM)
