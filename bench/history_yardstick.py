@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from console.history.storage.durations import HOLDS_MS
+from console.history.storage.durations import SAMPLE_VALIDITY_MS
 from console.history.storage.layout import table_url
 
 _SPANS = """
@@ -190,7 +190,7 @@ def _yardstick(url: str, memory: str, spill: str) -> Yard:
         db.execute(_SPANS.format(coverage=_files(url, "coverage")))
         # One statement at a time takes parameters.
         pieces, _, minutes = _MINUTES.partition(";")
-        timed("pieces", pieces, holds=HOLDS_MS)
+        timed("pieces", pieces, holds=SAMPLE_VALIDITY_MS)
         timed("minutes", minutes)
         for into, step in (("hours", 3_600_000), ("days", 86_400_000)):
             timed(

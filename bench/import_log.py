@@ -71,7 +71,7 @@ def main() -> None:
             write(path, lines, share)
             size = path.stat().st_size
             began = time.process_time()
-            report = LogImport(Landing(folder), "bench", UTC).take(path)
+            report = LogImport(Landing(folder), "bench", UTC).import_file(path)
             took = time.process_time() - began
             assert report.lines == lines
             assert not report.unreadable

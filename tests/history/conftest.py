@@ -1,4 +1,4 @@
-"""One warm Spark session for all tests of the history: it takes longer to start than most of them to run."""
+"""One Spark session for all tests of the history, since it takes longer to start than most tests to run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def no_file_system_of_deltalake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that read a table by it may abort at their end: `console/history/storage/file_systems.py`."""
+    """Processes that read a table with it may abort at exit: `console/history/storage/file_systems.py`."""
 
     def refused(*_: object, **__: object) -> None:
         pytest.fail("give deltalake the file system to read from: of_table(url)")

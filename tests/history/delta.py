@@ -1,4 +1,4 @@
-"""Small history tables for tests of the web side, written without Spark in the layout that the pipeline has."""
+"""Small history tables for tests of queries and pages, written without Spark in the pipeline's layout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ARROW = {
 
 
 def write(url: str, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Append rows to a table; times are ms. Columns that a row does not have are null."""
+    """Append rows to a table; times are ms. Missing columns are null."""
     layout = LAYOUTS[name]
     rows = list(rows)
     arrays: dict[str, pa.Array] = {}
@@ -44,13 +44,13 @@ def write(url: str, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read(url: str, name: str) -> pa.Table:
-    """Every row of a table, in any order, without Spark."""
+    """Return all rows of a table, in any order, without Spark."""
     place = table_url(url, name)
     return DeltaTable(place).to_pyarrow_table(filesystem=of_table(place))
 
 
 def rollup(at: int, name: str = "orders", kind: str = "queue", **more: Any) -> Row:
-    """A row of a rollup: a quiet minute of a watched queue."""
+    """Return a row of a rollup: a minute of a recorded queue without blocks."""
     given = {
         "broker": "local",
         "virtualhost": "default",
@@ -137,14 +137,14 @@ def episode(start: int, end: int | None, queue: str = "orders", **more: Any) -> 
     }
 
 
-#: The queues of the busy history, with how many of their minutes end overfull.
+#: The queues of the busy history, with the share of their minutes that end overfull.
 QUEUES = {"orders": 0.3, "invoices.eu": 0.12, "images.resize": 0.07, "prices.audit": 0.04, "quiet": 0.0}
-GAP = (50 * HOUR, 44 * HOUR)  # before the end: nobody recorded
+GAP = (50 * HOUR, 44 * HOUR)  # before the end: not recorded
 
 
 def busy(url: str, now: int, days: int = 40, seed: int = 4) -> None:
-    """A history of five queues until `now`: samples of the last three hours, minutes of three days, hours and days of
-    `days`; a gap without a recorder, a change of capacity two hours ago, an operator's stop one hour ago."""
+    """Write a history of five queues until `now`: samples of the last three hours, minutes of three days, hours and
+    days of `days`; a gap without a recorder, a change of capacity two hours ago, an operator's stop one hour ago."""
     chance = random.Random(seed)
     now -= now % MINUTE
     begin = now - days * DAY
@@ -287,7 +287,7 @@ def _of_episode(its: Row, limit: int, number: int) -> list[Row]:
     name = f"type=Queue,virtualhost=default,name={queue}"
     about = {"object": name, "object_type": "Queue", "queue": queue}
     subject = f"[vh(/default)/qu({queue})]"
-    told = [
+    events = [
         event(
             its["start"],
             "queue-overfull",
@@ -303,7 +303,7 @@ def _of_episode(its: Row, limit: int, number: int) -> list[Row]:
         )
     ]
     for producer in range(3):
-        told.append(
+        events.append(
             event(
                 its["start"],
                 "producer-blocked",
@@ -319,7 +319,7 @@ def _of_episode(its: Row, limit: int, number: int) -> list[Row]:
             )
         )
     if its["end"] is not None:
-        told.append(
+        events.append(
             event(
                 its["end"],
                 "queue-underfull",
@@ -335,7 +335,7 @@ def _of_episode(its: Row, limit: int, number: int) -> list[Row]:
                 f" Messages : {limit * 8 // 10:,}, Message Capacity : {limit * 8 // 10:,}",
             )
         )
-    return told
+    return events
 
 
 def _actions(now: int) -> list[Row]:

@@ -1,4 +1,4 @@
-"""The pipeline as processes of its own, and what they left in the tables, read without Spark."""
+"""The pipeline as separate processes, and the resulting tables, read without Spark."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from console.history.storage.layout import LAYOUTS
 from tests.history.delta import read
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-#: Tables that a run brings up to date, as a function of what landed; `taken` tells when.
+#: Tables that depend only on the landed rows; `taken` has times.
 COMPARED = tuple(name for name in LAYOUTS if name not in ("taken", "advice"))
 
 
 def environment(data: Path, **more: str) -> dict[str, str]:
-    """For a process whose data folder is `data`."""
+    """Return the environment of a process with the data folder `data`."""
     own = {"HEADGATE_DATA": str(data), "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONUNBUFFERED": "1"}
     return {key: value for key, value in os.environ.items() if not _of_another(key)} | own | more
 
@@ -43,7 +43,7 @@ def manage(*arguments: str, env: Mapping[str, str], within: float = 300) -> subp
 
 @contextlib.contextmanager
 def running(*command: str, env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own; at the end the group is killed."""
+    """Run a process in a separate group, which is killed at the end."""
     with (
         log.open("ab") as out,
         subprocess.Popen(
@@ -57,14 +57,14 @@ def running(*command: str, env: Mapping[str, str], log: Path) -> Iterator[subpro
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """With -9, and its Java with it."""
+    """Kill the process and its Java with -9."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, 9)
     process.wait()
 
 
 def contents(url: str) -> dict[str, list[tuple[Any, ...]]]:
-    """The rows of every table, sorted, whatever files they lie in."""
+    """Return the rows of every table, sorted."""
     found: dict[str, list[tuple[Any, ...]]] = {}
     for name in COMPARED:
         table = read(url, name)

@@ -1,4 +1,4 @@
-"""Landing rows for tests, written as short as a story: times are seconds after NOON."""
+"""Concise landing rows for tests: times are seconds after NOON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def at(seconds: float) -> dt.datetime:
 
 
 class Story:
-    """Collects rows of one broker. Numbers of events grow by one in the order in which they are told."""
+    """Rows of one broker. Events are numbered consecutively in the order of the calls."""
 
     def __init__(
         self, broker: str = "b", virtualhost: str = "default", source: str = "made", numbers_from: int = 1
@@ -81,7 +81,7 @@ class Story:
         )
 
     def _of_producer(self, when: float, kind: str, producer: int, queue: str, **more: Any) -> Story:
-        told = {
+        given = {
             "object": f"type=Producer,virtualhost={self.virtualhost},id={producer}",
             "object_type": "Producer",
             "virtualhost": self.virtualhost,
@@ -91,7 +91,7 @@ class Story:
             "connection": f"con:{producer}(guest@127.0.0.1:1/default)",
             "channel": "ch:1",
         }
-        return self.event(when, kind, **(told | more))
+        return self.event(when, kind, **(given | more))
 
     def _add(self, table: str, when: float, **values: Any) -> Story:
         self.rows[table].append({"broker": self.broker, "run": "r", "at": at(when), "source": self.source, **values})
@@ -103,7 +103,7 @@ def table(kind: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def land(url: str, rows: Mapping[str, list[Row]]) -> None:
-    """Publish all rows, one file a kind."""
+    """Publish all rows, one file per kind."""
     landing = Landing(url)
     for kind, some in rows.items():
         if some:

@@ -1,4 +1,4 @@
-"""A history of its own below a folder: land rows, run the pipeline, read the tables as the console does."""
+"""A history in a folder: land rows, run the pipeline, read the tables as the console does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.history.rows import Story, land
 
 Row = dict[str, Any]
 
-#: What the pipeline works out of the landing rows.
+#: Tables that the pipeline computes from the landing rows.
 DERIVED = ("holds", "episodes", "minutes", "hours", "days")
 
 
@@ -22,7 +22,7 @@ class History:
         self.tables = Tables(spark, url)
 
     def land(self, *stories: Story) -> None:
-        """One file a kind, with the rows of all the stories."""
+        """Publish one file per kind, with the rows of all scenarios."""
         together = Story()
         for story in stories:
             for kind, rows in story.rows.items():
@@ -36,7 +36,7 @@ class History:
         return report
 
     def rows(self, table: str, broker: str = "", /, **equal: Any) -> list[Row]:
-        """In the order of their text, without the partition's column."""
+        """Return the matching rows sorted by their text, without the partition column."""
         partition = LAYOUTS[table].partition
         found = read(self.url, table).to_pylist()
         wanted = equal | ({"broker": broker} if broker else {})
@@ -52,7 +52,8 @@ class History:
         return row
 
     def all_derived(self, broker: str = "") -> dict[str, list[Row]]:
-        """With a broker's name: its rows without what differs with that name."""
+        """Return the rows of all computed tables; with a broker's name, its rows without the columns that depend on
+        it."""
         without = ("broker", "id") if broker else ()
         return {
             name: sorted(

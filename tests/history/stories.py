@@ -1,4 +1,4 @@
-"""Small stories, each told by a broker of its own: those that land first, and what comes later."""
+"""Small scenarios, each of a separate broker: rows that land first, and later ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.history.rows import Story, at
 
 
 def whole(broker: str) -> Story:
-    """A queue that fills at 60 s, holds its one producer for 30 s and is watched for ten minutes."""
+    """A queue that is overfull at 60 s, blocks its producer for 30 s and is recorded for ten minutes."""
     counted = {"capacity_messages": 10, "stop_messages": 10, "resume_messages": 8}
     return (
         Story(broker)
@@ -25,7 +25,7 @@ def whole(broker: str) -> Story:
 
 
 def log(broker: str) -> Story:
-    """Lines of a broker's log: no managed objects, no samples; CHN-1006 names no queue."""
+    """Lines of a broker's log: without managed objects and samples; CHN-1006 has no queue."""
     story = Story(broker, source="log").watch(0, 600)
 
     def line(when: float, kind: str, **more: Any) -> None:
@@ -43,7 +43,7 @@ def log(broker: str) -> Story:
 
 
 def log_without_hosts(broker: str) -> Story:
-    """The same, of a client whose name tells no virtual host: its queue is another one than those that tell theirs."""
+    """The same with a client name without virtual host, whose queue differs from those with one."""
     who = {"connection": "con:2(guest@127.0.0.1:1)", "channel": "ch:1"}
     return (
         Story(broker, source="log")

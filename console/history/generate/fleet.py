@@ -1,9 +1,9 @@
-"""A believable year of a fleet of queues, day by day: traffic with its rhythm, incidents, and what flow control made of
-them. Pure numbers: no file, no clock; the same seed gives the same year.
+"""Simulate a realistic year of many queues, day by day: periodic traffic, incidents, and the effects of flow control.
+Pure: no file, no clock; the same seed generates the same year.
 
-Every queue has a daily and a weekly rhythm. Most of the time its consumers keep up. Now and then they lag, go away, or
-the producers surge: then the queue fills up, and capacity and resume level hold and release its producers, which is
-reckoned to the second. Operators stop producers in incidents, and raise capacities after them.
+Every queue has a daily and a weekly rhythm. Most of the time its consumers keep up. Occasionally they lag, disconnect,
+or the producers surge: then the queue fills up, and producers are blocked and unblocked at its stop and resume levels,
+computed to the second. Operators stop producers in incidents, and raise capacities after them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Bools = npt.NDArray[np.bool_]
 
 MINUTES = 1440
 OVERFULL, UNDERFULL = 0, 1
-_TURNS = 4  # of flow control within a minute, at most
+_TURNS = 4  # maximum number of blocks within a minute
 
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """A queue became overfull or underfull `second` of the day, with that many messages."""
+    """A queue becomes overfull or underfull at `second` of the day, with `depth` messages."""
 
     queue: int
     second: float
@@ -33,7 +33,7 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """An operator stopped `queues` from `begin` to `end` (minutes of the day)."""
+    """An operator stops `queues` from `begin` to `end` (minutes of the day)."""
 
     queues: tuple[int, ...]
     begin: int
@@ -44,7 +44,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """An operator set another capacity (messages) in a minute of the day."""
+    """An operator changes a capacity (messages) in a minute of the day."""
 
     queue: int
     minute: int
@@ -82,26 +82,26 @@ REASONS = (
 
 
 class Fleet:
-    """`queues` of them, as they are at the end of the last day that was made."""
+    """The queues, in their state at the end of the last generated day."""
 
     def __init__(self, queues: int, seed: int) -> None:
         self.chance = np.random.default_rng(seed)
         chance = self.chance
         self.count = queues
-        #: Messages a second in the busiest hour.
+        #: Messages per second in the busiest hour.
         self.peak = np.exp(chance.normal(1.5, 1.2, queues)).clip(0.2, 400)
         self.message_bytes = np.exp(chance.normal(6.8, 1.0, queues)).clip(60, 200_000).round()
         self.producers = chance.integers(1, 6, queues)
         self.consumers = chance.integers(1, 5, queues)
-        #: Seconds of peak traffic that fit in; a tenth is so roomy that it protects nothing.
+        #: Capacity in seconds of peak traffic; for a tenth of the queues it is never reached.
         seconds = np.where(chance.random(queues) < 0.1, 40_000, chance.uniform(90, 1200, queues))
         self.capacity = np.maximum((self.peak * seconds).round(-1), 50.0)
-        #: Most resume at 80 %, some so near to the capacity that they flap.
+        #: Most queues resume at 80%, some so close to the capacity that they flap.
         self.resume_share = chance.choice([0.8, 0.7, 0.5, 0.97], queues, p=[0.7, 0.14, 0.1, 0.06])
         self.by_bytes = chance.random(queues) < 0.3
-        self.night = chance.random(queues) < 0.15  # batches, whose day is the night
+        self.night = chance.random(queues) < 0.15  # batch jobs, which run at night
         self.phase = chance.normal(0, 45, queues)  # minutes
-        #: Few queues have most of the trouble.
+        #: A few queues have most of the incidents.
         weight = chance.pareto(1.2, queues) + 0.05
         self.trouble = weight / weight.sum()
         self.depth = np.zeros(queues)
@@ -109,7 +109,7 @@ class Fleet:
         self.edited = np.zeros(queues, int)
 
     def day(self, weekday: int) -> Day:
-        """The next day; `weekday` 0 is Monday."""
+        """Simulate the next day; `weekday` 0 is Monday."""
         chance = self.chance
         rate = self._rates(weekday)
         served = np.repeat((self.peak * 2)[:, None], MINUTES, axis=1)
@@ -125,7 +125,7 @@ class Fleet:
         resume = capacity * self.resume_share[:, None]
         came = rate * 60
         went = came.copy()
-        depth = (rate * chance.random(rate.shape, np.float32) * 0.4).round()  # what is on its way through
+        depth = (rate * chance.random(rate.shape, np.float32) * 0.4).round()  # messages in transit
         overfull = np.zeros((self.count, MINUTES), bool)
         made = Day(came, went, depth, overfull, stopped, capacity, resume, [], stops, edits)
         if busy:
@@ -136,10 +136,10 @@ class Fleet:
         self.depth[quiet], self.overfull[quiet] = 0.0, False
         return made
 
-    # -- what happens ------------------------------------------------------------------------------------------
+    # -- traffic and incidents ---------------------------------------------------------------------------------
 
     def _rates(self, weekday: int) -> Floats:
-        """Messages a second that want to come, by queue and minute."""
+        """Return the demand in messages per second, by queue and minute."""
         minute = np.arange(MINUTES)[None, :] + self.phase[:, None]
         hour = minute / 60
         office = np.exp(-(((hour - 10.5) / 2.4) ** 2)) + 0.9 * np.exp(-(((hour - 15.5) / 2.8) ** 2)) + 0.06
@@ -160,12 +160,12 @@ class Fleet:
             end = min(begin + int(np.exp(chance.normal(3.4, 0.8))) + 3, MINUTES)
             span = slice(begin, end)
             match int(chance.integers(0, 10)):
-                case 0 | 1:  # its consumers have gone
+                case 0 | 1:  # consumers disconnect
                     served[queue, span] = 0.0
-                case 2 | 3 | 4:  # its producers surge
+                case 2 | 3 | 4:  # producers surge
                     rate[queue, span] = rate[queue, span] * chance.uniform(2, 6) + self.peak[queue]
                     served[queue, span] = self.peak[queue] * chance.uniform(0.8, 1.6)
-                case _:  # its consumers lag
+                case _:  # consumers lag
                     served[queue, span] = rate[queue, span].mean() * chance.uniform(0.3, 0.95)
             struck.add(queue)
         return struck
@@ -201,7 +201,7 @@ class Fleet:
         return edits
 
     def _flow(self, busy: npt.NDArray[np.int64], rate: Floats, served: Floats, day: Day) -> None:
-        """Minute by minute, all busy queues at once; within a minute from one crossing of a level to the next."""
+        """Simulate all busy queues minute by minute, and within a minute from one crossing of a level to the next."""
         depth, overfull = self.depth[busy], self.overfull[busy]
         rate, served, stopped = rate[busy], served[busy], day.stopped[busy]
         capacity, resume = day.capacity[busy], day.resume[busy]

@@ -1,7 +1,7 @@
-"""A generated year into the landing folder, as recorders would have written it. The numbers are `make_history_model`'s.
+"""Write a generated history to the landing folder, as recorders do. `fleet.py` generates the figures.
 
-Samples are a minute apart in the most recent days and an hour apart before: a recorder's would be a second apart, which
-nobody wants to wait for. Events are whole: every episode, blocked producer, stop and edit of the year.
+Samples are a minute apart in the most recent days and an hour apart before; a recorder's would be a second apart, which
+takes too long to generate. Events are complete: every episode, blocked producer, stop and edit.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _EVENTS = 100_000  # of one file, about
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`until`: the history ends there; it has `days` days, the last of which may be a part of one. `fine_days`: the
-    last ones, with a sample a minute."""
+    """What to generate. `until`: end of the history; `days`: its length, of which the last day may be partial;
+    `fine_days`: the last days with a sample per minute."""
 
     queues: int
     days: int
@@ -52,7 +52,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Made:
-    """What was published."""
+    """Numbers of published rows."""
 
     events: int = 0
     samples: int = 0
@@ -60,7 +60,7 @@ class Made:
 
 
 class AlreadyMade(Exception):
-    """There is a generated history of that broker in the folder. The message is a sentence for people."""
+    """The folder already has a generated history of that broker."""
 
 
 def make_history(landing: Landing, plan: Plan, progress: Progress = lambda done, days: None) -> Made:
@@ -83,7 +83,7 @@ def make_history(landing: Landing, plan: Plan, progress: Progress = lambda done,
 
 
 class _Writer:
-    """Gathers rows, in the order of time, and publishes them in files of bounded size."""
+    """Buffers rows in order of time, and publishes them in files of bounded size."""
 
     def __init__(self, landing: Landing, plan: Plan, fleet: Fleet) -> None:
         self.made = Made()
@@ -98,13 +98,13 @@ class _Writer:
 
     def day(self, at: datetime, day: Day, *, fine: bool) -> None:
         start = _ms(at)
-        told = [row for row in self._facts.of_day(start, at, day) if row["at"] < self._end]
-        for row in sorted(told, key=lambda row: row["at"]):
+        rows = [row for row in self._facts.of_day(start, at, day) if row["at"] < self._end]
+        for row in sorted(rows, key=lambda row: row["at"]):
             self._number += 1
             self._events.append({**row, "number": self._number, "sequence": self._number})
             self.made.episodes += row["kind"] == "queue-overfull"
-        looked = self._looked(start)
-        minutes = np.flatnonzero(looked)
+        recorded = self._recorded(start)
+        minutes = np.flatnonzero(recorded)
         samples = self._samples.of_day(start, day, minutes if fine else minutes[(minutes + 1) % 60 == 0])
         if samples is not None:
             self._tables.append(samples)
@@ -113,19 +113,19 @@ class _Writer:
         if sum(len(t) for t in self._tables) >= MAX_ROWS:
             self._publish_samples()
 
-    def _looked(self, start: int) -> Array:
-        """The minutes in which a recorder ran: now and then it did not, which is no sample and no coverage."""
-        looked = np.ones(MINUTES, bool)
+    def _recorded(self, start: int) -> Array:
+        """Return the recorded minutes: there are gaps without samples and coverage."""
+        recorded = np.ones(MINUTES, bool)
         chance = self._fleet.chance
         if chance.random() < 0.02:
             begin = int(chance.integers(0, MINUTES - 200))
-            looked[begin : begin + int(chance.integers(5, 180))] = False
-        looked[max(0, min(MINUTES, (self._end - start) // MINUTE)) :] = False
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], looked.astype(int), [0]])))
+            recorded[begin : begin + int(chance.integers(5, 180))] = False
+        recorded[max(0, min(MINUTES, (self._end - start) // MINUTE)) :] = False
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], recorded.astype(int), [0]])))
         for begin, end in edges.reshape(-1, 2).tolist():
             row = {**self._facts.common(start + begin * MINUTE), "until": start + end * MINUTE, "followed": True}
             self._coverage.append(row)
-        return looked
+        return recorded
 
     def flush(self) -> None:
         self._publish_events()
@@ -152,7 +152,7 @@ class _Writer:
 
 
 class _Facts:
-    """The events of a day."""
+    """Generates the events of a day."""
 
     def __init__(self, plan: Plan, fleet: Fleet) -> None:
         self._plan, self._fleet = plan, fleet
@@ -172,7 +172,7 @@ class _Facts:
             rows += [self._stop(start + stop.begin * MINUTE, q, stop, "producers-stopped") for q in stop.queues]
             rows += [self._stop(start + stop.end * MINUTE, q, stop, "producers-started") for q in stop.queues]
         rows += [self._edit(start + edit.minute * MINUTE, edit) for edit in day.edits]
-        if at.day == 2:  # maintenance: the broker is started anew once a month
+        if at.day == 2:  # maintenance: the broker restarts once a month
             text = "[broker] BRK-1004 : Ready : 127.0.0.1:5672"
             rows.append(self._row(start + 4 * HOUR, "broker-ready", "type=Broker", text=text))
         return rows
@@ -184,12 +184,12 @@ class _Facts:
         return str(object_name("Queue", virtualhost=self.hosts[queue], name=self.names[queue]))
 
     def _crossing(self, start: int, crossing: Crossing, day: Day) -> list[Row]:
-        """The queue's own event, and one for each of its producers."""
+        """Return the event of the queue, and one for each of its producers."""
         fleet, queue = self._fleet, crossing.queue
         at = start + round(crossing.second * 1000)
         minute = min(int(crossing.second // 60), MINUTES - 1)
         host, name = self.hosts[queue], self.names[queue]
-        size, held, depth = int(fleet.message_bytes[queue]), int(fleet.producers[queue]), round(crossing.depth)
+        size, producers, depth = int(fleet.message_bytes[queue]), int(fleet.producers[queue]), round(crossing.depth)
         began = crossing.kind == OVERFULL
         level = int((day.capacity if began else day.resume)[queue, minute])
         level_bytes, level_messages = (level * size, 0) if fleet.by_bytes[queue] else (0, level)
@@ -205,7 +205,7 @@ class _Facts:
             "state": "OVERFULL" if began else "NORMAL",
             "depth_messages": depth,
             "depth_bytes": depth * size,
-            "blocked_producers": held if began else 0,
+            "blocked_producers": producers if began else 0,
             "lasted_ms": lasted,
         }
         levels = {f"{which}_bytes": level_bytes, f"{which}_messages": level_messages}
@@ -214,7 +214,7 @@ class _Facts:
             f" Messages : {depth:,}, Message Capacity : {level_messages:,}"
         )
         rows = [self._row(at, f"queue-{word.lower()}", self._of_queue(queue), **shared, **levels, text=text)]
-        for n in range(held):
+        for n in range(producers):
             rows.append(self._producer(at, queue, n, shared, blocked=began))
         return rows
 
@@ -238,7 +238,7 @@ class _Facts:
 
     def _stop(self, at: int, queue: int, stop: Stop, kind: str) -> Row:
         verb, code = ("Stopped", "HGT-1001") if kind == "producers-stopped" else ("Started", "HGT-1002")
-        held = int(self._fleet.producers[queue])
+        producers = int(self._fleet.producers[queue])
         scope = f"queue {self.hosts[queue]}/{self.names[queue]}"
         return self._row(
             at,
@@ -250,9 +250,9 @@ class _Facts:
             reason=stop.reason,
             scope=scope,
             queues=1,
-            producers=held,
+            producers=producers,
             text=f"[broker] {code} : Producers {verb} : Scope : {scope}, By : {stop.actor}, Reason : {stop.reason},"
-            f" Queues : 1, Producers : {held:,}",
+            f" Queues : 1, Producers : {producers:,}",
         )
 
     def _edit(self, at: int, edit: Edit) -> Row:
@@ -275,14 +275,14 @@ class _Facts:
 
 
 class _Samples:
-    """The samples of a day; counters go on from day to day."""
+    """Generates the samples of a day; counters continue from day to day."""
 
     def __init__(self, plan: Plan, fleet: Fleet, facts: _Facts) -> None:
         self._plan, self._fleet, self._facts = plan, fleet, facts
         self._enqueued, self._dequeued = np.zeros(plan.queues), np.zeros(plan.queues)
 
     def of_day(self, start: int, day: Day, minutes: Array) -> pa.Table | None:
-        """A row for every queue at the end of each of the minutes."""
+        """Return a row for every queue at the end of each of the minutes."""
         fleet, count = self._fleet, self._plan.queues
         enqueued = self._enqueued[:, None] + np.cumsum(day.came, axis=1)
         dequeued = self._dequeued[:, None] + np.cumsum(day.went, axis=1)

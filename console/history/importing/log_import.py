@@ -1,10 +1,10 @@
-"""Brokers' logs into the landing folder: read as streams, line by line, whatever stands in them.
+"""Import brokers' logs into the landing folder, as a stream of lines with any content.
 
-An event is known by broker, time, text, and how many lines of the same time and text came before it, so the same lines
-in another file (a rotated, longer or renamed one) are the same events. Nothing in a log is fatal: what cannot be read
-is counted, with the first few lines of each shape.
+The identity of an event is broker, time, text, and the number of earlier lines with the same time and text, so the same
+lines in another file (a rotated, longer or renamed one) are the same events. No content is fatal: unreadable lines
+are counted, with the first ones of each shape as samples.
 
-Files are read in large blocks and most lines are dismissed by a search in their bytes (`bench/import_log.py`).
+Files are read in large blocks, and most lines are excluded by a search in their bytes (`bench/import_log.py`).
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from console.history.storage.event_rows import Row, table
 from console.history.storage.landing import Landing, part
 from console.history.storage.log_lines import Columns, Unreadable, has_code, may_be_event, read_line
 
-#: Events of one file in the landing folder.
+#: Maximum number of events of one landing file.
 BATCH = 50_000
 _BLOCK = 4 << 20
-#: A line longer than this is no line of a log.
+#: Maximum length of a line in bytes; a longer one is not part of a log.
 _LONGEST = 1 << 20
 _SHAPES, _OF_EACH = 12, 2
 _TEXT = 300  # characters of a sample
-_REPEATS = 2_000  # ms: lines with the same time are no further apart in the file
+_REPEATS = 2_000  # ms: lines with the same time are at most this far apart in the file
 
 Progress = Callable[["Report", int, int], None]
 
 
 class LogError(Exception):
-    """The file cannot be read. The message is one line that names it."""
+    """The file cannot be read. The message is one line with its name."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What a file held. `first` and `last`: ms, of its events and of its first and last line."""
+    """The result of an import. `first`, `last`: ms, of its events and of its first and last line."""
 
     path: Path
     lines: int = 0
     events: Counter[str] = field(default_factory=Counter)
-    other_messages: Counter[str] = field(default_factory=Counter)  # code -> operational messages that are not kept
+    other_messages: Counter[str] = field(default_factory=Counter)  # code -> operational messages that are not imported
     other_lines: int = 0
     unreadable: int = 0
-    skipped: int = 0  # events that the caller did not want
+    skipped: int = 0  # events excluded by the caller
     samples: dict[str, list[str]] = field(default_factory=dict)  # shape -> the first few unreadable lines
     first: int | None = None
     last: int | None = None
-    damage: str = ""  # why the file was not read to its end
+    damage: str = ""  # why the rest of the file was not read
 
     @property
     def total(self) -> int:
@@ -63,28 +63,28 @@ class Report:
     def failed(self, line: str, why: str) -> None:
         self.unreadable += 1
         shape = f"{why}: {re.sub(r'[0-9]+', '9', line[:_TEXT])}"
-        kept = self.samples.get(shape)
-        if kept is None:
+        samples = self.samples.get(shape)
+        if samples is None:
             if len(self.samples) >= _SHAPES:
                 return
-            kept = self.samples[shape] = []
-        if len(kept) < _OF_EACH:
-            kept.append(line[:_TEXT])
+            samples = self.samples[shape] = []
+        if len(samples) < _OF_EACH:
+            samples.append(line[:_TEXT])
 
-    def passed_over(self, code: str | None) -> None:
-        """A line that is no event; with a code, an operational message of another kind."""
+    def count_other(self, code: str | None) -> None:
+        """Count a line that is no event; with a code, an operational message of another kind."""
         if code:
             self.other_messages[code] += 1
         else:
             self.other_lines += 1
 
-    def saw(self, at: int) -> None:
+    def extend_range(self, at: int) -> None:
         self.first = at if self.first is None else min(self.first, at)
         self.last = at if self.last is None else max(self.last, at)
 
 
 class LogImport:
-    """Logs of one broker. `zone`: of timestamps that name none. `before`: ms, later events are left out."""
+    """Imports logs of one broker. `zone`: of timestamps without one. `before`: ms; later events are skipped."""
 
     def __init__(self, landing: Landing, broker: str, zone: tzinfo, *, before: int | None = None) -> None:
         self._landing = landing
@@ -93,9 +93,9 @@ class LogImport:
         self._before = before
         self._key = broker.encode() + b"\0"
 
-    def take(self, path: Path, progress: Progress = lambda report, done, size: None) -> Report:
-        """Read one file and publish its events. `progress` gets the report so far, bytes done, bytes in all. Raises
-        LogError if it cannot be read at all, LandingError."""
+    def import_file(self, path: Path, progress: Progress = lambda report, done, size: None) -> Report:
+        """Import one file and return its report. `progress` is called with the report so far, the bytes read and the
+        total bytes. Raises LogError if it cannot be read, LandingError."""
         report = Report(path)
         rows: list[Row] = []
         for row in self._rows(path, report, progress):
@@ -110,7 +110,7 @@ class LogImport:
         return report
 
     def _publish(self, rows: list[Row]) -> None:
-        """The same rows get the same name: a second import replaces a file that is still there."""
+        """Publish rows. Equal rows get the same file name, so a second import replaces an existing file."""
         named = blake2b(b"".join(row["number"].to_bytes(8) for row in rows), digest_size=16).hexdigest()
         self._landing.publish("events", table("events", rows), f"log~{part(self._broker)}~{named}")
 
@@ -119,7 +119,8 @@ class LogImport:
         self._landing.publish("coverage", table("coverage", [row]), f"log~{part(self._broker)}~{first}-{last}")
 
     def _rows(self, path: Path, report: Report, progress: Progress) -> Iterator[Row]:
-        """Its events as rows: those of one ms are numbered, and so are equal ones close to each other."""
+        """Yield the file's events as rows; those of the same ms are numbered, and so are equal ones close to each
+        other."""
         seen: dict[tuple[int, str], int] = {}
         since, at_before, sequence = 0, -1, 0
         for at, columns in self._events(path, report, progress):
@@ -143,12 +144,12 @@ class LogImport:
             sequence += 1
 
     def _events(self, path: Path, report: Report, progress: Progress) -> Iterator[tuple[int, Columns]]:
-        """Its events, each with its time in ms; the report counts all that is none."""
+        """Yield the file's events with their times in ms; the report counts all other lines."""
         times = LogTimes(self._zone, _written(path))
         last_line = b""
         for lines in _blocks(path, report, progress):
             if not report.lines:
-                self._see(lines[:50], times, report)
+                self._note_time(lines[:50], times, report)
             report.lines += len(lines)
             last_line = lines[-1] or last_line
             for raw in lines:
@@ -162,36 +163,37 @@ class LogImport:
                     report.failed(line, "unknown form")
                     continue
                 if read is None:
-                    report.passed_over(has_code(line))
+                    report.count_other(has_code(line))
                     continue
                 start, columns = read
                 at = times.read(line[:start])
                 if at is None:
                     report.failed(line, "no timestamp")
                     continue
-                report.saw(at)
+                report.extend_range(at)
                 if self._before is not None and at >= self._before:
                     report.skipped += 1
                     continue
                 yield at, columns
-        self._see([last_line], times, report)
+        self._note_time([last_line], times, report)
 
-    def _see(self, lines: list[bytes], times: LogTimes, report: Report) -> None:
-        """A log without events tells as well that there were none."""
+    def _note_time(self, lines: list[bytes], times: LogTimes, report: Report) -> None:
+        """Extend the report's range: a log without events covers its time, too."""
         for raw in lines:
             at = times.read(raw[:200].decode("utf-8", "replace"))
             if at is not None:
-                report.saw(at)
+                report.extend_range(at)
                 return
 
     def _number(self, at: int, text: str, again: int) -> int:
-        """63 bits: of a hundred million events two may be taken for one with a chance of one in two thousand."""
+        """Return a number of 63 bits: among a hundred million events the chance of a collision is one in two
+        thousand."""
         hashed = blake2b(self._key + b"%d\0%d\0" % (at, again) + text.encode(), digest_size=8).digest()
         return int.from_bytes(hashed) >> 1
 
 
 def _blocks(path: Path, report: Report, progress: Progress) -> Iterator[list[bytes]]:
-    """The lines of a file, many at a time."""
+    """Yield the lines of a file in lists. Raises LogError."""
     try:
         with path.open("rb") as file:
             size = path.stat().st_size
@@ -216,25 +218,26 @@ def _blocks(path: Path, report: Report, progress: Progress) -> Iterator[list[byt
 
 
 def _unpacked(file: BinaryIO, report: Report) -> Iterator[bytes]:
-    """A packed file that breaks off, as a log that is being packed does, is taken as far as it goes."""
+    """Decompress a file; a truncated one, such as a log that is being compressed, up to its end."""
     unpacking = zlib.decompressobj(wbits=31)
     packed = b""
     try:
         while packed := packed or file.read(_BLOCK // 8):
-            if unpacking.eof:  # another file follows in the same one
+            if unpacking.eof:  # another compressed member follows
                 unpacking = zlib.decompressobj(wbits=31)
             block = unpacking.decompress(packed, _BLOCK)
             packed = unpacking.unused_data if unpacking.eof else unpacking.unconsumed_tail
             if block:
                 yield block
         if not unpacking.eof:
-            report.damage = "it breaks off; what stands before that was taken"
+            report.damage = "it is truncated; the part before was imported"
     except zlib.error as error:
-        report.damage = f"it is damaged ({error}); what stands before that was taken"
+        report.damage = f"it is damaged ({error}); the part before was imported"
 
 
 def _written(path: Path) -> int:
-    """ms. A packed file may know when the log in it was written, which outlives copying."""
+    """Return when the log was written, ms. A compressed file may have this time in its header, which copies
+    preserve."""
     try:
         with path.open("rb") as file:
             head = file.read(8)

@@ -1,7 +1,7 @@
-"""When a line of a log was written: the timestamps that brokers' loggers and syslog put before a message. Pure.
+"""Parse the timestamps that brokers' loggers and syslog write before a message. Pure.
 
 log4j, logback, ISO 8601, the C++ broker's, `ctime`, syslog (whose year is guessed) and seconds or milliseconds since
-the epoch. A time without a zone is local time of a zone that the reader is told.
+the epoch. A time without a zone is local time of a given zone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _ZONE = r"(?: ?(?P<z>Z|UTC|GMT|[+-]\d\d:?\d\d))?(?![\d:])"
 _NAMES = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
 _MONTH = rf"(?P<mo>{_NAMES})"
 
-#: In this order: what says more wins, such as a logger's own time behind syslog's.
+#: In this order: the most specific form wins, such as a logger's own time after that of syslog.
 _FORMS = tuple(
     re.compile(form)
     for form in (
@@ -30,14 +30,15 @@ _FORMS = tuple(
 )
 _EPOCH = re.compile(r"^\W{0,2}(?P<seconds>[1-4]\d{9})(?:\.?(?P<f>\d{1,9}))?(?!\d)")
 _MONTHS = {month.lower(): n for n, month in enumerate(_NAMES.split("|"), 1)}
-#: A timestamp begins within so many characters.
+#: A timestamp starts within this number of characters.
 _HEAD = 120
 
 
 class LogTimes:
-    """Reads the timestamps of one log, in its order.
+    """Reads the timestamps of one log, in order.
 
-    `zone`: of times that name none. `written`: ms, when the file was last written, which syslog's year is guessed from.
+    `zone`: of times without one. `written`: ms, when the file was last written, from which the year of syslog times is
+    guessed.
     """
 
     def __init__(self, zone: tzinfo, written: int) -> None:
@@ -48,7 +49,7 @@ class LogTimes:
         self._again = False
 
     def read(self, head: str) -> int | None:
-        """ms since the epoch; None if there is no timestamp in what stands before the message."""
+        """Return ms since the epoch; None without a timestamp before the message."""
         head = head[:_HEAD]
         for form in _FORMS:
             if match := form.search(head):
@@ -65,7 +66,7 @@ class LogTimes:
         first, second_time = both
         if first < 0:
             return None
-        # An hour that autumn has twice: a clock that jumps back by more than half an hour begins the second one.
+        # The repeated hour in autumn: a clock that jumps back by more than half an hour starts the second one.
         self._again = second_time != first and (self._again or first < self._last - 1_800_000)
         at = second_time if self._again else first
         at += int(second) * 1000
@@ -81,7 +82,7 @@ class LogTimes:
         return int(match["seconds"]) * 1000 + int((match["f"] or "0")[:3].ljust(3, "0"))
 
     def _both(self, match: re.Match[str]) -> tuple[int, int]:
-        """The minute's beginning, ms: the first and the second time that a local clock shows it; -1: there is none."""
+        """Return the start of the minute, ms, for the first and the second time a local clock shows it; -1: none."""
         month = match["mo"]
         number = int(month) if month.isdecimal() else _MONTHS[month.lower()]
         day, hour, minute = int(match["d"]), int(match["h"]), int(match["mi"])
@@ -97,7 +98,8 @@ class LogTimes:
         return first, max(first, _ms(local.replace(fold=1)))
 
     def _with_year(self, month: int, day: int, hour: int, minute: int) -> datetime:
-        """In the last year that makes it no later than the file. Raises ValueError if there is no such day."""
+        """Return the time in the last year in which it is not later than the file. Raises ValueError without such a
+        day."""
         for year in range(self._latest.year, self._latest.year - 8, -1):
             try:
                 local = datetime(year, month, day, hour, minute, tzinfo=self.zone)
@@ -116,7 +118,7 @@ def _zone(text: str | None) -> tzinfo | None:
     if text[0] in "+-":
         minutes = int(text[1:3]) * 60 + int(text[-2:])
         return timezone(timedelta(minutes=-minutes if text[0] == "-" else minutes))
-    return None  # CEST and the like name several zones: the one that the reader was told counts
+    return None  # abbreviations such as CEST are ambiguous: the given zone applies
 
 
 def _ms(at: datetime) -> int:

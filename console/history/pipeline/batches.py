@@ -1,4 +1,4 @@
-"""Which landing files are to be taken next, and what their footers tell of them. No row is read for it."""
+"""Select the landing files of the next run, from their names and footers. No row is read."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 KINDS = ("events", "samples", "coverage")
 
-#: Landing files, and rows, of one kind that one run takes, so that a large backlog is worked off in steps that fit the
-#: heap.
+#: Maximum number of landing files, and of rows, per kind and run, so that a large backlog is processed in steps that
+#: fit the heap.
 MOST_FILES, MOST_ROWS = 400, 10_000_000
 
 _ALL_TIMES = (dt.datetime(1, 1, 2, tzinfo=dt.UTC), dt.datetime(9999, 1, 1, tzinfo=dt.UTC))
@@ -26,7 +26,7 @@ _ALL_TIMES = (dt.datetime(1, 1, 2, tzinfo=dt.UTC), dt.datetime(9999, 1, 1, tzinf
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """All by kind. `bounds`: the first and the last moment of the rows; `more`: there are further files;
+    """Files, row counts and bounds by kind. `bounds`: first and last time of the rows; `more`: further files exist;
     `unreadable`: file -> reason."""
 
     files: Mapping[str, list[str]]
@@ -41,19 +41,19 @@ class Batch:
 
 
 def find_batch(tables: Tables) -> Batch:
-    """Raises LandingError."""
+    """Return the next batch. Raises LandingError."""
     found = {kind: tables.landing.names(kind) for kind in KINDS}
-    taken: set[tuple[str, str]] = set()
+    processed: set[tuple[str, str]] = set()
     if any(found.values()):
         rows = tables.gather("taken", ["kind", "file"])
-        taken = set(zip(rows["kind"].to_pylist(), rows["file"].to_pylist(), strict=True))
+        processed = set(zip(rows["kind"].to_pylist(), rows["file"].to_pylist(), strict=True))
     files: dict[str, list[str]] = {kind: [] for kind in KINDS}
     counts = dict.fromkeys(KINDS, 0)
     bounds: dict[str, Range] = {}
     more, unreadable = False, {}
     for kind, names in found.items():
         for name in names:
-            if (kind, name) in taken:
+            if (kind, name) in processed:
                 continue
             if len(files[kind]) >= MOST_FILES or counts[kind] >= MOST_ROWS:
                 more = True
@@ -71,14 +71,14 @@ def find_batch(tables: Tables) -> Batch:
 
 
 def _footer(landing: Landing, kind: str, name: str) -> tuple[int, Range]:
-    """How many rows a file has, and their first and last moment. Raises LandingError."""
+    """Return the number of rows of a file, and their first and last time. Raises LandingError."""
     footer: pq.FileMetaData = landing.footer(kind, name)
     at = footer.schema.names.index(LAYOUTS[kind].time) if LAYOUTS[kind].time in footer.schema.names else None
     if at is None:
         raise LandingError(f"{name} has no column {LAYOUTS[kind].time}")
-    told = [footer.row_group(group).column(at).statistics for group in range(footer.num_row_groups)]
-    moments = [value for each in told if each is not None and each.has_min_max for value in (each.min, each.max)]
-    if len(moments) < 2 * len(told) or not moments:
+    statistics = [footer.row_group(group).column(at).statistics for group in range(footer.num_row_groups)]
+    moments = [value for each in statistics if each is not None and each.has_min_max for value in (each.min, each.max)]
+    if len(moments) < 2 * len(statistics) or not moments:
         return footer.num_rows, _ALL_TIMES
     utc = [value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC) for value in moments]
     return footer.num_rows, (min(utc), max(utc))

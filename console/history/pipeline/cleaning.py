@@ -1,7 +1,7 @@
-"""Landing rows to rows that the tables take: typed, complete in what identifies them, each once. Pure.
+"""Clean landing rows for the tables: typed, with complete keys, without duplicates. Pure.
 
-Landing rows are at least once, late and in any order (`storage/landing.py`). After this step none of
-that shows.
+Landing rows arrive at least once, late and in any order (`storage/landing.py`); this step hides that from the
+others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def complete(kind: str, landed: DataFrame) -> DataFrame:
-    """Rows of one kind that have their key and their time."""
+    """Return the rows of one kind with a complete key and a time."""
     layout = LAYOUTS[kind]
     has_all = F.lit(True)
     for column in (*layout.key, layout.time):
@@ -28,17 +28,17 @@ def complete(kind: str, landed: DataFrame) -> DataFrame:
 
 
 def clean(kind: str, landed: DataFrame) -> DataFrame:
-    """The same without doubles among themselves, and with the column that the table is partitioned by.
+    """Return the complete rows without duplicates, and with the partition column.
 
-    They are brought together by that and sorted, as they will lie in the table, so that nothing is moved twice."""
+    They are partitioned and sorted as in the table, so that rows are moved only once."""
     layout = LAYOUTS[kind]
     rows = complete(kind, landed).withColumn(layout.partition, partition_column(layout.partition, F.col(layout.time)))
     same = Window.partitionBy(layout.partition, *layout.key).orderBy(layout.time)
-    rows = rows.repartition(layout.partition).withColumn("double", F.lag(F.lit(True)).over(same))
-    return rows.where("double IS NULL").drop("double")
+    rows = rows.repartition(layout.partition).withColumn("duplicate", F.lag(F.lit(True)).over(same))
+    return rows.where("duplicate IS NULL").drop("duplicate")
 
 
-def unknown(kind: str, rows: DataFrame, stored: DataFrame) -> DataFrame:
-    """Those of `rows` that are not among the stored ones."""
+def not_stored(kind: str, rows: DataFrame, stored: DataFrame) -> DataFrame:
+    """Return the `rows` that are not stored yet."""
     key = list(LAYOUTS[kind].key)
     return rows.join(stored.select(*key), key, "left_anti")

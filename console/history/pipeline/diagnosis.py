@@ -88,7 +88,7 @@ def _failing(status: Status) -> list[Finding]:
     last = next((run for run in status.runs if run["work"] == "run" and run["state"] != "interrupted"), None)
     if not times or last is None or last["state"] != "failed":
         return []
-    step = f" while {_during(last['step'])}" if last["step"] else ""
+    step = f" {_during(last['step'])}" if last["step"] else ""
     repeated = "" if times == 1 else f" It is the {_ordinal(times)} failure in a row."
     return [
         Finding(
@@ -149,7 +149,7 @@ def _processable_since(status: Status, oldest: int) -> int:
 
 
 def _during(step: str) -> str:
-    return step if " " in step else f"working on {step}"  # some names of steps are phrases
+    return f"while {step}" if " " in step else f"in step {step}"  # some names of steps are phrases
 
 
 #: Texts that occur in an error, and the remedy.

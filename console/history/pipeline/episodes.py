@@ -1,11 +1,11 @@
-"""Episodes: from when to when a queue was overfull, how bad it was, and what ended it. Pure.
+"""Overfull episodes: start and end, peak depth, blocked producers, cause of the end. Pure.
 
-What is known of a queue's state at a moment is evidence: an event says it, and so does a sample of all queues. An
-episode is a longest run of evidence that says overfull. So a lost underfull, a recorder that came late and a broker
-that restarted need no rules of their own, but one: a restart says nothing itself. What comes after it tells: an
-underfull means that the queue had still been overfull.
+An event, or a sample of all queues, is evidence of a queue's state at its time. An episode is a maximal sequence of
+evidence of the overfull state. So a lost underfull event, a recorder that started late and a restart of the broker need
+no special rules but one: a restart is no evidence of a state. The next evidence decides: an underfull event means that
+the queue was still overfull.
 
-As in `holds.py`, only evidence since a moment is looked at; what was not over by then is carried in.
+As in `blocks.py`, only evidence since a given time is read; episodes ongoing then are carried over.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ _OVERFULL = "state IN ('OVERFULL', 'OVERFULL_STOPPED')"
 
 
 def overfull(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataFrame:
-    """Episodes of kind `overfull`, without what `measured` adds. Arguments as for `holds.holds`; carried in besides:
-    episodes that a restart ended, and nothing since has told the queue's state (`settled` is false)."""
+    """Return the episodes of kind `overfull`, without the columns that `measured` adds. Arguments as for
+    `blocks.blocks`; `carried` includes episodes that a restart ended without later evidence of the state (`settled` is
+    false)."""
     evidence = _evidence(events, samples, carried)
     ordered = Window.partitionBy(*_QUEUE).orderBy("ms", "seq")
-    # Backwards: Spark works out a frame that grows in linear time, and one that shrinks in quadratic time.
+    # Backwards, since Spark computes growing frames in linear time, but shrinking ones in quadratic time.
     backwards = Window.partitionBy(*_QUEUE).orderBy(F.desc("ms"), F.desc("seq"))
     following = backwards.rowsBetween(Window.unboundedPreceding, -1)
     states = (
@@ -42,7 +43,7 @@ def overfull(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataF
         F.first(F.when(begin, F.struct("start_ms", "ms", "stop_messages", "stop_bytes")), ignorenulls=True).alias("b"),
         F.first(F.when(end, F.struct("ms", "what", "state", "actor", "later")), ignorenulls=True).alias("e"),
     )
-    because = _because(events)
+    causes = _causes(events)
     found = runs.select(
         *_QUEUE,
         F.col("b.start_ms").alias("start_ms"),
@@ -55,7 +56,7 @@ def overfull(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataF
         F.col("e.actor").alias("end_actor"),
         F.expr("NOT (e.what <=> 'restart' AND e.later IS NULL)").alias("settled"),
     ).where("start_ms IS NOT NULL")
-    told = found.join(because, ["broker", "end_ms"], "left")
+    with_causes = found.join(causes, ["broker", "end_ms"], "left")
     purged = F.expr("array_position(purged, struct(virtualhost, queue)) > 0")
     released = (
         F.when(F.col("what").isNull(), None)
@@ -66,8 +67,8 @@ def overfull(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataF
         .otherwise("drained")
     )
     released_actor = F.when(released == "purged", F.col("purged_by")).when(released == "policy", F.col("edited_by"))
-    return told.select(
-        _identity("overfull", F.col("queue")),
+    return with_causes.select(
+        episode_id("overfull", F.col("queue")),
         F.lit("overfull").alias("kind"),
         *_QUEUE,
         F.lit(None).cast("string").alias("scope"),
@@ -86,10 +87,10 @@ def overfull(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataF
     )
 
 
-def measured(episodes: DataFrame, points: DataFrame, holds: DataFrame, horizons: DataFrame) -> DataFrame:
-    """`episodes` with their peak depths, the producers and connections that were held in them, and the time that those
-    lost. `points`: (broker, virtualhost, queue, at, depth_messages, depth_bytes) from samples and events; `horizons`:
-    (broker, horizon_ms), up to where an open episode or hold is counted."""
+def measured(episodes: DataFrame, points: DataFrame, blocks: DataFrame, horizons: DataFrame) -> DataFrame:
+    """Add to `episodes` their peak depths, blocked producers, the connections of these, and blocked producer time.
+    `points`: (broker, virtualhost, queue, at, depth_messages, depth_bytes) from samples and events; `horizons`:
+    (broker, horizon_ms), the time up to which ongoing episodes and blocks count."""
     bounds = episodes.join(F.broadcast(horizons), "broker", "left").select(
         "id",
         *_QUEUE,
@@ -104,28 +105,30 @@ def measured(episodes: DataFrame, points: DataFrame, holds: DataFrame, horizons:
         .groupBy("id")
         .agg(F.max("depth_messages").alias("peak_messages"), F.max("depth_bytes").alias("peak_bytes"))
     )
-    held_from, held_to = F.unix_millis("start"), F.coalesce(F.unix_millis("end"), F.col("end_ms"))
+    blocked_from, blocked_to = F.unix_millis("start"), F.coalesce(F.unix_millis("end"), F.col("end_ms"))
     connection = F.coalesce("connection", "client", "producer")
-    held = (
-        holds.join(bounds, list(_QUEUE))
-        .where((held_from <= F.col("end_ms")) & (held_to >= F.col("start_ms")))
+    blocked = (
+        blocks.join(bounds, list(_QUEUE))
+        .where((blocked_from <= F.col("end_ms")) & (blocked_to >= F.col("start_ms")))
         .groupBy("id")
         .agg(
             F.countDistinct("producer").alias("producers"),
             F.countDistinct(connection).alias("connections"),
-            F.sum(F.least(held_to, F.col("end_ms")) - F.greatest(held_from, F.col("start_ms"))).alias("blocked_ms"),
+            F.sum(F.least(blocked_to, F.col("end_ms")) - F.greatest(blocked_from, F.col("start_ms"))).alias(
+                "blocked_ms"
+            ),
         )
     )
     counts = {name: F.coalesce(name, F.lit(0)) for name in ("producers", "connections", "blocked_ms")}
-    return episodes.join(depths, "id", "left").join(held, "id", "left").withColumns(counts)
+    return episodes.join(depths, "id", "left").join(blocked, "id", "left").withColumns(counts)
 
 
 def _evidence(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataFrame:
-    """(queue, ms, seq, on, was, what, state, actor, start_ms, stop_messages, stop_bytes). `on`: whether the queue is
-    overfull from here on, null for a restart; `was`: whether it had been until here, null if that cannot be told."""
-    told = _told_by_events(events).unionByName(_shown_by_samples(samples)).unionByName(_carried_over(carried))
-    # A restart is evidence of every queue that there is other evidence of; others had no episode to end.
-    queues = told.select(*_QUEUE).distinct()
+    """Return (queue, ms, seq, on, was, what, state, actor, start_ms, stop_messages, stop_bytes). `on`: whether the
+    queue is overfull from then on, null for a restart; `was`: whether it was before, null if unknown."""
+    evidence = _from_events(events).unionByName(_from_samples(samples)).unionByName(_carried_over(carried))
+    # A restart concerns every queue with other evidence; other queues had no episode.
+    queues = evidence.select(*_QUEUE).distinct()
     ready = events.where("kind = 'broker-ready'").select(
         "broker", F.unix_millis("at").alias("ms"), F.col("sequence").alias("ready_seq")
     )
@@ -135,10 +138,10 @@ def _evidence(events: DataFrame, samples: DataFrame, carried: DataFrame) -> Data
     unsettled = carried.where("NOT settled").select(
         *_QUEUE, F.unix_millis("end").alias("ms"), *(value.alias(name) for name, value in _restart().items())
     )
-    return told.unionByName(restarts).unionByName(unsettled)
+    return evidence.unionByName(restarts).unionByName(unsettled)
 
 
-def _told_by_events(events: DataFrame) -> DataFrame:
+def _from_events(events: DataFrame) -> DataFrame:
     kind = F.col("kind")
     on = (
         F.when(kind == "queue-overfull", True)
@@ -170,7 +173,7 @@ def _told_by_events(events: DataFrame) -> DataFrame:
     )
 
 
-def _shown_by_samples(samples: DataFrame) -> DataFrame:
+def _from_samples(samples: DataFrame) -> DataFrame:
     return samples.where("whole AND state IS NOT NULL").select(
         *_QUEUE,
         F.unix_millis("at").alias("ms"),
@@ -187,7 +190,7 @@ def _shown_by_samples(samples: DataFrame) -> DataFrame:
 
 
 def _carried_over(carried: DataFrame) -> DataFrame:
-    """Episodes of an earlier run that were open at its end."""
+    """Return the evidence of episodes that an earlier run left ongoing."""
     return carried.select(
         *_QUEUE,
         F.unix_millis("seen").alias("ms"),
@@ -204,24 +207,24 @@ def _carried_over(carried: DataFrame) -> DataFrame:
 
 
 def _restart() -> dict[str, Column]:
-    """The columns of a restart's evidence but its queue and time: nothing is known of the queue."""
-    nothing = F.lit(None)
+    """Return the columns of a restart, without queue and time: the queue's state is unknown."""
+    null = F.lit(None)
     return {
         "seq": F.lit(-1).cast("bigint"),
-        "on": nothing.cast("boolean"),
-        "was": nothing.cast("boolean"),
+        "on": null.cast("boolean"),
+        "was": null.cast("boolean"),
         "what": F.lit("restart"),
-        "state": nothing.cast("string"),
-        "actor": nothing.cast("string"),
-        "start_ms": nothing.cast("bigint"),
-        "stop_messages": nothing.cast("bigint"),
-        "stop_bytes": nothing.cast("bigint"),
+        "state": null.cast("string"),
+        "actor": null.cast("string"),
+        "start_ms": null.cast("bigint"),
+        "stop_messages": null.cast("bigint"),
+        "stop_bytes": null.cast("bigint"),
     }
 
 
-def _because(events: DataFrame) -> DataFrame:
-    """(broker, end_ms, edited_by, purged, purged_by): edits of policies and purges, by their moment. What a change does
-    to a queue has the very time of the change."""
+def _causes(events: DataFrame) -> DataFrame:
+    """Return (broker, end_ms, edited_by, purged, purged_by): policy changes and purges by time. The effect of a change
+    on a queue has exactly the time of the change."""
     changes = events.where("kind IN ('policy-changed', 'queue-purged')")
     edited, purge = F.col("kind") == "policy-changed", F.col("kind") == "queue-purged"
     return changes.groupBy("broker", F.unix_millis("at").alias("end_ms")).agg(
@@ -231,10 +234,7 @@ def _because(events: DataFrame) -> DataFrame:
     )
 
 
-def _identity(kind: str, subject: Column) -> Column:
-    """The same episode has the same id however often it is worked out; it is part of a page's address."""
+def episode_id(kind: str, subject: Column) -> Column:
+    """Return the id of an episode, which does not change when it is recomputed, since it is part of addresses."""
     parts = F.concat_ws("\x1f", F.lit(kind), "broker", F.coalesce("virtualhost", F.lit("")), subject, "start_ms")
     return F.substring(F.sha2(parts, 256), 1, 16).alias("id")
-
-
-identity = _identity

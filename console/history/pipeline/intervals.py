@@ -1,4 +1,4 @@
-"""Intervals of time, as (from, to) in ms since the epoch, half-open: as few as cover them, and in portions. Pure."""
+"""Half-open intervals of time, as (from, to) in ms since the epoch: merging and splitting into portions. Pure."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from console.history.storage.durations import DAY
 
-#: Intervals of hours that one run works out; with more of them they are joined, which costs time and changes nothing.
+#: Maximum number of intervals per run; more are merged across gaps, which costs time but does not change the result.
 MOST_RANGES = 24
 
-#: Rows of minutes, about, that are worked out and committed together: what sorts of them spill has to fit the heap.
+#: Approximate number of rows of minutes per portion, whose sorts have to fit the heap.
 MOST_ROLLED = 3_000_000
 
 
 def joined(ranges: Iterable[tuple[int, int]], most: int = MOST_RANGES) -> list[tuple[int, int]]:
-    """Half-open ranges as few that cover them, in order and apart from each other; where there would be more than
-    `most`, those nearest to each other are joined."""
+    """Merge ranges into disjoint ones in order; if there are more than `most`, merge those with the smallest gaps,
+    too."""
     merged: list[tuple[int, int]] = []
     for begin, end in sorted(ranges):
         if merged and begin <= merged[-1][1]:
@@ -34,8 +34,8 @@ def joined(ranges: Iterable[tuple[int, int]], most: int = MOST_RANGES) -> list[t
 def portions(
     intervals: Sequence[tuple[int, int]], rows: Mapping[int, int], most: int = MOST_ROLLED
 ) -> list[list[tuple[int, int]]]:
-    """The same time in portions of whole days that have up to `most` rows, or of one day. `intervals`: in order and
-    apart from each other; `rows`: by day since the epoch."""
+    """Split intervals into portions of whole days with up to `most` rows, or of a single day. `intervals`: in order and
+    disjoint; `rows`: by day since the epoch."""
     found: list[list[tuple[int, int]]] = [[]]
     count, last = 0, None
     for begin, end in intervals:

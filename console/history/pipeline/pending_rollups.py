@@ -1,7 +1,7 @@
-"""Which rollups are pending: intervals of time in which holds or episodes are about to change, or have just changed.
+"""Pending rollups: intervals in which blocks or episodes are about to change, or have just changed.
 
-They are noted before the change is committed. A run that dies between that and the rollups leaves the note to the next
-one, which finds nothing that changes any more and would not know.
+They are noted before the change is committed. If a run is killed between that and the rollups, the next run finds the
+note; it would detect no change otherwise.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable
 
 from console.history.storage.landing import Landing
 
-_NOTE = "pipeline/owed.json"
+_NOTE = "pipeline/owed.json"  # name of stored data
 
 #: From, to; ms. None: open.
 Interval = tuple[int, int | None]
 
 
 class PendingRollups:
-    """Raises LandingError."""
+    """The noted intervals, in a file of the history. All methods raise LandingError."""
 
     def __init__(self, landing: Landing) -> None:
         self._landing = landing
@@ -30,7 +30,7 @@ class PendingRollups:
             self.intervals |= more
             self._write()
 
-    def settle(self) -> None:
+    def clear(self) -> None:
         if self.intervals:
             self.intervals = set()
             self._write()

@@ -1,19 +1,19 @@
-"""Rollups: what each minute, hour and day was like, for each queue, virtual host and producer. Pure.
+"""Rollups by minute, hour and day of queues, virtual hosts and producers. Pure.
 
-What was told of a queue counts for as long as it holds (`segments.py`). So a mean is the mean over time, and time of
-which nothing is known counts nowhere. What an imported log tells holds for no time: it gives a maximum and no mean.
+A reported value counts for the time for which it is valid (`segments.py`). So a mean is weighted by time, and unknown
+time is excluded. Values of an imported log are valid for no time: they contribute to maxima, but not to means.
 
 | column | meaning |
 |---|---|
-| `watched_ms` | time that somebody looked at the broker; a row is a share of this where `known_ms` is 0 |
-| `known_ms` | time for which the depth is known; of a virtual host: the sum over its queues |
-| `overfull_ms`, `stopped_ms` | of that time, how long; of a virtual host: the sum over its queues |
-| `…_p95` | of a minute: the depth not exceeded for 95 % of its known time. Of hours and days: the same over the means |
-| | of their minutes, each counted by its known time |
-| `…_max` | of a virtual host: the sum of its queues' maxima, which it did not exceed |
-| `blocked_ms` | producer-milliseconds that flow control held |
+| `watched_ms` | recorded time of the broker |
+| `known_ms` | time with a known depth; of a virtual host: the sum over its queues |
+| `overfull_ms`, `stopped_ms` | time in that state; of a virtual host: the sum over its queues |
+| `…_p95` | of a minute: the depth not exceeded in 95% of its known time. Of hours and days: the same of the means |
+| | of their minutes, weighted by known time |
+| `…_max` | of a virtual host: the sum of its queues' maxima, an upper bound |
+| `blocked_ms` | blocked producer time |
 
-An hour is worked out from its minutes, a day from its minutes, so late rows need no more than those of their hours.
+Hours and days are computed from minutes, so late rows require only the minutes of their hours and days.
 """
 
 from __future__ import annotations
@@ -31,32 +31,33 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def minutes(  # noqa: PLR0917 -- each is another table
+def minutes(  # noqa: PLR0917 -- each argument is a different table
     samples: DataFrame,
     events: DataFrame,
     spans: DataFrame,
     sampled: DataFrame,
     episodes: DataFrame,
-    holds: DataFrame,
+    blocks: DataFrame,
     ranges: DataFrame,
     keep: Callable[[DataFrame], DataFrame] = lambda rows: rows,
 ) -> DataFrame:
-    """Rows of the table `minutes` within `ranges`: (range_from, range_to), ms, whole hours, apart from each other.
+    """Return the rows of the table `minutes` within `ranges`: (range_from, range_to), ms, whole hours, disjoint.
 
     `samples` and `events`: of the ranges and of `SAMPLE_VALIDITY_MS` before each. `spans`: `spans.spans` of the ranges
-    and of `SAMPLE_VALIDITY_MS` before each; `sampled`: the same of samples only. `episodes` and `holds`: all that touch
-    a range.
-    `keep`: is given rows that are needed twice, and returns them; else they are worked out twice.
+    and of `SAMPLE_VALIDITY_MS` before each; `sampled`: the same of samples only. `episodes` and `blocks`: all that
+    overlap a range.
+    `keep`: caches rows that are needed twice.
     """
     ranges = F.broadcast(ranges)
-    known = _one_each(_ranked(segments_of_queues(samples, events, sampled, ranges)))
-    rows = keep(_with_intervals(known, parts_of_intervals(episodes, holds, spans, ranges)))
+    known = _one_row_per_slot(_ranked(segments_of_queues(samples, events, sampled, ranges)))
+    rows = keep(_with_intervals(known, parts_of_intervals(episodes, blocks, spans, ranges)))
     rows = rows.unionByName(_virtual_hosts(rows))
     return _finished(rows, _watched(spans, ranges), MINUTE)
 
 
 def coarser(minutes: DataFrame, spans: DataFrame, ranges: DataFrame, step: int) -> DataFrame:
-    """Rows of `hours` or `days` from those of `minutes`. `step`: ms; `ranges`: whole steps, (range_from, range_to)."""
+    """Return rows of `hours` or `days` from those of `minutes`. `step`: ms; `ranges`: (range_from, range_to), whole
+    steps."""
     at = F.unix_millis("at")
     weight = F.col("known_ms")
     slot = (at - at % step).alias("slot")
@@ -92,9 +93,9 @@ _SUMS = (
 
 
 def _ranked(segments: DataFrame) -> DataFrame:
-    """With what `_one_each` takes the 95th percentiles from: of the known time of a slot, `…_low` and `…_high` are the
-    piece's depth if it is above the rank of that, `…_known` the time. Spark's own percentile costs several times as
-    much with few rows in each of many groups."""
+    """Add the columns from which `_one_row_per_slot` computes 95th percentiles: `…_low` and `…_high` are the segment's
+    depth if it is above the rank in the slot's known time, `…_known` is that time. Spark's percentile takes several
+    times as long for many groups of few rows."""
     ranked = segments
     for unit in ("messages", "bytes"):
         depth = F.col(f"depth_{unit}")
@@ -114,13 +115,13 @@ def _ranked(segments: DataFrame) -> DataFrame:
 
 
 def _rank(unit: str) -> Column:
-    """Of the 95th percentile among the milliseconds that the depth is known for, from 0; between two of them the value
-    lies as far between theirs."""
+    """Return the rank, from 0, of the 95th percentile among the milliseconds with a known depth; between two of them
+    the value is interpolated."""
     return (F.col(f"{unit}_known") - 1) * 0.95
 
 
-def _one_each(segments: DataFrame) -> DataFrame:
-    """One row for each slot of a queue, from the segments of time in it."""
+def _one_row_per_slot(segments: DataFrame) -> DataFrame:
+    """Aggregate the segments of each slot of a queue to one row."""
     weight = F.coalesce("known_ms", F.lit(0).cast("bigint"))
     zero = F.lit(0).cast("bigint")
     leveled = F.when(F.col("capacity_messages").isNotNull() | F.col("stop_messages").isNotNull(), F.col("from_ms"))
@@ -152,13 +153,13 @@ def _one_each(segments: DataFrame) -> DataFrame:
 
 
 def _with_intervals(rows: DataFrame, intervals: DataFrame) -> DataFrame:
-    """The rows of queues with what intervals tell of them, those of which only intervals tell, and the producers'.
-    Only an interval may lack its virtual host (in a log that does not name it), so none is there twice."""
+    """Join the rows of queues with the sums of intervals, and add queues and producers that have only intervals. Only
+    an interval may lack its virtual host (in a log without it), so there are no duplicates."""
     sums = ("overfull_ms", "episodes", "blocked_ms", "blocks")
-    told = intervals.groupBy(*SLOT, "kind", "name").agg(*(F.sum(name).alias(name) for name in sums))
-    queues = rows.join(told.where("kind = 'queue'").drop("kind", "name"), list(SLOT), "full_outer")
+    totals = intervals.groupBy(*SLOT, "kind", "name").agg(*(F.sum(name).alias(name) for name in sums))
+    queues = rows.join(totals.where("kind = 'queue'").drop("kind", "name"), list(SLOT), "full_outer")
     queues = queues.withColumns({"kind": F.lit("queue"), "name": F.col("queue")})
-    both = queues.unionByName(told.where("kind = 'producer'"), allowMissingColumns=True)
+    both = queues.unionByName(totals.where("kind = 'producer'"), allowMissingColumns=True)
     zero = F.lit(0).cast("bigint")
     return both.withColumns({name: F.coalesce(name, zero) for name in ("known_ms", *sums)}).drop("range_from")
 
@@ -170,7 +171,7 @@ def _between(unit: str) -> Column:
 
 
 def _virtual_hosts(rows: DataFrame) -> DataFrame:
-    """The sums of their queues'."""
+    """Return the rows of virtual hosts: sums over their queues."""
     hosts = (
         rows.where("kind = 'queue'")
         .groupBy("broker", "virtualhost", "slot")
@@ -195,11 +196,11 @@ def _virtual_hosts(rows: DataFrame) -> DataFrame:
 def _finished(rows: DataFrame, watched: DataFrame, step: int) -> DataFrame:
     seconds = F.when(F.col("known_ms") > 0, F.col("known_ms") / 1000)
     whole = F.coalesce("watched_ms", F.lit(0).cast("bigint")).alias("watched_ms")
-    told = rows.join(F.broadcast(watched), ["broker", "slot"], "left")
-    # A virtual host's known time is that of many queues; its rate is per second of time.
+    joined = rows.join(F.broadcast(watched), ["broker", "slot"], "left")
+    # A virtual host's known time is a sum over queues; its rate is per second of recorded time.
     seconds = F.when(F.col("kind") == "virtualhost", F.col("watched_ms") / 1000).otherwise(seconds)
     rate = {f"rate_{way}": F.when(seconds > 0, F.col(f"messages_{way}") / seconds) for way in ("in", "out")}
-    return told.select(
+    return joined.select(
         *(name for name in rows.columns if name != "slot"),
         whole,
         F.timestamp_millis("slot").alias("at"),
@@ -208,7 +209,7 @@ def _finished(rows: DataFrame, watched: DataFrame, step: int) -> DataFrame:
 
 
 def _watched(spans: DataFrame, ranges: DataFrame, step: int = MINUTE) -> DataFrame:
-    """(broker, slot, watched_ms)."""
+    """Return (broker, slot, watched_ms): the recorded time of each slot."""
     parts = (
         spans.join(ranges, F.expr("span_from < range_to AND span_to > range_from"))
         .select(
@@ -228,5 +229,5 @@ def _mean(value: Column, weight: Column) -> Column:
 
 
 def _p95(value: Column, weight: Column) -> Column:
-    """Exact, weighted by time."""
+    """Return the exact percentile, weighted by time."""
     return F.percentile(value.cast("double"), 0.95, F.when(value.isNotNull(), weight).otherwise(F.lit(0)))

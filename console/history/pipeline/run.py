@@ -1,18 +1,18 @@
-"""One run of the pipeline: take the landing files that are new, and bring every table up to date.
+"""One run of the pipeline: ingest new landing files and update all tables.
 
-    landing -> events, samples, coverage -> holds -> episodes -> minutes -> hours, days -> taken
+    landing -> events, samples, coverage -> blocks -> episodes -> minutes -> hours, days -> processed files
 
-What the new rows can change is worked out anew from the tables, in batch, and replaces what was there: the time from
-their first moment on for holds and episodes, carrying in what was not over by then, and their hours for the rollups. So
-the tables are a function of the rows that ever landed, in whatever order. A file counts as taken after all else is
-committed. A run that was killed leaves its files to the next one, which finds some of their rows stored already, works
-out the same, and so comes to the same tables, even if holds and episodes had changed, and rollups had not
+Rows that the new data can change are recomputed from the tables, in batch, and replaced: blocks and episodes from the
+first new row on, carrying over those that were ongoing then, and rollups for the affected hours. So the tables are a
+function of all landed rows, in any order. A file counts as processed once all else is committed. The files of a killed
+run are left for the next one, which finds some of their rows stored already and computes the same tables, even if the
+killed run had changed blocks and episodes, but not the rollups
 (`pending_rollups.py`).
 
-Most runs take a few seconds of recording. What such rows cannot change is not worked out: first of all, holds and
-episodes where no event tells of any and none is open.
+Most runs ingest a few seconds of recording. Unaffected tables are not recomputed: in particular, blocks and episodes
+without a new event and without an ongoing one.
 
-Two runs must not go on at the same time: the caller holds the lease (`console/leases/lease.py`).
+Runs must not overlap: the caller owns the lease (`console/leases/lease.py`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
+from console.history.pipeline import blocks as blocks_step
 from console.history.pipeline import episodes as episodes_step
-from console.history.pipeline import holds as holds_step
 from console.history.pipeline import rollups, stops
 from console.history.pipeline.batches import Batch, find_batch
-from console.history.pipeline.cleaning import clean, complete, unknown
+from console.history.pipeline.cleaning import clean, complete, not_stored
 from console.history.pipeline.intervals import as_ranges, joined, moment, portions
 from console.history.pipeline.pending_rollups import Interval, PendingRollups
 from console.history.pipeline.spans import spans
@@ -42,14 +42,14 @@ from console.history.storage.tables import Tables, schema
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: Rows that are worked on in the way that is quick to begin: planned simply, not compiled, committed at once.
+#: Up to this many rows a run uses the mode with the shortest start: simple plans, no compilation, commits at once.
 FEW_ROWS = 100_000
-#: As many hours of rollups as may be committed at once.
+#: Up to this many hours of rollups are committed at once.
 FEW_HOURS = 4
 
 FOR_EVER = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 
-#: What Spark does to make large queries fast takes longer than a small query itself.
+#: Spark's optimizations for large queries take longer than a small query.
 _QUICK = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -64,8 +64,9 @@ _LARGE = {
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run did. `rows`: those that landed, by kind; `seconds` by step; `newest`: the moment that the newest of
-    them tells of; `more`: files were left for the next run; `unreadable`: files that are left where they are."""
+    """The result of a run. `files`: number of processed files; `rows`: ingested rows by kind; `seconds`: by step;
+    `newest`: time of the newest row; `more`: files are left for the next run; `unreadable`: skipped files with the
+    reason."""
 
     files: int = 0
     rows: dict[str, int] = field(default_factory=dict)
@@ -76,17 +77,17 @@ class Report:
 
 
 @dataclass(slots=True)
-class _Told:
-    """What new rows tell of one broker. `since`: their first moment, ms."""
+class _Changes:
+    """What the new rows of one broker can change. `since`: time of the first one, ms."""
 
     since: int
-    blocks: bool = False  # producers were held
-    fills: bool = False  # a queue's state is told
+    blocks: bool = False  # producers were blocked
+    fills: bool = False  # a queue's state was reported
     stops: bool = False
 
 
 class Run:
-    """See the module. `on_step` is called with the name of each step before it begins."""
+    """See the module. `on_step` is called with the name of each step before it starts."""
 
     def __init__(self, tables: Tables, on_step: Callable[[str], None] = lambda _name: None) -> None:
         self.tables = tables
@@ -95,66 +96,66 @@ class Run:
         self._seconds: dict[str, float] = {}
         self._few = True
         self._pending: PendingRollups
-        self._kept: list[DataFrame] = []
+        self._persisted: list[DataFrame] = []
 
     def run(self) -> Report:
-        """Raises what Spark and the landing folder raise; then nothing that was not committed counts."""
+        """Run once. Raises errors of Spark and of the landing folder; then the next run processes the same files."""
         batch = find_batch(self.tables)
         if not batch.count:
             return Report(unreadable=batch.unreadable)
         self._few = sum(batch.rows.values()) <= FEW_ROWS
         settings = dict(_QUICK if self._few else _LARGE)
         if str(self.spark.sparkContext.master).startswith("local"):
-            # Sorts of less are quick; with more of them each spills less. A cluster's owner knows better.
+            # Few partitions are faster for few rows; more partitions spill less each. A cluster has its own setting.
             settings["spark.sql.shuffle.partitions"] = "2" if self._few else "8"
         for key, value in settings.items():
             self.spark.conf.set(key, value)
         try:
-            self._take(batch)
+            self._process(batch)
         finally:
-            self._let_go()
+            self._release()
         newest = max((last for _first, last in batch.bounds.values() if last < FOR_EVER), default=None)
         rows = dict(batch.rows)
         return Report(batch.count, rows, dict(self._seconds), newest, batch.more, batch.unreadable)
 
-    def _take(self, batch: Batch) -> None:
+    def _process(self, batch: Batch) -> None:
         tables = self.tables
         with self._step("landing"):
             files = {kind: tables.landed(kind, names) for kind, names in batch.files.items() if names}
             landed = {kind: clean(kind, rows) for kind, rows in files.items()}
             if self._few:
                 landed = {kind: self._keep(rows) for kind, rows in landed.items()}
-                told, hours = self._told(landed)
-            else:  # doubles tell nothing else, and a few columns are read again sooner than all are kept
-                told, hours = self._told({kind: complete(kind, rows) for kind, rows in files.items()})
+                changes, hours = self._changes(landed)
+            else:  # duplicates change nothing, and reading a few columns again is faster than caching all
+                changes, hours = self._changes({kind: complete(kind, rows) for kind, rows in files.items()})
         with self._step("store"):
             for kind, rows in landed.items():
                 first, last = batch.bounds[kind]
                 stored = tables.read_ranges(kind, [(first, min(last + dt.timedelta(milliseconds=1), FOR_EVER))])
-                tables.append(kind, unknown(kind, rows, stored), at_once=self._few)
+                tables.append(kind, not_stored(kind, rows, stored), at_once=self._few)
         self._pending = PendingRollups(tables.landing)
-        self._intervals(told)
+        self._intervals(changes)
         for part in self._portions(self._hours(hours, self._pending.intervals)):
             self._rollups(part)
-            self._let_go()
+            self._release()
         with self._step("taken"):
             now = dt.datetime.now(dt.UTC)
-            taken = [(kind, name) for kind, names in batch.files.items() for name in names]
+            processed = [(kind, name) for kind, names in batch.files.items() for name in names]
             columns = {
-                "kind": [kind for kind, _ in taken],
-                "file": [name for _, name in taken],
-                "rows": pa.nulls(len(taken), pa.int64()),
-                "at": pa.array([now] * len(taken), pa.timestamp("us", tz="UTC")),
+                "kind": [kind for kind, _ in processed],
+                "file": [name for _, name in processed],
+                "rows": pa.nulls(len(processed), pa.int64()),
+                "at": pa.array([now] * len(processed), pa.timestamp("us", tz="UTC")),
             }
             tables.append("taken", pa.table(columns), at_once=True)
-            self._pending.settle()
+            self._pending.clear()
 
-    # -- what landed ----------------------------------------------------------------------------------------------
+    # -- new rows -------------------------------------------------------------------------------------------------
 
-    def _told(self, landed: Mapping[str, DataFrame]) -> tuple[dict[str, _Told], set[int]]:
-        """What the new rows tell, by broker, and the hours (since the epoch) that they are about."""
+    def _changes(self, landed: Mapping[str, DataFrame]) -> tuple[dict[str, _Changes], set[int]]:
+        """Return what the new rows can change, by broker, and the hours (since the epoch) that they affect."""
         ms = F.unix_millis("at")
-        about = F.array(_hour(ms), _hour(ms + SAMPLE_VALIDITY_MS))
+        affected = F.array(_hour(ms), _hour(ms + SAMPLE_VALIDITY_MS))
         no = F.lit(False)
         flags = {
             "events": (
@@ -165,13 +166,13 @@ class Run:
             "samples": (no, F.expr("coalesce(whole AND state IN ('OVERFULL', 'OVERFULL_STOPPED'), false)"), no),
             "coverage": (no, no, no),
         }
-        # What has become known may let a sample of before hold on.
+        # New coverage may extend the validity of an earlier sample.
         until = F.unix_millis("until") if "coverage" in landed else ms
         covered = F.sequence(_hour(ms), _hour(F.greatest(ms, until)))
         parts = [
             rows.select(
                 "broker",
-                F.explode(about if kind != "coverage" else covered).alias("hour"),
+                F.explode(affected if kind != "coverage" else covered).alias("hour"),
                 ms.alias("ms"),
                 *(flag.alias(name) for flag, name in zip(flags[kind], ("blocks", "fills", "stops"), strict=True)),
             )
@@ -183,54 +184,56 @@ class Run:
         found = together.groupBy("broker", "hour").agg(
             F.min("ms").alias("since"), *(F.max(name).alias(name) for name in ("blocks", "fills", "stops"))
         )
-        told: dict[str, _Told] = {}
+        changes: dict[str, _Changes] = {}
         hours = set()
         for row in found.collect():
             hours.add(row.hour)
-            one = told.setdefault(row.broker, _Told(row.since))
+            one = changes.setdefault(row.broker, _Changes(row.since))
             one.since = min(one.since, row.since)
             one.blocks, one.fills, one.stops = one.blocks or row.blocks, one.fills or row.fills, one.stops or row.stops
-        return told, hours
+        return changes, hours
 
-    # -- holds and episodes ---------------------------------------------------------------------------------------
+    # -- blocks and episodes --------------------------------------------------------------------------------------
 
-    def _intervals(self, told: Mapping[str, _Told]) -> None:
-        """Bring holds and episodes up to date; note the intervals of time in which one begins or ends anew."""
+    def _intervals(self, changes: Mapping[str, _Changes]) -> None:
+        """Update blocks and episodes; note the intervals in which the start or the end of one has changed."""
         with self._step("holds"):
-            not_over = self._not_over("holds", told)
-            if since := {name: one.since for name, one in told.items() if one.blocks or name in not_over}:
-                self._holds(since)
+            affected = self._affected_brokers("holds", changes)
+            if since := {name: one.since for name, one in changes.items() if one.blocks or name in affected}:
+                self._blocks(since)
         with self._step("episodes"):
-            not_over = self._not_over("episodes", told, "overfull")
-            if since := {name: one.since for name, one in told.items() if one.fills or name in not_over}:
+            affected = self._affected_brokers("episodes", changes, "overfull")
+            if since := {name: one.since for name, one in changes.items() if one.fills or name in affected}:
                 self._overfull(since)
         with self._step("stops"):
-            not_over = self._not_over("episodes", told, "stopped")
-            if since := {name: one.since for name, one in told.items() if one.stops or name in not_over}:
+            affected = self._affected_brokers("episodes", changes, "stopped")
+            if since := {name: one.since for name, one in changes.items() if one.stops or name in affected}:
                 self._stopped(since)
 
-    def _not_over(self, name: str, told: Mapping[str, _Told], kind: str = "") -> set[str]:
-        """Brokers that have a row there that the new rows may change."""
+    def _affected_brokers(self, name: str, changes: Mapping[str, _Changes], kind: str = "") -> set[str]:
+        """Return the brokers with a row of that table that the new rows may change."""
         settled = pc.field("settled") if name == "episodes" else pc.scalar(True)
-        first = pa.scalar(moment(min(one.since for one in told.values())), pa.timestamp("us", tz="UTC"))
+        first = pa.scalar(moment(min(one.since for one in changes.values())), pa.timestamp("us", tz="UTC"))
         maybe = pc.field("end").is_null() | (pc.field("end") >= first) | ~settled
         columns = ["broker", "end", *(["settled", "kind"] if name == "episodes" else [])]
         rows = self.tables.gather(name, columns, maybe).to_pylist()
         return {
             row["broker"]
             for row in rows
-            if row["broker"] in told
+            if row["broker"] in changes
             and row.get("kind", "") == kind
-            and (row["end"] is None or not row.get("settled", True) or row["end"] >= moment(told[row["broker"]].since))
+            and (
+                row["end"] is None or not row.get("settled", True) or row["end"] >= moment(changes[row["broker"]].since)
+            )
         }
 
-    def _holds(self, since: Mapping[str, int]) -> None:
+    def _blocks(self, since: Mapping[str, int]) -> None:
         events, samples = self._later("events", since), self._later("samples", since).where("whole")
         first = moment(min(since.values()))
         stored = self.tables.read_touching("holds", "end", first)
         before = self._keep(stored.where(_of_brokers(since, "coalesce(unix_millis(end), {ms}) >= {ms}")))
         carried = before.where(_of_brokers(since, "unix_millis(start) < {ms}"))
-        self._refresh("holds", before, holds_step.holds(events, samples, carried))
+        self._refresh("holds", before, blocks_step.blocks(events, samples, carried))
 
     def _overfull(self, since: Mapping[str, int]) -> None:
         before = self._episodes("overfull", since)
@@ -249,7 +252,7 @@ class Run:
         self._refresh("episodes", before, stops.stopped(self._later("events", since), carried))
 
     def _episodes(self, kind: str, since: Mapping[str, int]) -> DataFrame:
-        """Those that the rows since then may change."""
+        """Return the episodes that rows since then may change."""
         stored = self.tables.read("episodes").where(f"kind = '{kind}'")
         return self._keep(stored.where(_of_brokers(since, "NOT settled OR coalesce(unix_millis(end), {ms}) >= {ms}")))
 
@@ -265,12 +268,12 @@ class Run:
         return episodes_step.measured(overfull, together, tables.read_touching("holds", "end", first), self._horizons())
 
     def _horizons(self) -> DataFrame:
-        """(broker, horizon_ms): up to when each broker was watched."""
+        """Return (broker, horizon_ms): the end of each broker's recording."""
         followed = self.tables.read("coverage").where("followed")
         return followed.groupBy("broker").agg(F.max(F.unix_millis("until")).alias("horizon_ms"))
 
     def _refresh(self, name: str, before: DataFrame, found: DataFrame) -> None:
-        """Put the rows `found` in the place of the stored rows `before`."""
+        """Replace the stored rows `before` by the rows `found`."""
         tables = self.tables
         columns = schema(name).names
         missing = [F.lit(None).cast(f.dataType).alias(f.name) for f in schema(name) if f.name not in found.columns]
@@ -290,7 +293,7 @@ class Run:
         )
         if not rows:
             return
-        # A row whose bounds are as before changes no rollup.
+        # A row with unchanged bounds changes no rollup.
         self._pending.note((row.begin * HOUR, None if row.end is None else row.end * HOUR) for row in rows if row.moved)
         first = moment(min(row.first for row in rows))
         ranges = [(first, FOR_EVER)]
@@ -301,9 +304,9 @@ class Run:
 
     # -- rollups --------------------------------------------------------------------------------------------------
 
-    def _hours(self, about: Iterable[int], changed: Iterable[Interval]) -> list[tuple[int, int]]:
-        """The hours, as (from, to) in ms, apart from each other, whose rollups may come out different now."""
-        ranges = [(hour * HOUR, (hour + 1) * HOUR) for hour in about]
+    def _hours(self, affected: Iterable[int], changed: Iterable[Interval]) -> list[tuple[int, int]]:
+        """Return the hours, as disjoint (from, to) in ms, whose rollups may have changed."""
+        ranges = [(hour * HOUR, (hour + 1) * HOUR) for hour in affected]
         horizon = max(end for _begin, end in ranges)
         if any(end is None for _begin, end in changed):
             latest = self._horizons().agg(F.max("horizon_ms")).first()
@@ -314,8 +317,8 @@ class Run:
         return joined(ranges)
 
     def _portions(self, hours: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-        """The hours in portions that fit the heap. A sample holds for as many minutes as it takes until the next one,
-        so far apart they make many rows each."""
+        """Return the hours in portions that fit the heap. A sample contributes to all minutes until the next one, so
+        sparse samples cause many rows each."""
         if self._few:
             return [list(hours)]
         rows: dict[int, int] = {}
@@ -331,9 +334,9 @@ class Run:
         with_before = [(begin - dt.timedelta(milliseconds=SAMPLE_VALIDITY_MS), end) for begin, end in ranges]
         first, last = with_before[0][0], with_before[-1][1]
         frame = self._frame(hours)
-        looked = tables.read_touching("coverage", "until", first, last)
-        watched = self._keep(spans(looked))
-        sampled = self._keep(spans(looked, sampled=True))
+        coverage = tables.read_touching("coverage", "until", first, last)
+        watched = self._keep(spans(coverage))
+        sampled = self._keep(spans(coverage, sampled=True))
         intervals = {name: tables.read_touching(name, "end", ranges[0][0], last) for name in ("episodes", "holds")}
         with self._step("minutes"):
             rows = rollups.minutes(
@@ -353,8 +356,8 @@ class Run:
         with self._step("days"):
             days = joined([(begin // DAY * DAY, -(-end // DAY) * DAY) for begin, end in hours])
             ranges = as_ranges(days)
-            looked = tables.read_touching("coverage", "until", ranges[0][0], ranges[-1][1])
-            rows = rollups.coarser(tables.read_ranges("minutes", ranges), spans(looked), self._frame(days), DAY)
+            coverage = tables.read_touching("coverage", "until", ranges[0][0], ranges[-1][1])
+            rows = rollups.coarser(tables.read_ranges("minutes", ranges), spans(coverage), self._frame(days), DAY)
             tables.replace("days", ranges, rows, at_once=at_once)
 
     def _frame(self, ranges: Sequence[tuple[int, int]]) -> DataFrame:
@@ -364,18 +367,18 @@ class Run:
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _keep(self, rows: DataFrame) -> DataFrame:
-        """Rows that are needed more than once."""
+        """Cache rows that are needed more than once."""
         if self._few:
-            return rows.localCheckpoint()  # what was done to get them need not be planned again
-        self._kept.append(rows.persist())
+            return rows.localCheckpoint()  # later plans do not repeat their computation
+        self._persisted.append(rows.persist())
         return rows
 
-    def _let_go(self) -> None:
-        """Of what was kept so far, and of Java's part of each DataFrame that only a ring of references holds here:
-        Python does not know how much that is, and would let it wait."""
-        for each in self._kept:
+    def _release(self) -> None:
+        """Free cached rows, and the Java objects of DataFrames in reference cycles, whose size Python's garbage
+        collector does not know."""
+        for each in self._persisted:
             each.unpersist()
-        self._kept.clear()
+        self._persisted.clear()
         gc.collect()
 
     def _step(self, name: str) -> _Timed:
@@ -400,7 +403,7 @@ def _hour(ms: Column) -> Column:
 
 
 def _of_brokers(since: Mapping[str, int], condition: str) -> Column:
-    """`condition` of each of the brokers' rows, with {ms} for its moment."""
+    """Return `condition` for the rows of these brokers, with the broker's time in place of {ms}."""
     of_one = [(F.col("broker") == name) & F.expr(condition.format(ms=ms)) for name, ms in since.items()]
     together = of_one[0]
     for each in of_one[1:]:

@@ -1,10 +1,10 @@
-"""What is known from moment to moment, cut at minutes: segments of time of queues, and parts of intervals. Pure.
+"""Segments: cut the validity of samples and events, and the intervals of episodes and blocks, at minutes. Pure.
 
-A sample holds until the queue's next one, for `SAMPLE_VALIDITY_MS` at most and only while somebody looked (`spans.py`).
-Events tell a queue's depth as well and are points like samples are; those of an imported log hold for no time, since
-nobody knows what came after. Episodes and holds are intervals: of them counts what lies within spans.
+A sample is valid until the queue's next one, for `SAMPLE_VALIDITY_MS` at most and only in recorded time (`spans.py`).
+Events with a queue's depth are points like samples; those of an imported log are valid for no time, since the state
+after them is unknown. Episodes and blocks are intervals, of which only recorded time counts.
 
-`rollups.py` sums up what is cut here.
+`rollups.py` aggregates the segments.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ LEVELS = (
     "stop_bytes",
     "resume_bytes",
 )
-#: What rows of queues are told apart by, within `minutes`. The slot first: it tells most of them apart, and numbers are
-#: compared faster than names. Windows, sums and joins by it, in this order, share an exchange, and the last two a sort.
+#: The key of rows of queues within `minutes`. The slot is first, since it distinguishes most rows, and numbers compare
+#: faster than names. Windows, sums and joins by this key share an exchange, and the last two a sort.
 SLOT = ("slot", "queue", "virtualhost", "broker", "range_from")
 _STOPPED = "state IN ('STOPPED', 'OVERFULL_STOPPED')"
 
 
 def segments_of_queues(samples: DataFrame, events: DataFrame, sampled: DataFrame, ranges: DataFrame) -> DataFrame:
-    """What `rollups.minutes` is given of queues, as segments of time (`from_ms`, `known_ms`: null where no depth is
-    known), each within one slot. `messages_in` and `messages_out` are with the piece that a sample begins."""
-    cut = _held(_points(samples, events), sampled, ranges)
-    known = F.when(F.col("depth_messages").isNotNull() | F.col("depth_bytes").isNotNull(), F.col("piece_ms"))
+    """Return the segments of queues for `rollups.minutes` (`from_ms`, `known_ms`: null without a known depth), each
+    within one slot. `messages_in` and `messages_out` belong to the segment that a sample starts."""
+    cut = _segments(_points(samples, events), sampled, ranges)
+    known = F.when(F.col("depth_messages").isNotNull() | F.col("depth_bytes").isNotNull(), F.col("segment_ms"))
     return cut.select(
         *SLOT,
         "from_ms",
         known.alias("known_ms"),
-        F.when(F.expr(_STOPPED), F.col("piece_ms")).alias("stopped_ms"),
+        F.when(F.expr(_STOPPED), F.col("segment_ms")).alias("stopped_ms"),
         "depth_messages",
         "depth_bytes",
         "messages_in",
@@ -55,14 +55,16 @@ def segments_of_queues(samples: DataFrame, events: DataFrame, sampled: DataFrame
     )
 
 
-def parts_of_intervals(episodes: DataFrame, holds: DataFrame, spans: DataFrame, ranges: DataFrame) -> DataFrame:
-    """What episodes and holds add to slots, a row for each part: `overfull_ms` and `episodes` of queues, `blocked_ms`
-    and `blocks` of queues and of producers (`kind`, `name`); the others of a row are null."""
-    return _of_episodes(episodes, spans, ranges).unionByName(_of_holds(holds, spans, ranges), allowMissingColumns=True)
+def parts_of_intervals(episodes: DataFrame, blocks: DataFrame, spans: DataFrame, ranges: DataFrame) -> DataFrame:
+    """Return the contributions of episodes and blocks to slots: `overfull_ms` and `episodes` of queues, `blocked_ms`
+    and `blocks` of queues and of producers (`kind`, `name`); the other columns of a row are null."""
+    return _of_episodes(episodes, spans, ranges).unionByName(
+        _of_blocks(blocks, spans, ranges), allowMissingColumns=True
+    )
 
 
 def _points(samples: DataFrame, events: DataFrame) -> DataFrame:
-    """What is known of a queue at a moment. `holds`: whether it says anything of the time after it."""
+    """Return samples and events as points. `valid`: whether a point is valid for the time after it."""
     sampled = samples.select(
         *_QUEUE,
         F.unix_millis("at").alias("ms"),
@@ -75,29 +77,29 @@ def _points(samples: DataFrame, events: DataFrame) -> DataFrame:
         "enqueued_messages",
         "dequeued_messages",
         *LEVELS,
-        F.lit(True).alias("holds"),
+        F.lit(True).alias("valid"),
     )
-    gone = F.col("kind") == "queue-deleted"
-    told = events.where("queue IS NOT NULL AND (depth_messages IS NOT NULL OR depth_bytes IS NOT NULL)").select(
+    deleted = F.col("kind") == "queue-deleted"
+    reported = events.where("queue IS NOT NULL AND (depth_messages IS NOT NULL OR depth_bytes IS NOT NULL)").select(
         *_QUEUE,
         F.unix_millis("at").alias("ms"),
         F.col("sequence").alias("seq"),
-        F.when(~gone, F.col("state")).alias("state"),
-        F.when(~gone, F.col("depth_messages")).alias("depth_messages"),
-        F.when(~gone, F.col("depth_bytes")).alias("depth_bytes"),
+        F.when(~deleted, F.col("state")).alias("state"),
+        F.when(~deleted, F.col("depth_messages")).alias("depth_messages"),
+        F.when(~deleted, F.col("depth_bytes")).alias("depth_bytes"),
         "blocked_producers",
-        (F.col("source") != "log").alias("holds"),
+        (F.col("source") != "log").alias("valid"),
     )
-    return sampled.unionByName(told, allowMissingColumns=True)
+    return sampled.unionByName(reported, allowMissingColumns=True)
 
 
-def _held(points: DataFrame, sampled: DataFrame, ranges: DataFrame) -> DataFrame:
-    """The time for which each point holds, cut at minutes: `slot` is the minute, `piece_ms` its part of it."""
+def _segments(points: DataFrame, sampled: DataFrame, ranges: DataFrame) -> DataFrame:
+    """Return the validity of each point, cut at minutes: `slot` is the minute, `segment_ms` the part of it."""
     inside = points.join(
         ranges, (F.col("ms") >= F.col("range_from") - SAMPLE_VALIDITY_MS) & (F.col("ms") < F.col("range_to"))
     )
     day = F.expr(f"ms div {DAY}")
-    looked = (
+    with_spans = (
         inside.withColumn("day", day)
         .join(
             F.broadcast(by_day(sampled).withColumnsRenamed({"broker": "its_broker", "day": "its_day"})),
@@ -109,14 +111,14 @@ def _held(points: DataFrame, sampled: DataFrame, ranges: DataFrame) -> DataFrame
     ordered = Window.partitionBy(*_QUEUE, "range_from").orderBy("ms", "seq")
     before = ordered.rowsBetween(Window.unboundedPreceding, -1)
     counted = F.when(F.col("enqueued_messages").isNotNull(), F.struct("ms", "enqueued_messages", "dequeued_messages"))
-    held = (
-        looked.withColumn("next_ms", F.lead("ms").over(ordered))
+    extended = (
+        with_spans.withColumn("next_ms", F.lead("ms").over(ordered))
         .withColumn("last", F.last(counted, ignorenulls=True).over(before))
         .withColumn("begin", F.greatest("ms", "range_from"))
         .withColumn(
             "end",
             F.when(
-                F.col("holds") & F.col("span_to").isNotNull(),
+                F.col("valid") & F.col("span_to").isNotNull(),
                 F.least("next_ms", F.col("ms") + SAMPLE_VALIDITY_MS, "span_to", "range_to"),
             ).otherwise(F.col("ms")),
         )
@@ -132,15 +134,15 @@ def _held(points: DataFrame, sampled: DataFrame, ranges: DataFrame) -> DataFrame
         )
         for name, column in (("messages_in", "enqueued_messages"), ("messages_out", "dequeued_messages"))
     }
-    held = held.withColumns(grown)
+    extended = extended.withColumns(grown)
     slots = F.sequence(F.expr(f"begin div {MINUTE}"), F.expr(f"greatest(begin, end - 1) div {MINUTE}"))
-    cut = held.withColumn("minute", F.explode(slots)).withColumn("slot", F.col("minute") * MINUTE)
+    cut = extended.withColumn("minute", F.explode(slots)).withColumn("slot", F.col("minute") * MINUTE)
     from_ms = F.greatest("begin", "slot")
     to_ms = F.least("end", F.col("slot") + MINUTE)
     first = F.col("slot") <= F.col("ms")
     return (
         cut.withColumn("from_ms", from_ms)
-        .withColumn("piece_ms", F.greatest(F.lit(0).cast("bigint"), to_ms - F.col("from_ms")))
+        .withColumn("segment_ms", F.greatest(F.lit(0).cast("bigint"), to_ms - F.col("from_ms")))
         .withColumns({name: F.when(first, F.col(name)) for name in grown})
     )
 
@@ -150,7 +152,7 @@ def _within() -> Column:
 
 
 def _of_episodes(episodes: DataFrame, spans: DataFrame, ranges: DataFrame) -> DataFrame:
-    """Overfull time, where somebody looked, and the episodes that began."""
+    """Return recorded overfull time, and the number of episodes that started."""
     queues = episodes.where("kind = 'overfull'").select(
         "broker",
         "virtualhost",
@@ -160,24 +162,24 @@ def _of_episodes(episodes: DataFrame, spans: DataFrame, ranges: DataFrame) -> Da
         F.unix_millis("start").alias("begin"),
         F.unix_millis("end").alias("end"),
     )
-    return _laid_out(queues, spans, ranges, "overfull_ms", "episodes")
+    return _cut_intervals(queues, spans, ranges, "overfull_ms", "episodes")
 
 
-def _of_holds(holds: DataFrame, spans: DataFrame, ranges: DataFrame) -> DataFrame:
-    """Time that producers were held: of each queue, and of each producer."""
+def _of_blocks(blocks: DataFrame, spans: DataFrame, ranges: DataFrame) -> DataFrame:
+    """Return blocked producer time by queue and by producer."""
     bounds = (F.unix_millis("start").alias("begin"), F.unix_millis("end").alias("end"))
-    queues = holds.select(
+    queues = blocks.select(
         "broker", "virtualhost", F.lit("queue").alias("kind"), F.col("queue").alias("name"), "queue", *bounds
     )
     who = F.concat_ws(" ", F.coalesce("client", "connection", "producer"), F.coalesce("link", "channel"))
-    producers = holds.select(
+    producers = blocks.select(
         "broker", "virtualhost", F.lit("producer").alias("kind"), who.alias("name"), "queue", *bounds
     )
-    return _laid_out(queues.unionByName(producers), spans, ranges, "blocked_ms", "blocks")
+    return _cut_intervals(queues.unionByName(producers), spans, ranges, "blocked_ms", "blocks")
 
 
-def _laid_out(intervals: DataFrame, spans: DataFrame, ranges: DataFrame, time: str, count: str) -> DataFrame:
-    """Intervals (`begin`, `end`, null: open) as their parts within spans and ranges, cut at minutes."""
+def _cut_intervals(intervals: DataFrame, spans: DataFrame, ranges: DataFrame, time: str, count: str) -> DataFrame:
+    """Return the parts of intervals (`begin`, `end`, null: ongoing) within spans and ranges, cut at minutes."""
     inside = intervals.where("queue IS NOT NULL").join(
         ranges, F.expr("begin < range_to AND (end IS NULL OR end >= range_from)")
     )

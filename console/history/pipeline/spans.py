@@ -1,6 +1,6 @@
-"""When somebody looked: the rows of COVERAGE put together to as few spans of time as possible. Pure.
+"""Recorded time: merge the rows of COVERAGE into the smallest number of spans. Pure.
 
-Time that no span covers is unknown: nothing is worked out for it.
+Time without a span is unknown, and excluded from all rollups.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def spans(coverage: DataFrame, *, sampled: bool = False) -> DataFrame:
-    """(broker, span_from, span_to), in ms, apart from each other. `sampled`: only where samples were taken, which
-    imported logs have none of."""
-    looked = coverage.where("followed")
+    """Return (broker, span_from, span_to), in ms, disjoint. `sampled`: only time with samples, which excludes
+    imported logs."""
+    followed = coverage.where("followed")
     if sampled:
-        looked = looked.where("source <> 'log'")
-    rows = looked.select("broker", F.unix_millis("at").alias("begin"), F.unix_millis("until").alias("end")).where(
+        followed = followed.where("source <> 'log'")
+    rows = followed.select("broker", F.unix_millis("at").alias("begin"), F.unix_millis("until").alias("end")).where(
         "end >= begin"
     )
     ordered = Window.partitionBy("broker").orderBy("begin", "end")
@@ -34,7 +34,7 @@ def spans(coverage: DataFrame, *, sampled: bool = False) -> DataFrame:
 
 
 def by_day(spans: DataFrame) -> DataFrame:
-    """Each span once for each day (since the epoch) that it touches, as a whole, so that others can be joined to it by
-    their day."""
+    """Return each whole span once for each day (since the epoch) that it overlaps, for joins by day."""
+
     days = F.sequence(F.expr(f"span_from div {DAY}"), F.expr(f"span_to div {DAY}"))
     return spans.select("broker", F.explode(days).alias("day"), "span_from", "span_to")

@@ -1,7 +1,7 @@
-"""Operators' stops as episodes: from the stop of a scope to the start that lifted it, with who and why. Pure.
+"""Operators' stops as episodes: from the stop of a scope to the start that lifted it, with user and reason. Pure.
 
-A start lifts the stop of its own scope and all that lie wholly inside it (DOMAIN.md section 3), so which stops a start
-ends is a matter of scopes, of which there are few: it is worked out here in Python, once for each pair.
+A start lifts the stops of its own scope and of all scopes that it contains (DOMAIN.md section 3). Scopes are few, so
+the pairs are computed in Python.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from console.history.pipeline.episodes import identity
+from console.history.pipeline.episodes import episode_id
 from console.history.storage.stop_scopes import Scope
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def stopped(events: DataFrame, carried: DataFrame) -> DataFrame:
-    """Episodes of kind `stopped`. Arguments as for `holds.holds`; a restart lifts no stop."""
+    """Return the episodes of kind `stopped`. Arguments as for `blocks.blocks`; a restart lifts no stop."""
     stops = events.where("kind = 'producers-stopped' AND scope IS NOT NULL").select(
         "broker",
         "scope",
@@ -28,7 +28,7 @@ def stopped(events: DataFrame, carried: DataFrame) -> DataFrame:
         "reason",
         "producers",
     )
-    over = carried.select(
+    ongoing = carried.select(
         "broker",
         "scope",
         F.unix_millis("start").alias("ms"),
@@ -37,7 +37,7 @@ def stopped(events: DataFrame, carried: DataFrame) -> DataFrame:
         "reason",
         "producers",
     )
-    begins = stops.unionByName(over)
+    begins = stops.unionByName(ongoing)
     starts = events.where("kind = 'producers-started' AND scope IS NOT NULL").select(
         "broker",
         F.col("scope").alias("started"),
@@ -47,8 +47,8 @@ def stopped(events: DataFrame, carried: DataFrame) -> DataFrame:
         F.col("actor").alias("end_actor"),
         F.col("reason").alias("end_reason"),
     )
-    # A queue's own stop goes with the queue.
-    gone = events.where("kind = 'queue-deleted'").select(
+    # A deleted queue ends its own stop.
+    deleted = events.where("kind = 'queue-deleted'").select(
         "broker",
         F.concat(F.lit("queue "), _word("virtualhost"), F.lit("/"), F.col("queue")).alias("started"),
         F.unix_millis("at").alias("end_ms"),
@@ -61,21 +61,21 @@ def stopped(events: DataFrame, carried: DataFrame) -> DataFrame:
     ends = (
         starts.join(F.broadcast(pairs), "started")
         .drop("started")
-        .unionByName(gone.withColumnRenamed("started", "scope"))
+        .unionByName(deleted.withColumnRenamed("started", "scope"))
     )
     later = F.expr("end_ms > ms OR (end_ms = ms AND end_seq > seq)")
     ended = (
         begins.join(ends, ["broker", "scope"], "left")
         .groupBy("broker", "scope", "ms", "seq", "actor", "reason", "producers")
         .agg(F.min(F.when(later, F.struct("end_ms", "end_seq", "what", "end_actor", "end_reason"))).alias("e"))
-        # A stop of a scope that is stopped already states no event; after a gap one may come twice.
+        # Repeated stops of a stopped scope cause no event, but after a gap one may be recorded twice.
         .groupBy("broker", "scope", "e")
         .agg(F.min(F.struct("ms", "seq", "actor", "reason", "producers")).alias("b"))
     )
     return ended.select(
         "broker", "scope", "e", "b", F.col("b.ms").alias("start_ms"), F.lit("").alias("virtualhost")
     ).select(
-        identity("stopped", F.col("scope")),
+        episode_id("stopped", F.col("scope")),
         F.lit("stopped").alias("kind"),
         "broker",
         F.lit(None).cast("string").alias("virtualhost"),
@@ -98,7 +98,7 @@ def stopped(events: DataFrame, carried: DataFrame) -> DataFrame:
 
 
 def _pairs(begins: DataFrame, starts: DataFrame) -> DataFrame:
-    """(started, scope): a start of `started` lifts the stop of `scope`."""
+    """Return (started, scope): a start of `started` lifts the stop of `scope`."""
     stopped_scopes = [row.scope for row in begins.select("scope").distinct().collect()]
     started_scopes = [row.started for row in starts.select("started").distinct().collect()] if stopped_scopes else []
     pairs = []
@@ -114,7 +114,7 @@ def _pairs(begins: DataFrame, starts: DataFrame) -> DataFrame:
 
 
 def _word(column: str) -> Column:
-    """As the broker writes a virtual host's name within a scope."""
+    """Return a virtual host's name as the broker writes it in a scope."""
     quoted = F.to_json(F.array(column))
     bare = F.substring(quoted, F.lit(2), F.length(quoted) - 2)
     return F.when(F.col(column).rlike('[ /"]'), bare).otherwise(F.col(column))

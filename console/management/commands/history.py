@@ -21,7 +21,7 @@ from console.history.pipeline.runner import LEASE, MoreReport, OneRun, Runner, U
 from console.history.pipeline.spark import scratch
 from console.history.pipeline.spark.jars import missing
 from console.history.pipeline.spark.java import NoJava
-from console.history.pipeline.spark.launcher_output import without_the_usual
+from console.history.pipeline.spark.launcher_output import filtered_launcher_output
 from console.history.pipeline.spark.session import SessionFailed, is_alive, start_session
 from console.history.storage.landing import LandingError
 from console.leases.lease import Busy, lease
@@ -152,7 +152,7 @@ class Command(BaseCommand):
             self._say(f"downloading {jars}: they are not on this machine")
         else:
             on_step("starting Spark")
-        with without_the_usual():
+        with filtered_launcher_output():
             return start_session(scratch=settings.DATA / "spark")
 
     def _maintain(self, work: str, row: Recorded) -> None:

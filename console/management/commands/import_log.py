@@ -68,7 +68,7 @@ class Command(BaseCommand):
         failed = False
         for path in files:
             try:
-                report = importing.take(path, _bar(path) if sys.stderr.isatty() else _quiet)
+                report = importing.import_file(path, _bar(path) if sys.stderr.isatty() else _quiet)
             except LogError as error:
                 failed = True
                 self.stderr.write(str(error))

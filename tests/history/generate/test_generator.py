@@ -1,4 +1,4 @@
-"""The generated history: believable, the same for the same seed, and consistent in itself."""
+"""The generated history: plausible, reproducible by its seed, and consistent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows(landing: Landing, kind: str) -> list[dict[str, Any]]:
     return list(landing.read_all(kind).to_pylist())
 
 
-def test_episodes_begin_above_the_stop_level_and_end_at_the_resume_level(landing: Landing) -> None:
+def test_episodes_start_above_the_stop_level_and_end_at_the_resume_level(landing: Landing) -> None:
     open_since: dict[str, datetime] = {}
     episodes = 0
     for row in rows(landing, "events"):
@@ -52,7 +52,7 @@ def test_episodes_begin_above_the_stop_level_and_end_at_the_resume_level(landing
     assert episodes > 50
 
 
-def test_events_are_in_order_and_every_row_is_there_once(landing: Landing) -> None:
+def test_events_are_in_order_without_duplicate_rows(landing: Landing) -> None:
     events = rows(landing, "events")
     assert [row["number"] for row in events] == list(range(1, len(events) + 1))
     assert [row["at"] for row in events] == sorted(row["at"] for row in events)
@@ -64,7 +64,7 @@ def test_events_are_in_order_and_every_row_is_there_once(landing: Landing) -> No
 
 
 def test_counters_account_for_the_depth_of_each_queue(landing: Landing) -> None:
-    """What is in a queue came in and did not go out: as far as messages that just pass through allow."""
+    """The depth is the difference of the counters, except for messages in transit."""
     last = {}
     for row in rows(landing, "samples"):
         before = last.get(row["queue"])
@@ -77,7 +77,7 @@ def test_counters_account_for_the_depth_of_each_queue(landing: Landing) -> None:
     assert len(last) == PLAN.queues
 
 
-def test_samples_are_fine_in_the_last_days_and_only_where_somebody_looked(landing: Landing) -> None:
+def test_samples_have_a_finer_resolution_in_the_last_days_and_only_in_recorded_time(landing: Landing) -> None:
     every = rows(landing, "samples")
     samples = [row for row in every if row["queue"] == every[0]["queue"]]
     by_day: dict[Any, int] = defaultdict(int)
@@ -89,7 +89,7 @@ def test_samples_are_fine_in_the_last_days_and_only_where_somebody_looked(landin
     assert all(any(at <= row["at"] <= until for at, until in covered) for row in samples)
 
 
-def test_the_same_seed_makes_the_same_rows_and_another_seed_others(landing: Landing, tmp_path: Path) -> None:
+def test_equal_seeds_generate_equal_rows_and_other_seeds_other_rows(landing: Landing, tmp_path: Path) -> None:
     for name, seed in (("same", 5), ("other", 6)):
         again = Landing(str(tmp_path / name))
         make_history(again, Plan(40, 12, seed, UNTIL, 3))
@@ -97,12 +97,12 @@ def test_the_same_seed_makes_the_same_rows_and_another_seed_others(landing: Land
         assert again.read_all("samples").equals(landing.read_all("samples")) == (name == "same")
 
 
-def test_a_second_history_of_the_same_broker_is_refused(landing: Landing) -> None:
+def test_second_history_of_a_broker_is_refused(landing: Landing) -> None:
     with pytest.raises(AlreadyMade, match="a generated history of made already"):
         make_history(landing, PLAN)
 
 
-def test_every_queue_of_it_gets_an_advice(landing: Landing) -> None:
+def test_every_generated_queue_has_a_recommendation(landing: Landing) -> None:
     samples = landing.read_all("samples")
     names = np.array(samples["queue"].to_pylist())
     kinds = set()
@@ -122,7 +122,7 @@ def test_every_queue_of_it_gets_an_advice(landing: Landing) -> None:
         (["--broker", "local"], "--broker local is a configured broker"),
     ],
 )
-def test_a_wrong_option_is_refused_by_name(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_invalid_option_is_refused_by_name(tmp_path: Path, arguments: list[str], said: str) -> None:
     done = subprocess.run(
         [sys.executable, "manage.py", "make-history", *arguments],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Whole logs: what they come to, that a second time adds nothing, and what is said of what cannot be read."""
+"""Import of whole logs: events, repeated imports, unreadable content."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from console.history.storage.landing import KEYS, Landing
 from tests.up.running import ROOT
 
 LOGS = Path(__file__).parents[1] / "logs"
-Kept = dict[tuple[Any, ...], dict[str, Any]]
+Stored = dict[tuple[Any, ...], dict[str, Any]]
 
 
 @pytest.fixture
@@ -31,19 +31,19 @@ def importing(landing: Landing, zone: str = "UTC", **options: Any) -> LogImport:
     return LogImport(landing, "old", ZoneInfo(zone), **options)
 
 
-def kept(landing: Landing) -> Kept:
-    """What remains of all rows, in the order that they tell."""
+def stored(landing: Landing) -> Stored:
+    """Return the distinct rows in order."""
     rows = landing.read_all("events").to_pylist()
     found = {tuple(row[column] for column in KEYS["events"]): row for row in rows}
     return dict(sorted(found.items(), key=lambda item: (item[1]["at"], item[1]["sequence"])))
 
 
 def kinds(landing: Landing) -> list[str]:
-    return [row["kind"] for row in kept(landing).values()]
+    return [row["kind"] for row in stored(landing).values()]
 
 
-def test_a_log_of_an_old_java_broker_is_read(landing: Landing) -> None:
-    report = importing(landing, "Europe/Paris").take(LOGS / "broker-j-old.log")
+def test_log_of_an_old_java_broker_is_imported(landing: Landing) -> None:
+    report = importing(landing, "Europe/Paris").import_file(LOGS / "broker-j-old.log")
     assert kinds(landing) == [
         "broker-ready",
         "connection-opened",
@@ -57,8 +57,8 @@ def test_a_log_of_an_old_java_broker_is_read(landing: Landing) -> None:
     assert dict(report.other_messages) == {"CHN-1001": 1}
     assert report.unreadable == 2
     assert sorted(shape.partition(":")[0] for shape in report.samples) == ["no timestamp", "unknown form"]
-    overfull, underfull = (row for row in kept(landing).values() if row["kind"].endswith("full"))
-    # The clocks went forward in between: 5 seconds, not an hour.
+    overfull, underfull = (row for row in stored(landing).values() if row["kind"].endswith("full"))
+    # Daylight saving time began in between: 5 seconds, not an hour.
     assert (underfull["at"] - overfull["at"]).total_seconds() == 4.607
     assert overfull["at"] == datetime(2012, 3, 25, 0, 59, 58, 400_000, UTC)
     (coverage,) = landing.read_all("coverage").to_pylist()
@@ -66,8 +66,8 @@ def test_a_log_of_an_old_java_broker_is_read(landing: Landing) -> None:
     assert coverage["at"] == datetime(2012, 3, 25, 0, 58, 59, 120_000, UTC)
 
 
-def test_a_log_of_todays_java_broker_is_read(landing: Landing) -> None:
-    report = importing(landing).take(LOGS / "broker-j-new.log")
+def test_log_of_a_current_java_broker_is_imported(landing: Landing) -> None:
+    report = importing(landing).import_file(LOGS / "broker-j-new.log")
     assert report.unreadable == 0
     assert kinds(landing)[3:] == [
         "queue-overfull",
@@ -80,33 +80,33 @@ def test_a_log_of_todays_java_broker_is_read(landing: Landing) -> None:
         "store-underfull",
         "store-overfull",
     ]
-    overfull = next(row for row in kept(landing).values() if row["kind"] == "queue-overfull")
+    overfull = next(row for row in stored(landing).values() if row["kind"] == "queue-overfull")
     assert (overfull["queue"], overfull["depth_bytes"], overfull["stop_bytes"]) == ("orders.eu", 1_310_720, 1_048_576)
     assert overfull["connection"] == "con:0(guest@/127.0.0.1:60521/default)"
 
 
-def test_a_log_of_a_cpp_broker_is_read_with_and_without_syslog(landing: Landing, tmp_path: Path) -> None:
-    importing(landing).take(LOGS / "qpidd.log")
+def test_log_of_a_cpp_broker_is_imported_with_and_without_syslog(landing: Landing, tmp_path: Path) -> None:
+    importing(landing).import_file(LOGS / "qpidd.log")
     assert kinds(landing) == ["queue-overfull", "queue-underfull", "queue-overfull"]
     syslog = tmp_path / "syslog"
     syslog.write_bytes((LOGS / "qpidd-syslog.log").read_bytes())
     written = datetime(2026, 1, 1, 6, tzinfo=UTC).timestamp()
     os.utime(syslog, (written, written))
-    importing(landing).take(syslog)
-    assert [row["at"].isoformat() for row in kept(landing).values()][-2:] == [
+    importing(landing).import_file(syslog)
+    assert [row["at"].isoformat() for row in stored(landing).values()][-2:] == [
         "2025-12-31T23:59:59+00:00",
         "2026-01-01T00:00:07+00:00",
     ]
 
 
-def test_a_clients_warnings_are_kept_as_such(landing: Landing) -> None:
-    importing(landing).take(LOGS / "client.log")
-    assert [row["lasted_ms"] for row in kept(landing).values()] == [5000, 10000, None]
+def test_warnings_of_a_client_are_imported(landing: Landing) -> None:
+    importing(landing).import_file(LOGS / "client.log")
+    assert [row["lasted_ms"] for row in stored(landing).values()] == [5000, 10000, None]
     assert set(kinds(landing)) == {"client-warning"}
 
 
 def log(count: int, seed: int = 3) -> list[str]:
-    """Lines of a busy log, of which many are alike in time and text."""
+    """Return lines of a busy log, many of which have equal times and texts."""
     dice = random.Random(seed)
     at, lines = 1_700_000_000, []
     for _ in range(count):
@@ -129,12 +129,12 @@ def events_of(lines: list[str]) -> int:
 
 
 @pytest.mark.parametrize("name", ["again", "renamed", "packed", "longer", "carriage returns"])
-def test_the_same_lines_again_add_nothing(landing: Landing, tmp_path: Path, name: str) -> None:
+def test_repeated_import_of_lines_adds_nothing(landing: Landing, tmp_path: Path, name: str) -> None:
     lines = log(3000)
     first, second = tmp_path / "broker.log", tmp_path / "broker.log.1"
     first.write_text("".join(lines))
-    importing(landing).take(first)
-    assert len(kept(landing)) == events_of(lines) > 1500
+    importing(landing).import_file(first)
+    assert len(stored(landing)) == events_of(lines) > 1500
     files = len(landing.names("events"))
     added = 0
     match name:
@@ -150,57 +150,57 @@ def test_the_same_lines_again_add_nothing(landing: Landing, tmp_path: Path, name
             added = 1
         case "carriage returns":
             second.write_bytes("".join(lines).replace("\n", "\r\n").encode())
-    report = importing(landing).take(second)
+    report = importing(landing).import_file(second)
     assert report.total == events_of(lines) + added
-    assert len(kept(landing)) == events_of(lines) + added
-    assert len(landing.names("events")) == files + added  # the very same file, unless it is longer
+    assert len(stored(landing)) == events_of(lines) + added
+    assert len(landing.names("events")) == files + added  # the same file, unless it is longer
 
 
-def test_a_log_in_two_parts_is_the_same_as_in_one(landing: Landing, tmp_path: Path) -> None:
+def test_log_in_two_parts_equals_the_whole_log(landing: Landing, tmp_path: Path) -> None:
     lines = log(2000)
     cut = next(n for n in range(1000, 2000) if lines[n][:19] != lines[n - 1][:19])
     for name, part in (("broker.log.1", lines[:cut]), ("broker.log", lines[cut:]), ("whole", lines)):
         (tmp_path / name).write_text("".join(part))
-        importing(landing).take(tmp_path / name)
-    assert len(kept(landing)) == events_of(lines)
+        importing(landing).import_file(tmp_path / name)
+    assert len(stored(landing)) == events_of(lines)
 
 
-def test_the_same_lines_of_another_broker_are_other_events(landing: Landing, tmp_path: Path) -> None:
+def test_same_lines_of_another_broker_are_different_events(landing: Landing, tmp_path: Path) -> None:
     path = tmp_path / "broker.log"
     path.write_text("".join(log(100)))
     for broker in ("one", "two"):
-        LogImport(landing, broker, UTC).take(path)
-    assert len(kept(landing)) == 2 * events_of(log(100))
+        LogImport(landing, broker, UTC).import_file(path)
+    assert len(stored(landing)) == 2 * events_of(log(100))
 
 
-def test_blocks_cut_lines_nowhere(landing: Landing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_across_blocks_are_read_whole(landing: Landing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.history.importing.log_import._BLOCK", 64)
     monkeypatch.setattr("console.history.importing.log_import.BATCH", 7)
     lines = log(300)
     for name, content in (("plain", "".join(lines).encode()), ("packed", gzip.compress("".join(lines).encode()))):
         (tmp_path / name).write_bytes(content)
-        assert importing(landing).take(tmp_path / name).total == events_of(lines)
-    assert len(kept(landing)) == events_of(lines)
+        assert importing(landing).import_file(tmp_path / name).total == events_of(lines)
+    assert len(stored(landing)) == events_of(lines)
 
 
-def test_a_packed_log_that_breaks_off_is_taken_as_far_as_it_goes(landing: Landing, tmp_path: Path) -> None:
+def test_truncated_compressed_log_is_imported_up_to_its_end(landing: Landing, tmp_path: Path) -> None:
     lines = log(5000)
     path = tmp_path / "broker.log.gz"
     path.write_bytes(gzip.compress("".join(lines).encode())[:-2000])
-    report = importing(landing).take(path)
-    assert "breaks off" in report.damage
+    report = importing(landing).import_file(path)
+    assert "truncated" in report.damage
     assert 1000 < report.total < events_of(lines)
 
 
-def test_two_packed_logs_in_one_file_are_both_read(landing: Landing, tmp_path: Path) -> None:
+def test_two_compressed_logs_in_one_file_are_both_imported(landing: Landing, tmp_path: Path) -> None:
     lines = log(1000)
     path = tmp_path / "broker.log.gz"
     path.write_bytes(b"".join(gzip.compress("".join(part).encode()) for part in (lines[:400], lines[400:])))
-    report = importing(landing).take(path)
+    report = importing(landing).import_file(path)
     assert (report.total, report.damage) == (events_of(lines), "")
 
 
-def test_rubbish_is_counted_and_never_fatal(landing: Landing, tmp_path: Path) -> None:
+def test_unreadable_content_is_counted_and_never_fatal(landing: Landing, tmp_path: Path) -> None:
     dice = random.Random(7)
     good = [line.encode() for line in log(200)]
     bad = [dice.randbytes(dice.randrange(200)).replace(b"\n", b"") + b"\n" for _ in range(200)]
@@ -209,30 +209,30 @@ def test_rubbish_is_counted_and_never_fatal(landing: Landing, tmp_path: Path) ->
     dice.shuffle(mixed)
     path = tmp_path / "log"
     path.write_bytes(b"first line\n" + b"".join(mixed))
-    report = importing(landing).take(path)
+    report = importing(landing).import_file(path)
     assert report.total == events_of([line.decode() for line in good])
     assert report.lines == len(mixed) + 1
     assert report.unreadable == 1
 
 
 @pytest.mark.parametrize("what", ["missing", "folder", "utf-16"])
-def test_a_file_that_cannot_be_read_is_named(landing: Landing, tmp_path: Path, what: str) -> None:
+def test_unreadable_file_is_named_in_the_error(landing: Landing, tmp_path: Path, what: str) -> None:
     path = tmp_path / what
     if what == "folder":
         path.mkdir()
     elif what == "utf-16":
         path.write_text("x", encoding="utf-16")
     with pytest.raises(LogError, match=str(path)):
-        importing(landing).take(path)
+        importing(landing).import_file(path)
 
 
-def test_events_from_before_on_are_left_out_on_request(landing: Landing, tmp_path: Path) -> None:
+def test_events_after_a_given_time_are_skipped(landing: Landing, tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("".join(log(1000)))
     middle = 1_700_000_100_000
-    report = importing(landing, before=middle).take(path)
+    report = importing(landing, before=middle).import_file(path)
     assert report.skipped > 0
-    assert all(row["at"].timestamp() * 1000 < middle for row in kept(landing).values())
+    assert all(row["at"].timestamp() * 1000 < middle for row in stored(landing).values())
     assert report.total + report.skipped == events_of(log(1000))
 
 
@@ -248,7 +248,7 @@ def command(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_command_reports_each_file_and_goes_on_after_one_it_cannot_read(tmp_path: Path) -> None:
+def test_command_reports_each_file_and_continues_after_an_unreadable_one(tmp_path: Path) -> None:
     old, missing = LOGS / "broker-j-old.log", tmp_path / "missing.log"
     done = command(tmp_path, "--broker", "qpid-1", "--timezone", "Europe/Paris", str(missing), str(old))
     assert done.returncode == 1
@@ -256,7 +256,7 @@ def test_the_command_reports_each_file_and_goes_on_after_one_it_cannot_read(tmp_
     assert f"{old}: 12 lines, 7 events" in done.stdout
     assert "unknown form: 2012-03-25 03:10:00,000" in done.stdout
     assert "Europe/Paris" in done.stdout
-    assert len(kept(Landing(str(tmp_path / "history")))) == 7
+    assert len(stored(Landing(str(tmp_path / "history")))) == 7
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_the_command_reports_each_file_and_goes_on_after_one_it_cannot_read(tmp_
         ([], "--broker"),
     ],
 )
-def test_a_wrong_option_is_refused_by_name(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_invalid_option_is_refused_by_name(tmp_path: Path, arguments: list[str], said: str) -> None:
     done = command(tmp_path, *arguments, str(LOGS / "client.log"))
     assert done.returncode != 0
     assert said in done.stderr

@@ -42,23 +42,23 @@ def read(head: str, zone: str = "UTC") -> int | None:
         ("1401711245.5 INFO ", 500),
     ],
 )
-def test_a_common_timestamp_is_read(head: str, ms: int) -> None:
+def test_common_timestamp_is_parsed(head: str, ms: int) -> None:
     assert read(head) == AT + ms
 
 
 @pytest.mark.parametrize(
     "head", ["", "12:14:05.123 [main] INFO", "2014-13-02 12:14:05 ", "Feb 30 12:14:05 host", "INFO"]
 )
-def test_no_timestamp_is_none(head: str) -> None:
+def test_line_without_a_timestamp_has_none(head: str) -> None:
     assert read(head) is None
 
 
-def test_a_time_without_a_zone_is_local_and_one_with_a_zone_is_not() -> None:
+def test_time_without_a_zone_is_local() -> None:
     assert read("2014-06-02 14:14:05 x", "Europe/Paris") == AT
     assert read("2014-06-02 12:14:05Z x", "Europe/Paris") == AT
 
 
-def test_the_hour_that_autumn_has_twice_is_told_apart_by_the_order_of_lines() -> None:
+def test_repeated_hour_in_autumn_is_resolved_by_the_order_of_lines() -> None:
     times = LogTimes(ZoneInfo("Europe/Paris"), WRITTEN)
     heads = ["2013-10-27 01:59:59 ", "2013-10-27 02:00:10 ", "2013-10-27 02:59:59 ", "2013-10-27 02:00:10 "]
     heads += ["2013-10-27 02:59:59 ", "2013-10-27 03:00:00 "]
@@ -71,7 +71,7 @@ def test_the_hour_that_autumn_has_twice_is_told_apart_by_the_order_of_lines() ->
 @pytest.mark.parametrize(
     ("head", "year"), [("Jun  3 23:00:00 h", 2014), ("Jun  5 00:00:00 h", 2013), ("Feb 29 00:00:00 h", 2012)]
 )
-def test_a_year_that_is_not_told_is_the_last_that_makes_it_older_than_the_file(head: str, year: int) -> None:
+def test_missing_year_is_the_last_in_which_the_time_is_before_that_of_the_file(head: str, year: int) -> None:
     at = read(head)
     assert at is not None
     assert datetime.fromtimestamp(at / 1000, UTC).year == year

@@ -1,4 +1,4 @@
-"""The same job on a Spark cluster: a master and two workers as processes of their own give the tables of local mode."""
+"""The pipeline on a Spark cluster of a master and two workers produces the tables of local mode."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from console.history.pipeline.run import Run
 from console.history.pipeline.spark.java import find_java
 from console.history.storage.tables import Tables
 from console.history.whatif.comparison import ADVICE
-from console.history.whatif.fleet_recommendations import advice_of_queue
+from console.history.whatif.fleet_recommendations import recommendation_of_queue
 from tests.history.delta import read
 from tests.history.processes import contents, environment, manage, running
 from tests.history.rows import Story, land
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """The master's URL, and the environment for those who use it."""
+    """Yield the master's URL, and the environment of its clients."""
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
@@ -67,7 +67,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{status}/json/", timeout=5) as answer:
                     return int(json.load(answer)["aliveworkers"])
-            except (OSError, ValueError):  # it does not listen yet, or has nothing to say yet
+            except (OSError, ValueError):  # it does not listen or respond yet
                 return 0
 
         wait_until(lambda: workers() == 2, "two workers are there", within=120)
@@ -75,14 +75,14 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def story() -> dict[str, list[dict[str, Any]]]:
-    told = Story().watch(0, 9000)
+    story = Story().watch(0, 9000)
     for second in range(0, 7200, 30):
         for queue in ("orders", "images"):
-            told.sample(second, second % 97, queue, enqueued_messages=second * 3, dequeued_messages=second * 2)
+            story.sample(second, second % 97, queue, enqueued_messages=second * 3, dequeued_messages=second * 2)
     for minute in range(0, 100, 7):
-        told.overfull(minute * 60 + 5, "orders").blocked(minute * 60 + 5, queue="orders")
-        told.underfull(minute * 60 + 50, "orders").released(minute * 60 + 50, queue="orders")
-    return told.overfull(7000, "images").rows
+        story.overfull(minute * 60 + 5, "orders").blocked(minute * 60 + 5, queue="orders")
+        story.underfull(minute * 60 + 50, "orders").released(minute * 60 + 50, queue="orders")
+    return story.overfull(7000, "images").rows
 
 
 def advice(url: Path) -> list[dict[str, Any]]:
@@ -91,17 +91,17 @@ def advice(url: Path) -> list[dict[str, Any]]:
 
 
 def replayed(url: Path) -> list[dict[str, Any]]:
-    """The advice for both queues, worked out here."""
+    """Return the recommendations for both queues, computed locally."""
     minutes = read(str(url), "minutes").filter(pc.field("kind") == "queue")
     known = minutes.filter((pc.field("known_ms") > 0) & pc.field("messages_mean").is_valid())
     ms = pc.cast(pc.cast(known["at"], pa.timestamp("ms", tz="UTC")), pa.int64())
     zero = pa.array([0] * len(known), pa.int64())
     known = known.append_column("ms", ms).append_column("begin_ms", zero).append_column("at_ms", zero)
-    told = [advice_of_queue(known.filter(pc.field("name") == name)) for name in ("images", "orders")]
-    return list(pa.concat_tables(told).select(["queue", *ADVICE.names]).to_pylist())
+    rows = [recommendation_of_queue(known.filter(pc.field("name") == name)) for name in ("images", "orders")]
+    return list(pa.concat_tables(rows).select(["queue", *ADVICE.names]).to_pylist())
 
 
-def test_a_cluster_gives_the_tables_of_local_mode(
+def test_cluster_produces_the_tables_of_local_mode(
     cluster: tuple[str, dict[str, str]], tmp_path: Path, spark: Any
 ) -> None:
     master, env = cluster

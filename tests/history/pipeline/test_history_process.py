@@ -1,4 +1,4 @@
-"""`manage.py history` as a process: without an installed Java, killed in the middle of its work, stopped."""
+"""`manage.py history` as a process: without an installed Java, killed during its work, stopped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HISTORY = (sys.executable, str(ROOT / "manage.py"), "history")
 
 
 def without_java(folder: Path) -> dict[str, str]:
-    """An environment in which no Java is found."""
+    """Return an environment without an installed Java."""
     tools = folder / "bin"
     tools.mkdir()
     for name in ("sh", "bash", "env", "dirname", "basename", "ps", "uname", "head", "cat", "ls", "grep", "sed", "nice"):
@@ -36,8 +36,8 @@ def without_java(folder: Path) -> dict[str, str]:
 
 
 def first() -> Story:
-    told = Story().watch(0, 600).sample(0, 1, whole=True, enqueued_messages=0, dequeued_messages=0)
-    return told.overfull(60).blocked(60).sample(80, 20, state="OVERFULL").underfull(90).released(90)
+    story = Story().watch(0, 600).sample(0, 1, whole=True, enqueued_messages=0, dequeued_messages=0)
+    return story.overfull(60).blocked(60).sample(80, 20, state="OVERFULL").underfull(90).released(90)
 
 
 def later() -> Story:
@@ -45,7 +45,7 @@ def later() -> Story:
 
 
 def step(data: Path) -> str:
-    """What the newest run is at."""
+    """Return the step of the newest run."""
     with sqlite3.connect(f"file:{data}/console/console.sqlite3?mode=ro", uri=True) as database:
         row = database.execute("SELECT step FROM history_historyrun ORDER BY id DESC LIMIT 1").fetchone()
     return row[0] if row else ""
@@ -56,7 +56,7 @@ def states(data: Path) -> list[tuple[str, str]]:
         return database.execute("SELECT finished IS NOT NULL, error FROM history_historyrun ORDER BY id").fetchall()
 
 
-def test_on_a_machine_without_java_it_runs_by_itself_and_stops_when_told(tmp_path: Path) -> None:
+def test_process_runs_with_the_bundled_java_and_stops_on_a_signal(tmp_path: Path) -> None:
     env = without_java(tmp_path)
     data = tmp_path / "data"
     url = str(data / "history")
@@ -68,7 +68,7 @@ def test_on_a_machine_without_java_it_runs_by_itself_and_stops_when_told(tmp_pat
         wait_until(lambda: find_backlog(url).files == 0 or process.poll() is not None, "it took the files", within=240)
         assert process.poll() is None, log.read_text()
         assert len(contents(url)["episodes"]) == 1
-        # It is warm now: what lands later is there soon.
+        # Spark is started: later files are processed soon.
         land(url, later().rows)
         wait_until(lambda: find_backlog(url).files == 0, "it took later files", within=120)
         process.send_signal(signal.SIGTERM)
@@ -77,7 +77,7 @@ def test_on_a_machine_without_java_it_runs_by_itself_and_stops_when_told(tmp_pat
     assert len(contents(url)["minutes"]) >= 40, "20 minutes of a queue and of its virtual host"
 
 
-def test_killed_at_step_after_step_and_started_again_the_tables_are_the_same(tmp_path: Path, spark: Any) -> None:
+def test_kills_during_each_step_do_not_change_the_tables(tmp_path: Path, spark: Any) -> None:
     data = tmp_path / "data"
     env = environment(data)
     url, undisturbed = str(data / "history"), str(tmp_path / "undisturbed")

@@ -1,4 +1,4 @@
-"""Intervals of time: joined and cut into portions, always the same time."""
+"""Intervals: merging and splitting into portions preserve the covered time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def in_ms(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 @given(ANY, st.integers(1, 30))
-def test_joined_are_few_in_order_apart_and_cover_what_there_was(given: list[tuple[int, int]], most: int) -> None:
+def test_merged_intervals_are_few_ordered_disjoint_and_cover_the_given_ones(
+    given: list[tuple[int, int]], most: int
+) -> None:
     found = joined(in_ms(given), most)
     assert len(found) <= most
     assert all(one[1] < other[0] for one, other in itertools.pairwise(found))
@@ -32,7 +34,7 @@ def test_joined_are_few_in_order_apart_and_cover_what_there_was(given: list[tupl
 
 
 @given(ANY, st.dictionaries(st.integers(0, 20), st.integers(1, 100)), st.integers(1, 300))
-def test_portions_are_the_same_hours_in_order_and_small_unless_of_one_day(
+def test_portions_cover_the_same_hours_in_order_within_the_limit_or_are_one_day(
     given: list[tuple[int, int]], rows: dict[int, int], most: int
 ) -> None:
     intervals = joined(in_ms(given), 1000)

@@ -1,4 +1,4 @@
-"""The tables are a function of the rows that ever landed: order, doubles, lateness and deaths do not show in them."""
+"""The tables are a function of all landed rows, independent of order, duplicates, delays and killed runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Tables_ = dict[str, list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def straight(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> History:
-    """All in order, each once, in one run, which works in the way that is meant for much."""
+    """Process all rows in order, without duplicates, in one run in the mode for large amounts."""
     history = History(spark, str(tmp_path_factory.mktemp("straight") / "history"))
     history.land(*STORIES)
     with pytest.MonkeyPatch.context() as patch:
@@ -39,8 +39,8 @@ def straight(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> History:
 
 
 def shuffled(seed: int) -> Iterator[Story]:
-    """For each of the runs a story with rows of all stories, by brokers of the seed's own: each row at least once, now
-    and then doubled, in any order."""
+    """Return a scenario per run with the rows of all scenarios, under broker names of the seed: each row at least once,
+    some duplicated, in any order."""
     chance = random.Random(seed)
     batches = [Story() for _ in range(RUNS)]
     for kind in ("events", "samples", "coverage"):
@@ -54,7 +54,7 @@ def shuffled(seed: int) -> Iterator[Story]:
     yield from batches
 
 
-def test_late_doubled_and_disordered_rows_give_the_same_tables(straight: History, history: History) -> None:
+def test_late_duplicate_and_unordered_rows_give_the_same_tables(straight: History, history: History) -> None:
     for batches in zip(*(shuffled(seed) for seed in SEEDS), strict=True):
         history.land(*batches)
         history.run()
@@ -66,7 +66,7 @@ def test_late_doubled_and_disordered_rows_give_the_same_tables(straight: History
         assert len(history.rows(kind)) == len(SEEDS) * len(straight.rows(kind))
 
 
-def test_little_at_a_time_is_worked_out_as_much_is(straight: History, history: History) -> None:
+def test_small_runs_give_the_tables_of_a_large_run(straight: History, history: History) -> None:
     for stories in (FIRST, LATER):
         history.land(*stories)
         history.run()
@@ -78,7 +78,7 @@ class Died(BaseException):
 
 
 class Mortal(Tables):
-    """Dies just after so many commits."""
+    """Fails directly after a given number of commits."""
 
     left = 0
 
@@ -90,7 +90,7 @@ class Mortal(Tables):
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_run_that_dies_after_any_commit_is_made_good_by_the_next(
+def test_run_after_one_killed_at_any_commit_completes_the_tables(
     straight: History, history: History, spark: Any, seed: int
 ) -> None:
     deaths = 0

@@ -1,4 +1,4 @@
-"""The warm process: when it runs, what it records, what it does after a failure. The pipeline is a stand-in."""
+"""The long-running process: when it runs, what it records, failures. The pipeline is a stand-in."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Report:
 
 
 class Pipeline:
-    """Answers with the next of `answers`, the last one for ever; an exception is raised."""
+    """Returns the next of `answers`, then the last one repeatedly; raises exceptions."""
 
     def __init__(self, *answers: Report | Exception) -> None:
         self.answers = list(answers) or [Report()]
@@ -55,13 +55,13 @@ def url(tmp_path: Path) -> str:
     return str(tmp_path / "history")
 
 
-def test_with_nothing_landed_it_does_not_run(url: str) -> None:
+def test_runner_without_landing_files_does_not_run(url: str) -> None:
     pipeline = Pipeline()
     assert Runner(url, pipeline).run_if_new() is False
     assert pipeline.runs == 0
 
 
-def test_it_runs_once_for_what_has_landed_and_again_for_what_lands_later(url: str) -> None:
+def test_runner_runs_once_for_landed_files_and_again_for_later_ones(url: str) -> None:
     pipeline = Pipeline()
     runner = Runner(url, pipeline)
     land(url, Story().watch(0, 1).rows)
@@ -70,7 +70,7 @@ def test_it_runs_once_for_what_has_landed_and_again_for_what_lands_later(url: st
     assert [runner.run_if_new() for _ in range(2)] == [True, False]
 
 
-def test_a_file_that_lands_during_a_run_is_for_the_next(url: str) -> None:
+def test_file_that_lands_during_a_run_causes_the_next(url: str) -> None:
     pipeline = Pipeline()
     runner = Runner(url, pipeline)
     land(url, Story().watch(0, 1).rows)
@@ -80,13 +80,13 @@ def test_a_file_that_lands_during_a_run_is_for_the_next(url: str) -> None:
     assert [runner.run_if_new() for _ in range(2)] == [True, False]
 
 
-def test_it_runs_again_at_once_while_files_are_left(url: str) -> None:
+def test_runner_runs_again_at_once_while_files_are_left(url: str) -> None:
     runner = Runner(url, Pipeline(Report(more=True), Report(more=True), Report()))
     land(url, Story().watch(0, 1).rows)
     assert [runner.run_if_new() for _ in range(4)] == [True, True, True, False]
 
 
-def test_a_run_is_recorded_with_its_rows_and_its_lag(url: str) -> None:
+def test_run_is_recorded_with_its_rows_and_latency(url: str) -> None:
     land(url, Story().watch(0, 1).rows)
     newest = timezone.now() - dt.timedelta(seconds=5)
     pipeline = Pipeline(Report(newest=newest))
@@ -101,7 +101,7 @@ def test_a_run_is_recorded_with_its_rows_and_its_lag(url: str) -> None:
     assert 5000 <= row.lag_ms < 65_000
 
 
-def test_a_failure_is_recorded_with_its_step_and_its_first_line_and_tried_again(url: str) -> None:
+def test_failure_is_recorded_with_step_and_first_line_and_retried(url: str) -> None:
     land(url, Story().watch(0, 1).rows)
     said: list[str] = []
     pipeline = Pipeline(ValueError("no such column\nat org.apache"), Report())
@@ -120,7 +120,7 @@ def test_a_failure_is_recorded_with_its_step_and_its_first_line_and_tried_again(
     assert said == ["failed, retrying in 0.01 s: ValueError: no such column"]
 
 
-def test_what_is_beyond_repair_ends_the_process_and_is_recorded(url: str) -> None:
+def test_unusable_spark_ends_the_process_and_is_recorded(url: str) -> None:
     land(url, Story().watch(0, 1).rows)
     runner = Runner(url, Pipeline(Unusable("Spark has gone")), rhythm=QUICK)
     with pytest.raises(Unusable):
@@ -129,7 +129,7 @@ def test_what_is_beyond_repair_ends_the_process_and_is_recorded(url: str) -> Non
     assert not Lease.objects.exists()
 
 
-def test_while_another_process_is_at_it_nothing_runs_or_is_recorded(url: str) -> None:
+def test_nothing_runs_or_is_recorded_while_another_process_owns_the_lease(url: str) -> None:
     land(url, Story().watch(0, 1).rows)
     pipeline = Pipeline()
     with lease(LEASE), pytest.raises(Busy):
@@ -138,14 +138,14 @@ def test_while_another_process_is_at_it_nothing_runs_or_is_recorded(url: str) ->
     assert not HistoryRun.objects.exists()
 
 
-def test_a_run_that_was_killed_is_recorded_as_ended(url: str) -> None:
+def test_killed_run_is_recorded_as_ended(url: str) -> None:
     HistoryRun.objects.create(holder="x", started=timezone.now())
     land(url, Story().watch(0, 1).rows)
     Runner(url, Pipeline()).run_if_new()
     assert [row.state for row in HistoryRun.objects.all()] == ["done", "failed"]
 
 
-def test_a_removed_file_is_no_reason_to_run(url: str) -> None:
+def test_removed_file_causes_no_run(url: str) -> None:
     runner = Runner(url, Pipeline())
     land(url, Story().watch(0, 1).rows)
     land(url, Story().watch(1, 2).rows)

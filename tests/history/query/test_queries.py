@@ -1,4 +1,4 @@
-"""The web side reads what the pipeline wrote: the same numbers, out of tables that Spark made."""
+"""Queries over tables that Spark has written return the figures that the pipeline has computed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ QUEUE = QueueKey("b", "default", "q")
 
 @pytest.fixture(params=["", "file://"], ids=["folder", "url"])
 def opened(request: pytest.FixtureRequest) -> Callable[[str], Reader]:
-    """A reader of a folder: told by its name, or by a URL as an object store has one, when pyarrow reads the files."""
+    """Return a reader of a folder, given by path or by URL; for a URL, as of an object store, pyarrow reads the
+    files."""
     return lambda folder: Reader(f"{request.param}{folder}")
 
 
@@ -36,8 +37,8 @@ def at(seconds: float) -> int:
     return START + round(seconds * 1000)
 
 
-def told(history: History) -> Reader:
-    """Three minutes: filling up, overfull from 60 to 90 s with one producer held, and empty; then nobody looks."""
+def processed(history: History) -> Reader:
+    """Three recorded minutes: filling up, overfull from 60 to 90 s with one blocked producer, empty."""
     story = Story().watch(0, 180)
     for second in range(0, 180, 5):
         overfull = 60 <= second < 90
@@ -60,9 +61,9 @@ def told(history: History) -> Reader:
     return Reader(history.url)
 
 
-@pytest.mark.timeout(600)  # Spark starts for it, if no other test of the run needed it
-def test_tables_of_the_pipeline_are_read_as_they_were_told(history: History) -> None:
-    reader = told(history)
+@pytest.mark.timeout(600)  # it may have to start Spark
+def test_queries_return_the_figures_of_the_pipeline(history: History) -> None:
+    reader = processed(history)
     now = at(600)
     [one] = catalog.brokers(reader)
     assert (one["broker"], one["first"], one["last"]) == ("b", START, at(180))
@@ -72,7 +73,7 @@ def test_tables_of_the_pipeline_are_read_as_they_were_told(history: History) -> 
     assert raw["unwatched"] == [(at(180), at(240))]
     depth: dict[int, Any] = dict(zip(raw["at"], raw["messages"], strict=True))
     assert depth[at(65)] == 11
-    assert raw["messages"][-1] is None  # after the last look nothing is known
+    assert raw["messages"][-1] is None  # unknown after the end of the recording
 
     minutes = series(reader, QUEUE, START, at(240), resolution="minute", now=now)
     assert minutes["at"] == [at(0), at(60), at(120), at(180)]
@@ -104,7 +105,7 @@ def test_tables_of_the_pipeline_are_read_as_they_were_told(history: History) -> 
     ]
 
 
-def test_new_rows_are_seen_by_a_reader_that_has_the_table_open(
+def test_reader_of_an_open_table_returns_new_rows(
     tmp_path: Path, opened: Callable[[str], Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("console.history.storage.reader.FRESH_SECONDS", 0)
@@ -116,9 +117,9 @@ def test_new_rows_are_seen_by_a_reader_that_has_the_table_open(
         assert episode_list.page(reader, episode_list.EpisodeQuery(START, at(60), at(60)), 1, 10)[0] == number
 
 
-@pytest.mark.parametrize("kept", [(), (3,)], ids=["no file is left", "some files are left"])
-def test_file_that_a_newer_version_dropped_makes_the_reader_look_again(
-    kept: tuple[int, ...], tmp_path: Path, opened: Callable[[str], Reader]
+@pytest.mark.parametrize("remaining", [(), (3,)], ids=["no file is left", "some files are left"])
+def test_reader_refreshes_the_files_if_one_was_removed(
+    remaining: tuple[int, ...], tmp_path: Path, opened: Callable[[str], Reader]
 ) -> None:
     url = str(tmp_path)
     for second in (3, 1, 2):
@@ -127,12 +128,12 @@ def test_file_that_a_newer_version_dropped_makes_the_reader_look_again(
     reader = opened(url)
     assert episode_list.page(reader, wanted, 1, 10)[0] == 3
     table = DeltaTable(table_url(url, "episodes"))
-    table.delete("duration_ms > 0" if not kept else f"start <> '{moment(at(kept[0])).isoformat()}'")
+    table.delete("duration_ms > 0" if not remaining else f"start <> '{moment(at(remaining[0])).isoformat()}'")
     table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-    assert episode_list.page(reader, wanted, 1, 10)[0] == len(kept)
+    assert episode_list.page(reader, wanted, 1, 10)[0] == len(remaining)
 
 
-def test_only_files_of_the_days_that_are_asked_for_are_opened(tmp_path: Path, opened: Callable[[str], Reader]) -> None:
+def test_only_files_of_the_requested_days_are_opened(tmp_path: Path, opened: Callable[[str], Reader]) -> None:
     url = str(tmp_path)
     for day in range(3):
         write(url, "minutes", [rollup(START + day * DAY, messages_mean=float(day))])
@@ -147,14 +148,14 @@ def test_only_files_of_the_days_that_are_asked_for_are_opened(tmp_path: Path, op
         reader.rows("SELECT count(*) AS n FROM {minutes}")
 
 
-def test_rows_for_a_download_come_in_parts(tmp_path: Path, opened: Callable[[str], Reader]) -> None:
+def test_rows_for_an_export_are_returned_in_batches(tmp_path: Path, opened: Callable[[str], Reader]) -> None:
     write(str(tmp_path), "episodes", [episode(at(n), at(n + 1)) for n in range(50)])
     parts = opened(str(tmp_path)).batches("SELECT * FROM {episodes} ORDER BY start", rows=20)
     assert parts.read_all()["start"].to_pylist() == [moment(at(n)) for n in range(50)]
 
 
 @pytest.mark.timeout(600)
-def test_what_spark_writes_has_the_bounds_that_files_are_chosen_by(history: History) -> None:
+def test_files_written_by_spark_have_the_bounds_for_their_selection(history: History) -> None:
     for broker in ("a", "z"):
         story = Story(broker).watch(0, 60).sample(0, 1).sample(30, 2)
         rows = history.tables.spark.createDataFrame(table("samples", story.rows["samples"]), landing_schema("samples"))
@@ -178,7 +179,7 @@ def test_what_spark_writes_has_the_bounds_that_files_are_chosen_by(history: Hist
         reader.rows("SELECT count(*) AS n FROM {samples}")
 
 
-def test_threads_read_side_by_side(tmp_path: Path, opened: Callable[[str], Reader]) -> None:
+def test_threads_query_concurrently(tmp_path: Path, opened: Callable[[str], Reader]) -> None:
     url = str(tmp_path)
     write(url, "episodes", [episode(at(n), at(n + 1)) for n in range(50)])
     reader = opened(url)

@@ -1,4 +1,4 @@
-"""What single lines of brokers' logs tell."""
+"""Parsing of single lines of brokers' logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CHANNEL = "[con:2(guest@anonymous(713889609)/test)/ch:1]"
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "columns"),
     [
         (
             f"{SUBJECT} QUE-1003 : Overfull : Size : 1,200 bytes, Capacity : 1,000",
@@ -81,17 +81,17 @@ CHANNEL = "[con:2(guest@anonymous(713889609)/test)/ch:1]"
         ),
     ],
 )
-def test_a_line_of_the_domain_is_read_in_every_form(line: str, told: dict[str, object]) -> None:
+def test_documented_line_is_parsed_in_every_format(line: str, columns: dict[str, object]) -> None:
     assert may_be_event(line.encode())
     read = read_line(line)
     assert read is not None
     columns = read[1]
-    assert {column: columns.get(column) for column in told} == told
+    assert {column: columns.get(column) for column in columns} == columns
 
 
-def test_what_our_own_broker_writes_is_read_back() -> None:
+def test_lines_of_the_bundled_broker_are_parsed() -> None:
     subject = queue_subject("default", "orders, (new)")
-    for kind, words, told in (
+    for kind, words, columns in (
         ("queue-overfull", overfull_words(1_234_567, 0, 12, 10), (1_234_567, 0, 12, 10)),
         ("queue-underfull", underfull_words(0, 800, 0, 8), (0, 800, 0, 8)),
     ):
@@ -99,7 +99,7 @@ def test_what_our_own_broker_writes_is_read_back() -> None:
         assert read is not None
         level = "stop" if kind == "queue-overfull" else "resume"
         found = [read[1][c] for c in ("depth_bytes", f"{level}_bytes", "depth_messages", f"{level}_messages")]
-        assert (read[1]["kind"], read[1]["queue"], tuple(found)) == (kind, "orders, (new)", told)
+        assert (read[1]["kind"], read[1]["queue"], tuple(found)) == (kind, "orders, (new)", columns)
     read = read_line(text("queue-dropped", subject, dropped_words(1, 2, 3, 4, 5)))
     assert read is not None
     assert read[1]["stop_messages"] == 5
@@ -113,11 +113,11 @@ def test_what_our_own_broker_writes_is_read_back() -> None:
         f"{CHANNEL} CHN-1005 : Flow Control Enforced",
     ],
 )
-def test_a_known_code_with_unknown_words_is_unreadable(line: str) -> None:
+def test_known_code_with_an_unknown_format_is_unreadable(line: str) -> None:
     with pytest.raises(Unreadable):
         read_line(line)
 
 
 @pytest.mark.parametrize("line", ["", "nothing", f"{CHANNEL} CHN-1001 : Create", "the flow control of a river"])
-def test_other_lines_are_none_of_ours(line: str) -> None:
+def test_other_lines_are_no_events(line: str) -> None:
     assert read_line(line) is None

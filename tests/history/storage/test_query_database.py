@@ -1,4 +1,4 @@
-"""What DuckDB keeps of files goes with its database, which reads a bounded number of them."""
+"""The DuckDB database of queries is replaced after a bounded number of files, which frees its cached footers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from console.history.storage import query_database
 from console.history.storage.query_database import Connection, QueryDatabase
 
-#: Many columns: what is kept of a file grows with them.
+#: Many columns: the size of a footer grows with them.
 ROWS = pa.table({f"c{number}": pa.array(range(20), pa.int64()) for number in range(60)})
 
 
@@ -39,8 +39,8 @@ def total(connection: Connection, path: str) -> int:
     return int(row[0])
 
 
-def test_what_is_kept_of_files_does_not_grow_with_those_that_were_read(database: QueryDatabase, tmp_path: Path) -> None:
-    """Before, each file left its footer in the process for ever, 90 KB of these."""
+def test_memory_does_not_grow_with_the_number_of_files_read(database: QueryDatabase, tmp_path: Path) -> None:
+    """Without a replacement the footer of each file, 90 KB here, would remain in the process."""
     process, sizes = psutil.Process(), []
     for number, path in enumerate(files(tmp_path, 1200)):
         with database.connection() as connection:
@@ -52,7 +52,7 @@ def test_what_is_kept_of_files_does_not_grow_with_those_that_were_read(database:
     assert late - early < 30 << 20
 
 
-def test_a_connection_is_used_again_until_its_database_is_replaced(database: QueryDatabase) -> None:
+def test_connection_is_reused_until_its_database_is_replaced(database: QueryDatabase) -> None:
     with database.connection() as first:
         pass
     with database.connection() as again:
@@ -66,21 +66,19 @@ def test_a_connection_is_used_again_until_its_database_is_replaced(database: Que
         assert new.execute("SELECT 1").fetchall() == [(1,)]
 
 
-def test_a_query_in_a_database_that_is_replaced_meanwhile_comes_to_its_end(
-    database: QueryDatabase, tmp_path: Path
-) -> None:
-    kept = str(tmp_path / "rows.parquet")
-    pq.write_table(ROWS, kept)
+def test_query_completes_although_its_database_is_replaced(database: QueryDatabase, tmp_path: Path) -> None:
+    path = str(tmp_path / "rows.parquet")
+    pq.write_table(ROWS, path)
     with database.connection() as connection:
         download = database.cursor()
         database.note(f"{number}.parquet" for number in range(11))
-        assert total(connection, kept) == total(download, kept) == 190
-    with pytest.raises(duckdb.ConnectionException):  # no other query gets it
+        assert total(connection, path) == total(download, path) == 190
+    with pytest.raises(duckdb.ConnectionException):  # it is closed
         connection.execute("SELECT 1")
-    assert total(download, kept) == 190
+    assert total(download, path) == 190
 
 
-def test_threads_that_ask_at_once_have_their_own_answers(database: QueryDatabase, tmp_path: Path) -> None:
+def test_concurrent_threads_get_their_own_results(database: QueryDatabase, tmp_path: Path) -> None:
     path = str(tmp_path / "rows.parquet")
     pq.write_table(ROWS, path)
     together = threading.Barrier(6)
@@ -90,7 +88,7 @@ def test_threads_that_ask_at_once_have_their_own_answers(database: QueryDatabase
         found = set()
         for number in range(60):
             with database.connection() as connection:
-                database.note([f"{thread}-{number}.parquet"])  # each tenth or so replaces the database
+                database.note([f"{thread}-{number}.parquet"])  # about every tenth call replaces the database
                 [row] = connection.execute("SELECT sum(c1) + ? FROM read_parquet(?)", [thread, path]).fetchall()
                 found.add(int(row[0]) - 190)
         return found

@@ -1,4 +1,4 @@
-"""Scopes of stops: their text as the broker writes it, what lies inside which, and which queues they cover."""
+"""Scopes of stops: parsing, containment, covered queues."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUOTED = 'virtualhost "a b/c" orders.>'
         ("moon base", None),
     ],
 )
-def test_a_text_is_its_scope_or_none(text: str, scope: Scope | None) -> None:
+def test_text_is_parsed_to_its_scope_or_none(text: str, scope: Scope | None) -> None:
     found = Scope.parse(text)
     assert found == scope
 
@@ -50,7 +50,7 @@ def test_a_text_is_its_scope_or_none(text: str, scope: Scope | None) -> None:
         ("exchange default/a", "queue default/a", False),
     ],
 )
-def test_a_start_lifts_what_lies_inside_its_scope(outer: str, inner: str, lifts: bool) -> None:
+def test_start_lifts_the_stops_that_its_scope_contains(outer: str, inner: str, lifts: bool) -> None:
     one, other = Scope.parse(outer), Scope.parse(inner)
     assert one is not None
     assert other is not None
@@ -74,10 +74,10 @@ def test_a_start_lifts_what_lies_inside_its_scope(outer: str, inner: str, lifts:
         ("nonsense", False),
     ],
 )
-def test_a_stop_covers_the_queues_of_its_scope(text: str, covered: bool) -> None:
+def test_stop_covers_the_queues_of_its_scope(text: str, covered: bool) -> None:
     assert covers(text, "default", "orders.eu") is covered
 
 
-def test_the_web_side_needs_no_spark_for_it() -> None:
+def test_module_does_not_import_spark() -> None:
     code = "import sys, console.history.storage.stop_scopes; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

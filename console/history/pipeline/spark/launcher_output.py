@@ -1,4 +1,4 @@
-"""What Spark's Java says while it starts: the lines that it always says are left out, so that trouble can be seen."""
+"""Filter the routine lines from the output of Spark's Java, so that problems are visible."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 import threading
 from collections.abc import Iterator
 
-#: How its usual lines begin, without the time that some have before them.
-_USUAL = (
+#: Prefixes of routine lines, after the timestamp that some have.
+_ROUTINE = (
     "WARNING: Using incubator modules: jdk.incubator.vector",
     "Using Spark's default log4j profile",
     "Setting default log level to",
@@ -19,28 +19,28 @@ _USUAL = (
 )
 
 
-def is_usual(line: str) -> bool:
+def is_routine(line: str) -> bool:
     words = line.split(" ", 2)
     timeless = words[2] if len(words) == 3 and words[0][:2].isdecimal() else line
-    return timeless.startswith(_USUAL)
+    return timeless.startswith(_ROUTINE)
 
 
 @contextlib.contextmanager
-def without_the_usual() -> Iterator[None]:
-    """Processes that are started within the block write to our standard error, as long as they live, through this."""
+def filtered_launcher_output() -> Iterator[None]:
+    """Filter the standard error of all processes that are started within the block, until they end."""
     sys.stderr.flush()
     ours = os.dup(2)
     reading, writing = os.pipe()
 
-    def pass_on() -> None:
+    def forward() -> None:
         with os.fdopen(reading, "rb") as lines, os.fdopen(ours, "wb", buffering=0) as out:
             for line in lines:
-                if not is_usual(line.decode("utf-8", "replace")):
+                if not is_routine(line.decode("utf-8", "replace")):
                     out.write(line)
 
     os.dup2(writing, 2)
     os.close(writing)
-    threading.Thread(target=pass_on, name="spark-output", daemon=True).start()
+    threading.Thread(target=forward, name="spark-output", daemon=True).start()
     try:
         yield
     finally:

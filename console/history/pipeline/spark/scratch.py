@@ -1,7 +1,7 @@
-"""Where Spark keeps what it needs while it runs: a folder of the process's own in the data folder.
+"""Scratch folders of Spark: one per process, in the data folder.
 
-Spark's own choice is the machine's folder for temporary files, where each Java that is killed leaves what it had.
-Here the process removes its folder at its end, and if it was killed, the next one that begins does.
+Spark's default is the machine's folder for temporary files, where a killed Java leaves its files.
+Here the process removes its folder at its end, and that of a killed process is removed by the next one.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from contextlib import suppress
 from pathlib import Path
 
 _LOCK = ".lock"
-#: Of this process: folder -> the open lock that says so for as long as the process lives.
+#: Folders of this process -> the open descriptor of the lock that it owns on the folder.
 _mine: dict[Path, int] = {}
 
 
 def claim(base: Path) -> Path:
-    """Make this process a folder in `base`, and remove those of processes that have gone. Raises OSError."""
+    """Create a folder in `base` for this process, and remove those of ended processes. Raises OSError."""
     base.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (base / _LOCK).open("a") as together:
-        # Between the making of a folder and its lock nobody else looks.
+        # Excludes other processes until the new folder is locked.
         fcntl.flock(together, fcntl.LOCK_EX)
         for old in base.iterdir():
-            if old.is_dir() and not _is_held(old):
-                shutil.rmtree(old, ignore_errors=True)  # what cannot be removed now is tried again by the next one
+            if old.is_dir() and not _is_locked(old):
+                shutil.rmtree(old, ignore_errors=True)  # the next process retries
         made = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=base))
         _mine[made] = os.open(made / _LOCK, os.O_WRONLY | os.O_CREAT, 0o600)
         fcntl.flock(_mine[made], fcntl.LOCK_EX)
@@ -41,7 +41,7 @@ def leave() -> None:
         os.close(lock)
 
 
-def _is_held(folder: Path) -> bool:
+def _is_locked(folder: Path) -> bool:
     if folder in _mine:
         return True
     with suppress(FileNotFoundError):

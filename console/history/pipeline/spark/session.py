@@ -1,7 +1,7 @@
-"""The Spark session of the history job: on this machine small and quick to start, or on a cluster.
+"""The Spark session of the history: on this machine, small and fast to start, or on a cluster.
 
-HEADGATE_SPARK_MASTER (default local[2]) says where; what else a cluster or an object store needs stands in Spark's own
-`spark-defaults.conf` (SPARK_CONF_DIR), which holds for everything that is not set here.
+HEADGATE_SPARK_MASTER (default local[2]) selects it. Other settings of a cluster or an object store belong in Spark's
+`spark-defaults.conf` (SPARK_CONF_DIR), which applies to all settings that are not set here.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ if TYPE_CHECKING:
 
 LOCAL = "local[2]"
 
-#: Whatever runs it. Times are UTC; what a table holds must not depend on where it was worked out.
+#: Settings for all masters. Times are UTC: the content of a table must not depend on the machine.
 _EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
-    # It runs at the lowest priority: on a busy machine anything may take long, and is no failure for that. Seconds.
+    # Seconds. The job has the lowest priority, so on a busy machine a broadcast may take long.
     "spark.sql.broadcastTimeout": "21600",
     # deltalake and DuckDB, the readers, know tables of this protocol.
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # The paths of files are given one by one, and looked at one by one.
+    # Paths of files are given one by one, and need no parallel listing.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # Where in our Python each expression was written is not looked up: it costs half of the time that plans take there.
+    # Looking up the Python source line of each expression takes half of the planning time.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # Plans are written out for Spark's own pages, which nobody looks at here.
+    # Spark's own pages, which show plans, are disabled.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "1000",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
-    # What lies together by some of its keys needs no exchange to be joined by all of them, and what is sorted by its
-    # keys no hash table to be summed up: `rollups.minutes` relies on both.
+    # Rows partitioned by some of the keys need no exchange for a join by all keys, and rows sorted by their keys need
+    # no hash table for sums: `rollups.minutes` relies on both.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     "spark.sql.execution.replaceHashWithSortAgg": "true",
-    # Spark remembers for its pages what it did, also without them: of a thousand queries that fills a small heap.
+    # Spark retains data for its pages even if they are disabled, which fills a small heap after a thousand queries.
     "spark.ui.retainedJobs": "1",
     "spark.ui.retainedStages": "1",
     "spark.ui.retainedTasks": "10",
@@ -63,19 +63,19 @@ _LOCAL = {
     "spark.default.parallelism": "2",
     "spark.sql.adaptive.coalescePartitions.enabled": "false",
     "spark.rdd.compress": "true",
-    # Each file that a sort has spilled is read back with a buffer of 1 MiB, and with this two: a small heap is full.
+    # Reading a spilled file takes a buffer of 1 MiB, and with this setting two, which fills a small heap.
     "spark.unsafe.sorter.spill.read.ahead.enabled": "false",
 }
 
 
-#: Code compiled for queries stays for as long as the process. What is reserved for it is not taken until it is needed.
-#: Both compilers: with the first alone a session is ready with a third less of processor time, and the rollups of large
-#: runs take nearly twice as long.
+#: Compiled code of queries remains until the process ends. The reserved memory is not used until it is needed.
+#: Both compilers are on: with the first alone a session starts with a third less processor time, but the rollups of
+#: large runs take nearly twice as long.
 _LOCAL_JVM = ("-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=256m")
 
 
 class SessionFailed(Exception):
-    """Spark could not be started. The message says why and what to do."""
+    """Spark could not be started. The message has the reason and the remedy."""
 
 
 class NoJars(SessionFailed):
@@ -85,8 +85,8 @@ class NoJars(SessionFailed):
 def start_session(
     master: str = "", *, name: str = "headgate-history", java: Java | None = None, scratch: Path | None = None
 ) -> SparkSession:
-    """A session, or the one that this process already has. `scratch`: where the sessions of this machine keep what they
-    need while they run. Raises NoJava, NoJars, SessionFailed."""
+    """Return this process's session, or start one. `scratch`: folder for temporary files of local sessions.
+    Raises NoJava, NoJars, SessionFailed."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -101,7 +101,7 @@ def start_session(
     if local:
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    else:  # that of the executors, which may lie elsewhere there
+    else:  # the executors' Python, which may have another path
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     heap = os.environ.get("HEADGATE_SPARK_MEMORY") or "512m"
@@ -120,8 +120,9 @@ def start_session(
     except (PySparkRuntimeError, OSError, subprocess.SubprocessError) as error:
         if "spark.jars.packages" in settings and missing():
             raise NoJars(
-                f"Delta Lake's jars could not be fetched ({settings['spark.jars.packages']}): let this machine reach a"
-                f" Maven repository once, or put {missing()} into a folder and name it in HEADGATE_SPARK_JARS"
+                f"Delta Lake's jars could not be fetched ({settings['spark.jars.packages']}): give this machine"
+                " access to a"
+                f" Maven repository once, or put {missing()} into a folder and set HEADGATE_SPARK_JARS to it"
             ) from error
         raise SessionFailed(f"Spark cannot be started ({master}): {error}") from error
 
@@ -130,11 +131,11 @@ def _claimed(scratch: Path) -> Path:
     try:
         return claim(scratch)
     except OSError as error:
-        raise SessionFailed(f"Spark cannot keep anything in {scratch}: {error.strerror or error}") from error
+        raise SessionFailed(f"Spark cannot write to {scratch}: {error.strerror or error}") from error
 
 
 def is_alive(spark: SparkSession) -> bool:
-    """Whether its Java answers, and has not given up."""
+    """Return whether the session's Java responds and has not stopped."""
     from py4j.protocol import Py4JError
 
     try:

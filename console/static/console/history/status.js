@@ -14,6 +14,12 @@ const PAST_MS = 3_600_000;
 const JOBS = { run: "Pipeline", compact: "Compaction", retain: "Retention", advise: "Recommendations" };
 /** @type {Record<string, string>} */
 const CONDITIONS = { trouble: "Action required", empty: "No data", running: "Running", fine: "OK" };
+/**
+ * Steps whose names are those of stored tables.
+ *
+ * @type {Record<string, string>}
+ */
+const STEPS = { holds: "Blocked producers", taken: "Processed files" };
 const loading = new Loading();
 
 /**
@@ -118,7 +124,7 @@ function showLast(status) {
             h(
               "li",
               { class: "ranked" },
-              h("div", { class: "ranked-name" }, words(name)),
+              h("div", { class: "ranked-name" }, STEPS[name] ?? words(name)),
               h("span", { class: "ranked-value" }, `${seconds < 10 ? seconds.toFixed(2) : seconds.toFixed(0)} s`),
               h(
                 "div",

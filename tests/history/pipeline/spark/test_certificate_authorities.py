@@ -1,4 +1,4 @@
-"""The key store of this machine's certificate authorities: by it, a real Java trusts what this machine trusts."""
+"""The key store of this machine's certificate authorities: with it, a real Java trusts them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOT_A_CERTIFICATE = b"-----BEGIN CERTIFICATE-----\nbm90IGEgY2VydGlmaWNhdGU=\n---
 
 @pytest.fixture
 def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
-    """One that this machine trusts besides another, and that no Java was built with."""
+    """An authority trusted by this machine among others, and unknown to every Java."""
     trusted, other = Authority(tmp_path / "trusted"), Authority(tmp_path / "other")
     bundle = tmp_path / "bundle.pem"
     negative = with_negative_serial_number(trusted.ca)
@@ -40,7 +40,7 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
 
 
 def with_negative_serial_number(file: Path) -> bytes:
-    """PEM. (Its signature is wrong now, and not looked at: an authority is trusted because it is in the list.)"""
+    """Return PEM. (The signature is wrong, but not checked: an authority is trusted because it is in the list.)"""
     certificate = x509.load_pem_x509_certificate(file.read_bytes())
     der, number = certificate.public_bytes(Encoding.DER), certificate.serial_number
     before = number.to_bytes(number.bit_length() // 8 + 1, "big")
@@ -51,7 +51,7 @@ def with_negative_serial_number(file: Path) -> bytes:
 
 @contextmanager
 def serving(authority: Authority) -> Iterator[str]:
-    """The URL of an HTTPS server with a certificate of the authority."""
+    """Yield the URL of an HTTPS server with a certificate of the authority."""
 
     class Empty(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -78,7 +78,7 @@ def serving(authority: Authority) -> Iterator[str]:
 
 @contextmanager
 def running(java: Java) -> Iterator[Any]:
-    """What a process of this Java can call."""
+    """Return the result of a call of the URL by this Java."""
     command = str(java.home / "bin" / "java")
     port, process = launch_gateway(java_path=command, javaopts=list(java.options), die_on_exit=True, return_proc=True)
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
@@ -94,7 +94,7 @@ def status(jvm: Any, url: str) -> int:
     return int(jvm.java.net.URL(url).openConnection().getResponseCode())
 
 
-def test_the_bundled_java_trusts_the_authorities_of_this_machine(authority: Authority, tmp_path: Path) -> None:
+def test_bundled_java_trusts_the_authorities_of_this_machine(authority: Authority, tmp_path: Path) -> None:
     others = Authority(tmp_path / "unknown")
     with serving(authority) as trusted, serving(others) as unknown, running(bundled_java()) as jvm:
         assert status(jvm, trusted) == 204
@@ -102,14 +102,16 @@ def test_the_bundled_java_trusts_the_authorities_of_this_machine(authority: Auth
             status(jvm, unknown)
 
 
-def test_an_installed_java_can_read_the_store_as_well(authority: Authority) -> None:
-    """Java 17 finds nothing in a store of this kind unless it is given a password."""
+def test_installed_java_reads_the_key_store(authority: Authority) -> None:
+    """Java 17 reads a store of this kind as empty without a password."""
     found = find_java()
     with serving(authority) as trusted, running(Java(found.home, bundled_java().options)) as jvm:
         assert status(jvm, trusted) == 204
 
 
-def test_without_a_list_of_authorities_java_has_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_uses_its_own_authorities_without_a_list_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     empty = tmp_path / "empty.pem"
     empty.write_bytes(NOT_A_CERTIFICATE)
     monkeypatch.setenv("SSL_CERT_FILE", str(empty))
@@ -119,8 +121,8 @@ def test_without_a_list_of_authorities_java_has_its_own(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == [empty]
 
 
-def test_a_list_with_the_serial_number_0_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some well-known authorities have it: this is the list that Mozilla publishes."""
+def test_list_with_the_serial_number_0_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some well-known authorities have it: this is Mozilla's list."""
     monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
     path = tmp_path / "trusted.p12"
     assert trust_options(path)

@@ -1,4 +1,4 @@
-"""Delta Lake's jars: where they are found, and what a machine without them and without a network says."""
+"""Delta Lake's jars: where they are found, and the error without them and without a network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.history.rows import Story, land
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine that has none."""
+    """A machine without jars."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("HEADGATE_SPARK_JARS", raising=False)
@@ -34,12 +34,12 @@ def put(folder: Path, prefix: str = "", *, whole: bool = True) -> list[Path]:
     return made
 
 
-def test_a_machine_without_them_has_them_fetched() -> None:
+def test_missing_jars_are_fetched() -> None:
     assert all(artifact in jars.missing() for artifact, _ in jars.coordinates())
     assert jars.jar_settings()["spark.jars.packages"].startswith("io.delta:delta-spark_")
 
 
-def test_a_folder_that_is_named_comes_before_what_was_fetched(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configured_folder_precedes_fetched_jars(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched = put(home / "cache" / "headgate" / "ivy" / "jars", "io.delta_")
     assert jars.find_jars() == fetched
     assert jars.missing() == ""
@@ -51,7 +51,7 @@ def test_a_folder_that_is_named_comes_before_what_was_fetched(home: Path, monkey
     assert jars.jar_settings()["spark.jars"].endswith("/named/hadoop-aws.jar")
 
 
-def test_what_was_fetched_by_halves_is_fetched_again(home: Path) -> None:
+def test_incomplete_fetched_jar_is_fetched_again(home: Path) -> None:
     half = put(home / "cache" / "headgate" / "ivy" / "jars", "io.delta_", whole=False)
     assert jars.missing()
     assert "spark.jars.packages" in jars.jar_settings()
@@ -59,7 +59,7 @@ def test_what_was_fetched_by_halves_is_fetched_again(home: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_without_a_network_it_says_what_is_missing_and_where_to_put_it(home: Path) -> None:
+def test_error_without_a_network_names_the_missing_jars_and_the_folder(home: Path) -> None:
     nowhere = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=9" for scheme in ("http", "https"))
     env = environment(home / "data", JAVA_TOOL_OPTIONS=f"-Duser.home={home} {nowhere}")
     land(str(home / "data" / "history"), Story().watch(0, 1).rows)

@@ -1,4 +1,4 @@
-"""The usual lines of Spark's Java are left out; anything else comes through, also after it has started."""
+"""Routine lines of Spark's Java are filtered; all others are forwarded, also after its start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from console.history.pipeline.spark.launcher_output import is_usual
+from console.history.pipeline.spark.launcher_output import is_routine
 
 CHILD = """
 import sys
@@ -17,8 +17,8 @@ print("not usual", file=sys.stderr)
 """
 PROGRAM = f"""
 import subprocess, sys, threading
-from console.history.pipeline.spark.launcher_output import without_the_usual
-with without_the_usual():
+from console.history.pipeline.spark.launcher_output import filtered_launcher_output
+with filtered_launcher_output():
     child = subprocess.Popen([sys.executable, "-c", {CHILD!r}], stdin=subprocess.PIPE)
 print("ours", file=sys.stderr)
 (output,) = (each for each in threading.enumerate() if each.name == "spark-output")
@@ -35,17 +35,17 @@ output.join(20)
         'Setting Spark log level to "ERROR".',
     ],
 )
-def test_what_spark_always_says_is_usual(line: str) -> None:
-    assert is_usual(line)
+def test_known_line_of_spark_is_routine(line: str) -> None:
+    assert is_routine(line)
 
 
 @pytest.mark.parametrize(
     "line", ["26/11/21 04:28:30 ERROR SparkContext: Error initializing", "Error: no memory", "a b c", ""]
 )
-def test_what_else_it_says_is_not(line: str) -> None:
-    assert not is_usual(line)
+def test_other_line_is_not_routine(line: str) -> None:
+    assert not is_routine(line)
 
 
-def test_a_process_that_goes_on_after_the_block_is_still_heard() -> None:
+def test_output_of_a_process_is_forwarded_after_the_block() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True)
     assert sorted(done.stderr.splitlines()) == ["not usual", "ours"]

@@ -1,4 +1,4 @@
-"""Folders for what Spark needs while it runs: of processes that have gone nothing is left for long."""
+"""Scratch folders of Spark: those of ended processes are removed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def folders(base: Path) -> set[Path]:
 
 
 def claiming(base: Path) -> subprocess.Popen[str]:
-    """Another process that has claimed a folder, and ends when its input does."""
+    """Another process that has claimed a folder, and exits when its input ends."""
     return subprocess.Popen(
         [sys.executable, "-c", WAITING, str(base)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -35,21 +35,21 @@ def claimed(process: subprocess.Popen[str]) -> Path:
     return folder
 
 
-def test_what_a_killed_process_has_left_goes_with_the_next_and_a_living_one_keeps_its_own(
+def test_folder_of_a_killed_process_is_removed_and_that_of_a_running_one_remains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scratch, "_mine", {})  # the session of other tests keeps its folder
+    monkeypatch.setattr(scratch, "_mine", {})  # preserves the folder of the other tests' session
     base = tmp_path / "spark"
     with claiming(base) as killed, claiming(base) as living:
-        left, kept = claimed(killed), claimed(living)
+        left, own = claimed(killed), claimed(living)
         killed.kill()
         killed.wait()
-        assert folders(base) == {left, kept}
+        assert folders(base) == {left, own}
         first = claim(base)
-        assert folders(base) == {kept, first}
+        assert folders(base) == {own, first}
         assert {first, claim(base)} < folders(base), "its own is not taken for one that was left"
-        assert (kept / "blockmgr" / "block").read_text() == "of a query"
+        assert (own / "blockmgr" / "block").read_text() == "of a query"
         living.communicate("\n")
-    assert not kept.exists(), "a process that ends removes its own"
+    assert not own.exists(), "a process that ends removes its own"
     leave()
     assert not folders(base)

@@ -1,12 +1,12 @@
-"""Holds: from when to when flow control held which producer. Pure.
+"""Blocks: the intervals for which flow control blocked each producer, rows of the table `holds`. Pure.
 
-A hold begins with `producer-blocked` (CHN-1005). It ends with the first of: the producer's release (CHN-1006) or
-detach, the end of its connection, anything that says that its queue blocks nobody (an underfull, a deletion, an event
-or a sample of all queues with no blocked producer), the broker's restart. A log's channel may be held by several queues
-and is released once: each queue is a hold of its own.
+A block starts with `producer-blocked` (CHN-1005). It ends with the first of: the producer's release (CHN-1006) or
+detach, the end of its connection, evidence that its queue blocks no producer (underfull, deletion, an event or a sample
+of all queues without blocked producers), the broker's restart. In a log, a channel may be blocked by several queues and
+is released once: there is one block per queue.
 
-Only events from a moment on are looked at, `since`, and the holds that were not over by then: these are carried in, so
-the result is the one that all events together would give.
+Only events from a time `since` on are read. Blocks that were ongoing then are carried over, so the result is the same
+as from all events.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_TOLD = ("virtualhost", "queue", "client", "link", "connection", "channel", "reasons")
+_COLUMNS = ("virtualhost", "queue", "client", "link", "connection", "channel", "reasons")
 
 
-def holds(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataFrame:
-    """Columns of the table `holds`. `events` and `samples`: those since the moment, of brokers that have one;
-    `carried`: holds that began before it and were not over."""
+def blocks(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataFrame:
+    """Return the columns of the table `holds`. `events`, `samples`: those since `since`, of brokers that have one;
+    `carried`: earlier blocks that were ongoing then."""
     producer = _producer()
     begun = events.where("kind = 'producer-blocked'").select(
-        "broker", producer.alias("producer"), _ms("at"), F.col("sequence").alias("seq"), *_TOLD
+        "broker", producer.alias("producer"), _ms("at"), F.col("sequence").alias("seq"), *_COLUMNS
     )
     taken_over = carried.select(
-        "broker", "producer", F.unix_millis("start").alias("ms"), F.lit(-1).cast("bigint").alias("seq"), *_TOLD
+        "broker", "producer", F.unix_millis("start").alias("ms"), F.lit(-1).cast("bigint").alias("seq"), *_COLUMNS
     )
     begins = begun.unionByName(taken_over).withColumn("begins", F.lit(True))
 
@@ -47,13 +47,13 @@ def holds(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataFram
         "queue IS NOT NULL AND (kind = 'queue-deleted' OR blocked_producers = 0"
         " OR kind = 'queue-underfull' AND blocked_producers IS NULL)"
     ).select("broker", "virtualhost", "queue", _ms("at"), F.col("sequence").alias("seq"), F.col("kind").alias("what"))
-    seen_free = samples.where("whole AND blocked_producers = 0").select(
+    sampled_free = samples.where("whole AND blocked_producers = 0").select(
         "broker", "virtualhost", "queue", _ms("at"), F.lit(-1).cast("bigint").alias("seq"), F.lit("seen").alias("what")
     )
     ended = begins
     for name, ends, key in (
         ("by_producer", own, ("broker", "producer")),
-        ("by_queue", free.unionByName(seen_free), ("broker", "virtualhost", "queue")),
+        ("by_queue", free.unionByName(sampled_free), ("broker", "virtualhost", "queue")),
         ("by_connection", closed, ("broker", "connection")),
         ("by_broker", restarted, ("broker",)),
     ):
@@ -61,7 +61,7 @@ def holds(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataFram
     first = F.array_min(F.filter(F.array("by_producer", "by_connection", "by_queue", "by_broker"), F.isnotnull))
     ended = ended.withColumn("first", first)
     same = ended.groupBy("broker", "producer", "virtualhost", "queue", F.col("first.ms").alias("end_ms")).agg(
-        F.min_by(F.struct("ms", *_TOLD[2:]), F.struct("ms", "seq")).alias("begin"),
+        F.min_by(F.struct("ms", *_COLUMNS[2:]), F.struct("ms", "seq")).alias("begin"),
         F.first("first.what").alias("ended_by"),
     )
     return same.select(
@@ -69,7 +69,7 @@ def holds(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataFram
         "virtualhost",
         "queue",
         "producer",
-        *(F.col(f"begin.{name}").alias(name) for name in _TOLD[2:]),
+        *(F.col(f"begin.{name}").alias(name) for name in _COLUMNS[2:]),
         F.timestamp_millis("begin.ms").alias("start"),
         F.timestamp_millis("end_ms").alias("end"),
         "ended_by",
@@ -77,19 +77,19 @@ def holds(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataFram
 
 
 def _next(begins: DataFrame, ends: DataFrame, key: tuple[str, ...], name: str) -> DataFrame:
-    """`begins` with a column `name`: what ends it first among `ends` of the same key, as (ms, what), or null."""
+    """Return `begins` with a column `name`: the first end among `ends` of the same key, as (ms, what), or null."""
     marked = ends.withColumn("ending", F.struct("ms", "what")).drop("what").withColumn("begins", F.lit(False))
-    # Few producers are held, so few of the ends are of any interest.
+    # Few producers are blocked, so few of the ends matter.
     marked = marked.join(begins.select(*key).distinct(), list(key), "left_semi")
     both = begins.unionByName(marked, allowMissingColumns=True)
-    # Backwards: Spark works out a frame that grows in linear time, and one that shrinks in quadratic time.
+    # Backwards, since Spark computes growing frames in linear time, but shrinking ones in quadratic time.
     backwards = Window.partitionBy(*key).orderBy(F.desc("ms"), F.desc("seq"), F.desc("begins"))
     after = backwards.rowsBetween(Window.unboundedPreceding, -1)
     return both.withColumn(name, F.last("ending", ignorenulls=True).over(after)).where("begins").drop("ending")
 
 
 def _producer() -> Column:
-    """What tells a producer from the broker's others: the managed object's name, or a log's connection and channel."""
+    """Return a producer's identity: the managed object's name, or a log's connection and channel."""
     return F.coalesce("object", F.concat_ws("/", "connection", "channel"))
 
 
