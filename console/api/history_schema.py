@@ -47,12 +47,12 @@ FILE = parameter("as", "Format of the file.", enum=["csv", "parquet"], default="
 FILE_ANSWER = OpenApiResponse(OpenApiTypes.BINARY, description="The rows, streamed.")
 
 
-def _list(says: str) -> serializers.ListField:
-    return serializers.ListField(child=serializers.FloatField(allow_null=True), help_text=says)
+def _list(description: str) -> serializers.ListField:
+    return serializers.ListField(child=serializers.FloatField(allow_null=True), help_text=description)
 
 
-def _spans(says: str) -> serializers.ListField:
-    return serializers.ListField(child=serializers.ListField(child=serializers.IntegerField()), help_text=says)
+def _spans(description: str) -> serializers.ListField:
+    return serializers.ListField(child=serializers.ListField(child=serializers.IntegerField()), help_text=description)
 
 
 class RecordedBroker(serializers.Serializer[Any]):
@@ -220,8 +220,14 @@ HistoryEvent = type(
     "HistoryEvent",
     (serializers.Serializer,),
     {
-        **{name: text_field(says, allow_null=name not in _NEVER_NULL) for name, says in _EVENT_TEXTS.items()},
-        **{name: number_field(says, allow_null=name not in _NEVER_NULL) for name, says in _EVENT_NUMBERS.items()},
+        **{
+            name: text_field(description, allow_null=name not in _NEVER_NULL)
+            for name, description in _EVENT_TEXTS.items()
+        },
+        **{
+            name: number_field(description, allow_null=name not in _NEVER_NULL)
+            for name, description in _EVENT_NUMBERS.items()
+        },
         "reasons": serializers.ListField(
             child=serializers.CharField(), allow_null=True, help_text="Reasons why a producer is blocked."
         ),
@@ -244,8 +250,8 @@ class EventPage(serializers.Serializer[Any]):
 EventPage.__name__ = "HistoryEventPage"
 
 
-def _float(says: str) -> serializers.FloatField:
-    return serializers.FloatField(help_text=says, allow_null=True)
+def _float(description: str) -> serializers.FloatField:
+    return serializers.FloatField(help_text=description, allow_null=True)
 
 
 Recommendation = type(

@@ -19,8 +19,8 @@ from console.history.pipeline.status import status as status_of
 from console.permissions.rights import Role
 
 
-def _text(says: str, *, null: bool = False) -> serializers.CharField:
-    return serializers.CharField(help_text=says, allow_null=null, allow_blank=True)
+def _text(description: str, *, null: bool = False) -> serializers.CharField:
+    return serializers.CharField(help_text=description, allow_null=null, allow_blank=True)
 
 
 class HistoryFinding(serializers.Serializer[Any]):

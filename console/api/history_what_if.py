@@ -26,12 +26,12 @@ MOST_CANDIDATES = 10
 _LIMITS = ("capacity_messages", "resume_messages", "capacity_bytes", "resume_bytes")
 
 
-def _count(says: str, *, null: bool = False) -> serializers.IntegerField:
-    return serializers.IntegerField(help_text=says, allow_null=null, min_value=0)
+def _count(description: str, *, null: bool = False) -> serializers.IntegerField:
+    return serializers.IntegerField(help_text=description, allow_null=null, min_value=0)
 
 
-def _level(says: str) -> CountField:
-    return CountField(says, max_value=(1 << 62) - 1)
+def _level(description: str) -> CountField:
+    return CountField(description, max_value=(1 << 62) - 1)
 
 
 class WhatIfLimits(serializers.Serializer[Any]):
@@ -62,8 +62,8 @@ class WhatIfCandidate(serializers.Serializer[Any]):
     resume_bytes = _level("The resume level in bytes; 0 beside a capacity: when empty.")
 
 
-def _moment(says: str) -> MomentField:
-    return MomentField(default=None, allow_null=True, help_text=says)
+def _moment(description: str) -> MomentField:
+    return MomentField(default=None, allow_null=True, help_text=description)
 
 
 WhatIfRequest = type(

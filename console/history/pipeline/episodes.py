@@ -57,16 +57,7 @@ def overfull(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataF
         F.expr("NOT (e.what <=> 'restart' AND e.later IS NULL)").alias("settled"),
     ).where("start_ms IS NOT NULL")
     with_causes = found.join(causes, ["broker", "end_ms"], "left")
-    purged = F.expr("array_position(purged, struct(virtualhost, queue)) > 0")
-    released = (
-        F.when(F.col("what").isNull(), None)
-        .when(F.col("what") != "underfull", F.col("what"))
-        .when(purged, "purged")
-        .when(F.col("edited_by").isNotNull(), "policy")
-        .when(F.col("end_state") == "STOPPED", "stopped")
-        .otherwise("drained")
-    )
-    released_actor = F.when(released == "purged", F.col("purged_by")).when(released == "policy", F.col("edited_by"))
+    released, released_actor = _release()
     return with_causes.select(
         episode_id("overfull", F.col("queue")),
         F.lit("overfull").alias("kind"),
@@ -85,6 +76,21 @@ def overfull(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataF
         F.lit(None).cast("string").alias("released_reason"),
         "settled",
     )
+
+
+def _release() -> tuple[Column, Column]:
+    """Return the cause of an episode's end, and the operator who caused it by a purge or a policy change."""
+    purged = F.expr("array_position(purged, struct(virtualhost, queue)) > 0")
+    released = (
+        F.when(F.col("what").isNull(), None)
+        .when(F.col("what") != "underfull", F.col("what"))
+        .when(purged, "purged")
+        .when(F.col("edited_by").isNotNull(), "policy")
+        .when(F.col("end_state") == "STOPPED", "stopped")
+        .otherwise("drained")
+    )
+    released_actor = F.when(released == "purged", F.col("purged_by")).when(released == "policy", F.col("edited_by"))
+    return released, released_actor
 
 
 def measured(episodes: DataFrame, points: DataFrame, blocks: DataFrame, horizons: DataFrame) -> DataFrame:

@@ -19,50 +19,9 @@ if TYPE_CHECKING:
 
 def stopped(events: DataFrame, carried: DataFrame) -> DataFrame:
     """Return the episodes of kind `stopped`. Arguments as for `blocks.blocks`; a restart lifts no stop."""
-    stops = events.where("kind = 'producers-stopped' AND scope IS NOT NULL").select(
-        "broker",
-        "scope",
-        F.unix_millis("at").alias("ms"),
-        F.col("sequence").alias("seq"),
-        "actor",
-        "reason",
-        "producers",
-    )
-    ongoing = carried.select(
-        "broker",
-        "scope",
-        F.unix_millis("start").alias("ms"),
-        F.lit(-1).cast("bigint").alias("seq"),
-        "actor",
-        "reason",
-        "producers",
-    )
-    begins = stops.unionByName(ongoing)
-    starts = events.where("kind = 'producers-started' AND scope IS NOT NULL").select(
-        "broker",
-        F.col("scope").alias("started"),
-        F.unix_millis("at").alias("end_ms"),
-        F.col("sequence").alias("end_seq"),
-        F.lit("started").alias("what"),
-        F.col("actor").alias("end_actor"),
-        F.col("reason").alias("end_reason"),
-    )
-    # A deleted queue ends its own stop.
-    deleted = events.where("kind = 'queue-deleted'").select(
-        "broker",
-        F.concat(F.lit("queue "), _word("virtualhost"), F.lit("/"), F.col("queue")).alias("started"),
-        F.unix_millis("at").alias("end_ms"),
-        F.col("sequence").alias("end_seq"),
-        F.lit("deleted").alias("what"),
-        F.col("actor").alias("end_actor"),
-        F.lit(None).cast("string").alias("end_reason"),
-    )
+    begins, starts = _begins(events, carried), _starts(events)
     pairs = _pairs(begins, starts)
-    ends = (
-        starts.join(F.broadcast(pairs), "started")
-        .drop("started")
-        .unionByName(deleted.withColumnRenamed("started", "scope"))
-    )
+    ends = starts.join(F.broadcast(pairs), "started").drop("started").unionByName(_deletions(events))
     later = F.expr("end_ms > ms OR (end_ms = ms AND end_seq > seq)")
     ended = (
         begins.join(ends, ["broker", "scope"], "left")
@@ -94,6 +53,56 @@ def stopped(events: DataFrame, carried: DataFrame) -> DataFrame:
         F.col("e.end_actor").alias("released_actor"),
         F.col("e.end_reason").alias("released_reason"),
         F.lit(True).alias("settled"),
+    )
+
+
+def _begins(events: DataFrame, carried: DataFrame) -> DataFrame:
+    """Return (broker, scope, ms, seq, actor, reason, producers): new stops, and those ongoing before."""
+    stops = events.where("kind = 'producers-stopped' AND scope IS NOT NULL").select(
+        "broker",
+        "scope",
+        F.unix_millis("at").alias("ms"),
+        F.col("sequence").alias("seq"),
+        "actor",
+        "reason",
+        "producers",
+    )
+    ongoing = carried.select(
+        "broker",
+        "scope",
+        F.unix_millis("start").alias("ms"),
+        F.lit(-1).cast("bigint").alias("seq"),
+        "actor",
+        "reason",
+        "producers",
+    )
+    return stops.unionByName(ongoing)
+
+
+def _starts(events: DataFrame) -> DataFrame:
+    """Return (broker, started, end_ms, end_seq, what, end_actor, end_reason): operators' starts; `started` is a
+    scope."""
+    return events.where("kind = 'producers-started' AND scope IS NOT NULL").select(
+        "broker",
+        F.col("scope").alias("started"),
+        F.unix_millis("at").alias("end_ms"),
+        F.col("sequence").alias("end_seq"),
+        F.lit("started").alias("what"),
+        F.col("actor").alias("end_actor"),
+        F.col("reason").alias("end_reason"),
+    )
+
+
+def _deletions(events: DataFrame) -> DataFrame:
+    """Return the ends of stops by deletion of their queue, with `scope` and the columns of `_starts`."""
+    return events.where("kind = 'queue-deleted'").select(
+        "broker",
+        F.concat(F.lit("queue "), _word("virtualhost"), F.lit("/"), F.col("queue")).alias("scope"),
+        F.unix_millis("at").alias("end_ms"),
+        F.col("sequence").alias("end_seq"),
+        F.lit("deleted").alias("what"),
+        F.col("actor").alias("end_actor"),
+        F.lit(None).cast("string").alias("end_reason"),
     )
 
 
