@@ -6,8 +6,7 @@ Rows that the new data can change are recomputed from the tables, in batch, and 
 first new row on, carrying over those that were ongoing then, and rollups for the affected hours. So the tables are a
 function of all landed rows, in any order. A file counts as processed once all else is committed. The files of a killed
 run are left for the next one, which finds some of their rows stored already and computes the same tables, even if the
-killed run had changed blocks and episodes, but not the rollups
-(`pending_rollups.py`).
+killed run had changed blocks and episodes, but not the rollups (`pending_rollups.py`).
 
 Most runs ingest a few seconds of recording. Unaffected tables are not recomputed: in particular, blocks and episodes
 without a new event and without an ongoing one.
@@ -47,7 +46,7 @@ FEW_ROWS = 100_000
 #: Up to this many hours of rollups are committed at once.
 FEW_HOURS = 4
 
-FOR_EVER = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
+END_OF_TIME = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 
 #: Spark's optimizations for large queries take longer than a small query.
 _QUICK = {
@@ -114,7 +113,7 @@ class Run:
             self._process(batch)
         finally:
             self._release()
-        newest = max((last for _first, last in batch.bounds.values() if last < FOR_EVER), default=None)
+        newest = max((last for _first, last in batch.bounds.values() if last < END_OF_TIME), default=None)
         rows = dict(batch.rows)
         return Report(batch.count, rows, dict(self._seconds), newest, batch.more, batch.unreadable)
 
@@ -131,7 +130,7 @@ class Run:
         with self._step("store"):
             for kind, rows in landed.items():
                 first, last = batch.bounds[kind]
-                stored = tables.read_ranges(kind, [(first, min(last + dt.timedelta(milliseconds=1), FOR_EVER))])
+                stored = tables.read_ranges(kind, [(first, min(last + dt.timedelta(milliseconds=1), END_OF_TIME))])
                 tables.append(kind, not_stored(kind, rows, stored), at_once=self._few)
         self._pending = PendingRollups(tables.landing)
         self._intervals(changes)
@@ -257,13 +256,13 @@ class Run:
         return self._keep(stored.where(_of_brokers(since, "NOT settled OR coalesce(unix_millis(end), {ms}) >= {ms}")))
 
     def _later(self, name: str, since: Mapping[str, int]) -> DataFrame:
-        rows = self.tables.read_ranges(name, [(moment(min(since.values())), FOR_EVER)])
+        rows = self.tables.read_ranges(name, [(moment(min(since.values())), END_OF_TIME)])
         return rows.where(_of_brokers(since, "unix_millis(at) >= {ms}"))
 
     def _measured(self, overfull: DataFrame, first: dt.datetime) -> DataFrame:
         tables = self.tables
         columns = ("broker", "virtualhost", "queue", "at", "depth_messages", "depth_bytes")
-        points = [tables.read_ranges(name, [(first, FOR_EVER)]).select(*columns) for name in ("samples", "events")]
+        points = [tables.read_ranges(name, [(first, END_OF_TIME)]).select(*columns) for name in ("samples", "events")]
         together = points[0].unionByName(points[1]).where("queue IS NOT NULL")
         return episodes_step.measured(overfull, together, tables.read_touching("holds", "end", first), self._horizons())
 
@@ -296,7 +295,7 @@ class Run:
         # A row with unchanged bounds changes no rollup.
         self._pending.note((row.begin * HOUR, None if row.end is None else row.end * HOUR) for row in rows if row.moved)
         first = moment(min(row.first for row in rows))
-        ranges = [(first, FOR_EVER)]
+        ranges = [(first, END_OF_TIME)]
         keys = ("id",) if name == "episodes" else ("broker", "producer", "virtualhost", "queue", "start")
         same_key = [F.col(f"mine.{key}").eqNullSafe(F.col(f"old.{key}")) for key in keys]
         keep = tables.read_ranges(name, ranges).alias("mine").join(old.alias("old"), same_key, "left_anti")

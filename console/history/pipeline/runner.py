@@ -1,7 +1,7 @@
 """The long-running pipeline: polls for new landing files every few seconds, and runs while there are any.
 
-A run starts when files have landed, at most every `Rhythm.pause` seconds. Between two runs it rests at least as long
-as the last run took, up to `Rhythm.rest`: on a small machine it takes half of a processor at most, at the lowest
+A run starts when files have landed, at most every `Timing.pause` seconds. Between two runs it rests at least as long
+as the last run took, up to `Timing.rest`: on a small machine it takes half of a processor at most, at the lowest
 priority.
 """
 
@@ -38,7 +38,7 @@ OneRun = Callable[[Callable[[str], None]], MoreReport]
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
+class Timing:
     """Seconds. `look`: between two polls of the landing folder; `pause`: at least between the starts of two runs;
     `rest`: at most after a run; `failed`, `longest`: first and longest delay after failures."""
 
@@ -53,18 +53,18 @@ class Runner:
     """`run_once`: see OneRun. `say`: prints a line of output."""
 
     def __init__(
-        self, url: str, run_once: OneRun, *, rhythm: Rhythm | None = None, say: Callable[[str], None] = print
+        self, url: str, run_once: OneRun, *, timing: Timing | None = None, say: Callable[[str], None] = print
     ) -> None:
         self._landing = Landing(url)
         self._run_once = run_once
-        self._rhythm = rhythm or Rhythm()
+        self._timing = timing or Timing()
         self._say = say
         self._seen: set[tuple[str, str]] = set()
         self._complete = False
 
     def run_until(self, ended: threading.Event) -> None:
         """Run until `ended` is set. Failures are recorded and retried. Raises Unusable."""
-        rhythm = self._rhythm
+        timing = self._timing
         failures = 0
         while not ended.is_set():
             began = time.monotonic()
@@ -77,16 +77,16 @@ class Runner:
                 raise
             except Exception as error:
                 failures += 1
-                pause = min(rhythm.failed * 2 ** (failures - 1), rhythm.longest)
+                pause = min(timing.failed * 2 ** (failures - 1), timing.longest)
                 self._say(f"failed, retrying in {pause:g} s: {reason(error)}")
                 self._complete = False
                 ended.wait(pause)
                 continue
             if not ran:
-                ended.wait(rhythm.look)
+                ended.wait(timing.look)
             elif self._complete:
                 took = time.monotonic() - began
-                ended.wait(max(rhythm.pause - took, min(took, rhythm.rest)))
+                ended.wait(max(timing.pause - took, min(took, timing.rest)))
 
     def run_if_new(self) -> bool:
         """Run once if files have landed since the last run, or it left some. Return whether it ran. Raises Busy, and

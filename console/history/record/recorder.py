@@ -4,7 +4,7 @@ Events are requested by number from the last published one on, so none is lost o
 Samples cannot be requested again: a row of coverage states when they were recorded, and is written only after them, so
 that gaps are visible. Times are those of the broker's clock.
 
-Rows are buffered for `Rhythm.rotate` seconds or up to `Rhythm.rows` rows, then published as a file of each kind. While
+Rows are buffered for `Timing.rotate` seconds or up to `Timing.rows` rows, then published as a file of each kind. While
 the folder cannot be written, events remain in the broker's journal, and samples in memory up to a limit.
 """
 
@@ -35,7 +35,7 @@ _SAMPLE_DELAY_MS = 1500
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
+class Timing:
     """Seconds. `rotate`: between two files, fewer once there are `rows` rows, up to `idle` if there is only coverage.
     `whole`: between two reads of all queues. `answer`: timeout of a request. `retry_first`, `retry_most`: delays before
     a new connection. `most_samples`: maximum buffered while the folder cannot be written; the oldest are dropped
@@ -61,8 +61,7 @@ class _Pending:
 
 
 class Recorder:
-    """Records the broker `slug`. `connect` opens a connection to it and may raise AdminError or OSError. `clock`:
-    ms."""
+    """Records the broker `slug`. `connect` opens a connection and may raise AdminError, OSError. `clock`: ms."""
 
     def __init__(
         self,
@@ -70,11 +69,11 @@ class Recorder:
         connect: Callable[[], Awaitable[BrokerAdmin]],
         landing: Landing,
         *,
-        rhythm: Rhythm | None = None,
+        timing: Timing | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.slug = slug
-        self.rhythm = rhythm or Rhythm()
+        self.timing = timing or Timing()
         self._connect = connect
         self._landing = landing
         self._clock = clock
@@ -96,12 +95,12 @@ class Recorder:
 
     async def run(self) -> None:
         """Connect and record until cancelled; then publish the buffered rows."""
-        delay = self.rhythm.retry_first
+        delay = self.timing.retry_first
         while True:
             try:
                 if self._position is None:
                     self._position = await asyncio.to_thread(position.load, self._landing, self.slug)
-                async with asyncio.timeout(self.rhythm.answer):
+                async with asyncio.timeout(self.timing.answer):
                     admin = await self._connect()
             except (AdminError, OSError, TimeoutError, LandingError) as error:
                 self._report(str(error) or "no connection in time")
@@ -110,7 +109,7 @@ class Recorder:
                     await self._follow(admin)
                 except (AdminError, OSError, TimeoutError) as error:
                     self._report(f"recording of {self.slug} ended: {error or 'no response in time'}")
-                    delay = self.rhythm.retry_first
+                    delay = self.timing.retry_first
                 except Exception as error:
                     log.exception("%s: recording failed", self.slug)
                     self._report(f"recording failed: {error}")
@@ -119,7 +118,7 @@ class Recorder:
                         async with asyncio.timeout(1):
                             await admin.close()
             await asyncio.sleep(delay)
-            delay = min(delay * 2, self.rhythm.retry_most)
+            delay = min(delay * 2, self.timing.retry_most)
 
     def _report(self, trouble: str) -> None:
         """Log a change of the state: an error, once, or "" for recording."""
@@ -168,7 +167,7 @@ class Recorder:
             return last.number
         # After a power failure the broker may have lost its last events and reused their numbers.
         self._rewinds += 1
-        log.warning("%s: the broker lost the events before number %s and reuses numbers", self.slug, last.number)
+        log.warning("%s: the broker lost its last events, up to number %s, and reuses numbers", self.slug, last.number)
         self._missing = {"reason": "the broker lost its last events and reused their numbers"}
         return newest
 
@@ -215,7 +214,7 @@ class Recorder:
             self._cover(since, event.at, followed=False, **self._missing)
             self._missing = None
         self._pending.events.append(event)
-        if len(self._pending.events) >= self.rhythm.rows:
+        if len(self._pending.events) >= self.timing.rows:
             self._full.set()
             self._room.clear()  # the rest remains in the broker's journal
 
@@ -228,7 +227,7 @@ class Recorder:
         rows = self._pending.samples
         run = self.run_name
         rows += [sample_row(self.slug, run, samples.at, name, v, whole=False) for name, v in samples.queues]
-        if len(rows) >= self.rhythm.rows:
+        if len(rows) >= self.timing.rows:
             self._full.set()
 
     async def _read_whole(self, admin: BrokerAdmin) -> None:
@@ -247,14 +246,14 @@ class Recorder:
             if first:
                 self._followed_from, first = began, False
                 self._report("")
-            await asyncio.sleep(self.rhythm.whole)
+            await asyncio.sleep(self.timing.whole)
 
     # -- publishing -------------------------------------------------------------------------------------------
 
     async def _rotate(self, admin: BrokerAdmin) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self.rhythm.rotate):
+                async with asyncio.timeout(self.timing.rotate):
                     await self._full.wait()
             self._full.clear()
             # A response proves that the connection was alive until the request.
@@ -265,7 +264,7 @@ class Recorder:
                 self._cover(self._followed_from, certain, followed=True)
                 self._followed_from = certain
             has_rows = self._pending.events or self._pending.samples
-            if has_rows or time.monotonic() - self._published >= self.rhythm.idle:
+            if has_rows or time.monotonic() - self._published >= self.timing.idle:
                 await self._publish()
 
     def _cover(self, at: int, until: int, **values: Any) -> None:
@@ -290,7 +289,7 @@ class Recorder:
             self._pending.samples[:0] = pending.samples
             self._pending.coverage[:0] = pending.coverage
             self._drop_oldest_samples()
-            if len(self._pending.events) < self.rhythm.rows:
+            if len(self._pending.events) < self.timing.rows:
                 self._room.set()
 
     def _write(self, pending: _Pending) -> None:
@@ -315,9 +314,9 @@ class Recorder:
     def _drop_oldest_samples(self) -> None:
         """Drop the oldest samples above the maximum, and the coverage of their time."""
         samples = self._pending.samples
-        if len(samples) <= self.rhythm.most_samples:
+        if len(samples) <= self.timing.most_samples:
             return
-        dropped = samples[: len(samples) - self.rhythm.most_samples]
+        dropped = samples[: len(samples) - self.timing.most_samples]
         del samples[: len(dropped)]
         lost_from, lost_until = dropped[0]["at"], dropped[-1]["at"]
         log.warning("%s: %s samples were dropped, since the history folder cannot be written", self.slug, len(dropped))
@@ -340,10 +339,10 @@ class Recorder:
 
     async def _within(self, answer: Awaitable[T]) -> T:
         try:
-            async with asyncio.timeout(self.rhythm.answer):
+            async with asyncio.timeout(self.timing.answer):
                 return await answer
         except TimeoutError:
-            raise BrokerUnreachable(f"the broker did not respond within {self.rhythm.answer:g} s") from None
+            raise BrokerUnreachable(f"the broker did not respond within {self.timing.answer:g} s") from None
 
 
 async def _finish_in_thread(work: Callable[[T], None], argument: T) -> None:

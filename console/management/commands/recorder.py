@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from console.history.record.recorder import Recorder, Rhythm
+from console.history.record.recorder import Recorder, Timing
 from console.history.storage.landing import Landing, LandingError
 from console.links.registry import connector
 
@@ -24,7 +24,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--rotate", type=float, default=Rhythm().rotate, help="seconds between files (default: 5)")
+        parser.add_argument("--rotate", type=float, default=Timing().rotate, help="seconds between files (default: 5)")
 
     def handle(self, *args: Any, rotate: float, **options: Any) -> None:
         if not 0 < rotate <= 3600:
@@ -43,7 +43,7 @@ class Command(BaseCommand):
                 self.stderr.write(str(error))
                 sys.exit(1)
             recorders = [
-                Recorder(entry["slug"], connector(entry), landing, rhythm=Rhythm(rotate=rotate))
+                Recorder(entry["slug"], connector(entry), landing, timing=Timing(rotate=rotate))
                 for entry in settings.HEADGATE_BROKERS
             ]
             asyncio.run(_run(recorders, self._say))

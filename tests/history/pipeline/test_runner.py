@@ -12,14 +12,14 @@ import pytest
 from django.utils import timezone
 
 from console.history.models import HistoryRun, Lease
-from console.history.pipeline.runner import LEASE, Rhythm, Runner, Unusable
+from console.history.pipeline.runner import LEASE, Runner, Timing, Unusable
 from console.history.storage.landing import Landing
 from console.leases.lease import Busy, lease
 from tests.history.rows import Story, land
 
 pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
 
-QUICK = Rhythm(look=0.01, pause=0.01, rest=0.01, failed=0.01, longest=0.02)
+QUICK = Timing(look=0.01, pause=0.01, rest=0.01, failed=0.01, longest=0.02)
 
 
 @dataclass
@@ -106,7 +106,7 @@ def test_failure_is_recorded_with_step_and_first_line_and_retried(url: str) -> N
     said: list[str] = []
     pipeline = Pipeline(ValueError("no such column\nat org.apache"), Report())
     ended = threading.Event()
-    runner = Runner(url, pipeline, rhythm=QUICK, say=said.append)
+    runner = Runner(url, pipeline, timing=QUICK, say=said.append)
 
     def end_after_two() -> None:
         if pipeline.runs == 2:
@@ -122,7 +122,7 @@ def test_failure_is_recorded_with_step_and_first_line_and_retried(url: str) -> N
 
 def test_unusable_spark_ends_the_process_and_is_recorded(url: str) -> None:
     land(url, Story().watch(0, 1).rows)
-    runner = Runner(url, Pipeline(Unusable("Spark has gone")), rhythm=QUICK)
+    runner = Runner(url, Pipeline(Unusable("Spark has gone")), timing=QUICK)
     with pytest.raises(Unusable):
         runner.run_until(threading.Event())
     assert HistoryRun.objects.get().error == "Unusable: Spark has gone"

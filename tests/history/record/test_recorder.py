@@ -15,11 +15,11 @@ import pytest
 
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
-from console.history.record.recorder import Recorder, Rhythm
+from console.history.record.recorder import Recorder, Timing
 from console.history.storage.landing import EVENTS, KEYS, Landing, LandingError
 from tests.console.standin import Connected
 
-QUICK = Rhythm(rotate=0.02, idle=0.02, retry_first=0.01, retry_most=0.05, answer=5, whole=60)
+QUICK = Timing(rotate=0.02, idle=0.02, retry_first=0.01, retry_most=0.05, answer=5, whole=60)
 BROKER = object_name("Broker")
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
 
@@ -41,11 +41,11 @@ def landing(tmp_path: Path) -> FullDisk:
 
 
 @asynccontextmanager
-async def recording(memory: InMemoryBroker, landing: Landing, rhythm: Rhythm = QUICK) -> AsyncIterator[Recorder]:
+async def recording(memory: InMemoryBroker, landing: Landing, timing: Timing = QUICK) -> AsyncIterator[Recorder]:
     async def connect() -> Connected:
         return Connected(memory)
 
-    recorder = Recorder("local", connect, landing, rhythm=rhythm, clock=lambda: memory.engine.turn.now)
+    recorder = Recorder("local", connect, landing, timing=timing, clock=lambda: memory.engine.turn.now)
     task = asyncio.create_task(recorder.run())
     try:
         yield recorder
@@ -282,8 +282,8 @@ async def test_full_disk_loses_no_event_and_lost_samples_are_a_gap(landing: Full
     memory = InMemoryBroker()
     await memory.create(ORDERS, {})
     producer = memory.attach_producer("orders")
-    rhythm = Rhythm(rotate=0.02, idle=0.02, retry_first=0.01, answer=5, rows=50, most_samples=20)
-    async with recording(memory, landing, rhythm) as recorder:
+    timing = Timing(rotate=0.02, idle=0.02, retry_first=0.01, answer=5, rows=50, most_samples=20)
+    async with recording(memory, landing, timing) as recorder:
         await looked(landing, memory)
         landing.full = True
         for n in range(200):
