@@ -15,7 +15,7 @@ import pytest
 
 from console.history.generate.generator import AlreadyMade, Plan, make_history
 from console.history.storage.landing import KEYS, Landing
-from tests.history.sampled import advice_row
+from tests.history.sampled import recommendation_of
 from tests.up.running import ROOT
 
 UNTIL = datetime(2026, 11, 18, 15, 0, tzinfo=UTC)
@@ -109,7 +109,7 @@ def test_every_generated_queue_has_a_recommendation(landing: Landing) -> None:
     for name in np.unique(names):
         of_queue = samples.filter(names == name)
         columns = {c: of_queue[c].to_numpy(zero_copy_only=False) for c in of_queue.column_names}
-        kinds.add(advice_row(columns)["kind"])
+        kinds.add(recommendation_of(columns)["kind"])
     assert kinds <= {"raise-capacity", "add-consumers", "lower-resume", "never-reached", "none"}
     assert len(kinds) > 1
 
