@@ -166,7 +166,7 @@ def test_an_unknown_user_costs_as_many_hashes(store: ConfigStore, monkeypatch: p
         ("", "x", "cannot be the name of a user"),
         (" ", "x", "cannot be the name of a user"),
         ("x" * 300, "x", "cannot be the name of a user"),
-        ("anonymous", "x", "who did not sign in"),
+        ("anonymous", "x", "anonymous clients"),
         ("an\nna", "x", "is not allowed"),
         ("anna", "", "password must not be empty"),
         ("anna", "x\x00", "is not allowed"),
