@@ -1,4 +1,4 @@
-"""Certificates made at test time: an authority, and PEM files of what it issues."""
+"""Certificates generated for tests: a certificate authority, and PEM files of its certificates."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Authority:
         return certificate, key
 
     def server(self, name: str = "server", *, clients: Authority | None = None, required: bool = False) -> TlsFiles:
-        """What a broker on 127.0.0.1 listens with."""
-        # Proton's clients look for an address among the names and in the common name only, others elsewhere only.
+        """Return the TLS files of a broker on 127.0.0.1."""
+        # Proton's clients check addresses in DNS names and the common name only, others in IP addresses only.
         certificate, key = self.issue(name, "127.0.0.1", "localhost", common_name="127.0.0.1")
         return TlsFiles(certificate, key, client_ca=clients.ca if clients else None, client_required=required)
 
@@ -47,5 +47,5 @@ class Authority:
 
 
 def subject_of(files: tuple[Path, Path]) -> str:
-    """The subject of a certificate that was issued, as a user's `certificate_subject`."""
+    """Return the subject of an issued certificate, as a user's `certificate_subject`."""
     return x509.load_pem_x509_certificate(files[0].read_bytes()).subject.rfc4514_string()

@@ -1,4 +1,4 @@
-"""For all tests: the console's settings with a temporary data folder, which tests are slow, and who runs which."""
+"""For all tests: console settings with a temporary data folder, slow tests, and distribution to processes."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from unittest import mock
 
 import pytest
 
-# Hundreds of processes are started, and to compile Django for each would take half of the time of their tests. Where
-# nothing is to be written beside the sources, it goes into pytest's cache.
+# Tests start hundreds of processes, and compiling Django for each would take half of their time. Where no bytecode is
+# written beside the sources, it is written to pytest's cache.
 if sys.dont_write_bytecode:
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / ".pytest_cache/bytecode")
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Before pytest-django looks, and inherited by the processes that tests start.
+# Before pytest-django reads it, and inherited by processes that tests start.
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 _folder = ""
 if "HEADGATE_DATA" not in os.environ:
     _folder = os.environ["HEADGATE_DATA"] = tempfile.mkdtemp(prefix="headgate-tests-")
 
-# Sessions of Spark that live for some tests are not worth what its Java's second compiler takes.
+# Spark sessions of tests are too short for Java's second compiler to pay off.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 import django  # noqa: E402
 
-django.setup()  # before the conftests beneath import models
+django.setup()  # before the conftests of subfolders import models
 
 from console.celery import app  # noqa: E402
 
-# Tasks are done where they are sent; processes that tests start have workers like anybody else.
+# Tasks run eagerly in the test process; processes that tests start have real workers.
 app.conf.task_always_eager = True
 
 from django.conf import settings  # noqa: E402
 
-# Hundreds of tests sign in. Processes that tests start check passwords as slowly as in production.
+# A fast hash, since hundreds of tests sign in. Processes that tests start use the production hash.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
-#: Folders and files whose tests need Spark, Chromium, other programs or processes of their own, or walk through every
-#: call: `-m "not slow"` leaves them out, and single tests elsewhere that are marked so.
+#: Folders and files whose tests need Spark, Chromium, other programs or processes, or call every operation: `-m "not
+#: slow"` omits them, and single tests elsewhere with the mark.
 SLOW = {
     "amqp/test_broker_command.py",
     "amqp/test_sign_in_flood.py",
@@ -67,7 +67,7 @@ SLOW = {
     "up",
 }
 
-#: What takes longest begins first, or one process would still be at it when the other has ended.
+#: The longest files start first, so that the processes end at about the same time.
 FIRST = ("up", "history", "servers", "browser", "interop", "faults")
 
 
@@ -79,7 +79,7 @@ from console.audit import triggers  # noqa: E402
 
 @pytest.fixture(autouse=True, scope="session")
 def _empty_tables_after_tests_with_transactions() -> Iterator[None]:
-    """Django empties all tables then, and the audit trail's lets nobody delete a row: its guard is lifted for that."""
+    """Remove the audit trail's triggers while Django empties all tables."""
     operations = type(connection.ops)
     flush = operations.sql_flush
 
@@ -104,7 +104,7 @@ def _is_slow(path: Path) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """What the fast tier leaves out as a whole is not imported for it: Spark, Playwright."""
+    """Skip collecting whole folders that the fast tier omits, so that Spark and Playwright are not imported."""
     return True if config.option.markexpr == "not slow" and _is_slow(collection_path) else None
 
 
@@ -117,18 +117,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Processes that share the tests: two for all of them, none besides this one for what was named."""
+    """Return the number of worker processes: two for the whole suite, none for named tests."""
     return 0 if config.option.file_or_dir else 2
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """After a test with transactions of its own the tables are empty, also of what migrations had put there (the groups
-    and their roles). Tests of other files may come after it where several processes share them."""
+    """Restore the rows of migrations (groups and their roles) after a transactional test, which empties all tables.
+    Tests of other files may follow in the same process."""
     yield
     marker = item.get_closest_marker("django_db")
     if marker and marker.kwargs.get("transaction"):
-        assert marker.kwargs.get("serialized_rollback"), "or the tables are not left empty"
+        assert marker.kwargs.get("serialized_rollback"), "without it the tables are not restored"
         with item.config.stash[blocking_manager_key].unblock():
             connection.creation.deserialize_db_from_string(connection._test_serialized_contents)
 

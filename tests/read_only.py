@@ -1,4 +1,4 @@
-"""A process that a read-only file or folder stops, also where tests run as root, whom permissions do not hold."""
+"""Runs a process that respects read-only files and folders, also if the tests run as root."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ _DROP = (
 )
 
 
-def held_by_permissions(*arguments: str) -> list[str]:
-    """The command `python ARGUMENTS`, without the right to write whatever it wants."""
+def respecting_permissions(*arguments: str) -> list[str]:
+    """Return the command `python ARGUMENTS` without root's capability to bypass file permissions."""
     return [sys.executable, "-c", _DROP, *arguments] if os.geteuid() == 0 else [sys.executable, *arguments]

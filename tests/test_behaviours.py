@@ -23,7 +23,7 @@ def _rows() -> list[str]:
 
 
 def _named() -> dict[str, list[str]]:
-    """Row -> the tests that name it."""
+    """Return the tests by row that they name."""
     found: dict[str, list[str]] = {}
     for file in sorted(Path(__file__).parent.rglob("test_*.py")):
         for node in ast.walk(ast.parse(file.read_text())):

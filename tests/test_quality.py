@@ -1,5 +1,5 @@
-"""The tools that read the code are part of the tests: style, format, types, and who may import whom
-(`pyproject.toml`); and here: that files import each other in no circle."""
+"""Static checks as tests: style, format, types and import rules (`pyproject.toml`); and no import cycles between files
+of `brokers/`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = Path(sys.executable).parent
 
-#: Two files that need each other, and may: the first lines of both name the other, and say why.
+#: Permitted mutual imports: the docstrings of both modules name the other and give the reason.
 PAIRS: Set[frozenset[str]] = frozenset()
 
 
@@ -39,7 +39,7 @@ def test_code_passes_the_checks(command: list[str]) -> None:
 
 
 def test_broker_modules_have_no_import_cycles() -> None:
-    """Imports for type checking count. What stands in a circle can be read, tested and changed only as a whole."""
+    """Imports for type checking count. Modules in a cycle can only be understood, tested and changed together."""
     graph = grimp.build_graph("brokers")
     found = circles({module: graph.find_modules_directly_imported_by(module) for module in graph.modules})
     wrong = [sorted(circle) for circle in found if circle not in PAIRS]
@@ -70,7 +70,7 @@ def test_import_cycles_are_found(graph: dict[str, str], expected: list[str]) -> 
 
 
 def circles(graph: Mapping[str, Iterable[str]]) -> list[frozenset[str]]:
-    """Its strongly connected components of more than one node, by Kosaraju's algorithm."""
+    """Return the strongly connected components with more than one node, by Kosaraju's algorithm."""
     back: dict[str, set[str]] = {node: set() for node in graph}
     for node, others in graph.items():
         for other in others:
@@ -83,7 +83,7 @@ def circles(graph: Mapping[str, Iterable[str]]) -> list[frozenset[str]]:
 
 
 def _walk(start: str, graph: Mapping[str, Iterable[str]], seen: set[str]) -> Iterator[str]:
-    """What can be reached and was not seen yet: each node after all that it leads to."""
+    """Yield the unvisited nodes that are reachable, in postorder."""
     if start in seen:
         return
     seen.add(start)

@@ -1,4 +1,4 @@
-"""What the README files show must work, and what they name must be there."""
+"""README files: their examples work, and the files and headings that they name exist."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_readme_client_sends_and_receives(tmp_path: Path) -> None:
 
 
 def headings(path: Path) -> set[str]:
-    """The anchors that a heading of the file can be linked by."""
+    """Return the anchors of the headings of a file."""
     found = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
     return {re.sub(r"[^a-z0-9 -]", "", each.lower()).replace(" ", "-") for each in found}
 
@@ -58,7 +58,7 @@ def test_each_link_leads_to_a_file_and_heading(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_each_named_file_exists(path: Path) -> None:
-    """In code quotes: a path from the top of the project or from the file's own folder, or the name of a module."""
+    """Paths in code quotes are relative to the project or to the file's folder, or names of modules."""
     text = re.sub(r"^(?:    |```).*?$", "", path.read_text(), flags=re.MULTILINE)
     folders = {each.name for top in (ROOT, path.parent) for each in top.iterdir() if each.is_dir()}
     for name in re.findall(r"`(?:uv run )?([\w./-]+)`", text):

@@ -1,4 +1,4 @@
-"""What the soak (`bench/soak.py`) calls growth, and which files it takes for what."""
+"""Classification of growth and of files by the soak test (`bench/soak.py`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ sys.modules["soak_rows"] = soak_rows  # its dataclasses look for it there
 _SPEC.loader.exec_module(soak_rows)
 
 MINUTES = [10 + n / 2 for n in range(101)]  # every half minute of 50 minutes
-HELD = 100e6
+BASE = 100e6
 
 
 def verdict(figures: list[float], row: tuple[str, str] = ("web", "PSS")) -> str:
@@ -26,7 +26,7 @@ def verdict(figures: list[float], row: tuple[str, str] = ("web", "PSS")) -> str:
 
 
 def test_leak_of_12_mb_per_hour_is_growth_despite_fluctuation() -> None:
-    assert verdict([HELD + 12e6 / 60 * at + 2e6 * math.sin(at) for at in MINUTES]) == "grows"
+    assert verdict([BASE + 12e6 / 60 * at + 2e6 * math.sin(at) for at in MINUTES]) == "grows"
 
 
 def test_one_descriptor_in_ten_minutes_is_growth() -> None:
@@ -36,10 +36,10 @@ def test_one_descriptor_in_ten_minutes_is_growth() -> None:
 @pytest.mark.parametrize(
     "figures",
     [
-        [HELD] * 101,
-        [HELD + 5e6 * math.sin(at) for at in MINUTES],
-        [HELD if at < 25 else HELD + 30e6 for at in MINUTES],  # a cache has filled
-        [HELD - 1e6 * at for at in MINUTES],
+        [BASE] * 101,
+        [BASE + 5e6 * math.sin(at) for at in MINUTES],
+        [BASE if at < 25 else BASE + 30e6 for at in MINUTES],  # a cache has filled
+        [BASE - 1e6 * at for at in MINUTES],
     ],
     ids=["still", "swinging", "a step", "falling"],
 )

@@ -1,4 +1,4 @@
-"""A broker in memory behind the console's link, and people who look at it."""
+"""An in-memory broker behind the console's link, and users with different roles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.console.standin import Connected
 
 T = TypeVar("T")
 
-#: Seconds after which what should happen at once has not: long, where other work shares the machine.
+#: Timeout of conditions that should be true at once, in seconds; long, since other work shares the machine.
 LIMIT = 60.0
 
 QUICK = Pace(retry_first=0.01, retry_most=0.05, requery=30, totals=0.05, hosts=0.2, conditions=0.02, answer=2)
@@ -27,7 +27,7 @@ QUICK = Pace(retry_first=0.01, retry_most=0.05, requery=30, totals=0.05, hosts=0
 class Broker:
     """An `InMemoryBroker` that the console's default link is connected to.
 
-    The engine belongs to the link's thread: what a test does to it goes through `do`.
+    The engine runs in the link's thread: tests access it through `do`.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Broker:
         self.wrap: Callable[[BrokerAdmin], BrokerAdmin] = lambda admin: admin
 
     async def connect(self) -> BrokerAdmin:
-        admin = Connected(self.memory)  # refuses while the broker is away
+        admin = Connected(self.memory)  # refuses while the broker is disconnected
         self.connections += 1
         return self.wrap(admin)
 
@@ -51,15 +51,15 @@ class Broker:
         return asyncio.run_coroutine_threadsafe(acting(), self.link._loop).result(LIMIT)
 
     def sample(self) -> None:
-        """A second passes and the samples of it are sent."""
+        """Advance the broker's clock by a second and send its samples."""
         self.do(lambda memory: (memory.advance(1000), memory.sample()))
 
     def sample_until(self, condition: Callable[[], object]) -> None:
-        """Let the broker's seconds pass as quickly as the link takes them, until the condition is true."""
+        """Advance the broker's clock as fast as the link receives samples, until the condition is true."""
         until(lambda: condition() or self.sample())
 
     def connected(self) -> BrokerLink:
-        """The link, connected."""
+        """Connect the link and return it."""
         until(lambda: self.link.connected)
         return self.link
 
@@ -73,7 +73,7 @@ class Broker:
 
 
 def until(condition: Callable[[], object], limit: float = LIMIT) -> None:
-    """Wait for a condition that another thread brings about; fails after `limit` seconds."""
+    """Wait for a condition that another thread makes true. Fails after `limit` seconds."""
     end = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < end, "the condition did not come true in time"
@@ -81,7 +81,7 @@ def until(condition: Callable[[], object], limit: float = LIMIT) -> None:
 
 
 async def until_async(condition: Callable[[], object], limit: float = LIMIT) -> None:
-    """`until` for tests whose own loop must go on meanwhile."""
+    """Like `until`, without blocking the event loop."""
     await asyncio.to_thread(until, condition, limit)
 
 

@@ -1,4 +1,4 @@
-"""A small OpenID Connect provider on loopback, which can be told to misbehave."""
+"""A small OpenID Connect provider on loopback that can be configured to misbehave."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _new_key(number: int) -> rsa.RSAPrivateKey:
 
 
 class Provider:
-    """`claims`: of who signs in there. `wrong`: claims of the token that replace the right ones; None leaves one out.
-    `userinfo`: the same for userinfo. `other_key`: signs with a key that nobody knows. `away`: answers nothing."""
+    """The provider. `claims`: of the user who signs in. `wrong`: claims of the token to replace; None removes one.
+    `userinfo`: the same for userinfo. `other_key`: signs with an unknown key. `away`: does not respond."""
 
     def __init__(self) -> None:
         self.claims: dict[str, Any] = {"sub": "s-1", "preferred_username": "olga", "email": "olga@example.org"}
@@ -40,7 +40,7 @@ class Provider:
         self._codes: dict[str, dict[str, str]] = {}
 
     def authorize(self, query: dict[str, str]) -> str:
-        """Where the browser is sent back to: its user has signed in."""
+        """Return the redirect URL after the user has signed in."""
         assert query["response_type"] == "code"
         assert query["client_id"] == CLIENT
         assert query["code_challenge_method"] == "S256"
@@ -69,17 +69,27 @@ class Provider:
         return 404, {}
 
     def _token(self, given: dict[str, str]) -> tuple[int, dict[str, Any]]:
-        asked = self._codes.pop(given.get("code", ""), None)
+        request = self._codes.pop(given.get("code", ""), None)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(given.get("code_verifier", "").encode()).digest())
-        if asked is None or given.get("client_secret") != SECRET:
+        if request is None or given.get("client_secret") != SECRET:
             return 400, {"error": "invalid_grant"}
-        if challenge.rstrip(b"=").decode() != asked["code_challenge"] or given["redirect_uri"] != asked["redirect_uri"]:
+        if (
+            challenge.rstrip(b"=").decode() != request["code_challenge"]
+            or given["redirect_uri"] != request["redirect_uri"]
+        ):
             return 400, {"error": "invalid_grant"}
         now = int(time.time())
-        right = {"iss": self.issuer, "aud": CLIENT, "iat": now, "exp": now + 60, "nonce": asked["nonce"], **self.claims}
-        told = {name: value for name, value in {**right, **self.wrong}.items() if value is not None}
+        right = {
+            "iss": self.issuer,
+            "aud": CLIENT,
+            "iat": now,
+            "exp": now + 60,
+            "nonce": request["nonce"],
+            **self.claims,
+        }
+        claims = {name: value for name, value in {**right, **self.wrong}.items() if value is not None}
         key = _new_key(2) if self.other_key else self._key
-        token = jwt.encode(told, key, "RS256", headers={"kid": "one"})
+        token = jwt.encode(claims, key, "RS256", headers={"kid": "one"})
         return 200, {"access_token": "access", "token_type": "Bearer", "id_token": token}
 
 
@@ -97,8 +107,8 @@ def running() -> Iterator[Provider]:
 
         def _answer(self, method: str, given: dict[str, str]) -> None:
             bearer = self.headers.get("Authorization") or ""
-            status, told = provider.answer(method, urlsplit(self.path).path, given, bearer)
-            content = json.dumps(told).encode()
+            status, body = provider.answer(method, urlsplit(self.path).path, given, bearer)
+            content = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))

@@ -1,10 +1,10 @@
-"""Values that no person sends: what each door of the console is tried with."""
+"""Hostile input values for every entry point of the console."""
 
 from __future__ import annotations
 
 from typing import Any
 
-#: Texts, as JSON has them and (percent-encoded) addresses and forms.
+#: Texts for JSON and, percent-encoded, for URLs and forms.
 TEXTS: dict[str, str] = {
     "empty": "",
     "blank": " ",

@@ -1,4 +1,4 @@
-"""A broker to look at without a broker process: the in-memory one with traffic of its own, for developing pages.
+"""An in-memory broker with generated traffic, for developing pages without a broker process.
 
     HEADGATE_BROKER_CONNECT=tests.console.standin.connect HEADGATE_STANDIN_QUEUES=40 uv run manage.py web
 

@@ -1,6 +1,6 @@
-"""Everything that can be asked is checked: whoever sees one virtual host learns nothing of another, by no way there is.
+"""Isolation of virtual hosts: a user with roles for one virtual host learns and changes nothing of another.
 
-The walk goes through every route of the interface and of the pages, and fails for one that it does not know.
+The probes cover every route of the API and every page; a test fails for a route without a probe.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def person(name: str, *grants: Grant) -> User:
     return user
 
 
-def make_told(boss: Actor) -> None:
-    """A rule of alerts that fires and has told somebody, a silence, and a schedule with a run, all about blue."""
+def make_notification(boss: Actor) -> None:
+    """Create an alert rule that fires, with a notification, a silence, and a schedule with a run, all about blue."""
     now = timezone.now()
     hook = {"name": "hook", "kind": "webhook", "url": f"https://{SECRET}.example.org/{SECRET}"}
     receiver = alerts.create_receiver(boss, hook)
@@ -74,10 +74,10 @@ def make_told(boss: Actor) -> None:
     alerts.create_silence(boss, {**scope, "pattern": f"{SECRET}.>", "minutes": 60})
     seen = {"broker": "local", "object": str(HIDDEN), "kind": "flapping", "since": now, "last_seen": now}
     alert = Alert.objects.create(rule=rule, state="firing", **seen)
-    told = Notification.objects.create(
+    notification = Notification.objects.create(
         at=now, rule=rule, rule_name=rule.name, broker="local", phase="firing", items=items([alert]), count=1
     )
-    Delivery.objects.create(notification=told, receiver=receiver, receiver_name="hook", state="failed", due=now)
+    Delivery.objects.create(notification=notification, receiver=receiver, receiver_name="hook", state="failed", due=now)
     AllowedNetwork.objects.create(network="10.0.0.0/8", added_by="boss")
     night = {"name": f"{SECRET} night", "broker": "local", "action": "stop", "target": str(HIDDEN), "zone": "UTC"}
     schedule = schedules.create(boss, {**night, "hour": "3", "lasts": 60})
@@ -88,7 +88,7 @@ def make_told(boss: Actor) -> None:
 
 @pytest.fixture
 def two_hosts(broker: Broker, tmp_path: Path, settings: Any) -> Broker:
-    """`orders` in the virtual host default; another queue, with a secret in every name, in blue."""
+    """A queue `orders` in the virtual host default; in blue a queue with the secret in every name."""
     boss = User.objects.create_superuser("boss")
     broker.memory.attach_producer("orders")
     link = broker.connected()
@@ -109,8 +109,8 @@ def two_hosts(broker: Broker, tmp_path: Path, settings: Any) -> Broker:
     assert client.post(f"{V1}stop-producers/", stop, format="json").status_code == 200
     begin_bulk(Actor(boss), link, Selection(virtualhost="blue"), {"capacity_messages": 3}, reason=SECRET)
     step(BulkEdit.objects.get().pk, "test")
-    SavedSelection.objects.create(owner=boss, broker="local", name="kept", shared=True, queues=[str(HIDDEN)])
-    make_told(Actor(boss))
+    SavedSelection.objects.create(owner=boss, broker="local", name="mine", shared=True, queues=[str(HIDDEN)])
+    make_notification(Actor(boss))
     url = settings.HEADGATE_HISTORY_URL = str(tmp_path / "history")
     write(url, "coverage", [coverage(T, T + HOUR)])
     hidden = {"virtualhost": "blue"}
@@ -152,12 +152,12 @@ def two_hosts(broker: Broker, tmp_path: Path, settings: Any) -> Broker:
 
 @pytest.fixture
 def narrow(two_hosts: Broker) -> APIClient:
-    """A viewer of the virtual host default alone."""
+    """A viewer of the virtual host default only."""
     return signed_in(person("nora", Grant(Role.VIEWER, "local", "default")))
 
 
 @pytest.fixture
-def nobody(two_hosts: Broker) -> APIClient:
+def without_role(two_hosts: Broker) -> APIClient:
     return signed_in(person("noah"))
 
 
@@ -181,7 +181,7 @@ AIM = {"scope": "type=Broker", "queues": [str(HIDDEN)]}
 CHANGES = {"changes": [{"object": str(HIDDEN), "attributes": LIMITS}]}
 CANDIDATE = {"virtualhost": "blue", "queue": HIDDEN["name"], "candidates": [LIMITS]}
 
-#: Route -> what may be read there: method, path below it, body. `{job}` and `{row}`: the hidden ones.
+#: Readable calls by route: method, path below it, body. `{job}` and `{row}`: the hidden ones.
 READS: dict[str, list[tuple[str, str, Any]]] = {
     "schema/": [("get", "/api/schema/?format=json", None)],
     "v1/brokers/": [("get", "brokers/", None)],
@@ -281,7 +281,7 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
 }
 REASON = {"reason": "test"}
 NIGHT = {"name": "mine", "broker": "local", "action": "stop", "target": str(HIDDEN), "zone": "UTC", "hour": "4"}
-#: Route -> what changes something there, of the hidden virtual host.
+#: Calls by route that change something in the hidden virtual host.
 WRITES: dict[str, list[tuple[str, str, Any]]] = {
     "v1/brokers/<slug:slug>/objects/": [
         ("post", "brokers/local/objects/", {"object": "type=Queue,virtualhost=blue,name=another"})
@@ -343,7 +343,7 @@ WRITES: dict[str, list[tuple[str, str, Any]]] = {
     "v1/schedules/<int:number>/go-on/": [("post", "schedules/{schedule}/go-on/", {})],
     "v1/schedules/runs/<int:number>/end/": [("post", "schedules/runs/{run}/end/", {})],
 }
-#: Probes whose answer has no name of anything, whoever asks.
+#: Probes whose response never contains a name.
 WITHOUT = {
     "/api/schema/?format=json",
     "brokers/",
@@ -353,18 +353,18 @@ WITHOUT = {
     f"brokers/local/objects/{of(HIDDEN)}/operations/explain/",
     f"queues/blue/{HIDDEN['name']}/check/",
     "stop-producers/progress/",
-    "audit/{row}/revert/",  # what it did has been undone since
-    "conditions/",  # none has lasted yet
+    "audit/{row}/revert/",  # its change has been undone since
+    "conditions/",  # none is active yet
     "history/",
     "history/what-if/",
     "history/status/",
-    "history/advice/",  # not worked out yet
+    "history/advice/",  # not computed yet
     "alerts/kinds/",
     "alerts/networks/",
     "schedules/preview/",
     f"history/top/?of=virtualhosts&{RANGE}",
 }
-#: What is somebody's own, and is answered to whoever is signed in.
+#: Objects of the user, available to every signed-in user.
 OWN = {"v1/me/"}
 READ_PROBES = [probe for probes in READS.values() for probe in probes]
 WRITE_PROBES = [probe for probes in WRITES.values() for probe in probes]
@@ -390,26 +390,26 @@ def test_probes_cover_every_route_of_the_api() -> None:
 
 
 @pytest.mark.slow
-def test_user_without_role_and_anonymous_user_are_refused_everywhere(nobody: APIClient) -> None:
+def test_user_without_role_and_anonymous_user_are_refused_everywhere(without_role: APIClient) -> None:
     for probe in READ_PROBES + WRITE_PROBES:
-        assert ask(nobody, probe)[0] == 403, probe
+        assert ask(without_role, probe)[0] == 403, probe
         assert ask(APIClient(), probe)[0] == 401, probe
 
 
 def test_viewer_of_one_virtual_host_reads_nothing_of_another(narrow: APIClient) -> None:
-    told = []
+    leaks = []
     for probe in READ_PROBES:
         status, text = ask(narrow, probe)
         assert status in (200, 400, 403, 404), (probe, text)
-        asked = f"{probe[1]} {json.dumps(probe[2])}"
-        if SECRET in asked and (status != 200 or "/series/" in asked):
-            # What they named themselves may be told again, by a refusal or beside nothing; nothing besides.
+        request = f"{probe[1]} {json.dumps(probe[2])}"
+        if SECRET in request and (status != 200 or "/series/" in request):
+            # A name in the request may be repeated in an error or an empty result, and nowhere else.
             for name in (str(HIDDEN), HIDDEN["name"]):
                 text = text.replace(name, "")
         if SECRET in text:
             at = text.find(SECRET)
-            told.append(f"{probe[:2]} {status}: {text[max(0, at - 150) : at + 150]}")
-    assert not told, "\n".join(told)
+            leaks.append(f"{probe[:2]} {status}: {text[max(0, at - 150) : at + 150]}")
+    assert not leaks, "\n".join(leaks)
 
 
 def test_all_roles_on_one_virtual_host_change_nothing_of_another(two_hosts: Broker) -> None:
@@ -428,7 +428,7 @@ def test_viewer_of_all_brokers_changes_nothing(two_hosts: Broker) -> None:
     before = two_hosts.do(lambda memory: memory.engine.last_event)
     for probe in WRITE_PROBES:
         status, text = ask(viewer, probe)
-        # Nothing is out of order, and the row cannot be reverted any more, whoever asks.
+        # There are no conditions, and the entry can no longer be reverted, regardless of the user.
         idle = probe[1] == "policies/order/" and not json.loads(text)["applied"]
         assert status == 403 or idle or (probe[1].endswith("/revert/") and status == 400), (probe, text)
     assert two_hosts.do(lambda memory: memory.engine.last_event) == before
@@ -436,12 +436,12 @@ def test_viewer_of_all_brokers_changes_nothing(two_hosts: Broker) -> None:
 
 @pytest.mark.slow
 def test_permitted_user_reads_the_secret(boss: APIClient) -> None:
-    """Else the walk would prove nothing."""
+    """Without this, the other tests would prove nothing."""
     without = {probe[1] for probe in READ_PROBES if ask(boss, probe)[0] != 200 or SECRET not in ask(boss, probe)[1]}
     assert without == WITHOUT
 
 
-# -- what is seen -----------------------------------------------------------------------------------------------------
+# -- visibility -------------------------------------------------------------------------------------------------------
 
 
 def test_totals_and_stops_include_only_visible_objects(narrow: APIClient, boss: APIClient) -> None:
@@ -458,8 +458,8 @@ def test_totals_and_stops_include_only_visible_objects(narrow: APIClient, boss: 
 def test_stop_of_the_broker_is_visible_to_all(narrow: APIClient, boss: APIClient) -> None:
     stop = {"scope": "type=Broker", "reason": "for all"}
     assert boss.post(f"{V1}stop-producers/", stop, format="json").status_code == 200
-    told = narrow.get(f"{V1}brokers/local/objects/type%3DBroker/").json()["attributes"]["stops"]
-    assert [(each["scope"], each["reason"]) for each in told] == [("broker", "for all")]
+    stops = narrow.get(f"{V1}brokers/local/objects/type%3DBroker/").json()["attributes"]["stops"]
+    assert [(each["scope"], each["reason"]) for each in stops] == [("broker", "for all")]
     until(lambda: "for all" in json.dumps(narrow.get(f"{V1}events/?after=0").json()))
 
 
@@ -515,14 +515,14 @@ def test_invisible_broker_does_not_exist(two_hosts: Broker) -> None:
 
 
 def test_restricted_link_overrides_every_public_attribute_of_a_link() -> None:
-    """An attribute that is added to a link must be restricted, or named here."""
+    """A new attribute of a link must be restricted, or listed here."""
     fine = {
         "only_hosts",
         "require_snapshot",
         "require_current",
     }  # the last two use restricted properties
     public = {name for kind in BrokerLink.__mro__ for name in vars(kind) if not name.startswith("_")}
-    # Written in the links' thread, which knows whole links only.
+    # Set in the thread of the links, which uses unrestricted links only.
     writes = {
         "note_newest_event", "begin_events", "update_broker_clock", "answered", "update_conditions", "put_broker",
         "connected_now", "lost", "notify", "answered_at",
@@ -564,7 +564,7 @@ async def test_many_invisible_events_are_skipped(broker: Broker) -> None:
 
 # -- pages ------------------------------------------------------------------------------------------------------------
 
-#: Route -> addresses there. None: it is for everybody who is signed in, or makes nothing known.
+#: URLs by route. None: the page is for all signed-in users, or shows no names.
 PAGES: dict[str, list[str]] = {
     "": ["/"],
     "queues/<host:virtualhost>/<queue:name>/": [f"/queues/blue/{HIDDEN['name']}/"],

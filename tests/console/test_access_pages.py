@@ -1,4 +1,4 @@
-"""Administrators say who may do what, within their own scope; everything they do is audited."""
+"""The Access page: administrators manage users, groups and roles within their scope; all changes are audited."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def boss(broker: Broker) -> Client:
 
 
 def post(client: Client, action: str, **values: Any) -> Any:
-    """A form, and the answer to its question if it asks one."""
+    """Submit a form, and confirm it if necessary."""
     return client.post("/access/", {"action": action, "confirmed": "1", **values})
 
 
-def asked(client: Client, action: str, **values: Any) -> str:
-    """The question that a form leads to, which has changed nothing yet."""
+def confirmation(client: Client, action: str, **values: Any) -> str:
+    """Return the confirmation page of a form, before anything is changed."""
     rows = AuditEntry.objects.count()
     answer = client.post("/access/", {"action": action, **values})
     html = answer.content.decode()
@@ -51,7 +51,7 @@ def asked(client: Client, action: str, **values: Any) -> str:
 
 
 def undone(client: Client) -> Any:
-    """Press the button of the message on the page."""
+    """Press the button in the message on the page."""
     html = client.get("/access/").content.decode()
     found = re.search(r'value="undo"><input type="hidden" name="id" value="(\d+)"', html)
     assert found, html.partition("<main")[2][:2000]
@@ -185,11 +185,11 @@ def test_members_have_the_roles_of_their_groups(boss: Client) -> None:
 
 
 def test_groups_of_earlier_versions_keep_their_permissions() -> None:
-    kept = {
+    roles = {
         name: {row.grant for row in RoleGrant.objects.filter(group__name=name)}
         for name in ("viewers", "operators", "administrators")
     }
-    assert kept == {
+    assert roles == {
         "viewers": {Grant(Role.VIEWER)},
         "operators": {Grant(Role.OPERATOR), Grant(Role.POLICY_EDITOR)},
         "administrators": {Grant(Role.ADMIN)},
@@ -208,7 +208,7 @@ def crew(boss: Client) -> Group:
 
 def test_group_is_deleted_after_confirmation_and_restored_with_roles_and_members(boss: Client) -> None:
     group = crew(boss)
-    question = asked(boss, "delete-group", id=group.pk)
+    question = confirmation(boss, "delete-group", id=group.pk)
     assert "operator of broker local" in question
     assert "mia, vic" in question
     assert Group.objects.filter(name="night shift").exists()
@@ -230,9 +230,9 @@ def test_group_is_deleted_after_confirmation_and_restored_with_roles_and_members
 
 def test_revoked_role_is_restored_by_undo(boss: Client) -> None:
     user = person("vic", Grant(Role.VIEWER, "local", "default"))
-    kept = RoleGrant.objects.get(user=user)
-    assert "no longer viewer of virtual host default" in asked(boss, "take", id=kept.pk)
-    post(boss, "take", id=kept.pk)
+    assignment = RoleGrant.objects.get(user=user)
+    assert "no longer viewer of virtual host default" in confirmation(boss, "take", id=assignment.pk)
+    post(boss, "take", id=assignment.pk)
     assert user_rights(user).grants == ()
     undone(boss)
     assert user_rights(user).grants == (Grant(Role.VIEWER, "local", "default"),)
@@ -240,7 +240,7 @@ def test_revoked_role_is_restored_by_undo(boss: Client) -> None:
 
 def test_deactivated_user_is_reactivated_by_undo(boss: Client) -> None:
     user = person("vic", Grant(Role.VIEWER))
-    assert "All sessions of vic end immediately" in asked(boss, "activate", id=user.pk, active="0")
+    assert "All sessions of vic end immediately" in confirmation(boss, "activate", id=user.pk, active="0")
     post(boss, "activate", id=user.pk, active="0")
     undone(boss)
     assert User.objects.get(pk=user.pk).is_active
@@ -249,7 +249,7 @@ def test_deactivated_user_is_reactivated_by_undo(boss: Client) -> None:
 def test_previous_groups_of_a_user_are_restored_by_undo(boss: Client) -> None:
     group = crew(boss)
     user = User.objects.get(username="vic")
-    assert "operator of broker local" in asked(boss, "set-groups", id=user.pk)
+    assert "operator of broker local" in confirmation(boss, "set-groups", id=user.pk)
     post(boss, "set-groups", id=user.pk)
     assert not user.groups.exists()
     undone(boss)
@@ -259,10 +259,10 @@ def test_previous_groups_of_a_user_are_restored_by_undo(boss: Client) -> None:
 def test_new_password_and_revoked_token_need_confirmation_and_cannot_be_undone(boss: Client) -> None:
     user = person("vic", Grant(Role.VIEWER))
     digest = user.password
-    assert "cannot be undone" in asked(boss, "renew-password", id=user.pk)
+    assert "cannot be undone" in confirmation(boss, "renew-password", id=user.pk)
     assert User.objects.get(pk=user.pk).password == digest
     token, _ = create_token(Actor(user), "ci", [Grant(Role.VIEWER)], days=1)
-    assert "refused from now on" in asked(boss, "revoke-token", id=token.pk)
+    assert "refused from now on" in confirmation(boss, "revoke-token", id=token.pk)
     post(boss, "revoke-token", id=token.pk)
     html = boss.get("/access/").content.decode()
     assert "The token ci of vic is revoked." in html
@@ -280,7 +280,7 @@ def test_last_administrator_cannot_be_removed(broker: Broker, way: str) -> None:
     assert answer.status_code == 400
     assert user_rights(User.objects.get(username="ada")).allows_everywhere(Role.ADMIN)
     assert newest()[2] == "refused"
-    mia.groups.add(group)  # with a second one it can be done
+    mia.groups.add(group)  # possible with a second administrator
     if way == "set-groups":
         assert post(client, way, id=ada.pk).status_code == 302
         assert not user_rights(User.objects.get(username="ada")).can_assign_any

@@ -1,4 +1,4 @@
-"""/api/v1/: what it answers, and what it refuses and how."""
+"""/api/v1/: responses, errors and audit entries."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def post(client: APIClient, path: str, **body: Any) -> Any:
     return client.post(path, body, format="json")
 
 
-# -- who may --------------------------------------------------------------------------------------------------------
+# -- permissions ----------------------------------------------------------------------------------------------------
 
 READS = [
     "brokers/",
@@ -366,7 +366,7 @@ def test_preview_of_an_exchange_counts_its_bound_queues(broker: Broker, as_viewe
         host = memory.engine.virtualhost("default")
         exchange = memory.engine.routing.create_exchange(host, "stocks", "topic")
         memory.engine.routing.bind(exchange, memory.engine.queue("default", "orders"), "a.#")
-        memory.advance(50)  # ends the turn, so that it is told
+        memory.advance(50)  # ends the turn, so that the event is published
 
     broker.do(bind)
     until(lambda: any(row["bindings"] for row in broker.link.queues()))
@@ -385,7 +385,7 @@ def test_read_operation_needs_no_operator_and_is_not_audited(as_viewer: APIClien
 
 def test_operation_is_called_on_behalf_of_the_user(broker: Broker, as_operator: APIClient) -> None:
     broker.do(lambda memory: memory.publish(next(iter(memory.engine.producers.values())), 3))
-    answer = post(as_operator, f"{OBJECT}operations/purge/", arguments={"reason": "poison", "actor": "somebody else"})
+    answer = post(as_operator, f"{OBJECT}operations/purge/", arguments={"reason": "poison", "actor": "another user"})
     assert answer.json() == {"messages": 3}
     entry = AuditEntry.objects.get()
     assert (entry.operation, entry.outcome, entry.reason) == ("purge", "done", "poison")
@@ -406,7 +406,7 @@ def test_bad_argument_is_400_by_field(as_operator: APIClient) -> None:
     assert "colour" in answer.json()
 
 
-# -- a broker that is away ------------------------------------------------------------------------------------------
+# -- a disconnected broker ------------------------------------------------------------------------------------------
 
 
 def test_unreachable_broker_is_503_with_a_sentence(broker: Broker, as_operator: APIClient) -> None:
@@ -431,7 +431,7 @@ def test_connection_lost_during_a_change_is_audited_as_unknown(
         self.disconnect()
         self._check()
 
-    # The link keeps one connection: replace what its calls reach.
+    # The link has one connection: replace the object that its calls use.
     broker.lose()
     monkeypatch.setattr(InMemoryBroker, "call", lose_the_answer)
     broker.come_back()
@@ -450,4 +450,4 @@ def test_audit_lists_the_newest_first_and_filters(as_operator: APIClient) -> Non
     assert [row["reason"] for row in page["results"]] == ["two", "one"]
     page = as_operator.get("/api/v1/audit/?operation=stop-producers&user=olga&outcome=done").json()
     assert [row["reason"] for row in page["results"]] == ["one"]
-    assert as_operator.get("/api/v1/audit/?user=nobody").json()["count"] == 0
+    assert as_operator.get("/api/v1/audit/?user=unknown").json()["count"] == 0

@@ -1,8 +1,8 @@
-"""The whole HTTP interface against its own description: whatever is asked, no answer is a fault of the server, and
-each answer has the shape that is described.
+"""The whole API against its OpenAPI description: no request causes a server error, and responses conform to their
+schemas.
 
-Requests come from the description, good ones and bad ones (Schemathesis). They reach the console with a broker in
-memory; what one changes at the broker the next ones meet, as they would elsewhere.
+Schemathesis generates valid and invalid requests from the description. The console has an in-memory broker, and changes
+by one request are visible to the next ones.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from console.permissions.rights import Grant, Role
 from tests.console.conftest import Broker
 
 ORDERS = "type=Queue,virtualhost=default,name=orders"
-#: Requests of each operation, good ones and as many bad ones.
+#: Number of valid requests for each operation, and of invalid ones.
 EXAMPLES = {Role.ADMIN: 4, Role.VIEWER: 3}
-#: More of them: `HEADGATE_CONTRACT_EXAMPLES=500 uv run pytest -n 0 tests/console/test_api_contract.py`.
+#: For more requests: `HEADGATE_CONTRACT_EXAMPLES=500 uv run pytest -n 0 tests/console/test_api_contract.py`.
 MANY = int(os.environ.get("HEADGATE_CONTRACT_EXAMPLES", "0"))
-#: These begin processes of their own, or take a person's password.
+#: These start processes, or change a password.
 LEFT_OUT = ("/history/run", "/history/interrupt")
 
 
 def furnished(memory: InMemoryBroker) -> None:
-    """Something of everything, so that what is asked for by name can be there."""
+    """Create an object of each type, so that requests by name can find one."""
     memory.management.create(object_name("Queue", virtualhost="default", name="orders"), {"capacity_messages": 10})
     memory.fill("orders", 20)
     memory.attach_consumer("orders")
@@ -86,14 +86,14 @@ def test_responses_conform_to_the_description_without_server_errors(
             except (Failure, FailureGroup) as failure:
                 wrong[operation.label] = str(failure)
             except Unsatisfiable:
-                pass  # nothing can be wrong in a request that takes nothing
+                pass  # a request without input cannot be invalid
     assert answered[2] > 100
     assert answered[4] > 100
     assert not wrong, "\n\n".join(f"{label}: {said}" for label, said in wrong.items())
 
 
 def _name_what_is_there(case: schemathesis.Case) -> None:
-    """Random names are hardly ever those of something: in three of four requests, put in some that are."""
+    """Replace random names by existing ones in three of four requests, since random names rarely exist."""
     if zlib.crc32(repr(case.path_parameters | {"": case.body}).encode()) % 4 == 0:
         return
     known = {"slug": "local", "virtualhost": "default", "name": "orders", "operation": "explain", "number": 1}

@@ -1,4 +1,4 @@
-"""The audit trail can only grow."""
+"""The audit trail: append-only, searched and exported."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_migrations_create_viewers_and_operators() -> None:
     assert permissions("administrators") == {"view_auditentry", "operate", "administer"}
 
 
-# -- in the database itself -------------------------------------------------------------------------------------------
+# -- triggers of the database -----------------------------------------------------------------------------------------
 
 
 def sql(statement: str) -> None:
@@ -81,11 +81,11 @@ def sql(statement: str) -> None:
 )
 def test_database_refuses_to_change_or_delete_an_entry(statement: str) -> None:
     row = entry(user=User.objects.create_user("olga"))
-    kept = AuditEntry.objects.values().get()
+    saved = AuditEntry.objects.values().get()
     with pytest.raises(DatabaseError, match="never"), transaction.atomic():
         sql(statement)
-    assert AuditEntry.objects.values().get() == kept
-    assert kept["id"] == row.pk
+    assert AuditEntry.objects.values().get() == saved
+    assert saved["id"] == row.pk
 
 
 def test_every_column_but_the_account_is_immutable() -> None:
@@ -100,10 +100,10 @@ def test_nulls_of_a_saved_entry_cannot_be_changed(number: int) -> None:
         sql(f"UPDATE audit_auditentry SET {column} = '[1]'")
 
 
-# -- searching, and taking it away ------------------------------------------------------------------------------------
+# -- search and export ------------------------------------------------------------------------------------------------
 
 
-def told(client: APIClient, **query: Any) -> list[str]:
+def operations(client: APIClient, **query: Any) -> list[str]:
     answer = client.get("/api/v1/audit/", query)
     assert answer.status_code == 200, answer.json()
     return [row["reason"] for row in answer.json()["results"]]
@@ -150,7 +150,7 @@ def three() -> None:
 def test_entries_are_found_by_user_operation_object_text_time_and_outcome(
     three: None, as_viewer: APIClient, query: dict[str, str], found: list[str]
 ) -> None:
-    assert told(as_viewer, **query) == found
+    assert operations(as_viewer, **query) == found
 
 
 @pytest.mark.parametrize(
@@ -170,13 +170,13 @@ def taken(client: APIClient, **query: str) -> str:
 
 def test_results_are_exported_as_csv_and_json(three: None, as_viewer: APIClient) -> None:
     rows = list(csv.DictReader(io.StringIO(taken(as_viewer, **{"as": "csv"}, user="olga"))))
-    assert [row["reason"] for row in rows] == ["'=third", "first"]  # no formula for a spreadsheet
+    assert [row["reason"] for row in rows] == ["'=third", "first"]  # not a formula in a spreadsheet
     assert json.loads(rows[0]["after"]) == {"capacity_messages": 5}
     listed = json.loads(taken(as_viewer, **{"as": "json"}))
     assert [row["reason"] for row in listed] == ["=third", "second", "first"]
     assert listed[0]["after"] == {"capacity_messages": 5}
-    assert json.loads(taken(as_viewer, **{"as": "json"}, user="nobody")) == []
-    assert taken(as_viewer, **{"as": "csv"}, user="nobody").startswith("id,at,user_name")
+    assert json.loads(taken(as_viewer, **{"as": "json"}, user="unknown")) == []
+    assert taken(as_viewer, **{"as": "csv"}, user="unknown").startswith("id,at,user_name")
     assert as_viewer.get("/api/v1/audit/file/", {"as": "pdf"}).status_code == 400
 
 

@@ -1,4 +1,4 @@
-"""Beat when the clock is set: what is due every few seconds goes on, what is due at a time of day is not done twice."""
+"""Beat when the clock is set: intervals continue, and daily tasks are not repeated."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def each_night() -> dict[str, Any]:
 
 
 def seconds_left(name: str) -> float:
-    """Until it is due."""
+    """Return the time until the task is due."""
     due, left = ModelEntry(PeriodicTask.objects.get(name=name), app=app).is_due()
     return 0 if due else float(left)
 

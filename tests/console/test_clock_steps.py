@@ -1,4 +1,4 @@
-"""The clock is set by an hour, either way: what lasts goes on as it was, and what is told is the time of day."""
+"""The clock is set by an hour, forward or back: durations stay, and displayed times are the current time of day."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ORDERS = "type=Queue,virtualhost=default,name=orders"
 
 
 class Machine:
-    """Its clock, which can be set, and the time that really passes; a broker runs on it, too."""
+    """A machine with a settable clock and a monotonic clock, on which a broker runs, too."""
 
     def __init__(self) -> None:
         self.day, self.steady = NOW, 5_000
@@ -30,7 +30,7 @@ class Machine:
         self.steady += ms
 
     def look(self) -> list[str]:
-        """The broker answers and tells its time, and the console looks for conditions."""
+        """The broker responds with its time, and the console evaluates conditions."""
         self.state.answered(self.state.clock.now())
         self.state.update_broker_clock(self.day)
         self.state.update_conditions()
@@ -43,7 +43,7 @@ def machine() -> Machine:
 
 
 def blocked(machine: Machine, consumers: int = 0) -> None:
-    """Without consumers: a condition that must be seen for four seconds and is kept for two."""
+    """A queue without consumers: a condition that is raised after four seconds and cleared after two."""
     row = {
         "object": ORDERS, "virtualhost": "default", "state": "OVERFULL", "blocked_producers": 1, "consumers": consumers,
         "producers": 1, "depth_messages": 20, "depth_bytes": 20, "effective_stop_messages": 10,
@@ -58,7 +58,7 @@ def test_condition_is_raised_after_its_minimum_duration(machine: Machine, by: in
     assert machine.look() == []
     machine.passes(1000)
     machine.set_clock(by)
-    machine.state.update_conditions()  # before the broker has told the time
+    machine.state.update_conditions()  # before the broker has sent its time
     assert machine.state.conditions() == []
     for _ in range(2):
         machine.passes(1000)
@@ -98,7 +98,7 @@ def test_recent_events_and_rates_are_not_affected(machine: Machine, by: int) -> 
     conditions.broke_flow_control("orders", machine.day, "said")
     before = trends.of("orders", machine.state.broker_now)
     machine.set_clock(by)
-    assert trends.of("orders", machine.state.broker_now) == before, "the broker has not told its time yet"
+    assert trends.of("orders", machine.state.broker_now) == before, "the broker has not sent its time yet"
     machine.state.update_broker_clock(machine.day)
     assert trends.of("orders", machine.state.broker_now) == before
     assert (conditions._overfull["orders"][0], conditions._broken["orders"][0]) == (machine.day, (machine.day, "said"))

@@ -1,4 +1,4 @@
-"""Celery's messages through the data folder: each is taken by one reader, whole, and none is lost."""
+"""Celery messages in the data folder: each is taken by exactly one reader, completely, and none is lost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read(folder: Path, found: Any, done: Any) -> None:
     with connection(folder) as line:
         channel = line.channel()
         while True:
-            ended = done.is_set()  # looked at before the queue: what was written by then is still taken
+            ended = done.is_set()  # read before the queue, so that messages written until then are still taken
             try:
                 message = channel._get("work")
             except Empty:
@@ -110,10 +110,10 @@ def test_partial_message_is_not_taken(tmp_path: Path) -> None:
 def test_message_of_a_dead_reader_is_requeued(tmp_path: Path, monkeypatch: Any) -> None:
     with connection(tmp_path) as line:
         channel = line.channel()
-        channel._put("work", {"kept": True})
+        channel._put("work", {"requeued": True})
         (written,) = tmp_path.glob("*.msg")
         written.rename(tmp_path / "taken" / written.name)
         line.channel()
-        assert not list(tmp_path.glob("*.msg"))  # its reader may be at it yet
+        assert not list(tmp_path.glob("*.msg"))  # its reader may still be reading
         monkeypatch.setattr(file_transport, "TAKEN_TIMEOUT", -1.0)
-        assert line.channel()._get("work") == {"kept": True}
+        assert line.channel()._get("work") == {"requeued": True}

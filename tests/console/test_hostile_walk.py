@@ -1,5 +1,5 @@
-"""Every operation of the HTTP interface's description, every page and every form, with values that no person sends:
-nothing is answered by a fault, whoever asks, what is refused is refused with a field's name, and little is done."""
+"""Hostile values for every operation of the API, every page and every form: no server error for any user, refusals name
+the field, and effects are small."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OBJECT = "type=Queue,virtualhost=default,name=orders"
 
 
 class Watch:
-    """What a request may do at most, whatever is in it."""
+    """Limits of the effects of a request, regardless of its content."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.compared = 0
@@ -69,7 +69,7 @@ class Watch:
         assert len(answer.content) < 120_000, what
 
     def check_fields(self, answer: Any, what: str) -> None:
-        """As `check`, and what is refused is refused by the name of a field, except a change that cannot be undone."""
+        """Like `check`; also, errors name a field, except those of a change that cannot be undone."""
         self.check(answer, what)
         if answer.status_code == 400 and "/revert/" not in what:
             assert set(answer.json()) - {"detail"}, f"{what}: {answer.content[:300]!r} names no field"
@@ -92,7 +92,7 @@ def boss(broker: Broker, tmp_path: Path, settings: Any) -> APIClient:
 
 
 def operations() -> list[tuple[str, str, dict[str, Any]]]:
-    """(method, path with known names, description) of each operation."""
+    """Return method, path with existing names, and description of each operation."""
     described = SchemaGenerator().get_schema(request=None, public=True)
     found = []
     for path, methods in described["paths"].items():
@@ -146,7 +146,7 @@ def test_no_field_of_a_call_causes_a_server_error(value: Any, boss: APIClient, w
                 watch.check_fields(answer, f"{method} {path} {str(given)[:200]}")
 
 
-#: A value of each type of JSON.
+#: A value of each JSON type.
 OF_EACH_TYPE: dict[str, Any] = {
     "boolean": True,
     "integer": 1,
@@ -158,7 +158,7 @@ OF_EACH_TYPE: dict[str, Any] = {
 
 
 def types_of(operation: dict[str, Any]) -> dict[str, set[str]]:
-    """The types that each field of the body may have by the description; those that may be anything are left out."""
+    """Return the types of each body field in the description, without fields of any type."""
 
     def types(schema: dict[str, Any]) -> set[str]:
         if "$ref" in schema:
@@ -239,7 +239,7 @@ def test_no_form_causes_a_server_error(value: str, boss: APIClient, watch: Watch
 
 @pytest.mark.domain("8 no input burns")
 def test_memory_is_released(boss: APIClient) -> None:
-    """What was refused is not kept: neither in a cache nor in the audit trail."""
+    """Refused input is not stored, neither in a cache nor in the audit trail."""
 
     def flood(times: int) -> int:
         for number in range(times):
@@ -255,7 +255,7 @@ def test_memory_is_released(boss: APIClient) -> None:
     tracemalloc.start()
     try:
         before = flood(2)
-        assert flood(10) - before < 4_000_000  # of 20 MB that came in
+        assert flood(10) - before < 4_000_000  # of 20 MB of input
     finally:
         tracemalloc.stop()
 

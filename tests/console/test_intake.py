@@ -1,5 +1,5 @@
-"""What comes in is measured before anything is made of it: hostile bodies, parameters, forms and socket messages are
-refused with the field's name, and nothing is occupied by them."""
+"""Input limits: hostile bodies, parameters, forms and socket messages are refused with the field's name, and occupy no
+memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_file_that_would_exhaust_the_parser_is_refused_with_its_line(
     def reached(*_: Any, **__: Any) -> None:
         pytest.fail("nodes are made of it")
 
-    monkeypatch.setattr(yaml, "compose", reached)  # which ends the process on the first of these
+    monkeypatch.setattr(yaml, "compose", reached)  # which crashes the process on the first of these
     answer = as_viewer.post(FILE, json.dumps({"yaml": text, "dry_run": True}), content_type="application/json")
     assert (answer.status_code, answer.json()) == (400, {"yaml": [says]})
 
@@ -124,7 +124,7 @@ def test_json_within_the_limits_is_unchanged() -> None:
 
 @pytest.mark.parametrize("quotes", ['"' + '\\"' * 500_000, "\\" * 500_000, '"\\' * 300_000])
 def test_unterminated_strings_are_scanned_once(quotes: str) -> None:
-    with pytest.raises(InvalidValue):  # a search that goes back to its beginning would take hours
+    with pytest.raises(InvalidValue):  # with backtracking this would take hours
         read_json(quotes)
 
 
@@ -139,23 +139,23 @@ def test_deeply_nested_body_is_refused(path: str, as_viewer: APIClient, broker: 
 
 @pytest.mark.domain("8 no input burns")
 def test_suggestions_for_unknown_names_are_limited(as_viewer: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    compared: list[str] = []
 
     def near(name: str, *_: Any) -> list[str]:
-        asked.append(name)
+        compared.append(name)
         return []
 
     monkeypatch.setattr(difflib, "get_close_matches", near)
     body = {f"field{number}": 1 for number in range(900)}
     answer = as_viewer.post("/api/v1/policies/preview/", body, format="json")
     assert answer.status_code == 400
-    assert len(answer.json()) == len(asked) == limits.NAMED
+    assert len(answer.json()) == len(compared) == limits.NAMED
     nested = {"changes": [body, body]}
     assert as_viewer.post("/api/v1/policies/preview/", nested, format="json").status_code == 400
-    assert len(asked) <= 3 * limits.NAMED
-    asked.clear()
+    assert len(compared) <= 3 * limits.NAMED
+    compared.clear()
     assert as_viewer.get("/api/v1/audit/?" + "x" * 200 + "=1").status_code == 400
-    assert asked == [], "a name of 200 characters is no misspelt one"
+    assert compared == [], "a name of 200 characters is not a misspelling"
 
 
 def test_name_of_two_megabytes_is_refused_with_a_short_message(as_viewer: APIClient) -> None:
@@ -169,7 +169,7 @@ def test_name_of_two_megabytes_is_refused_with_a_short_message(as_viewer: APICli
 
 @pytest.mark.parametrize("said", [True, False])
 async def test_reading_stops_when_the_body_is_too_large(said: bool) -> None:
-    """Also one that does not say how long it will be."""
+    """Also without Content-Length."""
     sent: list[dict[str, Any]] = []
     taken = 0
 
@@ -206,7 +206,7 @@ def test_body_that_is_not_utf8_is_refused(body: bytes, as_viewer: APIClient) -> 
 
 @pytest.mark.parametrize("charset", ["rot13", "base64", "idna", "utf-7", '"hex"', "x" * 3000])
 async def test_other_charset_is_refused(charset: str) -> None:
-    """Django looks for the codec while it makes a request, before anything of ours could catch what it says."""
+    """Django looks up the codec while it creates a request, before our code could handle the error."""
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -219,7 +219,7 @@ async def test_other_charset_is_refused(charset: str) -> None:
     assert "utf-8" in json.loads(sent[1]["body"])["detail"][0]
 
 
-# -- addresses ------------------------------------------------------------------------------------------------------
+# -- URLs -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The lease: one at a time, and a dead holder keeps nobody waiting."""
+"""The lease: one owner at a time, and the lease of a dead owner is free."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def hold(holder: str, seconds: float = 60) -> None:
 def renewed(until: dt.datetime) -> bool:
     try:
         return bool(Lease.objects.get().lease_until > until)
-    except OperationalError:  # the tests' database lies in memory: who reads while another writes is refused
+    except OperationalError:  # the in-memory test database refuses reads during a write
         return False
 
 
@@ -49,7 +49,7 @@ def test_lease_of_another_host_is_refused_until_it_expires(monkeypatch: pytest.M
 
 
 def taken_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has run out, and is taken when no sign of life has come for half of its time."""
+    """An expired lease is acquired when it has not been renewed for half of its duration."""
     steady = [1000.0]
     monkeypatch.setattr(lease_module, "steady", lambda: steady[0])
     monkeypatch.setattr(lease_module, "_signs", {})
@@ -59,7 +59,7 @@ def taken_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
         assert busy.value.ran_out
         steady[0] += SECONDS / 2 - 1
     later = Lease.objects.get().lease_until > timezone.now()
-    sign_of_life = dt.timedelta(seconds=1 if later else -1)  # it has run out still
+    sign_of_life = dt.timedelta(seconds=1 if later else -1)  # still expired
     Lease.objects.update(lease_until=F("lease_until") + sign_of_life)
     for _ in range(2):
         with pytest.raises(Busy), lease("work"):
@@ -146,7 +146,7 @@ def test_lease_acquired_by_another_process_raises_at_the_end() -> None:
             Lease.objects.update(lease_holder="another-host:1:1")
             deadline = timezone.now() + dt.timedelta(seconds=20)
             while any(thread.name == "lease-work" for thread in threading.enumerate()):
-                assert timezone.now() < deadline, "nobody notices"
+                assert timezone.now() < deadline, "the new owner was not noticed"
 
     with pytest.raises(Lost):
         taken()
@@ -173,9 +173,9 @@ def test_database_failure_until_expiry_loses_the_lease(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(lease_module, "_extend", failing)
 
-    def held() -> None:
+    def own() -> None:
         with lease("work", seconds=0.2):
             wait_until(lambda: all(each.name != "lease-work" for each in threading.enumerate()), "it gives up")
 
     with pytest.raises(Lost):
-        held()
+        own()

@@ -1,4 +1,4 @@
-"""Whose turn a row of work is, also when the clock is set by an hour: one holder, and none for too long."""
+"""Rows with a lease: one owner at a time, also when the clock is set by an hour."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def uptime(monkeypatch: pytest.MonkeyPatch) -> Uptime:
 
 
 def a_row() -> Delivery:
-    told = Notification.objects.create(at=NOW, broker="local", phase="test")
-    made: Delivery = Delivery.objects.create(notification=told, receiver_name="hook", due=NOW)
+    notification = Notification.objects.create(at=NOW, broker="local", phase="test")
+    made: Delivery = Delivery.objects.create(notification=notification, receiver_name="hook", due=NOW)
     return made
 
 
@@ -64,7 +64,7 @@ def a_job() -> Lease:
     return made
 
 
-#: One of each kind of work that one process at a time does.
+#: A row of each model with a lease.
 ROWS: dict[str, Callable[[], LeasedRow]] = {"Delivery": a_row, "BulkEdit": a_bulk_edit, "Run": a_run, "Lease": a_job}
 
 
@@ -124,7 +124,7 @@ def test_lease_of_an_earlier_version_uses_the_wall_clock() -> None:
 
 
 def test_lease_without_a_monotonic_end_uses_the_wall_clock() -> None:
-    """As the pipeline and beat wrote it, of a process that goes on."""
+    """A lease of a live process, as earlier versions of the pipeline and beat wrote it."""
     row = Delivery(lease_until=NOW + MINUTE, lease_holder=this_process())
     assert (row.is_free(NOW), row.is_free(NOW + MINUTE)) == (False, True)
 

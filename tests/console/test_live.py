@@ -85,7 +85,7 @@ async def test_socket_is_open_until_its_session_ends(broker: Broker, monkeypatch
     cookie = "; ".join(f"{name}={morsel.value}" for name, morsel in client.cookies.items())
     socket = WebSocket(application, headers=[*SAME_ORIGIN, ("cookie", cookie)])
     assert await socket.open()
-    await socket.tell(watch="overview")
+    await socket.send(watch="overview")
     assert (await socket.frame_of("snapshot"))["watch"] == "overview"
     await asyncio.to_thread(client.logout)  # in another tab
     await do(broker, attach("orders"))
@@ -100,7 +100,7 @@ async def test_socket_is_open_until_its_session_ends(broker: Broker, monkeypatch
 async def test_overview_watch_is_answered_with_a_complete_snapshot(broker: Broker, page: Page) -> None:
     await do(broker, attach("orders"))
     await until_async(lambda: broker.link.queue(ORDERS))
-    await page.tell(watch="overview")
+    await page.send(watch="overview")
     frame = await page.frame_of("snapshot")
     assert frame["broker"] == "local"
     assert frame["connected"] is True
@@ -110,7 +110,7 @@ async def test_overview_watch_is_answered_with_a_complete_snapshot(broker: Broke
 
 
 async def test_change_causes_a_new_snapshot_with_a_higher_number(broker: Broker, page: Page) -> None:
-    await page.tell(watch="overview")
+    await page.send(watch="overview")
     first = await page.frame_of("snapshot")
     assert first["data"]["queues"] == []
     await do(broker, attach("orders"))
@@ -122,7 +122,7 @@ async def test_change_causes_a_new_snapshot_with_a_higher_number(broker: Broker,
 
 
 async def test_many_changes_cause_few_snapshots_and_one_after_the_last(broker: Broker, page: Page) -> None:
-    await page.tell(watch="overview")
+    await page.send(watch="overview")
     await page.frame_of("snapshot")
     began = time.monotonic()
     for n in range(60):
@@ -138,14 +138,14 @@ async def test_server_filters_and_sorts(broker: Broker, page: Page) -> None:
     for name in ("orders.eu", "orders.us", "payments"):
         await do(broker, attach(name))
     await until_async(lambda: len(broker.link.queues()) == 3)
-    await page.tell(watch="overview", search="ORDERS", sort="-name", states=["NORMAL"])
+    await page.send(watch="overview", search="ORDERS", sort="-name", states=["NORMAL"])
     data = (await page.frame_of("snapshot"))["data"]
     assert [queue["name"] for queue in data["queues"]] == ["orders.us", "orders.eu"]
 
 
 async def test_queue_watch_has_its_producers_consumers_and_explanation(broker: Broker, page: Page) -> None:
     await do(broker, lambda memory: (memory.attach_producer("orders"), memory.attach_consumer("orders")))
-    await page.tell(watch="queue", object=str(ORDERS))
+    await page.send(watch="queue", object=str(ORDERS))
     data = (await page.frame_of("snapshot"))["data"]
     assert data["queue"]["object"] == str(ORDERS)
     assert data["queue"]["overfull_count"] == 0
@@ -155,16 +155,16 @@ async def test_queue_watch_has_its_producers_consumers_and_explanation(broker: B
 
 
 async def test_missing_queue_is_reported_as_gone_until_it_is_created(broker: Broker, page: Page) -> None:
-    await page.tell(watch="queue", object=str(ORDERS))
+    await page.send(watch="queue", object=str(ORDERS))
     assert (await page.frame_of("snapshot"))["data"] == {"gone": True}
     await do(broker, attach("orders"))
     assert (await page.frame_of("snapshot"))["data"]["queue"]["name"] == "orders"
 
 
 async def test_objects_watch_has_the_object_or_none(broker: Broker, page: Page) -> None:
-    await page.tell(watch="objects", object="")
+    await page.send(watch="objects", object="")
     assert (await page.frame_of("snapshot"))["data"] == {"object": None}
-    await page.tell(watch="objects", object="type=Broker")
+    await page.send(watch="objects", object="type=Broker")
     data = (await page.frame_of("snapshot"))["data"]
     assert data["object"]["name"] == "type=Broker"
     assert data["object"]["attributes"]["queues"] == 0
@@ -182,7 +182,7 @@ async def test_objects_watch_has_the_object_or_none(broker: Broker, page: Page) 
     ],
 )
 async def test_invalid_message_is_answered_with_the_wrong_value(page: Page, message: Any, named: str) -> None:
-    await page.tell(**message)
+    await page.send(**message)
     frame = await page.frame()
     assert frame["type"] == "error"
     assert named in frame["detail"]
@@ -191,13 +191,13 @@ async def test_invalid_message_is_answered_with_the_wrong_value(page: Page, mess
 async def test_invalid_json_is_answered_and_the_socket_stays_open(page: Page) -> None:
     await page.send_input({"type": "websocket.receive", "text": "{"})
     assert (await page.frame())["type"] == "error"
-    await page.tell(watch="overview")
+    await page.send(watch="overview")
     assert (await page.frame_of("snapshot"))["watch"] == "overview"
 
 
 async def test_heartbeat_is_sent_if_nothing_changes(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer, "HEARTBEAT", 0.05)
-    await page.tell(watch="overview")
+    await page.send(watch="overview")
     await page.frame_of("snapshot")
     assert (await page.frame_of("heartbeat"))["at"] > 0
 
@@ -217,19 +217,19 @@ async def test_new_page_gets_the_newest_fifty_events_first(broker: Broker, page:
     await do(broker, lambda memory: [memory.attach_producer(f"q{n}") for n in range(100)])
     newest = broker.memory.engine.last_event
     await until_async(lambda: broker.link.recent_events(newest - 1).events)
-    await page.tell(watch="overview")
+    await page.send(watch="overview")
     assert await numbers_until(page, newest) == list(range(newest - 49, newest + 1))
 
 
 async def test_page_with_a_position_gets_all_later_events(broker: Broker, page: Page) -> None:
     await do(broker, lambda memory: [memory.attach_producer(f"q{n}") for n in range(700)])
     newest = broker.memory.engine.last_event
-    await page.tell(watch="overview", after=3)
+    await page.send(watch="overview", after=3)
     assert await numbers_until(page, newest) == list(range(4, newest + 1))
 
 
 async def test_events_in_a_burst_arrive_in_order_with_none_missing(broker: Broker, page: Page) -> None:
-    await page.tell(watch="overview", after=broker.memory.engine.last_event)
+    await page.send(watch="overview", after=broker.memory.engine.last_event)
     start = broker.memory.engine.last_event
     for n in range(50):
         await do(broker, lambda memory, n=n: [memory.attach_producer(f"q{n}.{m}") for m in range(20)])
@@ -238,7 +238,7 @@ async def test_events_in_a_burst_arrive_in_order_with_none_missing(broker: Broke
 
 
 async def test_event_reaches_the_page_quickly(broker: Broker, page: Page) -> None:
-    await page.tell(watch="overview")
+    await page.send(watch="overview")
     await page.frame_of("snapshot")
     took = []
     for n in range(20):
@@ -251,7 +251,7 @@ async def test_event_reaches_the_page_quickly(broker: Broker, page: Page) -> Non
 
 async def test_disconnected_broker_is_reported_and_reconnecting_sends_every_event(broker: Broker, page: Page) -> None:
     await do(broker, attach("orders"))
-    await page.tell(watch="overview")
+    await page.send(watch="overview")
     start = broker.memory.engine.last_event
     await numbers_until(page, start)
     await asyncio.to_thread(broker.lose)
@@ -287,7 +287,7 @@ async def test_expired_position_is_reported_with_the_first_event_left(broker: Br
     newest = broker.memory.engine.last_event
     await until_async(lambda: broker.link.recent_events(newest - 1).events)
     broker.link.window.begin_after(newest)
-    await page.tell(watch="overview", after=2)
+    await page.send(watch="overview", after=2)
     frame = await page.frame_of("events-expired")
     assert frame["first"] == newest - 9
     assert await numbers_until(page, newest) == list(range(newest - 9, newest + 1))
@@ -297,7 +297,7 @@ async def test_watch_of_a_disconnected_broker_is_answered_from_the_last_snapshot
     await do(broker, attach("orders"))
     await until_async(lambda: broker.link.queue(ORDERS))
     await asyncio.to_thread(broker.lose)
-    await page.tell(watch="queue", object=str(ORDERS))
+    await page.send(watch="queue", object=str(ORDERS))
     frame = await page.frame_of("snapshot")
     assert frame["connected"] is False
     assert frame["data"]["queue"]["name"] == "orders"
@@ -307,7 +307,7 @@ async def test_snapshot_has_only_the_watched_page(page: Page, broker: Broker) ->
     for n in range(5):
         await do(broker, attach(f"q{n}"))
     await until_async(lambda: broker.link.queue_count == 5)
-    await page.tell(watch="overview", page=2, page_size=2)
+    await page.send(watch="overview", page=2, page_size=2)
     data = (await page.frame_of("snapshot"))["data"]
     assert [queue["name"] for queue in data["queues"]] == ["q2", "q3"]
     assert (data["page"], data["page_size"], data["total"]) == (2, 2, 5)
@@ -318,16 +318,16 @@ async def test_snapshot_has_only_the_watched_page(page: Page, broker: Broker) ->
     [({"page": 0}, "page"), ({"page_size": 501}, "page_size"), ({"page": "2"}, "page"), ({"kind": "odd"}, "kind")],
 )
 async def test_invalid_page_is_refused_with_the_wrong_field(page: Page, given: dict[str, Any], named: str) -> None:
-    await page.tell(watch="conditions", **given)
+    await page.send(watch="conditions", **given)
     assert f"{named} is" in (await page.frame_of("error"))["detail"]
 
 
 async def test_conditions_are_watched_page_by_page(page: Page, broker: Broker) -> None:
     await asyncio.to_thread(raised, broker)
-    await page.tell(watch="conditions", kind="blocked-without-consumer", search="ORD")
+    await page.send(watch="conditions", kind="blocked-without-consumer", search="ORD")
     data = (await page.frame_of("snapshot"))["data"]
     assert [condition["object"] for condition in data["results"]] == [str(ORDERS)]
     assert data["kinds"] == {"blocked-without-consumer": 1}
-    await page.tell(watch="conditions", severity="warning")
+    await page.send(watch="conditions", severity="warning")
     data = (await page.frame_of("snapshot"))["data"]
     assert (data["count"], data["results"], data["page"]) == (0, [], 1)

@@ -1,4 +1,4 @@
-"""What was kept before there were limits stays readable: it is cut off where it is shown, with a mark."""
+"""Texts that are longer than today's limits are truncated for display, with a mark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.console.conftest import Broker
 
 pytestmark = pytest.mark.django_db
 
-#: As an older version kept it; what spreadsheets take is less.
+#: A reason of an earlier version; cells of spreadsheets are shorter.
 LONG, CELL = 1_000_000, 32_767
 
 
@@ -40,12 +40,12 @@ def test_long_texts_are_truncated_with_a_mark_in_audit_and_timeline(old: AuditEn
     [row] = as_operator.get("/api/v1/audit/").json()["results"]
     assert row["reason"] == "r" * limits.TEXT + "… (1,000,000 characters)"
     assert row["detail"].endswith("… (1,000,000 characters)")
-    [entry] = as_operator.get("/api/v1/timeline/?told_by=people").json()["entries"]
+    [entry] = as_operator.get("/api/v1/timeline/?source=people").json()["entries"]
     assert entry["reason"].endswith("… (1,000,000 characters)")
     assert len(as_operator.get("/audit/").content) < 200_000
 
 
-@pytest.mark.parametrize("path", ["audit/file/?as=csv", "timeline/download/?told_by=people"])
+@pytest.mark.parametrize("path", ["audit/file/?as=csv", "timeline/download/?source=people"])
 def test_cells_of_exports_fit_into_spreadsheets(path: str, old: AuditEntry, as_operator: APIClient) -> None:
     answer: Any = as_operator.get(f"/api/v1/{path}")
     text = (b"".join(answer.streaming_content) if answer.streaming else answer.content).decode()

@@ -1,4 +1,4 @@
-"""Signing in at an OpenID Connect provider: who is let in, with which roles, and who is not."""
+"""Sign-in at an OpenID Connect provider: identities, groups, and refused tokens."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def provider(broker: Broker, settings: Any) -> Iterator[Provider]:
 
 
 def go(client: Client, path: str = "/oidc/go/") -> dict[str, str]:
-    """Begin to sign in: what the provider is asked."""
+    """Start a sign-in, and return the parameters of the authorization request."""
     answer = client.get(path)
     assert answer.status_code == 302, answer.content
     return {name: values[0] for name, values in parse_qs(urlsplit(answer["Location"]).query).items()}
@@ -140,7 +140,7 @@ def test_existing_name_or_address_is_not_linked_to_the_identity(provider: Provid
 def test_concurrent_sign_ins_create_one_user(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     provider.claims["groups"] = ["ops"]
     sign_in(provider)
-    looks: Iterator[list[User]] = iter([[]])  # the first look was before the other window's user was there
+    looks: Iterator[list[User]] = iter([[]])  # the first query ran before the other sign-in created the user
     found = oidc.OidcBackend.filter_users_by_claims
     monkeypatch.setattr(
         oidc.OidcBackend, "filter_users_by_claims", lambda self, claims: next(looks, None) or found(self, claims)
@@ -196,9 +196,9 @@ def test_unavailable_provider_is_reported_and_passwords_still_work(provider: Pro
 
 
 def test_provider_with_another_issuer_is_refused(provider: Provider) -> None:
-    provider.issuer, told = "https://elsewhere.example.org", provider.issuer
+    provider.issuer, issuer = "https://elsewhere.example.org", provider.issuer
     answer = Client().get("/oidc/go/")
-    assert (answer.status_code, told in answer.content.decode()) == (503, False)
+    assert (answer.status_code, issuer in answer.content.decode()) == (503, False)
 
 
 def test_redirect_after_sign_in_stays_on_this_console(provider: Provider) -> None:

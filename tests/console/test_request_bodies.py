@@ -1,5 +1,5 @@
-"""The schema of a body is what is checked of it: for each field of each call of the description, what the schema
-forbids is refused by the field's name, and what it allows is not refused as that."""
+"""Bodies are validated by their schemas: for each field of each call, invalid values are refused by the field's name,
+and valid values are not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Schema = dict[str, Any]
 
 
 class Variant(NamedTuple):
-    """A body in which one field, `name`, is unusual: `how`; `allowed` by the schema or not."""
+    """A body with one unusual field: `name`, `how` it is unusual, and whether the schema has it `allowed`."""
 
     name: str
     how: str
@@ -31,13 +31,13 @@ class Variant(NamedTuple):
 
 
 class Schemas:
-    """Reads the schemas of one description."""
+    """Generates bodies from the schemas of a description."""
 
     def __init__(self, named: dict[str, Schema]) -> None:
         self._named = named
 
     def resolved(self, schema: Schema) -> Schema:
-        """Without references; what stands beside one is kept."""
+        """Return the schema with references resolved, and merged with their siblings."""
         if "$ref" in schema:
             return self.resolved(self._named[schema["$ref"].rsplit("/", 1)[1]])
         for part in schema.get("allOf", ()):
@@ -45,7 +45,7 @@ class Schemas:
         return schema
 
     def sample(self, schema: Schema) -> Any:
-        """A value that the schema allows, with the required fields only."""
+        """Return a valid value with only the required fields."""
         schema = self.resolved(schema)
         if "enum" in schema:
             return schema["enum"][0]
@@ -59,14 +59,14 @@ class Schemas:
         return kinds.get(schema.get("type", ""), OBJECT)
 
     def variants(self, schema: Schema) -> Iterator[Variant]:
-        """Bodies of an object, each with one unusual field, also of objects inside."""
+        """Yield bodies with one unusual field each, also in nested objects."""
         schema = self.resolved(schema)
         usual = self.sample(schema)
         for name, declared in schema.get("properties", {}).items():
             field = self.resolved(declared)
             required = name in schema.get("required", ())
             yield Variant(name, "missing", not required, {key: usual[key] for key in usual if key != name})
-            if field:  # of those that may be anything nothing is known
+            if field:  # fields of any type cannot be invalid
                 yield Variant(name, "null", _may_be_null(field), {**usual, name: None})
             for how, allowed, value in self.unusual(field):
                 yield Variant(name, how, allowed, {**usual, name: value})
@@ -108,7 +108,7 @@ def test_each_field_is_validated_as_described(boss: APIClient, broker: Broker) -
         body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
         for name, how, allowed, given in Schemas(operation["schemas"]).variants(body):
             if path.endswith("/queues/default/orders/") and name != "version":
-                given["version"] = boss.get(path).json()["version"]  # what was allowed may have changed it
+                given["version"] = boss.get(path).json()["version"]  # an accepted body may have changed it
             answer = boss.generic(method, path, json.dumps(given), content_type="application/json")
             tried[f"{how}: {'good' if allowed else 'refused'}"] += 1
             if not _as_described(answer, name, how, allowed=allowed):
@@ -123,6 +123,6 @@ def test_each_field_is_validated_as_described(boss: APIClient, broker: Broker) -
 
 def _as_described(answer: Any, name: str, how: str, *, allowed: bool) -> bool:
     says = answer.json().get(name, [""])[0] if answer.status_code == 400 else ""
-    if allowed:  # it may be wrong for another reason, such as what there is at the broker
+    if allowed:  # it may be invalid for another reason, such as the broker's objects
         return (answer.status_code < 500 or answer.status_code == 503) and f"{name} is {how}" not in says
     return bool(name in says)

@@ -1,4 +1,4 @@
-"""Who may do what: the one module that decides, as a table of roles and actions, and as laws."""
+"""Permissions: a table of roles and actions, and general properties."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMED = [str(QUEUE), str(object_name("Queue", virtualhost="blue", name="b"))]
 
 V, OP, P, A = Role.VIEWER, Role.OPERATOR, Role.POLICY_EDITOR, Role.ADMIN
 
-#: An action, and the roles that may do it.
+#: Actions and the roles that permit them.
 MATRIX: list[tuple[ObjectName, str, dict[str, Any], set[Role]]] = [
     (QUEUE, "explain", {}, {V, OP, P, A}),
     (QUEUE, "check", {}, {V, OP, P, A}),
@@ -132,13 +132,13 @@ def test_administrators_assign_roles_within_their_scope() -> None:
 
 
 def test_no_grant_means_no_permission() -> None:
-    nobody = Rights()
-    assert not nobody.can_see("local")
-    assert not nobody.can_assign_any
-    assert nobody.missing("local", needed(QUEUE, "explain"))
+    none = Rights()
+    assert not none.can_see("local")
+    assert not none.can_assign_any
+    assert none.missing("local", needed(QUEUE, "explain"))
 
 
-# -- laws -----------------------------------------------------------------------------------------------------------
+# -- properties -----------------------------------------------------------------------------------------------------
 
 BROKERS, HOSTS = ("", "a", "b"), ("", "x", "y")
 grants = st.builds(Grant, st.sampled_from(list(Role)), st.sampled_from(BROKERS), st.sampled_from(HOSTS))

@@ -1,4 +1,4 @@
-"""The sign-in page: who fails too often waits, and with HTTPS no cookie travels by anything else."""
+"""The sign-in page: locks after failures, and secure cookies with HTTPS."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_setting_the_clock_does_not_extend_the_lock(vera: User, monkeypatch: pyt
     for module in ("django.utils.timezone", "axes.middleware", "axes.decorators", "axes.handlers.proxy"):
         with contextlib.suppress(AttributeError):
             monkeypatch.setattr(f"{module}.now", lambda: real() + ahead[0])
-    # Set forward, the pause is over at once; set back, it begins again.
+    # Set forward, the lock ends at once; set back, it starts again.
     assert sign_in("see-everything")[0] == (302 if by > 0 else 429)
     ahead[0] += settings.AXES_COOLOFF_TIME + datetime.timedelta(seconds=1)
     assert sign_in("see-everything")[0] == 302

@@ -131,7 +131,7 @@ async def test_hostile_message_is_answered_and_the_next_one_served(text: str, pa
     answer = await page.frame()
     assert answer["type"] == "error"
     assert 0 < len(answer["detail"]) < 1100
-    await page.tell(watch="overview")
+    await page.send(watch="overview")
     assert (await page.frame_of("snapshot"))["watch"] == "overview"
 
 

@@ -1,4 +1,4 @@
-"""A call takes the parameters that it declares. Any other is refused by its name, for it would change nothing."""
+"""Calls refuse parameters and fields that they do not declare, by name."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_unknown_field_is_refused_by_name_and_nothing_changes(
 
 @pytest.mark.parametrize("only", ["true", "false", 1, 0, [], {}])
 def test_non_boolean_only_lifts_no_nested_stop(only: Any, as_operator: APIClient, broker: Broker) -> None:
-    """A text "true" passed for false, and lifted every stop that was to stay."""
+    """The text "true" once counted as false, and lifted nested stops."""
     broker.do(lambda memory: memory.management.create(ORDERS, {}))
     for scope in ("type=Broker", str(ORDERS)):
         body = {"scope": scope, "reason": "an incident"}
@@ -175,10 +175,10 @@ def test_schema_violation_is_reported_with_field_and_value(
 ) -> None:
     answer = as_operator.post(f"/api/v1/{path}", body, format="json")
     assert answer.status_code == 400
-    told = answer.json()
-    assert told.keys() == says.keys()
+    errors = answer.json()
+    assert errors.keys() == says.keys()
     for field, [beginning] in says.items():
-        assert told[field][0].startswith(beginning)
+        assert errors[field][0].startswith(beginning)
 
 
 def test_omitted_fields_have_defaults_and_text_is_not_trimmed(as_operator: APIClient, broker: Broker) -> None:

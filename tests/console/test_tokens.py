@@ -1,4 +1,4 @@
-"""Tokens: told once, kept as a digest, no more than their owner may, gone when expired or revoked."""
+"""API tokens: shown once, stored as a digest, restricted to their owner's permissions, expired or revoked."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def test_audit_trail_names_the_token(olga: User) -> None:
     assert stop(client).status_code == 200
     row = AuditEntry.objects.get(operation="stop-producers")
     assert (row.user_name, row.source_address) == ("olga", "127.0.0.1, token deploy")
-    told = client.get("/api/v1/me/").json()
-    assert (told["user"], told["token"]["name"]) == ("olga", "deploy")
-    assert [grant["role"] for grant in told["grants"]] == ["operator", "policy-editor"]
+    me = client.get("/api/v1/me/").json()
+    assert (me["user"], me["token"]["name"]) == ("olga", "deploy")
+    assert [grant["role"] for grant in me["grants"]] == ["operator", "policy-editor"]
 
 
 def test_token_has_only_its_own_roles(olga: User) -> None:
@@ -111,8 +111,8 @@ def test_unusable_token_is_refused_with_the_reason(olga: User) -> None:
 
 def test_secret_is_not_stored(olga: User) -> None:
     token, secret = made(olga)
-    kept = str(ApiToken.objects.values().get()) + str(list(AuditEntry.objects.values()))
-    assert secret not in kept
+    stored = str(ApiToken.objects.values().get()) + str(list(AuditEntry.objects.values()))
+    assert secret not in stored
     assert token.digest == digest_of(secret)
     assert len(secret) > 45
 
@@ -153,7 +153,7 @@ def test_page_creates_a_token_shows_it_once_and_revokes_it(olga: User) -> None:
     assert timedelta(days=6) < token.expires - timezone.now() <= timedelta(days=7)
     assert client.post("/tokens/", given).status_code == 409
     revoke = {"action": "revoke", "id": token.pk}
-    assert client.post("/tokens/", revoke).status_code == 200  # it asks
+    assert client.post("/tokens/", revoke).status_code == 200  # asks for confirmation
     assert using(found[1]).get("/api/v1/queues/").status_code == 200
     assert client.post("/tokens/", {**revoke, "confirmed": "1"}).status_code == 302
     assert "revoked" in client.get("/tokens/").content.decode()

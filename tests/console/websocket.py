@@ -9,7 +9,7 @@ from asgiref.testing import ApplicationCommunicator
 
 
 class WebSocket(ApplicationCommunicator):
-    """`closed`: the close code, once the application has closed."""
+    """A client. `closed`: the close code, after the application has closed the connection."""
 
     def __init__(self, application: Any, path: str = "/ws/live/", query: str = "", headers: Any = ()) -> None:
         self.closed: int | None = None
@@ -23,18 +23,18 @@ class WebSocket(ApplicationCommunicator):
         super().__init__(application, scope)
 
     async def open(self) -> bool:
-        """Whether the application accepted."""
+        """Connect, and return whether the application accepted."""
         await self.send_input({"type": "websocket.connect"})
         answer = await self.receive_output(5)
         if answer["type"] == "websocket.close":
             self.closed = answer.get("code", 1000)
         return bool(answer["type"] == "websocket.accept")
 
-    async def tell(self, **message: Any) -> None:
+    async def send(self, **message: Any) -> None:
         await self.send_input({"type": "websocket.receive", "text": json.dumps(message)})
 
     async def frame(self, limit: float = 5) -> dict[str, Any]:
-        """The next frame within `limit` seconds; {} when the application closed instead."""
+        """Return the next frame within `limit` seconds; {} if the application closed the connection."""
         answer = await self.receive_output(limit)
         if answer["type"] == "websocket.close":
             self.closed = answer.get("code", 1000)
@@ -44,7 +44,7 @@ class WebSocket(ApplicationCommunicator):
         return content
 
     async def frame_of(self, kind: str, limit: float = 5) -> dict[str, Any]:
-        """The next frame of that type; others are skipped."""
+        """Return the next frame of this type, skipping others."""
         while (content := await self.frame(limit))["type"] != kind:
             pass
         return content

@@ -9,14 +9,14 @@ import pytest
 
 from brokers.server.store_identity import CONFIG, FOLDER
 from tests.amqp.broker_thread import BrokerThread
-from tests.read_only import held_by_permissions
+from tests.read_only import respecting_permissions
 from tests.server.test_store_identity import ROOT, STORE, data, make_durable, names, receive, send  # noqa: F401
 
 EVENTS = "events.sqlite3"
 
 
 def started(data: Path) -> subprocess.CompletedProcess[str]:  # noqa: F811
-    command = held_by_permissions("manage.py", "broker", "--port", "0", "--data", str(data))
+    command = respecting_permissions("manage.py", "broker", "--port", "0", "--data", str(data))
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.history.processes import environment, manage
-from tests.read_only import held_by_permissions
+from tests.read_only import respecting_permissions
 from tests.up.running import ROOT
 
 
@@ -28,7 +28,7 @@ def test_a_database_that_may_not_be_written_is_named_in_one_line(migrated: Path,
     path.chmod(0o500 if path.is_dir() else 0o400)
     try:
         ended = subprocess.run(
-            held_by_permissions("manage.py", command),
+            respecting_permissions("manage.py", command),
             cwd=ROOT, env=environment(migrated), capture_output=True, text=True, timeout=100, check=False,
         )  # fmt: skip
     finally:

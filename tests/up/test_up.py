@@ -20,7 +20,7 @@ import pytest
 
 from console.up.supervisor import KILL_AFTER
 from tests.certificates import Authority
-from tests.read_only import held_by_permissions
+from tests.read_only import respecting_permissions
 from tests.up.running import ROOT, Running, free_port, lives, wait_until
 
 pytestmark = pytest.mark.timeout(900)
@@ -60,7 +60,7 @@ def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 def test_a_data_folder_without_permission_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir(mode=0o500)
-    command = held_by_permissions("manage.py", "up", "--data", str(tmp_path / "data"))
+    command = respecting_permissions("manage.py", "up", "--data", str(tmp_path / "data"))
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert ended.stderr.startswith(f"manage.py up: cannot write to the data folder {tmp_path}/data (Permission denied)")

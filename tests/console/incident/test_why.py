@@ -229,7 +229,7 @@ async def page(broker: Broker) -> AsyncIterator[WebSocket]:
 
 async def test_watching_page_receives_a_new_stop_as_a_cause(broker: Broker, page: WebSocket) -> None:
     await asyncio.to_thread(broker.do, overfull)
-    await page.tell(watch="why", object=str(ORDERS))
+    await page.send(watch="why", object=str(ORDERS))
     first = await page.frame_of("snapshot")
     while first["data"].get("gone"):
         first = await page.frame_of("snapshot")
@@ -246,10 +246,10 @@ async def test_watching_page_receives_a_new_stop_as_a_cause(broker: Broker, page
 
 
 async def test_watch_of_an_object_of_another_type_is_an_error(page: WebSocket) -> None:
-    await page.tell(watch="why", object="type=Broker")
+    await page.send(watch="why", object="type=Broker")
     assert "queue or a producer" in (await page.frame_of("error"))["detail"]
 
 
 async def test_watch_of_a_producer_that_does_not_exist_reports_it_as_gone(page: WebSocket) -> None:
-    await page.tell(watch="why", object="type=Producer,virtualhost=default,id=77")
+    await page.send(watch="why", object="type=Producer,virtualhost=default,id=77")
     assert (await page.frame_of("snapshot"))["data"] == {"gone": True}

@@ -1,4 +1,4 @@
-"""Tables that grow with use are emptied of what is kept no longer, each night; what still counts stays."""
+"""Nightly clean-up: rows past their retention are deleted, others stay."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def test_expired_sessions_are_deleted_and_active_ones_stay() -> None:
     Session.objects.filter(session_key=left.session.session_key).update(expire_date=ago(0.001))
     access.forget()
     assert list(Session.objects.values_list("session_key", flat=True)) == [stays.session.session_key]
-    assert [client.get("/").status_code for client in (stays, left)] == [403, 302], "known, and asked to sign in"
+    assert [client.get("/").status_code for client in (stays, left)] == [403, 302], (
+        "signed in, and redirected to the sign-in page"
+    )
 
 
 def test_old_sign_in_failures_are_deleted() -> None:
@@ -73,10 +75,10 @@ def test_old_schedule_runs_are_deleted_and_open_ones_stay() -> None:
             finished=finished, due=due, retry_at=due,
         )  # fmt: skip
 
-    kept = [made(RunState.OPEN, None, ago(400)), made(RunState.DONE, ago(300), ago(301))]
+    retained = [made(RunState.OPEN, None, ago(400)), made(RunState.DONE, ago(300), ago(301))]
     made(RunState.DONE, ago(366), ago(367))
     schedules.forget()
-    assert set(Run.objects.all()) == set(kept)
+    assert set(Run.objects.all()) == set(retained)
 
 
 def test_old_bulk_edits_are_deleted_with_their_rows_and_undo() -> None:
@@ -90,15 +92,15 @@ def test_old_bulk_edits_are_deleted_with_their_rows_and_undo() -> None:
     first = made(State.DONE, ago(370))
     made(State.DONE, ago(369), undo_of=first)
     undone_lately = made(State.DONE, ago(368))
-    kept = [undone_lately, made(State.DONE, ago(2), undo_of=undone_lately), made(State.INTERRUPTED, None)]
+    retained = [undone_lately, made(State.DONE, ago(2), undo_of=undone_lately), made(State.INTERRUPTED, None)]
     bulk.forget()
-    assert set(BulkEdit.objects.all()) == set(kept)
+    assert set(BulkEdit.objects.all()) == set(retained)
     assert BulkEditRow.objects.count() == 3
 
 
 def test_old_job_requests_of_the_history_are_deleted() -> None:
-    kept = JobRequest.objects.create(work="compact", requested=ago(2), finished=ago(2), polled=ago(2))
+    retained = JobRequest.objects.create(work="compact", requested=ago(2), finished=ago(2), polled=ago(2))
     JobRequest.objects.create(work="compact", requested=ago(40), finished=ago(40), polled=ago(40))
     JobRequest.objects.create(work="compact", requested=ago(40))
     forget_old_runs()
-    assert list(JobRequest.objects.all()) == [kept]
+    assert list(JobRequest.objects.all()) == [retained]
