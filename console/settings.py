@@ -343,7 +343,7 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["console.intake.parser.LimitedJSONParser"],
     "EXCEPTION_HANDLER": "console.api.errors.exception_handler",
-    "DEFAULT_SCHEMA_CLASS": "console.api.description.OperationSchema",
+    "DEFAULT_SCHEMA_CLASS": "console.api.operation_schema.OperationSchema",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 DATA_UPLOAD_MAX_MEMORY_SIZE = input_limits.BODY

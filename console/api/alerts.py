@@ -30,7 +30,7 @@ from console.alerts.models import (
 from console.alerts.reachability import delivery_warning
 from console.api import alerts_schema as shapes
 from console.api import schema
-from console.api.reading import PersonalView, choice_in, number_in
+from console.api.base_views import PersonalView, choice_in, number_in
 
 
 def actor(request: Request) -> Actor:

@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from brokers.admin import NotFound
 from console import operations
 from console.api import policies_schema, schema
-from console.api.reading import MAX_PAGE_SIZE, PersonalView, choice_in, number_in
+from console.api.base_views import MAX_PAGE_SIZE, PersonalView, choice_in, number_in
 from console.api.streaming import streamed
 from console.audit.models import AuditEntry, AuditQuerySet, Outcome
 from console.audit.search import COLUMNS, AuditSearch

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from brokers.model import ManagedType
 from console.api import schema
-from console.api.reading import BrokerView, PersonalView
+from console.api.base_views import BrokerView, PersonalView
 from console.links.link import BrokerLink
 from console.links.visible import visible_links
 

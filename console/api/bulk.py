@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from brokers.admin import NotFound
 from console import operations
 from console.api import policies_schema, schema
-from console.api.reading import MAX_PAGE_SIZE, BrokerView, PersonalView, choice_in, number_in
+from console.api.base_views import MAX_PAGE_SIZE, BrokerView, PersonalView, choice_in, number_in
 from console.bulk import editing, tasks
 from console.bulk.editing import Selection
 from console.bulk.models import BulkEdit, RowState

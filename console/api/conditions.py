@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api import schema
-from console.api.reading import BrokerView, choice_in, number_in, snapshot_of
+from console.api.base_views import BrokerView, choice_in, number_in, snapshot_of
 from console.conditions.detectors import DETECTORS, SEVERITIES
 from console.live.conditions import MOST, conditions_page
 

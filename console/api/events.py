@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api import schema
-from console.api.reading import BrokerView, number_in, snapshot_of
+from console.api.base_views import BrokerView, number_in, snapshot_of
 from console.live.watching import event_json
 
 _MAX_EVENTS = 1000

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from brokers.admin import InvalidValue
 from console.api import history_schema as shapes
 from console.api import schema
+from console.api.base_views import MAX_PAGE_SIZE, choice_in, choices_in, number_in
 from console.api.history_downloads import KINDS as FILES
 from console.api.history_downloads import download
 from console.api.history_reading import (
@@ -25,7 +26,6 @@ from console.api.history_reading import (
     range_in,
 )
 from console.api.history_why import render_events
-from console.api.reading import MAX_PAGE_SIZE, choice_in, choices_in, number_in
 from console.api.strict import StrictAPIView
 from console.history.query import blocked, catalog, episode_list, incident
 from console.history.query.series import RESOLUTIONS, series

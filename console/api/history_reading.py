@@ -10,7 +10,7 @@ from rest_framework.request import Request
 
 from brokers.admin import InvalidValue
 from console.access.user_rights import request_rights
-from console.api.reading import time_in
+from console.api.base_views import time_in
 from console.history.query.visibility import as_visible
 from console.history.storage.durations import DAY
 from console.history.storage.queue_key import QueueKey

@@ -11,9 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.api import schema
+from console.api.base_views import PersonalView
 from console.api.fields import TextField
 from console.api.history_reading import history
-from console.api.reading import PersonalView
 from console.history.pipeline import diagnosis, run_now
 from console.history.pipeline.status import status as status_of
 from console.permissions.rights import Role

@@ -13,9 +13,9 @@ from rest_framework.response import Response
 from brokers.admin import InvalidValue
 from console.api import history_schema as shapes
 from console.api import schema
+from console.api.base_views import MAX_PAGE_SIZE, choice_in, number_in
 from console.api.fields import CountField, MomentField, TextField
 from console.api.history_reading import broker_in, history, maybe_queue_in, queue_of, range_of
-from console.api.reading import MAX_PAGE_SIZE, choice_in, number_in
 from console.api.strict import StrictAPIView
 from console.history.storage.durations import DAY
 from console.history.whatif import recommendations

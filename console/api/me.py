@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.access.models import ApiToken
-from console.api.reading import PersonalView
+from console.api.base_views import PersonalView
 from console.permissions.rights import Role
 
 _ANY = "empty: all"

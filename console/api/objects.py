@@ -13,7 +13,7 @@ from brokers.admin import AdminError, InvalidValue, ManagedObject, StaleVersion
 from brokers.model import TYPES, ObjectName
 from console import operations
 from console.api import schema
-from console.api.reading import (
+from console.api.base_views import (
     MAX_PAGE_SIZE,
     BrokerView,
     number_in,

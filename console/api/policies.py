@@ -14,7 +14,7 @@ from brokers.model import ObjectName
 from brokers.model.patterns import match_rank
 from console import operations
 from console.api import policies_schema, schema
-from console.api.reading import MAX_PAGE_SIZE, BrokerView, number_in
+from console.api.base_views import MAX_PAGE_SIZE, BrokerView, number_in
 from console.operations import PolicyChange
 
 

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from console import operations
 from console.api import policies_schema, schema
-from console.api.reading import BrokerView
+from console.api.base_views import BrokerView
 from console.operations.policy_import import Difference
 
 

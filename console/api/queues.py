@@ -11,8 +11,8 @@ from rest_framework.response import Response
 
 from brokers.model import TYPES, ObjectName, object_name
 from console.api import policies_schema, schema
+from console.api.base_views import MAX_PAGE_SIZE, BrokerView, number_in, where_in
 from console.api.objects import update
-from console.api.reading import MAX_PAGE_SIZE, BrokerView, number_in, where_in
 from console.links.object_shapes import row_of, rows_of
 from console.operations import check_update
 

@@ -12,7 +12,7 @@ from brokers.admin import NotFound
 from console.api import alerts_schema as shapes
 from console.api import schema
 from console.api.alerts import actor, changes_and_version, find_row
-from console.api.reading import PersonalView, number_in
+from console.api.base_views import PersonalView, number_in
 from console.operations.console_changes import sees_scope
 from console.schedules import editing
 from console.schedules.models import Run, Schedule

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from console import operations
 from console.api import schema, stops_schema
-from console.api.reading import BrokerView
+from console.api.base_views import BrokerView
 from console.selections.models import SavedSelection
 
 

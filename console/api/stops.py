@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotFound
 from console import operations
 from console.api import schema, stops_schema
-from console.api.reading import BrokerView
+from console.api.base_views import BrokerView
 from console.links.link import BrokerLink
 from console.links.queue_filter import matching
 from console.links.visible import visible_link, visible_links

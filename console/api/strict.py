@@ -16,7 +16,7 @@ from brokers.admin import InvalidValue
 from console.api.request_body import Body, body_faults, validated
 from console.api.unknown_names import unknown
 
-#: Declared by calls that also accept attribute names as parameters; `reading.where_in` checks those.
+#: Declared by calls that also accept attribute names as parameters; `base_views.where_in` checks those.
 ANY = "(attribute)"
 
 

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from brokers.admin import InvalidValue
 from brokers.model import NOTIFICATIONS, TYPES
 from console.api import schema
-from console.api.reading import BrokerView, choice_in, number_in, snapshot_of, time_in
+from console.api.base_views import BrokerView, choice_in, number_in, snapshot_of, time_in
 from console.audit.models import AuditEntry
 from console.incident import timeline
 from console.incident.timeline import Search

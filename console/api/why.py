@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from brokers.admin import InvalidValue, NotFound
 from console.api import schema
-from console.api.reading import BrokerView, object_in
+from console.api.base_views import BrokerView, object_in
 from console.incident.why import why_now
 
 
