@@ -82,7 +82,9 @@ def test_a_port_that_is_taken_ends_the_start_with_one_clear_line(tmp_path: Path)
 
 
 @pytest.mark.parametrize("inside", [".", "sub", "sub/folder"])
-def test_a_data_folder_that_cannot_be_written_ends_the_start_with_one_clear_line(tmp_path: Path, inside: str) -> None:
+def test_data_folder_that_cannot_be_written_prevents_the_start_with_a_one_line_error(
+    tmp_path: Path, inside: str
+) -> None:
     (tmp_path / "file").write_text("no folder")
     folder = tmp_path / "file" / inside
     code, lines = refused("--data", str(folder), "--port", "0")
@@ -110,14 +112,14 @@ def test_a_damaged_store_ends_the_start_with_one_clear_line(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("port", ["70000", "-1", "amqp", "5672.0"])
-def test_a_port_that_is_none_is_refused_by_name(tmp_path: Path, port: str) -> None:
+def test_invalid_port_is_refused_by_name(tmp_path: Path, port: str) -> None:
     code, lines = refused("--data", str(tmp_path / "broker"), f"--port={port}")
     assert code == 2
     assert repr(port) in lines[-1]
     assert not (tmp_path / "broker").exists()
 
 
-def test_a_host_that_is_not_ours_ends_the_start_with_one_clear_line(tmp_path: Path) -> None:
+def test_address_of_another_machine_prevents_the_start_with_a_one_line_error(tmp_path: Path) -> None:
     code, lines = refused("--data", str(tmp_path / "broker"), "--host", "192.0.2.1", "--port", "0")
     assert code == 1
     [line] = lines

@@ -86,7 +86,7 @@ def test_a_send_fails_at_once_while_memory_is_short_and_the_broker_says_reject(b
 
 
 @pytest.mark.domain("4 limits exist without a setting")
-def test_a_broker_has_limits_from_what_the_machine_has_also_on_a_folder_of_an_earlier_release(tmp_path: Path) -> None:
+def test_broker_derives_its_limits_from_the_machine_also_with_an_older_data_folder(tmp_path: Path) -> None:
     for _ in range(2):  # the second recovers the first one's data, without a setting
         with BrokerThread(tmp_path) as broker, managing(broker) as manager:
             shown = manager.ask("READ", {}, name="type=Broker").body

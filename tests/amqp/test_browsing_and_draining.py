@@ -58,7 +58,7 @@ def _unsettled_copies(service: object) -> int:
     )
 
 
-def test_a_browser_that_stays_sees_what_comes_later(broker: BrokerThread) -> None:
+def test_attached_browser_gets_later_messages(broker: BrokerThread) -> None:
     with connected(broker) as connection:
         receiver = connection.create_receiver("q", credit=10, options=Copy())
         fill(broker, "q", ["one", "two"])
@@ -85,7 +85,7 @@ def _copy() -> object:
     return symbol("copy")
 
 
-def test_what_one_consumer_holds_is_no_longer_seen_by_a_browser(broker: BrokerThread) -> None:
+def test_acquired_messages_are_not_visible_to_a_browser(broker: BrokerThread) -> None:
     fill(broker, "q", ["unsettled", "available"])
     with connected(broker) as connection:
         connection.create_receiver("q", credit=1).receive()
@@ -93,7 +93,7 @@ def test_what_one_consumer_holds_is_no_longer_seen_by_a_browser(broker: BrokerTh
 
 
 @pytest.mark.parametrize("there", [0, 3])
-def test_a_drain_sends_what_there_is_and_gives_back_the_rest(broker: BrokerThread, there: int) -> None:
+def test_drain_sends_available_messages_and_returns_the_remaining_credit(broker: BrokerThread, there: int) -> None:
     broker.queue("q")
     fill(broker, "q", list(range(there)))
     with Peer(broker.port) as peer:

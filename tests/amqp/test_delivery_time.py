@@ -74,7 +74,7 @@ def test_a_message_is_delivered_at_its_time_and_not_before(broker: BrokerThread,
 
 
 @pytest.mark.domain("clients delivery delay")
-def test_after_a_restart_messages_are_still_delayed_and_come_at_their_time(tmp_path: Path) -> None:
+def test_delayed_messages_are_delivered_on_time_after_a_restart(tmp_path: Path) -> None:
     with BrokerThread(tmp_path) as broker:
         fill(broker, "q", [due(9, "late", durable=True), delayed(3, "soon", durable=True)])
         fill(broker, "q", [due(1, "expires", durable=True, ttl=HOUR / 2 / 1000)])
@@ -139,7 +139,7 @@ def test_in_a_transaction_a_delay_begins_with_the_commit_and_a_rollback_leaves_n
     broker.until_queue("q", lambda q: q.gate.depth_messages == 0, "the rollback has left nothing")
 
 
-def test_a_jms_client_finds_the_time_as_a_long_and_all_else_as_it_was_sent() -> None:
+def test_jms_client_gets_the_delivery_time_as_a_long_and_everything_else_unchanged() -> None:
     requested = Message(
         body="text", priority=7, annotations={symbol("x-opt-own"): [1, 2.5], DELAY: 9, symbol("z"): "end"}
     )
@@ -177,7 +177,7 @@ NO_NUMBERS = ["soon", None, -5, 0, True, 1.5, {}, b"", symbol("5"), [5], ulong(0
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
-def test_what_is_no_time_is_delivered_at_once(broker: BrokerThread, value: object) -> None:
+def test_message_with_an_invalid_delivery_time_is_delivered_at_once(broker: BrokerThread, value: object) -> None:
     for name in (TIME, DELAY):
         encoded = bytes(Message(body=1, annotations={name: value}).encode())
         assert (header(encoded).due, header(encoded).delay) == (0, 0)
@@ -282,7 +282,7 @@ def test_annotations_that_are_made_to_cost_time_cost_none(value: bytes) -> None:
     assert time.process_time() - before < 2  # walking through all would take minutes
 
 
-def test_a_dead_letter_is_seen_at_once() -> None:
+def test_dead_letter_is_available_at_once() -> None:
     encoded = bytes(Message(body="text", annotations={TIME: LATEST, symbol("x"): 1}).encode())
     assert header(as_dead_letter(encoded, "rejected", "q", 1, "")).due == 0
 

@@ -44,7 +44,7 @@ def test_events_are_replayed_from_any_number_and_then_go_on_live(broker: BrokerT
         assert numbers(receiver, live - now) == list(range(now + 1, live + 1))
 
 
-def test_without_a_number_a_follower_hears_what_happens_from_now_on(broker: BrokerThread) -> None:
+def test_follower_without_a_number_gets_only_new_events(broker: BrokerThread) -> None:
     make_events(broker, 10)
     with connected(broker, user="console") as connection:
         receiver = connection.create_receiver("$events", credit=10)
@@ -138,7 +138,7 @@ def test_follower_that_falls_behind_the_journal_gets_an_error(broker: BrokerThre
 
 
 @pytest.mark.parametrize("number", ["ten", -1, 1.5, True, None, [1]])
-def test_a_number_that_is_none_is_refused(broker: BrokerThread, number: Any) -> None:
+def test_invalid_number_is_refused(broker: BrokerThread, number: Any) -> None:
     with connected(broker, user="console") as connection, pytest.raises(LinkDetached, match="amqp:invalid-field"):
         connection.create_receiver("$events", credit=1, options=After(number))
 

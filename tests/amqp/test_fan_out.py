@@ -60,7 +60,7 @@ def test_the_subject_is_the_routing_key_of_an_address_without_one(broker: Broker
     assert depths(broker, "eu", "all") == [2, 3]
 
 
-def test_each_message_says_where_it_goes_when_the_link_has_no_target(broker: BrokerThread) -> None:
+def test_without_a_target_each_message_has_its_own_address(broker: BrokerThread) -> None:
     with connected(broker) as connection:
         sender = connection.create_sender(None)
         for number in range(300):
@@ -156,7 +156,7 @@ def test_a_stop_holds_routed_messages_and_start_lets_them_go(broker: BrokerThrea
     wait_until(lambda: broker.see("a", lambda q: q.gate.producer_count) == 0, "nothing is left behind")
 
 
-def test_deleting_a_queue_settles_what_waited_for_it_alone(broker: BrokerThread) -> None:
+def test_deleting_a_queue_settles_messages_that_waited_only_for_it(broker: BrokerThread) -> None:
     broker.queue("gone", capacity_messages=1)
     with connected(broker) as connection, managing(broker) as manager:
         link = connection.create_sender(None).link
@@ -171,7 +171,7 @@ def test_deleting_a_queue_settles_what_waited_for_it_alone(broker: BrokerThread)
         wait_until(lambda: settled() == 4, "the others are rejected")
 
 
-def test_the_window_bounds_what_waits_and_everything_goes_when_the_client_vanishes(broker: BrokerThread) -> None:
+def test_window_bounds_parked_messages_and_a_lost_client_leaves_none(broker: BrokerThread) -> None:
     broker.queue("full", capacity_messages=1)
     with connected(broker) as connection:
         link = connection.create_sender(None).link

@@ -37,7 +37,7 @@ def take(broker: BrokerThread, queue: str, count: int) -> None:
 
 
 @pytest.mark.domain("3 first cause")
-def test_a_consumer_that_lags_and_then_goes_holds_its_producers_until_another_comes(broker: BrokerThread) -> None:
+def test_lagging_consumer_that_detaches_leaves_producers_blocked_until_another_attaches(broker: BrokerThread) -> None:
     broker.queue("orders", capacity_messages=10, flow_resume_messages=5)
     broker.queue("prices", capacity_messages=10)
     with Crowd(broker) as crowd:
@@ -190,7 +190,7 @@ def test_a_producer_that_attaches_to_a_stopped_queue_starts_blocked(broker: Brok
         wait_until(lambda: publisher.accepted > 100, "it runs")
 
 
-def test_nothing_is_accepted_once_the_draining_count_has_come_to_0(broker: BrokerThread) -> None:
+def test_no_message_is_accepted_once_no_producer_is_draining(broker: BrokerThread) -> None:
     with Crowd(broker) as crowd, managing(broker) as manager:
         publishers = [crowd.publisher("orders", answers_drains=bool(n % 2)) for n in range(8)]
         crowd.taker("orders", credit=1000)
@@ -417,7 +417,7 @@ def test_messages_on_their_way_when_the_credit_is_taken_back_wait_and_are_not_lo
         peer.is_alive()
 
 
-def test_every_credit_comes_back_when_clients_go(broker: BrokerThread) -> None:
+def test_all_credit_is_returned_when_clients_disconnect(broker: BrokerThread) -> None:
     broker.queue("orders", capacity_messages=20)
     with Crowd(broker) as crowd:
         publishers: list[Publisher] = [crowd.publisher("orders") for _ in range(20)]

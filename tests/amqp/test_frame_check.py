@@ -114,7 +114,7 @@ ILL_FORMED = {"a transfer whose state is none", "a transfer larger than its fram
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_frame_may_come_in_two_reads_or_in_hundreds(name: str) -> None:
+def test_frame_can_arrive_in_any_number_of_reads(name: str) -> None:
     data = AMQP_HEADER + STREAMS[name]
     wrong, given = verdict([data])
     assert bool(wrong) == (name in ILL_FORMED), wrong
@@ -253,7 +253,7 @@ def test_runs_are_judged_as_if_each_frame_were_alone(data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("begin", ENDING_HEADS.values(), ids=ENDING_HEADS.keys())
-def test_after_a_head_that_ends_the_connection_nothing_is_looked_at(begin: bytes) -> None:
+def test_no_bytes_are_checked_after_a_head_that_ends_the_connection(begin: bytes) -> None:
     data = AMQP_HEADER + framed(TRANSACTED) + begin + framed(ATTACH_OF_NONE) * 3
     assert verdict([data]) == ("", len(data))
     assert verdict(data[at : at + 1] for at in range(len(data))) == ("", len(data))
@@ -261,14 +261,14 @@ def test_after_a_head_that_ends_the_connection_nothing_is_looked_at(begin: bytes
 
 @pytest.mark.parametrize("channel", [0, 1, 255, 256, 32767, 65535])
 @pytest.mark.parametrize("start", [2, 3, 6])
-def test_every_channel_and_start_of_a_body_is_looked_at(channel: int, start: int) -> None:
+def test_every_channel_and_begin_of_a_body_is_checked(channel: int, start: int) -> None:
     for body, whole in ((ATTACH_OF_NONE, False), (in_state(SHORT_ARRAY), False), (TRANSACTED, True)):
         ahead = bytes(4 * start - 8)
         data = head(4 * start + len(body), start, channel) + ahead + body
         assert verdict([AMQP_HEADER, data])[0] == ("" if whole else CUT_SHORT), body.hex()
 
 
-def test_the_largest_frame_is_looked_at_and_a_larger_one_is_not() -> None:
+def test_largest_frame_is_checked_and_a_larger_one_is_not() -> None:
     for size, wrong in ((MAX_FRAME, "no type has the constructor 0xff"), (MAX_FRAME + 1, "")):
         values = b"\x40" * (size - 8 - 13) + b"\xff"
         body = b"\x00\x53\x12\xd0" + struct.pack(">II", len(values) + 4, len(values)) + values

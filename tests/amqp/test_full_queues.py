@@ -108,7 +108,7 @@ def test_reject_refuses_at_once_and_the_link_lives_on(broker: BrokerThread) -> N
 
 
 @pytest.mark.domain("4 sendFailIfNoSpaceAfterTimeout")
-def test_reject_after_refuses_what_waited_too_long_and_takes_what_did_not(broker: BrokerThread) -> None:
+def test_reject_after_rejects_only_messages_that_waited_too_long(broker: BrokerThread) -> None:
     broker.queue("q", capacity_messages=2, flow_resume_messages=1, mechanism="reject-after", reject_after_ms=400)
     with Crowd(broker) as crowd:
         publisher = crowd.publisher("q", 5)

@@ -166,7 +166,7 @@ def test_a_client_that_vanishes_in_the_middle_of_a_message_leaves_nothing(broker
     assert broker.see("q", lambda q: (q.gate.depth_messages, q.gate.ledger.reserved)) == (0, 0)
 
 
-def test_a_message_goes_out_in_frames_no_larger_than_the_consumer_takes(broker: BrokerThread) -> None:
+def test_message_is_sent_in_frames_within_the_consumers_limit(broker: BrokerThread) -> None:
     body = os.urandom(300_000)
     with connected(broker) as connection, Peer(broker.port) as peer:
         connection.create_sender("q").send(Message(body=body))

@@ -65,9 +65,7 @@ def test_types_attributes_and_operations_are_those_declared(manager: Managing) -
 
 
 @pytest.mark.parametrize("entity", TYPES)
-def test_every_type_can_be_queried_and_what_is_found_can_be_read(
-    broker: BrokerThread, manager: Managing, entity: str
-) -> None:
+def test_every_type_can_be_queried_and_every_result_read(broker: BrokerThread, manager: Managing, entity: str) -> None:
     with Crowd(broker) as crowd:
         crowd.publisher("orders", -1)
         crowd.taker("orders")
@@ -212,7 +210,7 @@ def test_blocked_producer_reports_reason_time_and_what_would_unblock_it(
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_bad_request_is_answered_with_what_is_wrong(
+def test_invalid_request_is_answered_with_its_errors(
     patient: Managing, operation: str | None, properties: dict[str, Any], body: Any, expected: tuple[int, str]
 ) -> None:
     status, names = expected
@@ -331,9 +329,7 @@ for _ in range(20_000):
         "bad operation",
     ],
 )
-def test_a_request_that_cannot_be_read_is_rejected_and_the_connection_lives_on(
-    patient: Managing, sections: list[bytes]
-) -> None:
+def test_unreadable_request_is_rejected_and_the_connection_stays_open(patient: Managing, sections: list[bytes]) -> None:
     manager = patient
     try:
         raw(manager, *sections)
@@ -369,7 +365,7 @@ def test_answers_go_to_an_address_that_the_client_chose(broker: BrokerThread) ->
             assert answer.properties["statusCode"] == 200
 
 
-def test_an_answer_never_goes_to_another_connection(broker: BrokerThread, manager: Managing) -> None:
+def test_answer_is_never_sent_to_another_connection(broker: BrokerThread, manager: Managing) -> None:
     with managing(broker) as spy:
         request = Message(reply_to=manager.requests.reply_to, properties={"operation": "GET-TYPES"})
         spy.requests.sender.link.send(request)
@@ -378,7 +374,7 @@ def test_an_answer_never_goes_to_another_connection(broker: BrokerThread, manage
     assert manager.ask("READ", name=QUEUE).status == 200
 
 
-def test_a_reply_address_is_gone_with_its_link(broker: BrokerThread) -> None:
+def test_reply_address_ends_with_its_link(broker: BrokerThread) -> None:
     with connected(broker, user="console") as connection:
         sender = connection.create_sender("$management")
         request = Message(reply_to="mine", properties={"operation": "GET-TYPES"})
@@ -418,7 +414,7 @@ def test_a_client_that_never_takes_its_answers_loses_its_link(broker: BrokerThre
 # -- who may ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_user_may_do_what_its_rights_say(strict_broker: BrokerThread) -> None:
+def test_user_can_do_exactly_what_its_permissions_allow(strict_broker: BrokerThread) -> None:
     from proton.utils import BlockingConnection
 
     strict_broker.queue("orders")

@@ -78,7 +78,9 @@ def test_unfinished_messages_are_bounded_together_and_others_are_served(
     ],
     ids=["aborted", "detached", "finished"],
 )
-def test_what_is_unfinished_no_longer_is_not_counted(broker: BrokerThread, give_up: Callable[[Peer], None]) -> None:
+def test_completed_messages_are_not_counted_as_incomplete(
+    broker: BrokerThread, give_up: Callable[[Peer], None]
+) -> None:
     with Peer(broker.port) as peer:
         begin(peer, "orders", 5)
         wait_until(lambda: broker.look(arriving) == 5 * PART, "it is counted")
@@ -88,7 +90,7 @@ def test_what_is_unfinished_no_longer_is_not_counted(broker: BrokerThread, give_
 
 @pytest.mark.domain("8 no input kills")
 @pytest.mark.parametrize("address", ["orders", None])
-def test_a_client_that_goes_on_with_far_larger_messages_does_not_exhaust_memory(
+def test_client_that_continues_with_far_larger_messages_does_not_exhaust_memory(
     small_machine: BrokerThread, address: str | None
 ) -> None:
     broker = small_machine

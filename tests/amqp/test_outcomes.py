@@ -55,7 +55,7 @@ def test_real_clients_that_send_presettled_get_everything_through(broker: Broker
 
 
 @pytest.mark.parametrize("settle", ["accept", "reject"])
-def test_an_accepted_or_rejected_message_is_gone(broker: BrokerThread, settle: str) -> None:
+def test_accepted_or_rejected_message_is_removed(broker: BrokerThread, settle: str) -> None:
     fill(broker, "q", ["one"])
     with connected(broker) as connection:
         receiver = connection.create_receiver("q")
@@ -68,7 +68,7 @@ def test_an_accepted_or_rejected_message_is_gone(broker: BrokerThread, settle: s
         )
 
 
-def test_a_released_message_comes_again_unmarked(broker: BrokerThread) -> None:
+def test_released_message_is_redelivered_without_a_failed_delivery(broker: BrokerThread) -> None:
     fill(broker, "q", ["one"])
     with connected(broker) as connection:
         receiver = connection.create_receiver("q")
@@ -90,7 +90,7 @@ def test_a_modified_message_counts_its_failed_deliveries(broker: BrokerThread, f
     assert seen == count
 
 
-def test_a_message_undeliverable_here_goes_to_another_consumer_alone(broker: BrokerThread) -> None:
+def test_message_undeliverable_to_a_consumer_goes_only_to_others(broker: BrokerThread) -> None:
     with connected(broker) as connection:
         one = connection.create_receiver("q", credit=10)
         fill(broker, "q", ["first", "second"])
@@ -129,7 +129,7 @@ def test_a_settlement_of_several_deliveries_at_once_settles_each(broker: BrokerT
         broker.until_queue("q", lambda q: (q.gate.depth_messages, q.lanes.unacknowledged) == (1, 1), "four are gone")
 
 
-def test_an_outcome_that_is_not_settled_is_settled_by_the_broker(broker: BrokerThread) -> None:
+def test_broker_settles_an_unsettled_outcome(broker: BrokerThread) -> None:
     fill(broker, "q", ["one"])
     with Peer(broker.port) as peer:
         peer.open()
@@ -198,7 +198,7 @@ def test_messages_given_back_out_of_order_take_their_old_places(broker: BrokerTh
     [{}, {"durable": True}, {"priority": 7}, {"ttl": 90.0}, {"durable": True, "priority": 1, "ttl": 5.0}],
     ids=str,
 )
-def test_a_message_that_comes_again_keeps_its_header_but_for_the_count(
+def test_redelivered_message_has_the_same_header_except_the_delivery_count(
     broker: BrokerThread, fields: dict[str, Any]
 ) -> None:
     message = Message(body={"k": [1, "x"]}, id="id", subject="s", properties={"p": 1})
@@ -267,7 +267,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_message_whose_header_cannot_be_read_comes_again_as_it_was(body: bytes) -> None:
+def test_message_with_an_unreadable_header_is_redelivered_unchanged(body: bytes) -> None:
     assert for_delivery(body, 1) == body
 
 

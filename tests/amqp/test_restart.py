@@ -53,7 +53,7 @@ def _names(manager: object) -> list[str]:
     return [name for name in names if "name=temporary-queue." not in name]
 
 
-def test_a_stop_holds_producers_that_come_back_after_the_restart(tmp_path: Path) -> None:
+def test_stop_blocks_producers_that_reconnect_after_a_restart(tmp_path: Path) -> None:
     with BrokerThread(tmp_path / "broker") as broker, managing(broker) as manager:
         manager.ask("stop-producers", {"reason": "night"}, name="type=Broker")
     with BrokerThread(tmp_path / "broker") as broker, Crowd(broker) as crowd:

@@ -194,7 +194,7 @@ def test_scram_with_a_wrong_password_or_name_is_refused_without_additional_data(
     assert name in sasl.reason
 
 
-def test_a_scram_proof_cannot_be_played_again() -> None:
+def test_scram_proof_cannot_be_replayed() -> None:
     client = ScramClient(["SCRAM-SHA-256"], "anna", "geheim")
     first = init("SCRAM-SHA-256", client.get_client_first().encode())
     sasl = server()
@@ -458,7 +458,7 @@ def test_a_certificate_that_is_somebodys_signs_in(said: tuple[bytes, ...]) -> No
         ("CN=anna", b"\xff", "may not act on behalf of another"),
     ],
 )
-def test_a_certificate_that_is_nobodys_or_speaks_for_another_is_refused(
+def test_certificate_without_a_user_or_of_another_user_is_refused(
     subject: str | None, authzid: bytes, why: str
 ) -> None:
     server = external(subject, init("EXTERNAL", authzid))
@@ -499,7 +499,7 @@ def scram_with(gate: Closed, password: str) -> SaslServer:
 
 
 @pytest.mark.parametrize("free", [0, 1])
-def test_who_has_to_wait_is_refused_even_with_the_right_password(free: int) -> None:
+def test_paused_user_is_refused_even_with_the_right_password(free: int) -> None:
     for server in (
         scram_with(Closed(free), "geheim"),
         SaslServer(OneUser(), anonymous=False, plain=True, gate=Closed(0)),

@@ -92,7 +92,7 @@ def test_a_condition_that_does_not_hold_or_compares_unlike_things_is_false(text:
         "NOT color",
     ],
 )
-def test_what_is_missing_is_unknown_and_so_is_its_negation(text: str) -> None:
+def test_missing_property_is_unknown_and_so_is_its_negation(text: str) -> None:
     assert answer(text) is None
 
 
@@ -112,7 +112,7 @@ def test_what_is_missing_is_unknown_and_so_is_its_negation(text: str) -> None:
         ("a" * 5000, "4,096 at most"),
     ],
 )
-def test_a_text_that_is_no_selector_is_refused_by_name(text: str, said: str) -> None:
+def test_invalid_selector_text_is_refused_by_name(text: str, said: str) -> None:
     with pytest.raises(InvalidSelector, match=re.escape(said)) as refused:
         parse(text)
     assert text[:40] in str(refused.value).replace("\\'", "'")
@@ -129,7 +129,7 @@ def test_any_text_is_a_selector_or_refused(text: str) -> None:
 
 
 @given(st.text(alphabet="ab%_", max_size=8), st.text(alphabet="ab", max_size=12))
-def test_like_says_what_a_plain_match_says(pattern: str, given_text: str) -> None:
+def test_like_agrees_with_a_plain_match(pattern: str, given_text: str) -> None:
     plain = re.compile(pattern.replace("%", ".*").replace("_", "."), re.DOTALL)
     found = parse(f"a LIKE '{pattern}'")({"a": given_text}.get)
     assert found is (plain.fullmatch(given_text) is not None)
@@ -182,7 +182,7 @@ def test_bytes_that_are_no_message_have_no_properties(body: bytes) -> None:
         b"\x82" + bytes(8),
     ],
 )
-def test_a_section_that_is_described_by_what_cannot_be_is_no_section(descriptor: bytes) -> None:
+def test_section_with_an_invalid_descriptor_is_ignored(descriptor: bytes) -> None:
     body = b"\x00" + descriptor + b"\x45" + bytes(Message(properties={"color": "blue"}).encode())
     assert property_of(body)("color") is None
     assert properties(body).subject == ""

@@ -50,7 +50,7 @@ def dynamic_sender(connection: Any, capability: str = "temporary-queue", **more:
     return sender, str(sender.link.remote_target.address)
 
 
-def test_a_dynamic_source_gets_what_others_send_to_its_address(broker: BrokerThread) -> None:
+def test_dynamic_source_gets_messages_that_others_send_to_its_address(broker: BrokerThread) -> None:
     with connected(broker) as asking, connected(broker) as answering:
         receiver = asking.create_receiver(None, dynamic=True, credit=5)
         address = receiver.link.remote_source.address
@@ -66,7 +66,7 @@ def test_a_dynamic_source_gets_what_others_send_to_its_address(broker: BrokerThr
         assert temporary_things(broker) == []
 
 
-def test_an_address_that_has_gone_is_refused_and_not_created_again(broker: BrokerThread) -> None:
+def test_deleted_temporary_address_is_refused_and_not_recreated(broker: BrokerThread) -> None:
     with connected(broker) as connection, connected(broker) as other:
         relay = other.create_sender(None)
         for capability in ("temporary-queue", "temporary-topic"):
@@ -93,7 +93,7 @@ def test_only_the_connection_that_made_it_consumes_and_any_other_sends(broker: B
         assert bodies(receiver, 1) == ["hello"]
 
 
-def test_it_goes_with_its_connection_and_after_a_crash_nothing_is_left(tmp_path: Path) -> None:
+def test_temporary_queue_ends_with_its_connection_and_does_not_survive_a_crash(tmp_path: Path) -> None:
     with BrokerThread(tmp_path / "broker") as broker:
         connection, other = (BlockingConnection(broker.url, allowed_mechs="ANONYMOUS") for _ in range(2))
         for capability in ("temporary-queue", "temporary-topic"):
@@ -136,7 +136,7 @@ def test_the_number_of_a_connection_is_bounded(broker: BrokerThread, monkeypatch
         dynamic_sender(connection, name="again")
 
 
-def test_who_may_not_consume_makes_none_and_nothing_else_is_needed(strict_broker: BrokerThread) -> None:
+def test_temporary_queues_require_only_the_permission_to_consume(strict_broker: BrokerThread) -> None:
     strict_broker.user("reader", grants=["default:consume"])
     strict_broker.user("writer", grants=["default:publish"])
     with signed_in(strict_broker, "reader") as reader, signed_in(strict_broker, "writer") as writer:

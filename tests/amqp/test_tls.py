@@ -208,7 +208,7 @@ def test_a_mapped_certificate_is_its_user_with_the_users_rights(tmp_path: Path, 
             external(broker, authority, authority.anna)
 
 
-def test_a_certificate_that_is_nobodys_is_refused_and_its_subject_logged(
+def test_certificate_without_a_user_is_refused_and_its_subject_logged(
     broker: BrokerThread, authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.user("anna", None, certificate_subject="CN=anna")  # a part of the subject is not the subject
@@ -220,7 +220,7 @@ def test_a_certificate_that_is_nobodys_is_refused_and_its_subject_logged(
 
 
 @pytest.mark.parametrize("fault", ["expired", "another authority", "none, but one is required"])
-def test_a_certificate_that_is_no_good_ends_the_handshake(
+def test_invalid_certificate_ends_the_handshake(
     tmp_path: Path, authority: Authority, stranger: Authority, fault: str
 ) -> None:
     certificate = {
@@ -389,9 +389,7 @@ def test_peer_that_ends_its_input_is_disconnected_and_its_messages_are_requeued(
     assert broker.see("q", lambda q: q.lanes.unacknowledged) == 0
 
 
-def test_what_comes_behind_a_close_is_dropped_and_the_broker_goes_on(
-    broker: BrokerThread, authority: Authority
-) -> None:
+def test_input_after_a_close_is_dropped_and_does_no_harm(broker: BrokerThread, authority: Authority) -> None:
     """The TLS layer continues to read while it closes, within the turn that closes it."""
     with Peer(broker.service.tls_port, tls=client_context(authority)) as peer:
         peer.open()

@@ -231,7 +231,7 @@ def test_a_durable_subscription_keeps_its_durable_messages_through_a_restart(tmp
         assert subscriptions(broker) == queues(broker) == []
 
 
-def test_a_client_that_comes_back_takes_its_subscription_from_its_lost_connection(broker: BrokerThread) -> None:
+def test_reconnected_client_takes_its_subscription_from_its_lost_connection(broker: BrokerThread) -> None:
     with client(broker, "me") as lost, client(broker, "me") as back:
         first = mine(lost)
         publish(broker, "prices", "a")

@@ -177,7 +177,7 @@ def test_a_distributed_transaction_is_refused(client: Client) -> None:
 
 
 @pytest.mark.parametrize("request_", ["text", described(0x99), Described(ulong(0x31), "no list"), None])
-def test_what_is_no_request_ends_the_link_and_not_the_connection(client: Client, request_: Any) -> None:
+def test_invalid_request_ends_the_link_and_not_the_connection(client: Client, request_: Any) -> None:
     client.coordinate()
     client.ask(request_)
     condition, _ = client.expect_error(DETACH, 2)
@@ -200,7 +200,7 @@ def test_a_client_has_credit_for_any_number_of_transactions_one_after_the_other(
 # -- messages ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_message_is_accepted_in_its_transaction_and_seen_from_the_commit_on(
+def test_message_is_accepted_in_its_transaction_and_visible_after_the_commit(
     broker: BrokerThread, client: Client, transaction: bytes
 ) -> None:
     client.sender("q")
@@ -322,7 +322,7 @@ def _bind(broker: Any, exchange: str, queue: str) -> None:
 
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("settled", [True, False])
-def test_an_acknowledged_message_goes_at_the_commit(
+def test_acknowledged_message_is_removed_at_the_commit(
     broker: BrokerThread, client: Client, transaction: bytes, settled: bool, durable: bool
 ) -> None:
     fill(broker, "q", [Message(body="a", durable=durable)])
@@ -382,7 +382,7 @@ def test_a_rolled_back_acknowledgement_that_was_not_settled_leaves_the_message_w
 @pytest.mark.parametrize(
     ("outcome", "count"), [(described(RELEASED), 0), (described(MODIFIED, True), 1), (described(MODIFIED, False), 0)]
 )
-def test_a_message_that_is_given_back_in_a_transaction_comes_again_after_the_commit(
+def test_message_released_in_a_transaction_is_redelivered_after_the_commit(
     broker: BrokerThread, client: Client, transaction: bytes, outcome: Any, count: int
 ) -> None:
     fill(broker, "q", ["a"])
@@ -395,7 +395,7 @@ def test_a_message_that_is_given_back_in_a_transaction_comes_again_after_the_com
     assert client.take()[1:] == ("a", count)
 
 
-def test_an_acknowledgement_in_an_unknown_transaction_ends_the_link_and_the_message_comes_back(
+def test_acknowledgement_in_an_unknown_transaction_ends_the_link_and_requeues_the_message(
     broker: BrokerThread, client: Client
 ) -> None:
     fill(broker, "q", ["a"])

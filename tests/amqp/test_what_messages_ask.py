@@ -148,7 +148,7 @@ def test_a_connection_that_is_lost_counts_as_a_failed_delivery_and_one_that_is_c
         assert connection.create_receiver("q", credit=1).receive().delivery_count == 1
 
 
-def test_a_message_that_fails_too_often_goes_to_the_dead_letter_queue_with_what_happened(broker: BrokerThread) -> None:
+def test_message_with_too_many_failed_deliveries_is_dead_lettered_with_the_reason(broker: BrokerThread) -> None:
     broker.queue("q", maximum_deliveries=2, dead_letter_queue="q.dead")
     poison = Message(body="poison", ttl=60, properties={"p": 1}, annotations={symbol("x-opt-mine"): 3})
     fill(broker, "q", [poison, "good"])
@@ -175,7 +175,7 @@ def test_a_message_that_fails_too_often_goes_to_the_dead_letter_queue_with_what_
     ]
 
 
-def test_a_rejected_message_goes_to_the_dead_letter_queue_and_without_one_away(broker: BrokerThread) -> None:
+def test_rejected_message_is_dead_lettered_or_without_a_queue_for_that_discarded(broker: BrokerThread) -> None:
     broker.queue("q", dead_letter_queue="q.dead")
     fill(broker, "q", ["no"])
     with connected(broker) as connection:
@@ -245,7 +245,7 @@ def test_poison_messages_that_stay_unacknowledged_hold_producers_until_their_del
 
 
 @pytest.mark.parametrize("value", ["$management", " ", "x" * 300])
-def test_a_dead_letter_queue_that_cannot_be_is_refused_by_name(broker: BrokerThread, value: str) -> None:
+def test_invalid_dead_letter_queue_is_refused_by_name(broker: BrokerThread, value: str) -> None:
     with managing(broker) as manager:
         answer = manager.ask("CREATE", {"dead_letter_queue": value}, name=QUEUE)
     assert answer.status == 400
@@ -274,7 +274,7 @@ def colored(**more: Any) -> list[Message]:
 
 
 @pytest.mark.parametrize("descriptor", [SELECTOR, ulong(0x468C00000004)])
-def test_a_consumer_gets_what_it_selects_in_order_and_others_the_rest(broker: BrokerThread, descriptor: Any) -> None:
+def test_consumer_gets_selected_messages_in_order_and_others_the_rest(broker: BrokerThread, descriptor: Any) -> None:
     fill(broker, "q", colored())
     with connected(broker) as connection:
         chooser = connection.create_receiver("q", credit=5, options=[Select("color = 'blue'", descriptor)])
@@ -288,7 +288,7 @@ def test_a_consumer_gets_what_it_selects_in_order_and_others_the_rest(broker: Br
         assert bodies(connection.create_receiver("q", credit=6, name="rest"), 6) == [0, 2, 4, 0, 2, 4]
 
 
-def test_a_selected_message_that_comes_back_is_selected_again(broker: BrokerThread) -> None:
+def test_requeued_message_is_selected_again(broker: BrokerThread) -> None:
     fill(broker, "q", colored())
     with connected(broker) as connection:
         first = connection.create_receiver("q", credit=3, options=[Select("color = 'blue'")], name="one")
@@ -312,13 +312,13 @@ def test_a_selector_finds_its_messages_past_many_others(broker: BrokerThread) ->
     assert broker.depth("q") == count + 3
 
 
-def test_a_browser_sees_what_it_selects(broker: BrokerThread) -> None:
+def test_browser_gets_only_selected_messages(broker: BrokerThread) -> None:
     fill(broker, "q", colored())
     assert [m.body for m in browse(broker, "q", 2, Select("color = 'red'"))] == [0, 4]
     assert broker.depth("q") == 6
 
 
-def test_a_topic_subscription_keeps_what_it_selects_only(broker: BrokerThread) -> None:
+def test_topic_subscription_stores_only_selected_messages(broker: BrokerThread) -> None:
     with connected(broker) as connection:
         receiver = connection.create_receiver("topic://colors", credit=10, options=[Select("color = 'blue'")])
         fill(broker, "topic://colors", colored())
@@ -330,7 +330,7 @@ def test_a_topic_subscription_keeps_what_it_selects_only(broker: BrokerThread) -
 
 
 @pytest.mark.parametrize(("text", "said"), [("color == 'x'", "cannot be read from"), (7, "not 7")])
-def test_a_selector_that_cannot_be_read_is_refused_by_name(broker: BrokerThread, text: Any, said: str) -> None:
+def test_invalid_selector_is_refused_by_name(broker: BrokerThread, text: Any, said: str) -> None:
     with connected(broker) as connection:
         with pytest.raises(LinkDetached) as refused:
             connection.create_receiver("q", options=[Select(text)])
@@ -339,7 +339,7 @@ def test_a_selector_that_cannot_be_read_is_refused_by_name(broker: BrokerThread,
         assert said in str(refused.value)
 
 
-def test_a_filter_that_is_not_known_is_not_confirmed(broker: BrokerThread) -> None:
+def test_unknown_filter_is_not_confirmed(broker: BrokerThread) -> None:
     fill(broker, "q", [1])
     with connected(broker) as connection:
         receiver = connection.create_receiver("q", credit=1, options=[Select("x", symbol("some:filter"))])

@@ -75,12 +75,12 @@ def test_a_wrong_password_raises_and_a_right_one_does_not(broker: BrokerThread, 
         ("amqp://localhost", {"heartbeat": -1}, "heartbeat must be above 0"),
     ],
 )
-def test_arguments_that_cannot_be_are_refused_by_name(url: str, options: dict[str, object], words: str) -> None:
+def test_invalid_arguments_are_refused_by_name(url: str, options: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         connect(url, **options)  # type: ignore[arg-type]
 
 
-def test_a_send_that_waits_goes_on_after_the_connection_was_lost(
+def test_waiting_send_continues_after_a_lost_connection(
     broker: BrokerThread, operator: Operator, connection: Connection
 ) -> None:
     operator.create("orders", capacity_messages=1)

@@ -93,9 +93,7 @@ def test_no_room_within_the_time_limit_raises_and_sends_nothing(
     assert operator.depth(full) == 0
 
 
-def test_a_time_limit_of_one_call_goes_before_the_publishers(
-    connection: Connection, clock: FakeClock, full: str
-) -> None:
+def test_timeout_of_a_call_overrides_the_publishers(connection: Connection, clock: FakeClock, full: str) -> None:
     sending = begin(connection.publisher(full, send_timeout=30).send, "never", send_timeout=1)
     clock.advance(1)
     with pytest.raises(SendTimeout, match="within 1 s"):
@@ -160,7 +158,7 @@ def test_idle_publishers_answer_a_drain_so_that_another_gets_their_credit(
 
 
 @pytest.mark.parametrize("seconds", [0, -1])
-def test_a_time_limit_that_cannot_be_is_refused_by_name(connection: Connection, seconds: float) -> None:
+def test_invalid_timeout_is_refused_by_name(connection: Connection, seconds: float) -> None:
     with pytest.raises(ValueError, match=f"send_timeout must be above 0 seconds, or None, and is {seconds}"):
         connection.publisher("orders", send_timeout=seconds)
     with pytest.raises(ValueError, match="send_timeout"):

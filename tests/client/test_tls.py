@@ -103,7 +103,7 @@ def test_an_authority_that_did_not_issue_the_certificate_is_of_no_use(broker: Br
         connect(broker.tls_url, ca=Authority(tmp_path / "stranger").ca, connect_timeout=5)
 
 
-def test_what_does_not_go_together_is_refused(tmp_path: Path, authority: Authority) -> None:
+def test_inconsistent_options_are_refused(tmp_path: Path, authority: Authority) -> None:
     (tmp_path / "empty").write_text("")
     for url, given, wrong in (
         ("amqp://127.0.0.1:1", {"ca": authority.ca}, "is without TLS"),

@@ -30,7 +30,7 @@ def connection(stub: StubBroker, clock: FakeClock) -> Iterator[Connection]:
         yield made
 
 
-def test_a_block_that_ends_well_commits_what_was_sent_in_it(stub: StubBroker, connection: Connection) -> None:
+def test_block_without_an_error_commits_its_messages(stub: StubBroker, connection: Connection) -> None:
     orders, bills = connection.publisher("orders"), connection.publisher("bills")
     with connection.transaction() as transaction:
         orders.send("a", transaction=transaction)
@@ -187,7 +187,7 @@ def test_a_send_that_times_out_on_a_full_queue_leaves_session_and_transaction_us
         assert operator.take("orders", 1) == ["later"]
 
 
-def test_a_transaction_that_fills_a_queue_goes_on_when_others_consume(
+def test_transaction_that_fills_a_queue_continues_when_others_consume(
     broker: BrokerThread, operator: Operator, clock: FakeClock
 ) -> None:
     operator.create("orders", capacity_messages=2)

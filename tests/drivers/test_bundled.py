@@ -368,7 +368,7 @@ async def test_bytes_that_are_no_amqp_end_the_connection(fake: FakeBroker, broke
         await soon(anext(stream))
 
 
-async def test_an_answer_that_cannot_be_read_is_nobodys(fake: FakeBroker, broker: BundledBroker) -> None:
+async def test_unreadable_answer_is_discarded(fake: FakeBroker, broker: BundledBroker) -> None:
     def answer(request: Message) -> Message:
         peer = fake.peers[0]
         link = peer.reply_links[request.reply_to]
@@ -442,9 +442,7 @@ async def test_events_are_requested_after_a_number(fake: FakeBroker, broker: Bun
     await stream.aclose()
 
 
-async def test_events_come_in_order_with_no_more_on_their_way_than_there_is_room_for(
-    fake: FakeBroker, broker: BundledBroker
-) -> None:
+async def test_events_arrive_in_order_with_a_bounded_number_in_flight(fake: FakeBroker, broker: BundledBroker) -> None:
     stream = broker.events(0)
     peer, link = await soon(fake.attached.get())
     await soon(fake.flowed.wait())

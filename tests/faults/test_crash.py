@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @pytest.mark.domain("9 kills")
 @pytest.mark.timeout(300)
-def test_what_was_accepted_survives_kills_and_what_was_settled_does_not_come_back(tmp_path: Path) -> None:
+def test_accepted_messages_survive_kills_and_settled_ones_are_not_redelivered(tmp_path: Path) -> None:
     random_, promises = random.Random(os.getpid()), Promises()
     with nursery(tmp_path) as brokers:
         set_up(brokers, tmp_path)

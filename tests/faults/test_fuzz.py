@@ -53,7 +53,7 @@ def test_most_mutated_frames_are_others_and_no_mutation_fails() -> None:
     assert changed > 25 * len(frames)
 
 
-async def test_a_fault_of_the_broker_is_seen_with_the_connection_it_came_from(
+async def test_internal_error_of_the_broker_is_reported_with_its_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(self: IncomingLink, delivery: object) -> None:

@@ -13,7 +13,7 @@ from tests.faults.kills import Broken, Epoch
 
 
 @pytest.mark.timeout(300)
-def test_a_short_run_keeps_all_promises_and_goes_on_where_its_log_ends(
+def test_short_run_keeps_all_promises_and_resumes_at_the_end_of_its_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kills, "EPOCH_KILLS", 4)
@@ -31,7 +31,7 @@ def test_a_short_run_keeps_all_promises_and_goes_on_where_its_log_ends(
 
 
 @pytest.mark.timeout(300)
-def test_a_store_that_is_put_back_to_an_earlier_state_is_seen(tmp_path: Path) -> None:
+def test_store_restored_to_an_earlier_state_is_detected(tmp_path: Path) -> None:
     class Forgetful(Epoch):
         def _round(self, pid: int, port: int) -> None:
             """The disk forgets what a round wrote."""

@@ -30,7 +30,7 @@ def _after_cut(folder: Path, operations: list[Operation], survives: float, seed:
 CREATED = [("c", "a"), ("w", "a", 0, b"one"), ("s", "a"), ("s", "")]
 
 
-def test_what_was_synced_is_there_and_nothing_else_need_be(tmp_path: Path) -> None:
+def test_synced_data_survives_and_other_data_may(tmp_path: Path) -> None:
     later = [("w", "a", 3, b"two"), ("c", "b"), ("w", "b", 0, b"x"), ("s", "b")]
     operations = _operations(*CREATED, *later)
     assert _after_cut(tmp_path / "none", operations, 0.0) == {"a": b"one"}
@@ -61,7 +61,7 @@ def test_a_write_may_be_there_in_any_of_its_sectors(tmp_path: Path) -> None:
 
 @pytest.mark.domain("9 power cuts")
 @pytest.mark.timeout(300)
-def test_what_was_confirmed_before_the_power_was_cut_is_there_after_it(tmp_path: Path) -> None:
+def test_confirmed_data_survives_a_power_cut(tmp_path: Path) -> None:
     counts = power.run(8, "suite", seconds=1.0, folder=tmp_path)
     assert counts["cuts"] == 8
     assert counts["syncs among them"] > 50

@@ -67,7 +67,7 @@ def well(seen: dict[str, Any]) -> dict[str, Any]:
 # -- flow control -----------------------------------------------------------------------------------------------------
 
 
-def test_send_blocks_on_a_full_queue_and_goes_on_when_it_resumes(
+def test_send_blocks_on_an_overfull_queue_and_continues_when_it_resumes(
     jms: Peer, broker: BrokerThread, operator: Operator
 ) -> None:
     operator.create("orders", capacity_messages=CAPACITY, flow_resume_messages=1)
@@ -195,7 +195,7 @@ def lose(broker: BrokerThread) -> None:
     broker.do(lambda s: [listener.transport.abort() for listener in list(s._listeners) if listener.transport])
 
 
-def test_what_was_not_acknowledged_comes_again_after_the_connection_was_lost(
+def test_unacknowledged_messages_are_redelivered_after_a_lost_connection(
     jms: Peer, broker: BrokerThread, operator: Operator, tmp_path: Path
 ) -> None:
     operator.publish("orders", "m0", "m1", "m2")
@@ -212,7 +212,7 @@ def test_what_was_not_acknowledged_comes_again_after_the_connection_was_lost(
     assert seen["nothing_more"]
 
 
-def test_what_was_acknowledged_does_not_come_again_after_the_connection_was_lost(
+def test_acknowledged_messages_are_not_redelivered_after_a_lost_connection(
     jms: Peer, broker: BrokerThread, operator: Operator, tmp_path: Path
 ) -> None:
     operator.publish("orders", "m0", "m1", "m2")
@@ -245,7 +245,7 @@ def test_full_queue_blocks_presettled_messages_and_they_arrive_once(
     assert operator.depth("orders") == 0
 
 
-def test_a_message_of_2_mib_comes_back_as_it_was(jms: Peer, broker: BrokerThread) -> None:
+def test_message_of_2_mib_is_returned_unchanged(jms: Peer, broker: BrokerThread) -> None:
     seen = well(jms.play("large", broker.port, bytes=2 << 20))
     assert seen["bytes"] == 2 << 20
     assert seen["same"]
@@ -358,7 +358,9 @@ def test_a_topic_gives_each_subscription_every_message_and_a_shared_one_each_mes
     assert seen["one"] == seen["two"] == seen["shared"] == [f"m{n}" for n in range(4)]
 
 
-def test_a_durable_subscription_keeps_messages_while_its_subscriber_is_away(jms: Peer, broker: BrokerThread) -> None:
+def test_durable_subscription_retains_messages_while_its_subscriber_is_disconnected(
+    jms: Peer, broker: BrokerThread
+) -> None:
     seen = well(jms.play("durable-subscription", broker.port))
     assert seen["received"] == ["m0", "m1", "m2"]
     assert seen["after_unsubscribe"]
@@ -421,7 +423,7 @@ def test_messages_of_a_group_go_to_one_of_the_consumers_that_ask(jms: Peer, brok
         assert len(of_one) == 10
 
 
-def test_a_selector_leaves_what_does_not_match(jms: Peer, broker: BrokerThread) -> None:
+def test_selector_does_not_deliver_other_messages(jms: Peer, broker: BrokerThread) -> None:
     seen = well(jms.play("selector", broker.port))
     assert seen["received"] == ["blue"]
     assert seen["nothing_more"]
@@ -459,7 +461,7 @@ def test_a_message_with_a_delivery_delay_is_received_at_its_time(
     assert hour <= seen["delivery_ms"] < 2 * hour
 
 
-def test_a_message_that_the_client_gives_up_goes_to_the_dead_letter_queue(
+def test_message_rejected_by_the_client_library_goes_to_the_dead_letter_queue(
     jms: Peer, broker: BrokerThread, operator: Operator
 ) -> None:
     operator.create("orders", maximum_deliveries=1, dead_letter_queue="dead")

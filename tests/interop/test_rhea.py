@@ -67,7 +67,7 @@ def test_browsing_takes_nothing(rhea: Peer, broker: BrokerThread, operator: Oper
     assert operator.take("orders", 3) == ["m0", "m1", "m2"]
 
 
-def test_a_receivers_drain_brings_what_there_is_and_ends_its_credit(
+def test_drain_of_a_receiver_delivers_available_messages_and_ends_its_credit(
     rhea: Peer, broker: BrokerThread, operator: Operator
 ) -> None:
     operator.publish("orders", "m0", "m1")

@@ -161,7 +161,7 @@ def test_the_name_of_a_damaged_record_is_in_the_refusal(tmp_path: Path) -> None:
     assert str(tmp_path / CONFIG) in str(caught.value)
 
 
-def test_a_damaged_event_is_replaced_by_one_that_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_event_is_replaced_by_one_that_reports_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "events.sqlite3"
     name = object_name("Broker")
     journal = EventJournal(path)
@@ -187,7 +187,7 @@ def test_the_temp_store_hands_out_no_wrong_body(tmp_path: Path) -> None:
         assert store.damaged == {(1, 1)}
 
 
-def test_a_store_that_is_cut_off_gives_what_is_left_and_names_what_is_lost(
+def test_truncated_store_is_recovered_as_far_as_possible_and_losses_are_named(
     folders: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = Path(shutil.copytree(folders["stopped"], tmp_path / "data"))

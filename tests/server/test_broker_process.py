@@ -103,7 +103,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-async def test_log_lies_where_the_broker_says_and_has_its_events(data: Path) -> None:
+async def test_log_is_at_the_reported_path_and_contains_the_events(data: Path) -> None:
     async with running(data) as broker:
         admin = await broker.connect()
         log = Path((await admin.read(BROKER))["log"])
@@ -197,7 +197,7 @@ async def test_the_secret_and_the_files_are_private(data: Path) -> None:
 
 
 @pytest.mark.parametrize("node", ["$management", "$events", "$samples"])
-async def test_who_did_not_sign_in_gets_no_link_to_the_nodes(data: Path, node: str) -> None:
+async def test_anonymous_clients_get_no_link_to_the_nodes(data: Path, node: str) -> None:
     def attach(port: int) -> None:
         connection = BlockingConnection(f"127.0.0.1:{port}", allowed_mechs="ANONYMOUS", timeout=LIMIT)
         try:
@@ -225,7 +225,7 @@ async def test_a_data_folder_in_use_by_another_broker_is_named(data: Path) -> No
         assert "in use by another broker" in line
 
 
-async def test_a_data_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
+async def test_error_of_an_invalid_data_folder_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert str(tmp_path / "file" / "data") in await refused("--port", "0", "--data", str(tmp_path / "file" / "data"))
 

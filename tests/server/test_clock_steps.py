@@ -43,7 +43,7 @@ def attribute(broker: BrokerThread, of: str, name: str) -> object:
     return asyncio.run(read())
 
 
-def test_time_goes_on_steadily_and_the_time_of_day_follows_the_clock() -> None:
+def test_steady_time_advances_and_the_time_of_day_follows_the_clock() -> None:
     clocks = {"day": 1_700_000_000_000, "steady": 5_000}
     clock = SteadyClock(lambda: clocks["day"], lambda: clocks["steady"])
     assert (clock.now(), clock.look(), clock.ahead) == (1_700_000_000_000, 0, 0)
@@ -78,7 +78,7 @@ def test_a_message_expires_after_its_time_to_live_and_not_before(tmp_path: Path,
 
 
 @pytest.mark.parametrize("by", [HOUR, -HOUR])
-def test_a_timed_stop_ends_when_it_should_and_says_so_in_times_of_day(tmp_path: Path, by: int) -> None:
+def test_timed_stop_ends_on_time_and_reports_times_of_day(tmp_path: Path, by: int) -> None:
     with BrokerThread(tmp_path) as broker:
         broker.queue("long")
         broker.queue("short")
@@ -102,7 +102,7 @@ def test_a_timed_stop_ends_when_it_should_and_says_so_in_times_of_day(tmp_path: 
 
 
 @pytest.mark.parametrize("by", [HOUR, -HOUR])
-def test_a_staged_start_goes_on_at_its_pace(tmp_path: Path, by: int) -> None:
+def test_staged_start_continues_with_its_rate_after_a_clock_step(tmp_path: Path, by: int) -> None:
     with BrokerThread(tmp_path) as broker:
         broker.queue("q")
         scope = Scope("default", "q")

@@ -38,7 +38,7 @@ class SteppedStore(MessageStore):
         self._execute(rows, changes)
 
 
-async def test_what_comes_while_a_group_is_written_is_the_next_group(tmp_path: Path) -> None:
+async def test_messages_that_arrive_while_a_group_is_written_are_the_next_group(tmp_path: Path) -> None:
     store, results = SteppedStore(tmp_path / "m"), []
     committer = GroupCommitter(store, results.append)
     tickets = [store.put(1, 1, b"a")]

@@ -15,7 +15,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "data" / "config.sqlite3"
 
 
-def test_committed_records_are_there_after_reopening(path: Path) -> None:
+def test_committed_records_persist(path: Path) -> None:
     store = ConfigStore(path)
     store.put("queue", "b", {"capacity_bytes": 1 << 62, "text": "ü€", "none": None, "list": [1, {"x": 2}]})
     store.put("queue", "a", {})
@@ -108,7 +108,7 @@ def test_committed_records_outlive_a_killed_process(path: Path) -> None:
     store.close()
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_error_of_a_folder_that_cannot_be_created_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     path = tmp_path / "file" / "config.sqlite3"
     with pytest.raises(StoreError, match="cannot write") as caught:
@@ -138,7 +138,7 @@ def test_damage_inside_the_file_is_named(path: Path) -> None:
     assert str(path) in str(caught.value)
 
 
-def test_a_record_that_is_not_a_map_is_named(path: Path) -> None:
+def test_error_of_a_record_that_is_not_a_map_names_it(path: Path) -> None:
     store = ConfigStore(path)
     store._db.execute("INSERT INTO record (kind, key, value) VALUES ('queue', 'a', '[]')")
     with pytest.raises(StoreError, match="record queue a is not a map"):
@@ -175,7 +175,7 @@ def test_a_file_in_use_by_another_broker_is_refused(path: Path, monkeypatch: pyt
     ConfigStore(path).close()
 
 
-def test_a_value_that_is_not_json_is_refused_at_once(path: Path) -> None:
+def test_value_that_json_does_not_support_is_refused_at_once(path: Path) -> None:
     store = ConfigStore(path)
     with pytest.raises(TypeError):
         store.put("queue", "a", {"set": {1}})

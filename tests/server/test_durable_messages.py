@@ -55,7 +55,7 @@ def stepped(monkeypatch: pytest.MonkeyPatch) -> SteppedStore:
     return SteppedStore(monkeypatch)
 
 
-def test_durable_messages_are_there_again_after_a_restart_and_others_are_not(tmp_path: Path) -> None:
+def test_only_durable_messages_survive_a_restart(tmp_path: Path) -> None:
     with BrokerThread(tmp_path) as broker:
         make_durable(broker)
         broker.queue("fleeting")
@@ -158,9 +158,7 @@ def test_a_settlement_is_confirmed_once_the_message_is_out_of_the_store(tmp_path
         assert broker.depth("orders") == 0
 
 
-def test_a_store_that_cannot_be_written_rejects_durable_messages_and_no_others(
-    tmp_path: Path, stepped: SteppedStore
-) -> None:
+def test_store_that_cannot_be_written_rejects_only_durable_messages(tmp_path: Path, stepped: SteppedStore) -> None:
     stepped.go.set()
     with BrokerThread(tmp_path) as broker:
         make_durable(broker)
@@ -216,7 +214,7 @@ def test_deleted_queues_leave_nothing_in_the_store(tmp_path: Path) -> None:
         assert broker.depth("orders") == 0
 
 
-def test_queues_of_clients_are_durable_where_the_virtual_host_says_so(tmp_path: Path) -> None:
+def test_clients_queues_are_durable_if_the_virtual_host_says_so(tmp_path: Path) -> None:
     with BrokerThread(tmp_path) as broker:
         broker.do(lambda s: setattr(s.broker.virtualhost("default"), "durable_queues", True))
         with connected(broker) as connection:

@@ -37,7 +37,7 @@ def test_a_new_journal_is_empty(path: Path) -> None:
     journal.close()
 
 
-def test_a_journal_keeps_its_identity_and_another_has_its_own(path: Path, tmp_path: Path) -> None:
+def test_each_journal_has_a_permanent_identity(path: Path, tmp_path: Path) -> None:
     identities = []
     for file in (path, path, tmp_path / "other.sqlite3"):
         journal = EventJournal(file)
@@ -91,7 +91,7 @@ def test_a_failed_append_uses_no_number(path: Path) -> None:
     journal.close()
 
 
-def test_events_past_their_age_are_dropped_and_said_to_be_expired(path: Path) -> None:
+def test_events_older_than_the_maximum_age_are_dropped_and_reported_as_expired(path: Path) -> None:
     journal = EventJournal(path, max_age_ms=100)
     journal.append(facts(3, at=1000) + facts(2, at=1050))
     assert journal.prune(1100) == 0

@@ -70,7 +70,7 @@ def test_written_messages_are_recovered_in_order_without_their_bodies(path: Path
     store.close()
 
 
-def test_what_was_only_buffered_is_not_recovered(path: Path) -> None:
+def test_buffered_messages_are_not_recovered(path: Path) -> None:
     store = MessageStore(path, reserve_bytes=RESERVE)
     store.put(1, 1, b"lost")
     assert store.pending
@@ -78,13 +78,13 @@ def test_what_was_only_buffered_is_not_recovered(path: Path) -> None:
     assert list(MessageStore(path, reserve_bytes=RESERVE).recover()) == []
 
 
-def test_a_message_put_and_removed_in_one_group_is_gone(store: MessageStore) -> None:
+def test_message_put_and_removed_in_one_group_is_not_stored(store: MessageStore) -> None:
     assert store.put(1, 1, b"a") == store.remove(1, 1) == 1
     assert write(store).fault is None
     assert list(store.recover()) == []
 
 
-def test_removals_with_gaps_take_only_what_they_name(store: MessageStore) -> None:
+def test_removals_with_gaps_remove_only_the_named_messages(store: MessageStore) -> None:
     for number in range(2000):
         store.put(1, number, b"x")
         store.put(2, number, b"x")
@@ -108,7 +108,7 @@ def test_failed_deliveries_are_recovered(store: MessageStore) -> None:
     assert list(store.recover()) == [(1, 1, 6, 2, 0)]
 
 
-def test_a_dropped_queue_goes_in_parts_and_others_stay(store: MessageStore) -> None:
+def test_dropped_queue_is_removed_in_parts_without_affecting_others(store: MessageStore) -> None:
     for number in range(2 * DROP_ROWS + 10):
         store.put(5, number, b"")
     store.put(6, 1, b"stays")
@@ -121,7 +121,7 @@ def test_a_dropped_queue_goes_in_parts_and_others_stay(store: MessageStore) -> N
     assert list(store.recover()) == [(6, 1, 5, 0, 0)]
 
 
-def test_used_bytes_follow_what_is_stored_and_not_the_files_length(store: MessageStore) -> None:
+def test_used_bytes_follow_the_stored_messages_and_not_the_file_size(store: MessageStore) -> None:
     empty = store.used_bytes
     for number in range(1000):
         store.put(1, number, b"x" * 1000)
@@ -141,7 +141,7 @@ def test_a_large_buffer_is_split_into_groups_with_tickets_of_their_own(store: Me
     assert [n for _, n, *_ in store.recover()] == [1, 2, 3, 4, 5]
 
 
-def test_a_store_that_is_not_durable_starts_empty(path: Path) -> None:
+def test_temporary_store_starts_empty(path: Path) -> None:
     store = MessageStore(path, durable=False)
     store.put(1, 1, b"spooled")
     write(store)

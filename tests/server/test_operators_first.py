@@ -95,7 +95,7 @@ def test_all_is_read_only_once_everything_that_was_ready_had_its_turn(selector, 
     assert not selector.all_read_since(selector.polls)
 
 
-def test_preferring_what_is_not_registered_changes_nothing(selector):
+def test_preferring_an_unregistered_socket_has_no_effect(selector):
     one, other = socket.socketpair()
     with one, other:
         selector.prefer(one)

@@ -32,7 +32,7 @@ def started(data: Path) -> subprocess.CompletedProcess[str]:  # noqa: F811
         (f"{FOLDER}/{STORE}", "broker: cannot write {data}/" + FOLDER + "/" + STORE + ": Permission denied\n"),
     ],
 )
-def test_what_may_not_be_written_is_named_in_one_line_and_nothing_is_lost(
+def test_file_that_cannot_be_written_is_named_in_one_line_and_nothing_is_lost(
     data: Path,  # noqa: F811
     what: str,
     said: str,

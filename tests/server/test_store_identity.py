@@ -84,9 +84,7 @@ def refused(data: Path) -> str:
 
 @pytest.mark.domain("9 identity")
 @pytest.mark.parametrize("content", [None, b""])
-def test_a_configuration_that_is_missing_or_empty_is_refused_as_often_as_it_is_tried(
-    data: Path, content: bytes | None
-) -> None:
+def test_missing_or_empty_configuration_is_refused_at_every_start(data: Path, content: bytes | None) -> None:
     (data / CONFIG).unlink()
     if content is not None:
         (data / CONFIG).write_bytes(content)
@@ -292,7 +290,7 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, A
 
 
 @pytest.mark.domain("9 identity")
-def test_check_says_what_belongs_to_what(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_lists_which_messages_belong_to_which_queue(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = command(capsys, "check", "--data", str(data))
     assert (code, found["belongs_together"], found["problems"], found["damage"]) == (0, True, [], [])
     [store] = found["stores"]

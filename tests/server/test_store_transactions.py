@@ -60,7 +60,7 @@ def test_a_transaction_alone_is_something_to_write(store: MessageStore) -> None:
     assert store.pending
 
 
-def test_a_large_transaction_is_not_split_and_what_follows_is_in_another_group(store: MessageStore) -> None:
+def test_large_transaction_is_not_split_and_later_messages_are_in_another_group(store: MessageStore) -> None:
     store.put(1, 1, b"x" * RESERVE)
     ticket = transact(store, 1, [2, 3, 4], size=RESERVE // 2)
     assert ticket == 2, "the first group was full"
@@ -69,7 +69,7 @@ def test_a_large_transaction_is_not_split_and_what_follows_is_in_another_group(s
     assert stored(store) == [(1, n) for n in range(1, 6)]
 
 
-def test_a_transaction_that_cannot_be_written_leaves_nothing_and_its_removals_are_not_tried_again(
+def test_transaction_that_cannot_be_written_has_no_effect_and_is_not_retried(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.put(1, 1, b"first")

@@ -59,7 +59,7 @@ WRONG: dict[str, tuple[Spoil, str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_file_that_is_no_good_is_named(authority: Authority, tmp_path: Path, wrong: str) -> None:
+def test_error_of_an_invalid_file_names_it(authority: Authority, tmp_path: Path, wrong: str) -> None:
     spoil, words = WRONG[wrong]
     files, named = spoil(authority.server(clients=authority), tmp_path / "spoiled", authority)
     with pytest.raises(TlsError, match=words) as caught:

@@ -85,7 +85,7 @@ def test_the_right_password_is_accepted_and_others_are_not(store: ConfigStore) -
         scram(users, "anna", "wrong")
 
 
-def test_users_are_there_after_reopening_and_the_password_is_not_on_disk(store: ConfigStore, path: Path) -> None:
+def test_users_persist_and_their_passwords_are_not_on_disk(store: ConfigStore, path: Path) -> None:
     opened = Opened(store)
     opened.broker.create_virtualhost("default")
     opened.add("anna", "unmistakable-password", grants=["default:publish"], certificate_subject="CN=anna")
@@ -115,7 +115,7 @@ def test_users_are_there_after_reopening_and_the_password_is_not_on_disk(store: 
         ([], False, []),
     ],
 )
-def test_a_user_of_an_earlier_release_keeps_its_password_and_what_it_may(
+def test_user_of_an_earlier_release_keeps_password_and_permissions(
     store: ConfigStore, rights: list[str], administrator: bool, grants: list[str]
 ) -> None:
     record = {**Passwords().verifier("geheim"), "rights": rights}  # as releases without virtual hosts' rights wrote it
@@ -173,7 +173,7 @@ def test_an_unknown_user_costs_as_many_hashes(store: ConfigStore, monkeypatch: p
         ("anna", "x" * (MAX_PASSWORD + 1), "more than"),
     ],
 )
-def test_a_name_or_password_that_cannot_be_is_refused_without_repeating_the_password(
+def test_invalid_name_or_password_is_refused_without_quoting_the_password(
     store: ConfigStore, name: str, password: str, wrong: str
 ) -> None:
     opened = Opened(store)
@@ -183,7 +183,7 @@ def test_a_name_or_password_that_cannot_be_is_refused_without_repeating_the_pass
     assert opened.names() == []
 
 
-def test_who_is_not_a_user_may_nothing_and_has_no_certificate(store: ConfigStore) -> None:
+def test_unknown_user_has_no_permissions_and_no_certificate(store: ConfigStore) -> None:
     opened = Opened(store)
     opened.add("anna", "x")  # without a certificate
     assert opened.broker.accounts.rights("unknown") == NO_RIGHTS
@@ -246,7 +246,7 @@ def test_a_secret_file_left_readable_is_made_private(store: ConfigStore, tmp_pat
     assert secret_path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_secret_that_cannot_be_written_is_named(store: ConfigStore, tmp_path: Path) -> None:
+def test_error_of_a_secret_that_cannot_be_written_names_it(store: ConfigStore, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot") as caught:
         Opened(store).ensure(tmp_path / "file" / "console")

@@ -44,7 +44,7 @@ def log_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
-def test_a_sound_log_is_left_as_it_is(killed: Path) -> None:
+def test_undamaged_log_is_unchanged(killed: Path) -> None:
     before = log_of(killed).read_bytes()
     assert mend_log(killed) is None
     assert log_of(killed).read_bytes() == before

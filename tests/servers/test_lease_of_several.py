@@ -31,7 +31,9 @@ def _signed() -> datetime:
     return datetime.now(UTC) + timedelta(minutes=1)
 
 
-def test_of_two_who_find_no_holder_the_second_stands_by(own_database: str, redis_url: str, tmp_path: Path) -> None:
+def test_of_two_processes_without_a_lease_owner_the_second_stands_by(
+    own_database: str, redis_url: str, tmp_path: Path
+) -> None:
     env = environment(tmp_path / "data", DATABASE_URL=own_database, REDIS_URL=redis_url)
     done = manage("migrate", env=env)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -73,7 +73,7 @@ def place(database_url: str, redis_url: str, tmp_path_factory: pytest.TempPathFa
         yield place
 
 
-def test_who_is_signed_in_at_one_is_at_the_other_and_signed_out_at_both(place: Place) -> None:
+def test_sign_in_and_sign_out_apply_to_both_processes(place: Place) -> None:
     one = place.person()
     assert "Sign in" not in one.at(place.webs[1]).text("/audit/")
     stranger = Person(place.webs[1])
@@ -88,7 +88,7 @@ def test_failed_attempts_to_sign_in_count_together(place: Place) -> None:
     assert person.at(place.webs[0]).sign_in("olga", "wrong") == 429
 
 
-def test_a_stop_at_one_is_seen_live_at_the_other(place: Place) -> None:
+def test_stop_in_one_process_is_shown_live_by_the_other(place: Place) -> None:
     one, other = place.person(), place.person().at(place.webs[1])
     with other.live() as socket:
         socket.send(json.dumps({"watch": "overview"}))
@@ -106,7 +106,7 @@ def test_a_stop_at_one_is_seen_live_at_the_other(place: Place) -> None:
     assert reasons[:2] == ["it is over", "incident 7"]
 
 
-def test_a_bulk_edit_survives_the_death_of_a_worker_and_is_seen_from_both(place: Place) -> None:
+def test_bulk_edit_survives_the_death_of_a_worker_and_both_processes_show_it(place: Place) -> None:
     one = place.person()
     for number in range(QUEUES):
         name = f"type=Queue,virtualhost=default,name=bulk.{number:03}"

@@ -16,7 +16,7 @@ def manage(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("help",)])
-def test_without_a_command_ours_are_named_first(arguments: tuple[str, ...]) -> None:
+def test_without_a_command_headgates_commands_are_listed_first(arguments: tuple[str, ...]) -> None:
     done = manage(*arguments)
     assert done.returncode == 0, done.stderr
     places = [
@@ -55,7 +55,7 @@ def test_an_unknown_command_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize(("end", "code"), [("None", 0), ("sys.exit(0)", 0), ("sys.exit(3)", 3)])
-def test_a_service_that_has_ended_its_work_ends_without_what_python_does_at_the_end(end: str, code: int) -> None:
+def test_service_that_has_finished_exits_without_pythons_finalization(end: str, code: int) -> None:
     """That takes longer than all the rest, and there are five of them: they were killed in the middle of it."""
     slow = (
         "import atexit, sys, threading, time\n"

@@ -64,7 +64,7 @@ def test_a_killed_supervisor_leaves_no_child(supervise: Any) -> None:
     assert len(running.seen) >= 2
 
 
-def test_a_process_that_dies_is_started_again_and_that_is_said(supervise: Any) -> None:
+def test_process_that_ends_is_restarted_and_the_restart_is_logged(supervise: Any) -> None:
     running = supervise(quiet("web"))
     running.wait_for("everything is ready")
     first = running.descendants()[0]
@@ -86,7 +86,7 @@ def test_a_process_that_keeps_failing_at_once_stops_everything_with_its_last_lin
 
 
 @pytest.mark.domain("8 a dying console")
-def test_a_process_that_is_not_essential_is_started_again_however_often_it_ends_at_once(supervise: Any) -> None:
+def test_non_essential_process_is_restarted_however_often_it_ends_at_once(supervise: Any) -> None:
     running = supervise(quiet("broker"), {"name": "web", "command": ["false"], "essential": False})
     running.wait_for("web     | ended with exit code 1 after")
     running.wait_for("6 times in a row; the rest goes on; starting it again in 1.6 s")
@@ -96,7 +96,7 @@ def test_a_process_that_is_not_essential_is_started_again_however_often_it_ends_
     assert running.process.returncode == 0
 
 
-def test_a_process_that_is_not_essential_and_ends_at_once_does_not_hold_up_the_next(supervise: Any) -> None:
+def test_non_essential_process_that_ends_at_once_does_not_delay_the_next(supervise: Any) -> None:
     web = {"name": "web", "command": ["false"], "essential": False, "ready": "/nonexistent"}
     running = supervise(quiet("broker"), web, {"name": "after", "command": ["echo", "hello"], "once": True})
     running.wait_for("said hello")
@@ -104,7 +104,7 @@ def test_a_process_that_is_not_essential_and_ends_at_once_does_not_hold_up_the_n
     running.end(signal.SIGTERM, within=5)
 
 
-def test_a_process_that_is_not_essential_and_never_gets_ready_stops_nothing(supervise: Any) -> None:
+def test_non_essential_process_that_never_becomes_ready_stops_nothing(supervise: Any) -> None:
     running = supervise(quiet("web", essential=False, ready="/nonexistent", ready_within=0.2))
     running.wait_for("web     | is not ready after 0.2 s; the rest goes on without it")
     running.wait_for("everything is ready")

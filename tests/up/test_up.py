@@ -50,7 +50,7 @@ def test_a_port_that_is_taken_is_named_with_its_option(tmp_path: Path, option: s
     assert up.err == f"manage.py up: port {port} on 127.0.0.1 is taken: free it, or choose another with {option}\n"
 
 
-def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_error_of_a_data_folder_that_cannot_be_created_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")  # root may write anywhere, but not below a file
     with Up(tmp_path, data=tmp_path / "file" / "data") as up:
         assert up.wait_for_end() == 1
@@ -68,7 +68,7 @@ def test_a_data_folder_without_permission_is_named(tmp_path: Path) -> None:
     assert not list((tmp_path / "data").iterdir())
 
 
-def test_a_host_that_is_not_of_this_machine_is_named(tmp_path: Path) -> None:
+def test_error_of_an_address_of_another_machine_names_it(tmp_path: Path) -> None:
     with Up(tmp_path, "--host", "192.0.2.1") as up:
         assert up.wait_for_end() == 1
     assert up.err == "manage.py up: --host 192.0.2.1 is not an address of this machine\n"
@@ -235,7 +235,7 @@ def test_worker_and_beat_are_named_started_again_and_stopped_with_the_rest(tmp_p
         up.end(signal.SIGTERM, within=STOPPED)
 
 
-def test_what_is_due_is_found_by_beat_and_done_by_the_worker(tmp_path: Path) -> None:
+def test_beat_finds_due_work_and_the_worker_does_it(tmp_path: Path) -> None:
     """A delivery without a message in the queue: the sweep finds it, and its receiver no longer exists."""
     data = tmp_path / "data"
     with Up(tmp_path, data=data) as up:
