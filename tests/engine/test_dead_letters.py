@@ -18,8 +18,8 @@ from tests.engine.simulation import Simulation
 @pytest.fixture
 def world() -> Simulation:
     world = Simulation()
-    world.broker.turn.as_dead_letter = lambda body, reason, queue, failed, said: (
-        f"{queue} {reason} {failed} {said}|".encode() + body.split(b"|")[-1]
+    world.broker.turn.as_dead_letter = lambda body, reason, queue, failed, error: (
+        f"{queue} {reason} {failed} {error}|".encode() + body.split(b"|")[-1]
     )
     return world
 
@@ -40,10 +40,10 @@ def fail(world: Simulation, consumer: Consumer, times: int = 1) -> None:
         world.settle()
 
 
-def reject(world: Simulation, consumer: Consumer, said: str = "") -> None:
+def reject(world: Simulation, consumer: Consumer, error: str = "") -> None:
     acquired, world.acquired[consumer] = world.acquired[consumer], []
     for message in acquired:
-        consumer.queue.reject(consumer, message, said)
+        consumer.queue.reject(consumer, message, error)
     world.settle()
 
 

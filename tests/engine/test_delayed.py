@@ -311,7 +311,7 @@ def test_delayed_messages_do_not_make_a_consumer_slow() -> None:
     assert many.slow_since is not None
     sim.consume(consumer, 1)
     assert look(1) == [False]
-    assert found.queue.lanes.delayed.shown == {}
+    assert found.queue.lanes.delayed.visible_since == {}
 
 
 def test_ages_of_expired_and_purged_messages_are_dropped() -> None:
@@ -321,11 +321,11 @@ def test_ages_of_expired_and_purged_messages_are_dropped() -> None:
     queue.enqueue(body(1, 100, 5000))
     queue.enqueue(body(2, 100))
     sim.advance(200)
-    assert set(queue.lanes.delayed.shown or ()) == {1, 2}
+    assert set(queue.lanes.delayed.visible_since or ()) == {1, 2}
     sim.advance(5000)
-    assert set(queue.lanes.delayed.shown or ()) == {2}
+    assert set(queue.lanes.delayed.visible_since or ()) == {2}
     queue.lanes.purge()
-    assert queue.lanes.delayed.shown == {}
+    assert queue.lanes.delayed.visible_since == {}
 
 
 def test_removed_messages_do_not_accumulate_in_the_heap() -> None:

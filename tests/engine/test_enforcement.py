@@ -503,19 +503,19 @@ class Changes(RuleBasedStateMachine):
 
     def change(self, model: Model, make: Callable[[], object]) -> None:
         """Make a change that leads to this model, unless it is contradictory."""
-        before = self.seen()
+        before = self.observed_state()
         if model.contradictory():
             with pytest.raises(InvalidValue):
                 make()
-            assert self.seen() == before, "a refused change changed something"
+            assert self.observed_state() == before, "a refused change changed something"
             self.world.settle()
-            assert self.seen() == before
+            assert self.observed_state() == before
         else:
             make()
             self.model = model
             self.world.settle()
 
-    def seen(self) -> Any:
+    def observed_state(self) -> Any:
         """Return everything that a refused change must not alter."""
         host = self.world.host
         return copy.deepcopy(

@@ -41,7 +41,7 @@ def world() -> Simulation:
     return Simulation()
 
 
-def said(world: Simulation, kind: str) -> str:
+def texts_of(world: Simulation, kind: str) -> str:
     return next(f.text for f in world.facts if f.kind == kind)
 
 
@@ -90,11 +90,11 @@ def test_overfull_queue_adds_facts_for_itself_and_its_blocked_producers(world):
     queue = world.queue("MyQueue", capacity_bytes=1000, flow_resume_bytes=800)
     sender = world.sender(queue)
     world.send(sender, 1, size=1200)
-    assert re.fullmatch(FORMS["queue-overfull"], said(world, "queue-overfull")).groups() == (
+    assert re.fullmatch(FORMS["queue-overfull"], texts_of(world, "queue-overfull")).groups() == (
         *("default", "MyQueue"),
         *("1,200", "1,000", "1", "0"),
     )
-    blocked = re.fullmatch(FORMS["producer-blocked"], said(world, "producer-blocked"))
+    blocked = re.fullmatch(FORMS["producer-blocked"], texts_of(world, "producer-blocked"))
     number = str(sender.producer.connection.id)
     assert blocked.groups() == (number, "guest", "127.0.0.1:40000", "default", "1", "MyQueue")
 
@@ -104,17 +104,17 @@ def test_underfull_queue_adds_facts_for_itself_and_its_unblocked_producers(world
     world.send(world.sender(queue), 3, size=1500)
     world.facts.clear()
     world.consume(world.receiver(queue), 2)
-    assert re.fullmatch(FORMS["queue-underfull"], said(world, "queue-underfull")).groups() == (
+    assert re.fullmatch(FORMS["queue-underfull"], texts_of(world, "queue-underfull")).groups() == (
         *("default", "MyQueue"),
         *("1,500", "0", "1", "1"),
     )
-    assert re.fullmatch(FORMS["producer-released"], said(world, "producer-released"))
+    assert re.fullmatch(FORMS["producer-released"], texts_of(world, "producer-released"))
 
 
 def test_ring_adds_a_fact_when_it_drops_messages(world):
     queue = world.queue("MyQueue", capacity_messages=2, overflow="ring")
     world.send(world.sender(queue), 3, size=600)
-    assert re.fullmatch(FORMS["queue-dropped"], said(world, "queue-dropped")).groups() == (
+    assert re.fullmatch(FORMS["queue-dropped"], texts_of(world, "queue-dropped")).groups() == (
         *("default", "MyQueue"),
         *("1", "1,200", "2", "0", "2"),
     )

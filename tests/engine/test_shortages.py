@@ -45,7 +45,7 @@ def look(broker: InMemoryBroker, **available: int) -> None:
     broker.advance(0)
 
 
-def said(broker: InMemoryBroker, code: str) -> list[str]:
+def texts_of(broker: InMemoryBroker, code: str) -> list[str]:
     return [e.text for e in broker._events if code in e.text]
 
 
@@ -66,7 +66,7 @@ def test_store_above_its_limit_blocks_every_producer_of_its_virtual_host_and_no_
         assert producer.release_condition() == "the store falls below 8,000 bytes (now 10,001)"
     assert not elsewhere.blocked
     assert elsewhere.credit > 0
-    assert said(broker, "MST-1008") == [
+    assert texts_of(broker, "MST-1008") == [
         "[vh(/default)/ms(SQLite)] MST-1008 : Store overfull, flow control will be enforced"
     ]
     assert broker.management.read(HOST).attributes["store_overfull"] is True
@@ -79,7 +79,7 @@ def test_store_above_its_limit_blocks_every_producer_of_its_virtual_host_and_no_
     for producer in (stored, passing, late):
         assert not producer.blocked
         assert producer.credit > 0
-    assert said(broker, "MST-1009") == ["[vh(/default)/ms(SQLite)] MST-1009 : Store overfull condition cleared"]
+    assert texts_of(broker, "MST-1009") == ["[vh(/default)/ms(SQLite)] MST-1009 : Store overfull condition cleared"]
 
 
 def test_store_limits_apply_at_once_and_are_refused_with_both_values(broker: InMemoryBroker) -> None:
@@ -118,7 +118,7 @@ def test_memory_limit_in_percent_blocks_every_producer_until_consumers_have_made
     look(broker)
     assert list(producer.reasons) == list(elsewhere.reasons) == ["memory-overfull"]
     assert broker.management.read(BROKER).attributes["shortages"] == ["memory-overfull"]
-    assert said(broker, "HGT-1006") == ["[broker] HGT-1006 : Memory Limit Exceeded : Used : 2,100, Limit : 2,000"]
+    assert texts_of(broker, "HGT-1006") == ["[broker] HGT-1006 : Memory Limit Exceeded : Used : 2,100, Limit : 2,000"]
     consumer = broker.attach_consumer("passing", 1)
     look(broker)
     assert consumer.messages == 1

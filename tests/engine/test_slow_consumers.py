@@ -33,9 +33,9 @@ def look(world: Simulation, seconds: int = 1) -> list[str]:
         world.advance(1000)
         world.broker.sample()
         world.settle()
-    said = [fact.text for fact in world.facts if fact.kind == "slow-consumer"]
+    texts = [fact.text for fact in world.facts if fact.kind == "slow-consumer"]
     world.facts.clear()
-    return said
+    return texts
 
 
 # -- the best match ------------------------------------------------------------------------------------------------
@@ -103,8 +103,8 @@ def test_each_trigger_reports_a_slow_consumer_once(world, trigger, limit, says):
     publisher.publish(count=2)
     assert look(world) == []
     publisher.publish()
-    said = look(world, 4)
-    assert said == [f"[vh(/default)/qu({found.queue.name})] HGT-1010 : Slow Consumer : {says}, Policy : slow (log)"]
+    texts = look(world, 4)
+    assert texts == [f"[vh(/default)/qu({found.queue.name})] HGT-1010 : Slow Consumer : {says}, Policy : slow (log)"]
     assert found.slow_since is not None
     assert look(world, 3) == []
     world.consume(consumer, 3)
@@ -124,17 +124,17 @@ def test_message_age_is_that_of_the_oldest_unacknowledged_message(world):
     publisher.publish()
     look(world)
     poison = world.acquired[consumer].pop()
-    said: list[str] = []
+    texts: list[str] = []
     for second in range(1, 6):  # others are removed, one stays
         publisher.publish()
         world.accept(consumer)
         world.acquired[consumer].append(poison)
-        said = look(world)
+        texts = look(world)
         world.acquired[consumer].clear()
-        assert bool(said) == (second == 3)
-        if said:
+        assert bool(texts) == (second == 3)
+        if texts:
             break
-    assert "Age : 3,000 ms, Limit : 3,000" in said[0]
+    assert "Age : 3,000 ms, Limit : 3,000" in texts[0]
 
 
 def report_oldest_acquired(world: Simulation, consumer: Consumer) -> None:

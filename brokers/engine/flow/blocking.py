@@ -25,7 +25,7 @@ def block(turn: Turn, producer: Producer, reason: str, cause: str, of_queue: Map
     """Add a reason of the producer's own queue. `cause`: the name in the log, a queue or `ALL_QUEUES`; `of_queue`: the
     queue's attributes for the event."""
     first = producer.add_reason(reason)
-    producer.keep_time(turn.now)
+    producer.update_blocked_time(turn.now)
     fan_out_changed(turn, producer.siblings)
     if not first:
         return
@@ -63,7 +63,7 @@ def fan_out_changed(turn: Turn, producers: Iterable[Producer]) -> None:
 
 
 def _update(turn: Turn, producer: Producer, of_queue: Mapping[str, Any] | None) -> None:
-    lasted = producer.keep_time(turn.now)
+    lasted = producer.update_blocked_time(turn.now)
     if lasted is None or producer not in producer.connection.blocked.get(producer.channel, ()):
         return  # another queue of the fan-out blocks it, or was the only one that did, which is not announced
     last = _leave_channel(producer)

@@ -22,7 +22,7 @@ class Transaction(Protocol):
         """Record that one of its messages waits there."""
         ...
 
-    def arrived(self, place: Place) -> None:
+    def wait_ended(self, place: Place) -> None:
         """Record that one of its messages no longer waits there."""
         ...
 

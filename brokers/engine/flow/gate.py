@@ -117,7 +117,7 @@ class FlowGate:
 
     def admits(self, resource: Resource) -> bool:
         """Return whether no shortage prevents enqueuing a parked message that uses this resource."""
-        return all(usage.admits or not (usage.resource is resource or usage.whole) for usage in self.shortages)
+        return all(usage.admits or not (usage.resource is resource or usage.blocks_all) for usage in self.shortages)
 
     def refuses(self, body: bytes) -> bool:
         """Return whether the message would be rejected now."""
@@ -160,7 +160,7 @@ class FlowGate:
         """Handle an arriving message by `active_overflow`; its credit has been used."""
         policy = self.active_overflow
         if policy is SHORTAGE:
-            short = scarcity.arrived(self, producer, body, enrolment)
+            short = scarcity.intercept(self, producer, body, enrolment)
             if short is not None:
                 return short
             policy = self.interception()

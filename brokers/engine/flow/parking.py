@@ -156,7 +156,7 @@ class Parking:
             gate.admit(waiting.body, receipt=waiting.receipt, enrolment=waiting.enrolment)
         gate.settlement.resolve(waiting.receipt, Outcome.ACCEPTED)
         if waiting.enrolment is not None:
-            waiting.enrolment.transaction.arrived(gate)
+            waiting.enrolment.transaction.wait_ended(gate)
 
     def admit_for_commits(self) -> bool:
         """Enqueue the parked messages of a commit that would wait for itself, see the module. Return False if no

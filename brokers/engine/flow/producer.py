@@ -207,7 +207,7 @@ class Producer:
         self.causes[reason] = None
         return first
 
-    def keep_time(self, now: int) -> int | None:
+    def update_blocked_time(self, now: int) -> int | None:
         """Start or end its blocked time, depending on its reasons. Return for how many ms it was blocked if that ended,
         else None."""
         if self.reasons:

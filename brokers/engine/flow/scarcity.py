@@ -90,13 +90,13 @@ def _blocked_by(gate: Gate, producer: Producer, limits: Limits) -> list[str]:
     if limits.when_short == "reject" or not gate.shortages:
         return []
     wanted = (producer.awaited,) if producer.awaited else gate.contents.resources(producer)
-    short = [[u for u in gate.shortages if u.resource is each or u.whole] for each in wanted]
+    short = [[u for u in gate.shortages if u.resource is each or u.blocks_all] for each in wanted]
     if not all(short):
         return []
     return list(dict.fromkeys(usage.reason for usages in short for usage in usages))
 
 
-def arrived(gate: Gate, producer: Producer, body: bytes, enrolment: Enrolment | None) -> Verdict | None:
+def intercept(gate: Gate, producer: Producer, body: bytes, enrolment: Enrolment | None) -> Verdict | None:
     """Park or reject a message that arrives during a shortage. Return None if the shortage does not concern it."""
     if any(usage.exhausted for usage in gate.shortages):
         return gate.reject()

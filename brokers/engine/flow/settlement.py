@@ -36,7 +36,7 @@ class Settlement:
         return receipt
 
     def settle_withheld(self) -> None:
-        """Settle the withheld messages, as far as they wait for nothing else."""
+        """Settle the withheld messages, unless they wait for something else."""
         while self.withheld:
             self.resolve(self.withheld.popleft(), Outcome.ACCEPTED)
 

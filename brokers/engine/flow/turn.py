@@ -120,7 +120,7 @@ class Turn:
         #: Reads the header of an encoded message; set by the protocol layer.
         self.header: Callable[[bytes], Header] = lambda body: PLAIN
         #: See `DeadLetter`; set by the protocol layer.
-        self.as_dead_letter: DeadLetter = lambda body, reason, queue, failed, said: body
+        self.as_dead_letter: DeadLetter = lambda body, reason, queue, failed, error: body
         #: (encoded message, ms since the epoch) -> the message with this delivery time in place of its delay.
         self.at_delivery_time: Callable[[bytes, int], bytes] = lambda body, due: body
         self.effects: list[Effect] = []

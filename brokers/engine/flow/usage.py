@@ -73,15 +73,26 @@ NO_LEVELS = Levels()
 class Usage:
     """One resource of one owner: its levels, and whether it is overfull. `used` in bytes, including `waiting`: messages
     outside queues. `pledged`: bytes that may still arrive on outstanding credit. `full`: it takes no more data,
-    whatever its levels are. `whole`: while it is overfull it blocks every producer. `arriving`: bytes of messages whose
-    last frame has not arrived. `most`: bytes, including `arriving`, above which new messages are rejected; 0: not
+    whatever its levels are. `blocks_all`: an overfull resource blocks every producer. `arriving`: bytes of messages
+    whose last frame has not arrived. `most`: bytes, including `arriving`, above which new messages are rejected; 0: not
     known."""
 
-    __slots__ = ("arriving", "full", "levels", "most", "overfull", "pledged", "resource", "used", "waiting", "whole")
+    __slots__ = (
+        "arriving",
+        "blocks_all",
+        "full",
+        "levels",
+        "most",
+        "overfull",
+        "pledged",
+        "resource",
+        "used",
+        "waiting",
+    )
 
-    def __init__(self, resource: Resource, *, whole: bool = False) -> None:
+    def __init__(self, resource: Resource, *, blocks_all: bool = False) -> None:
         self.resource = resource
-        self.whole = whole
+        self.blocks_all = blocks_all
         self.levels = NO_LEVELS
         self.used = 0
         self.waiting = 0
@@ -114,10 +125,10 @@ class Usage:
     def update(self, used: int, *, full: bool = False) -> Change | None:
         """Set the present usage. Return what changed, None if nothing did."""
         self.used, self.full = used, full
-        seen = Input.ABOVE if full else self.levels.measure(used)
-        if seen is None:
+        level = Input.ABOVE if full else self.levels.measure(used)
+        if level is None:
             return None
-        self.overfull, change = TABLE.get((self.overfull, seen), (self.overfull, None))
+        self.overfull, change = TABLE.get((self.overfull, level), (self.overfull, None))
         return change
 
     def release_condition(self) -> str:

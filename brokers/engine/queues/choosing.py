@@ -56,12 +56,12 @@ def _choose(lanes: PriorityLanes, consumer: Consumer, most: int, left: int) -> t
                 chosen.append(message)
     for lane in lanes.lanes:
         while len(chosen) < most and examined < left:
-            found = lanes.copies(lane, consumer.last_seen(lane.rank), min(BATCH_EXAMINED, left - examined))
+            found = lanes.copies(lane, consumer.position(lane.rank), min(BATCH_EXAMINED, left - examined))
             if not found:
                 break
             for message in found:
                 examined += 1
-                consumer.seen[lane.rank] = message[0]
+                consumer.positions[lane.rank] = message[0]
                 if _wanted(lanes, consumer, message):
                     lanes.pick(lane, message[0])
                     chosen.append(message)

@@ -58,9 +58,10 @@ class Source(Protocol):
 
 class Consumer:
     """`credit`: messages that may be sent to it now. A browser gets copies and removes nothing. `selects`: whether an
-    encoded message matches; None: all do. `seen`: rank of a priority -> the number of the last message that was sent to
-    a browser or examined for the selector; `to_revisit`: earlier messages to examine again. `oldest`: the sequence
-    number of its oldest unsettled message, if the protocol layer knows it. `handle` belongs to the protocol layer."""
+    encoded message matches; None: all do. `positions`: rank of a priority -> the number of the last message that was
+    sent to a browser or examined for the selector; `to_revisit`: earlier messages to examine again. `oldest`: the
+    sequence number of its oldest unsettled message, if the protocol layer knows it. `handle` belongs to the protocol
+    layer."""
 
     __slots__ = (
         "browsing",
@@ -72,8 +73,8 @@ class Consumer:
         "messages",
         "name",
         "oldest",
+        "positions",
         "queue",
-        "seen",
         "selects",
         "to_revisit",
         "unacknowledged",
@@ -100,23 +101,23 @@ class Consumer:
         self.messages = 0
         self.unacknowledged = 0
         self.selects = selects
-        self.seen: dict[int, int] = {}
+        self.positions: dict[int, int] = {}
         self.to_revisit: list[int] = []
         self.oldest: Callable[[], int | None] = lambda: None
         self.name: ObjectName = object_name("Consumer", virtualhost=connection.virtualhost, id=number)
 
-    def last_seen(self, rank: int) -> int:
+    def position(self, rank: int) -> int:
         """Return the number up to which messages of this rank have been examined."""
-        return self.seen.get(rank, number_of(0, 4 - rank))
+        return self.positions.get(rank, number_of(0, 4 - rank))
 
     def revisit_all(self) -> None:
         """Examine all messages again: some that it skipped may be for it now."""
-        self.seen.clear()
+        self.positions.clear()
         self.to_revisit.clear()
 
     def revisit(self, number: int) -> None:
         """Examine a message that was returned to the queue, or whose delivery time has come, if it was skipped."""
-        if number <= self.last_seen(rank_of(number)):
+        if number <= self.position(rank_of(number)):
             at = bisect_left(self.to_revisit, number)
             if self.to_revisit[at : at + 1] != [number]:
                 self.to_revisit.insert(at, number)

@@ -21,14 +21,14 @@ _SLACK = 1024
 
 class Delayed:
     """`arriving`: number -> (delivery time, whether that is a time of day), for messages that the store has not
-    confirmed. `depth_bytes`: size of all bodies; `bytes`: size of those in stores. `shown`: sequence number -> when the
-    message became visible; None: not recorded, since nothing needs the age of messages."""
+    confirmed. `depth_bytes`: size of all bodies; `bytes`: size of those in stores. `visible_since`: sequence number ->
+    when the message became visible; None: not recorded, since nothing needs the age of messages."""
 
-    __slots__ = ("_entries", "_heap", "_unread", "arriving", "bytes", "depth_bytes", "shown")
+    __slots__ = ("_entries", "_heap", "_unread", "arriving", "bytes", "depth_bytes", "visible_since")
 
     def __init__(self) -> None:
         self.arriving: dict[int, tuple[int, bool]] = {}
-        self.shown: dict[int, int] | None = None
+        self.visible_since: dict[int, int] | None = None
         self.bytes = 0
         self.depth_bytes = 0
         #: (delivery time, whether that is a time of day, message), in order of arrival.

@@ -61,7 +61,7 @@ class Dispatcher:
             consumer.revisit(number)
 
     @property
-    def wanted(self) -> bool:
+    def has_credit(self) -> bool:
         """Whether a consumer without a selector can be sent a message."""
         return any(c.credit > 0 and c.connection.writable for c in self.consumers)
 
@@ -79,7 +79,7 @@ class Dispatcher:
             dispatch_chosen(lanes, self.choosers, batches)
         for lane in lanes.lanes:
             self._serve(lanes, lane, batches)
-            if lane.deep and not lane.ready and self.wanted and not self._serve_backlog(lanes, lane, batches):
+            if lane.deep and not lane.ready and self.has_credit and not self._serve_backlog(lanes, lane, batches):
                 break  # the rest of this lane goes before lower priorities
         return batches
 
@@ -90,7 +90,7 @@ class Dispatcher:
                 lanes.agenda.watched.add(lanes.queue)  # retried by the sweep
                 return False
             self._serve(lanes, lane, batches)
-            if not lane.deep or lane.ready or not self.wanted:
+            if not lane.deep or lane.ready or not self.has_credit:
                 return True
         lanes.agenda.redispatch.add(lanes.queue)
         return False
@@ -165,15 +165,15 @@ def _browse(lanes: PriorityLanes, browser: Consumer) -> list[Message]:
     browser.credit -= len(shown)
     browser.messages += len(shown)
     for lane in lanes.lanes:
-        copies = lanes.copies(lane, browser.last_seen(lane.rank), browser.credit)
+        copies = lanes.copies(lane, browser.position(lane.rank), browser.credit)
         if copies:
-            browser.seen[lane.rank] = copies[-1][0]
+            browser.positions[lane.rank] = copies[-1][0]
             if browser.selects is not None:
                 copies = [m for m in copies if browser.selects(m[1])]
                 lanes.agenda.redispatch.add(lanes.queue)  # there may be more for its credit
             browser.credit -= len(copies)
             browser.messages += len(copies)
             shown += copies
-        if lane.backlog.last > browser.last_seen(lane.rank):
+        if lane.backlog.last > browser.position(lane.rank):
             break  # the rest of this lane goes before lower priorities
     return shown

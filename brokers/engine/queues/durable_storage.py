@@ -193,7 +193,7 @@ class DurableStorage:
             lane.backlog.append(number, len(body), STORE, None, expires)
             lane.deep = True
         else:
-            lanes.show(number, body)
+            lanes.make_visible(number, body)
         if expires <= self._turn.now:
             lanes.expires(number, expires)  # expired meanwhile
 

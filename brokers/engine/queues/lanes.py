@@ -140,7 +140,7 @@ class PriorityLanes:
             self.storage.spool(number, body)
         return True
 
-    def show(self, number: int, body: bytes) -> None:
+    def make_visible(self, number: int, body: bytes) -> None:
         """Make the message visible to consumers."""
         lane = self.lane_of(number)
         if lane.deep:
@@ -170,7 +170,7 @@ class PriorityLanes:
         now, delayed = self.turn.now, self.delayed
         if self.deadlines.soonest <= now:
             self.expire()
-        if not (self._read_times() and self._show_due(delayed.take_due(now, LOAD_MESSAGES, LOAD_BYTES))):
+        if not (self._read_times() and self._make_due_visible(delayed.take_due(now, LOAD_MESSAGES, LOAD_BYTES))):
             return False  # a store cannot be read now: retried by the next call
         return delayed.has_unread or delayed.soonest <= now
 
@@ -190,7 +190,7 @@ class PriorityLanes:
                 self.delayed.add(self.turn.header(body).due - self.turn.ahead, entry, of_day=True)
         return True
 
-    def _show_due(self, entries: list[Entry]) -> bool:
+    def _make_due_visible(self, entries: list[Entry]) -> bool:
         """Make due messages visible. Return False if a store cannot be read now, so that some stay delayed."""
         readable = True
         for rank in {rank_of(entry[0]) for entry in entries}:
@@ -240,8 +240,8 @@ class PriorityLanes:
         self.gate.touch()
         for number, *_ in due:
             self.announce(number)
-            if self.delayed.shown is not None:
-                self.delayed.shown[sequence_of(number)] = self.turn.now
+            if self.delayed.visible_since is not None:
+                self.delayed.visible_since[sequence_of(number)] = self.turn.now
 
     # -- out ----------------------------------------------------------------------------------------------------
 
@@ -415,8 +415,8 @@ class PriorityLanes:
         self.deliveries.pop(number, None)
         self.excluded.pop(number, None)
         self.deadlines.forget(number)
-        if self.delayed.shown:
-            self.delayed.shown.pop(sequence_of(number), None)
+        if self.delayed.visible_since:
+            self.delayed.visible_since.pop(sequence_of(number), None)
 
     # -- contents -----------------------------------------------------------------------------------------------
 

@@ -307,8 +307,8 @@ class Queue:
             lanes.excluded.pop(number, None)
         if self._deadlines.at:
             self._deadlines.forget(number)
-        if self._delayed.shown:
-            self._delayed.shown.pop(sequence_of(number), None)
+        if self._delayed.visible_since:
+            self._delayed.visible_since.pop(sequence_of(number), None)
         if gate.state is not NORMAL:
             gate.measure()
         self._mark_touched(self)
@@ -428,7 +428,7 @@ class Queue:
         """Take back unused credit, and retry a backlog that could not be read. Return False if nothing is left to
         do."""
         more = self.gate.sweep()
-        if self.dispatcher.wanted and any(lane.deep and not lane.ready for lane in self.lanes.lanes):
+        if self.dispatcher.has_credit and any(lane.deep and not lane.ready for lane in self.lanes.lanes):
             self.touch()
             return True
         return more

@@ -72,7 +72,7 @@ class TransientStorage:
         header, body = lanes.timed(header, body)
         number = lanes.count(header, body)
         if not lanes.delay(number, body):
-            lanes.show(number, body)
+            lanes.make_visible(number, body)
         self._gate.check_depth()
         return Verdict.ACCEPTED
 

@@ -123,7 +123,7 @@ class Subscription:
     ) -> None:
         self.spec = spec
         self.queue = queue
-        queue.lanes.delayed.shown = {}
+        queue.lanes.delayed.visible_since = {}
         self.created = created
         self.connection = connection
         self.version = 1
@@ -147,6 +147,6 @@ class Subscription:
     def message_age(self, now: int) -> int:
         """Return the age of its oldest message in ms, to about a second: since its arrival, its delivery time or the
         broker's start, whichever is latest."""
-        oldest, shown = self.oldest(), self.queue.lanes.delayed.shown
-        at = shown.get(oldest) if shown and oldest is not None else None
+        oldest, visible = self.oldest(), self.queue.lanes.delayed.visible_since
+        at = visible.get(oldest) if visible and oldest is not None else None
         return self.arrivals.age(oldest, now) if at is None else now - at

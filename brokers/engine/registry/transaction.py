@@ -112,7 +112,7 @@ class Enrolment:
         if not self.unsettled:
             self.lost()
         elif place is not None:
-            self.transaction.arrived(place)
+            self.transaction.wait_ended(place)
 
     def lost(self) -> None:
         """Fail the transaction: the message is lost, and its client cannot know."""
@@ -200,7 +200,7 @@ class Transaction:
         """Return whether its commit removes messages from the queue of this gate."""
         return any(each.consumer.queue.gate is place for each in self.acknowledged)
 
-    def arrived(self, place: Place) -> None:
+    def wait_ended(self, place: Place) -> None:
         """Record that one of its messages no longer waits there."""
         left = self.waiting.pop(place, 0) - 1
         if left > 0:

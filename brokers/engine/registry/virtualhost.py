@@ -56,7 +56,7 @@ class VirtualHost:
         self.transaction_idle_limit_ms = 0
         self.store: Store | None = None
         self.store_limits: dict[str, int] = {}
-        self.store_usage = Usage(Resource.STORE, whole=True)
+        self.store_usage = Usage(Resource.STORE, blocks_all=True)
         self.meter = Meter(quota=self.store_usage)
         self.queues: dict[str, Queue] = {}
         self.policies = Policies()

@@ -8,7 +8,7 @@ from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.registry import Registry
 from brokers.engine.services.queue_lifecycle import QueueLifecycle
 from brokers.engine.services.routing import Routing, Target
-from brokers.engine.services.temporary_names import check_not_gone
+from brokers.engine.services.temporary_names import check_not_temporary
 
 
 class Addresses:
@@ -26,7 +26,7 @@ class Addresses:
         queue = host.queues.get(name)
         if queue is not None:
             return queue
-        check_not_gone(name)
+        check_not_temporary(name)
         if not host.create_on_attach:
             raise NotFound(f"there is no queue {name} in virtual host {host.name}, and clients may not create it")
         return self.queues.create(host, name, durable=host.durable_queues)

@@ -35,9 +35,9 @@ class DeadLetters:
         self._reported: dict[tuple[Queue, str, str], tuple[int, int]] = {}
         agenda.dead_letter = self.dead_letter
 
-    def dead_letter(self, queue: Queue, consumer: Consumer, message: Message, reason: str, said: str) -> int | None:
+    def dead_letter(self, queue: Queue, consumer: Consumer, message: Message, reason: str, error: str) -> int | None:
         """Dead-letter or discard an acquired message. Return as `Queue.remove` does; None: it must stay in the queue.
-        `said`: the consumer's error."""
+        `error`: the consumer's error."""
         circular = self._circular(queue)
         if queue.deleted or (circular and reason == MAXIMUM):
             return None
@@ -50,7 +50,9 @@ class DeadLetters:
         target = self._target(queue, name)
         if target is None:
             return None
-        body = self.turn.as_dead_letter(message[1], reason, queue.name, queue.lanes.deliveries.get(message[0], 0), said)
+        body = self.turn.as_dead_letter(
+            message[1], reason, queue.name, queue.lanes.deliveries.get(message[0], 0), error
+        )
         ticket = queue.hand_over(consumer, message, target, body)
         queue.dead_lettered += 1
         self._report(queue, name, reason)

@@ -212,7 +212,7 @@ class FanOut:
         for branch in list(message.branches):
             branch.publish(message)
         if message.enrolment is not None:
-            message.enrolment.transaction.arrived(self)
+            message.enrolment.transaction.wait_ended(self)
 
     def abandon(self, transaction: Transaction) -> None:
         """Give the waiting messages of a transaction that is rolled back their outcome."""
@@ -257,7 +257,7 @@ class FanOut:
                 message.outcome = Outcome.REJECTED
                 self.done(message)
                 if message.enrolment is not None:
-                    message.enrolment.transaction.arrived(self)
+                    message.enrolment.transaction.wait_ended(self)
         self.pump()
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from brokers.engine.registry.registry import Registry
 from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.services.enforcement import Enforcement
 from brokers.engine.services.stopping import Stopping
-from brokers.engine.services.temporary_names import check_not_gone
+from brokers.engine.services.temporary_names import check_not_temporary
 from brokers.engine.values.names import MAX_NAME, check_name
 from brokers.engine.values.policy import Value
 from brokers.engine.values.stops import Scope, Stop
@@ -176,7 +176,7 @@ class Routing:
         found = _exchange_of(host, name)
         if found is not None:
             return found
-        check_not_gone(name)
+        check_not_temporary(name)
         topics = host.exchanges.get(TOPICS)
         if topics is None:
             if not host.create_on_attach:

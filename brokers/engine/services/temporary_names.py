@@ -11,7 +11,7 @@ def is_temporary(address: str) -> bool:
     return address.startswith((QUEUE_PREFIX, TOPIC_PREFIX))
 
 
-def check_not_gone(name: str) -> None:
+def check_not_temporary(name: str) -> None:
     """Raise NotFound for an unknown name with a temporary prefix, so that it is not created."""
     if is_temporary(name):
         raise NotFound(f"there is no {name}: temporary queues and topics are deleted with the link that created them")

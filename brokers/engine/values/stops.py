@@ -88,10 +88,10 @@ class End:
 
     def words(self, now: int) -> str:
         """Return the end for people, relative to `now`; empty without an end."""
-        said = [f"in {max(0, self.until - now) // 1000:,} s"] if self.until is not None else []
+        parts = [f"in {max(0, self.until - now) // 1000:,} s"] if self.until is not None else []
         if self.below:
-            said.append(f"at a depth of {self.below} % or less")
-        return " or ".join(said)
+            parts.append(f"at a depth of {self.below} % or less")
+        return " or ".join(parts)
 
 
 NO_END = End()
