@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 from brokers.model import POLICY, QUEUE_STATES, TYPES
@@ -91,7 +92,15 @@ class PolicyChanges(serializers.Serializer[Any]):
 
 _preview = TYPES["Broker"].operation("preview-change")
 assert _preview is not None
-ChangePreview = shape_of("ChangePreview", _preview.returns)
+ChangePreview = extend_schema_serializer(deprecate_fields=["released", "held", "freed"])(
+    shape_of(
+        "ChangePreview",
+        _preview.returns,
+        underfull=number_field("Queues that are overfull now and no longer would be."),
+        blocked=number_field("Running producers that would be blocked."),
+        unblocked=number_field("Blocked producers that would run."),
+    )
+)
 
 
 class PolicyChangeShown(PolicyChangeAsked):

@@ -1,1 +1,1 @@
-"""Bulk edits: one change of policy fields for many queues, kept as a job with a row for each queue."""
+"""Bulk edits: one change of policy fields for many queues, stored as a job with a row for each queue."""

@@ -46,7 +46,7 @@ class BulkEdit(LeasedRow):
     reason = models.TextField(blank=True)
     attributes = models.JSONField(default=dict)
     virtualhosts = models.JSONField(default=list, help_text="Those of its queues.")
-    selection = models.JSONField(default=dict, help_text="What was asked for, for people.")
+    selection = models.JSONField(default=dict, help_text="The selection of queues, for people.")
     undo_of = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="undone_by")
     state = models.CharField(max_length=16, choices=State.choices, default=State.RUNNING)
     error = models.TextField(blank=True)

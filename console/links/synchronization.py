@@ -242,7 +242,7 @@ class Synchronization:
                     await self._hosts_due.wait()
 
     async def _probe(self) -> None:
-        """Send a small request after a time without answers, to tell an idle broker from a hanging one."""
+        """Send a small request after a time without answers, to distinguish an idle broker from a hanging one."""
         while True:
             answered = self._state.answered_at or 0
             left = self._pace.probe - (self._state.clock.now() - answered) / 1000

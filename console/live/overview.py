@@ -89,7 +89,7 @@ class View:
         size: int = USUAL,
     ) -> dict[str, Any]:
         """Return the data of an overview snapshot. `total`: number of queues that match `search` and `states`, which
-        are included so that a page can tell which of its requests is answered. A page beyond the last is the last.
+        are included so that a page can match the answer to its request. A page beyond the last is the last.
         Raises BadSort."""
         key = _sort_key(sort)
         states = tuple(states)

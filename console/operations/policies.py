@@ -39,6 +39,8 @@ ACTIONS = ("update", "create", "delete")
 _BROKER = object_name("Broker")
 _PAGE = 1000
 _REFUSALS = (AlreadyExists, InvalidValue, NotAllowed, NotFound, StaleVersion)
+#: Fields of an impact: name -> its name in the broker's answer, which the API has as a deprecated field.
+_FORMER_NAMES = {"underfull": "released", "blocked": "held", "unblocked": "freed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +92,18 @@ def set_fields(attributes: Mapping[str, Any]) -> dict[str, Any]:
 def preview_changes(
     link: BrokerLink, changes: Iterable[PolicyChange], *, largest: int = 20, one_by_one: bool = False
 ) -> dict[str, Any]:
-    """Return the impact of the changes, made together: the answer of the operation `preview-change`. Raises the error
-    with which the broker would refuse them; `one_by_one`: a queue that refuses its own change is reported and left
-    out. Raises TooManyPreviews."""
+    """Return the impact of the changes, made together: the answer of the operation `preview-change`, with `blocked`,
+    `unblocked` and `underfull` for its fields `held`, `freed` and `released`. Raises the error with which the broker
+    would refuse them; `one_by_one`: a queue that refuses its own change is reported and left out. Raises
+    TooManyPreviews."""
     grouped = _grouped(changes)
     values = sum(_OF_A_CHANGE + 2 * (len(each["objects"]) + len(each["attributes"])) for each in grouped)
     if values > _MOST_VALUES:
         raise InvalidValue({"changes": "too many different changes for one preview"})
     arguments = {"changes": grouped, "largest": largest, "one_by_one": one_by_one}
     with turns_at(link.slug).turn():
-        return dict(link.call(lambda admin: admin.call(_BROKER, "preview-change", arguments)))
+        impact = link.call(lambda admin: admin.call(_BROKER, "preview-change", arguments))
+    return {**impact, **{name: impact[former] for name, former in _FORMER_NAMES.items()}}
 
 
 #: Values in one request: Proton counts those of a message in 16 bits.

@@ -108,7 +108,7 @@ def test_invalid_selection_is_refused_with_the_wrong_field(
 
 def test_preview_shows_the_impact_on_all_queues(four: Broker, as_viewer: APIClient) -> None:
     preview = post(as_viewer, f"{BULK}preview/", selection={"pattern": "a.>"}, attributes=FIVE).json()["preview"]
-    assert (preview["overfull"], preview["held"]) == (3, 3)
+    assert (preview["overfull"], preview["blocked"]) == (3, 3)
     assert capacities(four)["a.1"] == 100
 
 
@@ -272,7 +272,7 @@ def test_undo_is_previewed(four: Broker, as_operator: APIClient, by: Actor) -> N
     job = begun(four, by)
     finish(job.pk)
     answer = as_operator.get(f"{BULK}{job.pk}/undo/").json()
-    assert (answer["count"], answer["preview"]["released"], answer["preview"]["freed"]) == (4, 4, 4)
+    assert (answer["count"], answer["preview"]["underfull"], answer["preview"]["unblocked"]) == (4, 4, 4)
 
 
 # -- tasks ----------------------------------------------------------------------------------------------------------

@@ -77,7 +77,10 @@ def test_preview_by_a_viewer_changes_and_audits_nothing(broker: Broker, as_viewe
     change = {"object": str(ORDERS), "attributes": {"capacity_messages": 5}, "version": 1}
     answer = post(as_viewer, PREVIEW, changes=[change])
     assert answer.status_code == 200
-    assert (answer.json()["overfull"], answer.json()["held"]) == (1, 1)
+    impact = answer.json()
+    assert (impact["overfull"], impact["blocked"], impact["unblocked"], impact["underfull"]) == (1, 1, 0, 0)
+    deprecated = (impact["held"], impact["freed"], impact["released"])
+    assert deprecated == (impact["blocked"], impact["unblocked"], impact["underfull"])
     assert read(broker, ORDERS)["state"] == "NORMAL"
     assert not AuditEntry.objects.exists()
 
@@ -162,7 +165,7 @@ def test_update_is_reverted_from_its_audit_row_and_so_is_the_revert(broker: Brok
     proposed = as_operator.get(revert_path(entry)).json()
     assert proposed["change"]["attributes"] == {"capacity_messages": 100}
     assert proposed["change"]["was"] == {"capacity_messages": 5}
-    assert (proposed["preview"]["released"], proposed["preview"]["freed"]) == (1, 1)
+    assert (proposed["preview"]["underfull"], proposed["preview"]["unblocked"]) == (1, 1)
     answer = post(as_operator, revert_path(entry), reason="sorry", version=proposed["change"]["version"])
     assert answer.status_code == 200, answer.json()
     assert read(broker, ORDERS)["capacity_messages"] == 100

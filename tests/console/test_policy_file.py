@@ -180,7 +180,7 @@ def test_dry_run_returns_the_difference_and_its_impact_and_changes_nothing(
     ]
     assert list(answer["problems"]) == [str(queue("nowhere"))]
     assert answer["left_alone"] == [str(pattern("old.>"))]
-    assert (answer["preview"]["overfull"], answer["preview"]["held"]) == (1, 1)
+    assert (answer["preview"]["overfull"], answer["preview"]["blocked"]) == (1, 1)
     assert not AuditEntry.objects.exists()
 
 
@@ -285,7 +285,7 @@ def test_command_exports_compares_and_applies(tmp_path: Path, operator: User) ->
     assert "+ pattern default/orders.>: capacity_messages 7" in output
     assert "~ queue default/orders: capacity_messages 100 -> 5" in output
     assert "1 become overfull" in output
-    assert json.loads(command("diff", str(file), "--json")[0])["preview"]["held"] == 1
+    assert json.loads(command("diff", str(file), "--json")[0])["preview"]["blocked"] == 1
     output, code = command("apply", str(file), "--user", operator.username, "--reason", "repository")
     assert (code, "2 changed, 0 failed." in output) == (0, True), output
     assert {(e.user_name, e.source_address) for e in AuditEntry.objects.all()} == {("olga", "command line")}

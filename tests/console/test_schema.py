@@ -85,6 +85,7 @@ def test_description_requires_sign_in(as_viewer: APIClient) -> None:
         ("RuleChange", "tell_resolved", "send_resolved"),
         ("Why", "asked", "object"),
         ("Why", "says", "summary"),
+        ("ChangePreview", "held", "blocked"),
         ("Series", "held", "continuous"),
         ("HistoryJobRequest", "asked", "requested"),
         ("HistoryJobRequest", "asked_by", "requested_by"),

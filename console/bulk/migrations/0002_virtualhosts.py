@@ -1,4 +1,4 @@
-"""Each job tells which virtual hosts its queues are in, so that people are shown those of theirs."""
+"""Store the virtual hosts of each job's queues, by which its visibility is decided."""
 
 from django.apps.registry import Apps
 from django.db import migrations, models
@@ -8,7 +8,7 @@ from brokers.model import ObjectName
 from console.permissions.rights import host_of
 
 
-def tell(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
+def set_virtualhosts(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
     for edit in apps.get_model("bulk", "BulkEdit").objects.all():
         names = [ObjectName.parse(text) for text in edit.rows.values_list("object", flat=True)]
         edit.virtualhosts = sorted({host_of(name) or "" for name in names})
@@ -26,5 +26,5 @@ class Migration(migrations.Migration):
             name="virtualhosts",
             field=models.JSONField(default=list, help_text="Those of its queues."),
         ),
-        migrations.RunPython(tell, migrations.RunPython.noop),
+        migrations.RunPython(set_virtualhosts, migrations.RunPython.noop),
     ]

@@ -112,8 +112,8 @@ class Command(BaseCommand):
     def _show_impact(self, preview: dict[str, Any] | None) -> None:
         if preview and preview["changed"]:
             self.stdout.write(
-                "{changed} of {queues} queues affected: {overfull} become overfull, {released} resume;"
-                " {held} producers blocked, {freed} unblocked.".format(**preview)
+                "{changed} of {queues} queues affected: {overfull} become overfull, {underfull} underfull;"
+                " {blocked} producers blocked, {unblocked} unblocked.".format(**preview)
             )
 
     def _json(self, found: Difference, **more: Any) -> None:

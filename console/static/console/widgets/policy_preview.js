@@ -75,22 +75,22 @@ function counts(preview) {
         " overfull.",
       ),
     );
-  if (preview.held)
+  if (preview.blocked)
     lines.push(
-      line("over", "blocked", h("strong", {}, plural(preview.held, "producer is", "producers are")), " blocked."),
+      line("over", "blocked", h("strong", {}, plural(preview.blocked, "producer is", "producers are")), " blocked."),
     );
-  if (preview.released)
+  if (preview.underfull)
     lines.push(
       line(
         "fine",
         "normal",
-        h("strong", {}, plural(preview.released, "queue becomes", "queues become")),
+        h("strong", {}, plural(preview.underfull, "queue becomes", "queues become")),
         " underfull.",
       ),
     );
-  if (preview.freed)
+  if (preview.unblocked)
     lines.push(
-      line("fine", "running", h("strong", {}, plural(preview.freed, "producer is", "producers are")), " unblocked."),
+      line("fine", "running", h("strong", {}, plural(preview.unblocked, "producer is", "producers are")), " unblocked."),
     );
   if (preview.dropped)
     lines.push(
