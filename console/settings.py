@@ -138,7 +138,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "console.intake.requests.RequestLimitsMiddleware",  # before any view, and before forms are read for their token
-    "axes.middleware.AxesMiddleware",  # last, so that it has the last word on a sign-in
+    "axes.middleware.AxesMiddleware",  # last, as django-axes requires
 ]
 
 ROOT_URLCONF = "console.urls"

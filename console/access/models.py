@@ -62,7 +62,7 @@ class ApiToken(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=40)
     digest = models.CharField(max_length=64, unique=True)
-    begins = models.CharField(max_length=12, help_text="The beginning of the secret, to know it by.")
+    begins = models.CharField(max_length=12, help_text="First characters of the secret, to recognize it.")
     grants = models.JSONField(help_text="Lists of role, broker and virtual host.")
     created = models.DateTimeField(auto_now_add=True)
     expires = models.DateTimeField()

@@ -72,11 +72,11 @@ class AuditEntry(models.Model):
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, editable=False, related_name="+"
     )
-    user_name = models.CharField(max_length=150, help_text="The user's name then; it outlives the account.")
+    user_name = models.CharField(max_length=150, help_text="Name of the user at that time.")
     source_address = models.CharField(max_length=64, blank=True)
     broker = models.CharField(max_length=64)
     virtualhost = models.CharField(
-        max_length=255, blank=True, help_text="The one that it is about; empty: the broker as a whole, or several."
+        max_length=255, blank=True, help_text="Affected virtual host; empty: the broker as a whole, or several."
     )
     object = models.CharField(max_length=1024, help_text="Object name, such as type=Queue,virtualhost=default,name=a")
     operation = models.CharField(max_length=64)
@@ -84,7 +84,7 @@ class AuditEntry(models.Model):
     before = models.JSONField(null=True)
     after = models.JSONField(null=True)
     outcome = models.CharField(max_length=16, choices=Outcome.choices)
-    detail = models.TextField(blank=True, help_text="Arguments and answer, or the sentence of the refusal.")
+    detail = models.TextField(blank=True, help_text="Arguments and result, or the error message.")
 
     objects = AuditQuerySet.as_manager()
 

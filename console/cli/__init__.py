@@ -1,4 +1,4 @@
 """`headgate`, the command line of the console: a client of `/api/v1/` with the permissions of a token.
 
-It stands alone: nothing of the project but this package is imported, so that it can be distributed separately.
+It imports nothing else of the project, so that it can be distributed separately.
 """
