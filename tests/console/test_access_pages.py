@@ -16,8 +16,8 @@ from console.access.models import RoleGrant
 from console.access.user_rights import user_rights
 from console.audit.models import AuditEntry
 from console.permissions.rights import Grant, Role
+from tests.console.access.conftest import T, person
 from tests.console.conftest import Broker
-from tests.console.test_access import T, person
 from tests.history.delta import HOUR, coverage, write
 
 pytestmark = pytest.mark.django_db

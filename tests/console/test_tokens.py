@@ -18,8 +18,8 @@ from console.access.models import ApiToken, RoleGrant
 from console.access.tokens import digest_of
 from console.audit.models import AuditEntry
 from console.permissions.rights import Grant, Role
+from tests.console.access.conftest import person
 from tests.console.conftest import Broker
-from tests.console.test_access import person
 
 pytestmark = pytest.mark.django_db
 

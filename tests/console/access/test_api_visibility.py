@@ -1,178 +1,33 @@
-"""Isolation of virtual hosts: a user with roles for one virtual host learns and changes nothing of another.
+"""Isolation of virtual hosts in the API: a user with roles for one virtual host learns and changes nothing of another.
 
-The probes cover every route of the API and every page; a test fails for a route without a probe.
+The probes cover every route; a test fails for a route without a probe.
 """
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group
 from django.db import IntegrityError
-from django.test import Client
-from django.urls import URLPattern, URLResolver
-from django.utils import timezone
 from rest_framework.test import APIClient
 
-from brokers.model import ObjectName, object_name
-from console.access.actor import Actor
+from brokers.model import object_name
 from console.access.models import RoleGrant
-from console.alerts import editing as alerts
-from console.alerts.messages import items
-from console.alerts.models import Alert, AllowedNetwork, Delivery, Notification, Receiver, Rule, Silence
+from console.alerts.models import AllowedNetwork, Delivery, Receiver, Rule, Silence
 from console.api.urls import urlpatterns as api_patterns
 from console.audit.models import AuditEntry
-from console.bulk.editing import Selection, begin_bulk, step
 from console.bulk.models import BulkEdit, BulkEditRow
 from console.links.link import BrokerLink
 from console.links.visibility import RestrictedLink
-from console.pages.urls import urlpatterns as page_patterns
 from console.permissions.rights import Grant, Role
-from console.schedules import editing as schedules
-from console.schedules import execution
 from console.schedules.models import Run, Schedule
 from console.selections.models import SavedSelection
+from tests.console.access.conftest import HIDDEN, HOST_OPTIONS, ORDERS, RANGE, SECRET, V1, of, person, routes
 from tests.console.conftest import Broker, signed_in, until
-from tests.history.delta import HOUR, MINUTE, coverage, episode, event, rollup, write
 
 pytestmark = pytest.mark.django_db
-
-SECRET = "hush"
-HIDDEN = object_name("Queue", virtualhost="blue", name=f"{SECRET}-orders")
-ORDERS = object_name("Queue", virtualhost="default", name="orders")
-T = (int(time.time() * 1000) // HOUR - 24) * HOUR
-RANGE = f"from={T}&until={T + HOUR}"
-V1 = "/api/v1/"
-HOST_OPTIONS = {"create_on_attach": True, "anonymous": True}
-
-
-def of(name: ObjectName) -> str:
-    return quote(str(name), safe="")
-
-
-def person(name: str, *grants: Grant) -> User:
-    user = User.objects.create_user(name)
-    for grant in grants:
-        RoleGrant.objects.create(user=user, role=grant.role, broker=grant.broker, virtualhost=grant.virtualhost)
-    return user
-
-
-def make_notification(boss: Actor) -> None:
-    """Create an alert rule that fires, with a notification, a silence, and a schedule with a run, all about blue."""
-    now = timezone.now()
-    hook = {"name": "hook", "kind": "webhook", "url": f"https://{SECRET}.example.org/{SECRET}"}
-    receiver = alerts.create_receiver(boss, hook)
-    scope = {"broker": "local", "virtualhost": "blue"}
-    given = {"name": f"{SECRET} rule", "kinds": ["flapping"], "receivers": [receiver.pk], **scope}
-    rule = alerts.create_rule(boss, given)
-    alerts.create_silence(boss, {**scope, "pattern": f"{SECRET}.>", "minutes": 60})
-    seen = {"broker": "local", "object": str(HIDDEN), "kind": "flapping", "since": now, "last_seen": now}
-    alert = Alert.objects.create(rule=rule, state="firing", **seen)
-    notification = Notification.objects.create(
-        at=now, rule=rule, rule_name=rule.name, broker="local", phase="firing", items=items([alert]), count=1
-    )
-    Delivery.objects.create(notification=notification, receiver=receiver, receiver_name="hook", state="failed", due=now)
-    AllowedNetwork.objects.create(network="10.0.0.0/8", added_by="boss")
-    night = {"name": f"{SECRET} night", "broker": "local", "action": "stop", "target": str(HIDDEN), "zone": "UTC"}
-    schedule = schedules.create(boss, {**night, "hour": "3", "lasts": 60})
-    Schedule.objects.update(next=now)
-    execution.create_due_runs(now)
-    assert Run.objects.get().schedule == schedule
-
-
-@pytest.fixture
-def two_hosts(broker: Broker, tmp_path: Path, settings: Any) -> Broker:
-    """A queue `orders` in the virtual host default; in blue a queue with the secret in every name."""
-    boss = User.objects.create_superuser("boss")
-    broker.memory.attach_producer("orders")
-    link = broker.connected()
-    link.call(lambda admin: admin.create(object_name("VirtualHost", name="blue"), HOST_OPTIONS))
-    producer = broker.do(lambda memory: memory.attach_producer(HIDDEN["name"], "blue", f"{SECRET}-link"))
-    pattern = object_name("Policy", virtualhost="blue", pattern=f"{SECRET}.>")
-    link.call(lambda admin: admin.create(pattern, {"capacity_messages": 5}))
-    exchange = object_name("Exchange", virtualhost="blue", name=f"{SECRET}-exchange")
-    link.call(lambda admin: admin.create(exchange, {"exchange_type": "topic"}))
-    link.call(lambda admin: admin.create(object_name("User", name=f"{SECRET}-user"), {}))
-    client = signed_in(boss)
-    path = f"{V1}queues/blue/{HIDDEN['name']}/"
-    version = client.get(path).json()["version"]
-    limits = {"version": version, "reason": SECRET, "capacity_messages": 2, "flow_resume_messages": 1}
-    assert client.patch(path, limits, format="json").status_code == 200
-    broker.do(lambda memory: memory.publish(producer, 4))
-    stop = {"scope": str(HIDDEN), "reason": f"{SECRET} reason"}
-    assert client.post(f"{V1}stop-producers/", stop, format="json").status_code == 200
-    begin_bulk(Actor(boss), link, Selection(virtualhost="blue"), {"capacity_messages": 3}, reason=SECRET)
-    step(BulkEdit.objects.get().pk, "test")
-    SavedSelection.objects.create(owner=boss, broker="local", name="mine", shared=True, queues=[str(HIDDEN)])
-    make_notification(Actor(boss))
-    url = settings.HEADGATE_HISTORY_URL = str(tmp_path / "history")
-    write(url, "coverage", [coverage(T, T + HOUR)])
-    hidden = {"virtualhost": "blue"}
-    write(
-        url,
-        "minutes",
-        [
-            rollup(T, HIDDEN["name"], blocked_ms=MINUTE, **hidden),
-            rollup(T, "orders", blocked_ms=1),
-            rollup(T, f"{SECRET} link-1", "producer", queue=HIDDEN["name"], blocked_ms=MINUTE, **hidden),
-        ],
-    )
-    write(url, "days", [rollup(T, HIDDEN["name"], **hidden), rollup(T, "orders")])
-    scope = f"queue blue/{HIDDEN['name']}"
-    write(
-        url,
-        "episodes",
-        [
-            episode(T, T + 5, HIDDEN["name"], **hidden),
-            episode(T, T + 5, kind="stopped", scope=scope, virtualhost=None, queue=None),
-            episode(T, T + 5, "orders"),
-        ],
-    )
-    about = {"object": str(HIDDEN), "object_type": "Queue", "queue": HIDDEN["name"], "virtualhost": "blue"}
-    user = {"object": f"type=User,name={SECRET}", "object_type": "User", "queue": None, "virtualhost": None}
-    write(
-        url,
-        "events",
-        [
-            event(T, "queue-overfull", 1, **about),
-            event(T, "user-created", 2, **user),
-            event(T, "producers-stopped", 3, scope=scope, object_type=None, object=None, queue=None, virtualhost=None),
-            event(T, "queue-overfull", 4),
-        ],
-    )
-    until(lambda: link.queue(HIDDEN) and link.broker and link.broker["stops"] and "blue" in link.hosts)
-    return broker
-
-
-@pytest.fixture
-def narrow(two_hosts: Broker) -> APIClient:
-    """A viewer of the virtual host default only."""
-    return signed_in(person("nora", Grant(Role.VIEWER, "local", "default")))
-
-
-@pytest.fixture
-def without_role(two_hosts: Broker) -> APIClient:
-    return signed_in(person("noah"))
-
-
-@pytest.fixture
-def boss(two_hosts: Broker) -> APIClient:
-    return signed_in(User.objects.get(username="boss"))
-
-
-def _routes(patterns: list[Any], prefix: str = "") -> Iterator[str]:
-    for pattern in patterns:
-        if isinstance(pattern, URLResolver):
-            yield from _routes(pattern.url_patterns, prefix + str(pattern.pattern))
-        elif isinstance(pattern, URLPattern):
-            yield prefix + str(pattern.pattern)
-
 
 NAMES = {"object": str(HIDDEN), "broker": "local"}
 LIMITS = {"capacity_messages": 1}
@@ -386,7 +241,7 @@ def ask(client: APIClient, probe: tuple[str, str, Any]) -> tuple[int, str]:
 
 
 def test_probes_cover_every_route_of_the_api() -> None:
-    assert set(_routes(list(api_patterns))) == set(READS) | set(WRITES) | OWN
+    assert set(routes(list(api_patterns))) == set(READS) | set(WRITES) | OWN
 
 
 @pytest.mark.slow
@@ -560,72 +415,3 @@ async def test_many_invisible_events_are_skipped(broker: Broker) -> None:
         assert tail.position > position
         position = tail.position
     assert found == [e.number for e in whole.events if seen.sees(e.object)]  # type: ignore[attr-defined]
-
-
-# -- pages ------------------------------------------------------------------------------------------------------------
-
-#: URLs by route. None: the page is for all signed-in users, or shows no names.
-PAGES: dict[str, list[str]] = {
-    "": ["/"],
-    "queues/<host:virtualhost>/<queue:name>/": [f"/queues/blue/{HIDDEN['name']}/"],
-    "policies/": ["/policies/"],
-    "policies/scope/": [f"/policies/scope/?object={of(HIDDEN)}", "/policies/scope/?new=blue"],
-    "policies/file/": ["/policies/file/"],
-    "policies/bulk/": ["/policies/bulk/"],
-    "policies/bulk/<int:number>/": ["/policies/bulk/{job}/"],
-    "policies/export.yaml": ["/policies/export.yaml"],
-    "conditions/": ["/conditions/"],
-    "timeline/": ["/timeline/"],
-    "why/": [f"/why/?object={of(HIDDEN)}"],
-    "history/": ["/history/"],
-    "history/incident/": ["/history/incident/"],
-    "history/advice/": ["/history/advice/"],
-    "history/status/": ["/history/status/"],
-    "history/what-if/<host:virtualhost>/<queue:name>/": [f"/history/what-if/blue/{HIDDEN['name']}/"],
-    "history/queues/<host:virtualhost>/<queue:name>/": [f"/history/queues/blue/{HIDDEN['name']}/"],
-    "alerts/": ["/alerts/"],
-    "alerts/rules/new/": ["/alerts/rules/new/"],
-    "alerts/rules/<int:number>/": ["/alerts/rules/{rule}/"],
-    "schedules/": ["/schedules/"],
-    "schedules/new/": ["/schedules/new/"],
-    "schedules/<int:number>/": ["/schedules/{schedule}/"],
-    "objects/": ["/objects/"],
-    "audit/": ["/audit/", f"/audit/?object={of(HIDDEN)}"],
-    "api/": ["/api/"],
-}
-OWN_PAGES = {"tokens/", "access/"}
-
-
-def test_probes_cover_every_page() -> None:
-    assert set(_routes(list(page_patterns))) == set(PAGES) | OWN_PAGES
-
-
-def test_pages_require_a_role_and_show_nothing_of_another_virtual_host(two_hosts: Broker) -> None:
-    job = BulkEdit.objects.get().pk
-    hidden = {"{job}": job, "{rule}": Rule.objects.get().pk, "{schedule}": Schedule.objects.get().pk}
-    stranger, none, part = Client(), Client(), Client()
-    none.force_login(person("noah"))
-    part.force_login(person("nora", Grant(Role.VIEWER, "local", "default")))
-    for given in (path for paths in PAGES.values() for path in paths):
-        path = given
-        for name, number in hidden.items():
-            path = path.replace(name, str(number))
-        assert stranger.get(path).status_code == 302, path
-        assert none.get(path).status_code in (403, 404), path
-        answer = part.get(path)
-        if SECRET in path or "blue" in path or "{" in given:
-            assert answer.status_code in (403, 404) or (
-                path.startswith("/audit/") and "No matching entries" in str(answer.content)
-            )
-        else:
-            assert answer.status_code == 200, path
-            assert SECRET not in answer.content.decode(), path
-
-
-def test_page_frame_has_the_permissions_of_the_user(two_hosts: Broker) -> None:
-    client = Client()
-    client.force_login(person("olav", Grant(Role.OPERATOR, "local", "default")))
-    html = client.get("/").content.decode()
-    assert "Operator; virtual host default" in html
-    assert '"operate": ["default"]' in html
-    assert "operator for the whole broker" in html  # what is still needed to stop all
