@@ -69,7 +69,7 @@ class Installation:
             return json.loads(answer.read())
 
     def load(self, queue: str, **options: int) -> None:
-        """Have the C client send and receive until the end."""
+        """Run the C client as sender and receiver until the end."""
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         command = [self.programs / "load", "--port", str(self.amqp_port), "--address", queue, *words]
         self.clients.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
@@ -163,7 +163,7 @@ async def pages(of: Installation, repeat: int) -> list[list[str]]:
 
 
 class Dashboards:
-    """WebSockets that watch the overview; of some, how long after its moment at the broker a crossing arrived."""
+    """WebSockets of the overview; of some, the delay between a transition at the broker and its arrival."""
 
     def __init__(self, browser: Browser, count: int) -> None:
         self._browser = browser
@@ -282,7 +282,8 @@ async def smoothness(of: Installation, seconds: float) -> list[list[str]]:
 
 
 async def stop_all(of: Installation, repeat: int) -> list[list[str]]:
-    """From the click to the page that says that nothing is on its way any more, and to the broker's having done it."""
+    """Return the times from the click to the page that shows no messages in flight, and to the end of the broker's
+    work."""
     of.load("stopped", senders=PRODUCERS, receivers=0, queues=STOPPED, rate=PRODUCERS, **_FOR_EVER)
     await of.until_count("/api/v1/producers/?page_size=1&virtualhost=default", PRODUCERS)
     answered, done = [], []
@@ -308,7 +309,7 @@ async def stop_all(of: Installation, repeat: int) -> list[list[str]]:
 
 
 async def memory(of: Installation, minutes: float, dashboards: int) -> list[list[str]]:
-    """Resident bytes of the web process over time, with everything going on."""
+    """Return the resident bytes of the web process over time, under load."""
     rows, steps = [], 6
     async with Dashboards(of.browser, dashboards):
         for step in range(steps + 1):
@@ -323,7 +324,7 @@ async def memory(of: Installation, minutes: float, dashboards: int) -> list[list
 
 
 def milliseconds(took: Sequence[float]) -> list[str]:
-    """Median, p99 and longest, of seconds."""
+    """Return median, p99 and maximum of seconds."""
     if len(took) < 2:
         return ["-", "-", "-"]
 

@@ -35,7 +35,7 @@ def jain(counts: list[int]) -> float:
 
 
 class Measurement:
-    """Our broker, the client, and management."""
+    """Headgate's broker, the client, and management."""
 
     def __init__(self, programs: Path, broker: Broker, management: Any) -> None:
         self.programs, self.broker, self.management = programs, broker, management
@@ -58,7 +58,7 @@ class Measurement:
         return queue
 
     async def full(self, capacity: int, producers: int, seconds: int) -> list[str]:
-        """One row of the first table."""
+        """Return one row of the first table."""
         idle = producers // 2
         who = {"senders": producers - idle, "idle": idle, "size": 100}
 
@@ -95,7 +95,7 @@ class Measurement:
         ]
 
     async def greatest_depth(self, queue: Any) -> int:
-        """Ask until cancelled; the greatest answer."""
+        """Poll until cancelled; return the maximum."""
         greatest = 0
         try:
             while True:
@@ -105,7 +105,7 @@ class Measurement:
             return greatest
 
     async def stop_all(self, producers: int, capacity: int, seconds: int) -> list[str]:
-        """One row of the second table."""
+        """Return one row of the second table."""
         from brokers.model import object_name
 
         for number in range(QUEUES):

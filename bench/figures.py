@@ -14,8 +14,9 @@ NOT_YET = "not yet"
 
 @dataclass
 class Row:
-    """`values`: what was measured, by broker; one figure or several, of which the median counts. `words`: what stands
-    there instead. The aims: `of_other`, `of_peers`: ours by theirs is at least so much; `least`: ours itself is."""
+    """`values`: the measured figures by broker; of several the median counts. `words`: text
+    instead of figures. The aims: `of_other`, `of_peers`: minimum ratio to theirs; `least`: minimum of Headgate's.
+    """
 
     title: str
     digits: int = 0
@@ -29,7 +30,7 @@ class Row:
         self.values.setdefault(broker, []).append(value)
 
     def value(self, broker: str) -> float | None:
-        """None where nothing was measured to the end."""
+        """Return None if no measurement was completed."""
         values = self.values.get(broker)
         return statistics.median(values) if values and broker not in self.words else None
 
@@ -53,7 +54,7 @@ class Figures:
         self.failures.append(f"{row.title}: {why}")
 
     def as_table(self, without: Container[str]) -> tuple[list[str], list[list[str]]]:
-        """(head, rows) of the brokers that are not among `without`."""
+        """Return (head, rows) of the brokers that are not among `without`."""
         titles = [title for title in self.titles if title not in without]
         rows = [
             [row.title, *(self._cell(row, title) for title in titles), self._verdict(row)] for row in self.rows.values()

@@ -1,4 +1,5 @@
-"""From a file that lands to the row that a page reads: `manage.py history` runs warm, as under `manage.py up`."""
+"""The delay from a landed file to the row that a page reads, with a warm `manage.py history`, as under `manage.py
+up`."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ SELECT count(*) AS n FROM {minutes} WHERE kind = 'queue' AND epoch_ms("at") = $a
 
 
 def delays(data: Path, tries: int) -> list[float]:
-    """Seconds of each try. `data`: a folder of its own. Raises Failed."""
+    """Return the seconds of each try. `data`: a folder of its own. Raises Failed."""
     environment = {**os.environ, "HEADGATE_DATA": str(data), "HEADGATE_HISTORY_URL": str(data / "history")}
     manage = [sys.executable, str(ROOT / "manage.py")]
     subprocess.run([*manage, "migrate", "--verbosity", "0"], env=environment, check=True, cwd=ROOT)

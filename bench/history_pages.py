@@ -1,4 +1,4 @@
-"""What the history's pages ask, of a history that the pipeline is done with: ms, cold and warm.
+"""The queries of the history's pages, on a completely processed history: ms, cold and warm.
 
 Cold: by a reader that has just been made, which opens the tables' logs and the files' footers. Warm: by one that has
 them, about another queue or range than before, so that no answer is had twice.

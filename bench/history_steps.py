@@ -1,4 +1,4 @@
-"""One pipeline over what lies in a landing folder, in a process of its own: seconds, processor time and heap by step.
+"""One run of the pipeline over a landing folder, in a process of its own: seconds, processor time and heap by step.
 
     uv run bench/history_steps.py FOLDER
 
@@ -27,8 +27,8 @@ from console.history.storage.tables import Tables
 
 @dataclass
 class Measured:
-    """`seconds` and `processor`: by step. MiB: `heap` is what was allowed, `peak` what was used at most, `live` what
-    was left of it after a collection at most, `resident` the process's peak."""
+    """`seconds` and `processor`: by step. MiB: `heap` is the limit, `peak` the maximum use, `live` the maximum
+    after a collection, `resident` the process's peak."""
 
     rows: dict[str, int] = field(default_factory=dict)
     runs: int = 0
@@ -44,7 +44,7 @@ class Measured:
 
 
 class Watch:
-    """Sums up what each step took, from the moments at which steps begin."""
+    """Adds up the time of each step, from the moments at which steps begin."""
 
     def __init__(self, spark: Any, into: Measured) -> None:
         self.beans = spark._jvm.java.lang.management.ManagementFactory

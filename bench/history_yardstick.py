@@ -1,4 +1,4 @@
-"""The pure steps in DuckDB, over the files that Spark worked on: the yardstick for one machine.
+"""The pure steps in DuckDB, over the same files as Spark: the yardstick for one machine.
 
 Rollups of queues by minute, hour and day from samples, events and coverage, and overfull episodes. Not virtual hosts,
 producers and blocked time, which are few rows. What both found is compared column by column, so that a ratio is one
@@ -152,7 +152,7 @@ MEMORIES = ("1GB", "4GB", "12GB")
 
 @dataclass
 class Yard:
-    """Seconds and processor seconds with `memory`; `differences`: what Spark and DuckDB found differently, in words."""
+    """Seconds and processor seconds with `memory`; `differences`: differences between Spark's and DuckDB's results."""
 
     memory: str
     seconds: dict[str, float]
@@ -161,7 +161,7 @@ class Yard:
 
 
 def yardstick(url: str, *, spill: str = "") -> Yard:
-    """`url`: a history that the pipeline is done with. Uses two threads, as Spark does."""
+    """`url`: a completely processed history. Uses two threads, as Spark does."""
     import duckdb
 
     for memory in MEMORIES[:-1]:

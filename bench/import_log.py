@@ -1,4 +1,4 @@
-"""How fast `manage.py import-log` reads: lines a second of processor time, for logs with ever more events in them.
+"""The speed of `manage.py import-log`: lines per second of processor time, for logs with increasing parts of events.
 
 uv run bench/import_log.py [--lines 1000000]
 """

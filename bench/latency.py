@@ -1,4 +1,4 @@
-"""From the crossing of a queue's capacity to the event in a browser's WebSocket.
+"""The delay from the crossing of a queue's capacity to the event in a browser's WebSocket.
 
 Everything is started as a user would (`manage.py up`); this signs in as the admin over HTTP and opens the same
 WebSocket as the page. The clock starts just before a producer sends the message that makes the queue overfull, and
@@ -31,7 +31,7 @@ QUEUE = "latency"
 
 
 class Browser:
-    """What a browser does to get at the live events: sign in, keep the cookies."""
+    """A browser's session for the live events: sign-in and cookies."""
 
     def __init__(self, port: int) -> None:
         self.origin = f"http://127.0.0.1:{port}"
@@ -79,7 +79,8 @@ class Sender(threading.Thread):
             future.set_result(at)
 
     async def send(self) -> float:
-        """When it was sent, by `time.perf_counter`, in seconds; returns once the broker has accepted it."""
+        """Send a message and wait until the broker has accepted it; return the time of sending
+        (`time.perf_counter`)."""
         future: Future[float] = Future()
         self._requests.append(future)
         self._wake.release()
@@ -87,7 +88,7 @@ class Sender(threading.Thread):
 
 
 class Events:
-    """The events about our queue that the WebSocket brought, each with its time of arrival."""
+    """The WebSocket's events of the measured queue, each with its time of arrival."""
 
     def __init__(self, socket: Any) -> None:
         self._queue: asyncio.Queue[tuple[str, float]] = asyncio.Queue()

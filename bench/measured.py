@@ -1,4 +1,4 @@
-"""What every measurement here needs: a broker or console of its own on free ports, the C clients, and how to say it.
+"""Common parts of the measurements: a broker or console of its own on free ports, the C clients, and printed tables.
 
 Everything runs on loopback, in a folder that is removed afterwards.
 """
@@ -33,7 +33,7 @@ END_SECONDS = 15
 
 
 class Failed(SystemExit):
-    """A measurement could not be made. Not caught, it ends the script with its text."""
+    """A measurement failed. Uncaught, it ends the script with its text."""
 
 
 # -- servers ----------------------------------------------------------------------------------------------------------
@@ -51,12 +51,12 @@ class Broker:
     collect: Callable[[], None] = lambda: None  # have it collect its garbage
 
     def cpu_seconds(self) -> float:
-        """What it has used so far: unlike its rate, this hardly depends on what else the machine does."""
+        """Return the processor time so far, which, unlike the rate, hardly depends on the machine's other load."""
         times = psutil.Process(self.process).cpu_times()
         return float(times.user + times.system)
 
     def memory(self) -> int:
-        """Resident bytes of the process and its children, once its garbage is collected."""
+        """Return the resident bytes of the process and its children, after a garbage collection."""
         self.collect()
         process = psutil.Process(self.process)
         return sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
@@ -76,7 +76,7 @@ def running(
     *,
     into: Path | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A server that listens on `port` by the time the block starts. What it prints goes to the file `into`."""
+    """Run a server, which listens on `port` when the block starts. Its output goes to the file `into`."""
     with open(into or os.devnull, "wb") as output:
         process = subprocess.Popen(
             command,
@@ -116,7 +116,8 @@ def folder() -> Iterator[Path]:
 
 
 def our_broker(port: int, data: Path) -> list[str]:
-    """The command of our broker, open to anonymous clients as for the demo. Its data is in `data`/broker."""
+    """Return the command of Headgate's broker, open to anonymous clients as for the demo, with its data in
+    `data`/broker."""
     return [sys.executable, "manage.py", "broker", "--port", str(port), "--data", str(data / "broker"), "--demo"]
 
 
@@ -128,7 +129,7 @@ async def admin(port: int, data: Path) -> Any:
 
 
 async def limit(port: int, data: Path, capacity: int) -> None:
-    """Give our virtual host's queues a capacity in messages."""
+    """Set the default capacity of Headgate's queues, in messages."""
     from brokers.model import object_name
 
     broker = await admin(port, data)
@@ -165,7 +166,7 @@ def client_command(program: Path, broker: Broker, queue: str, **options: int | b
 
 
 def load(programs: Path, broker: Broker, queue: str, *, limit_seconds: float = 300, **options: int | bool) -> Any:
-    """Run `load` to its end; what it counted. See `load.c` for the options."""
+    """Run `load` to its end; return its counters. See `load.c` for the options."""
     command = client_command(programs / "load", broker, queue, **options)
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit_seconds)
@@ -177,7 +178,7 @@ def load(programs: Path, broker: Broker, queue: str, *, limit_seconds: float = 3
 
 
 def rate(programs: Path, broker: Broker, queue: str, *, count: int, **options: int | bool) -> float:
-    """Messages/s from the first sent to the last received and accepted. Raises Failed unless all were."""
+    """Return the messages/s from the first sent to the last accepted. Raises Failed unless all were."""
     done = load(programs, broker, queue, count=count, **options)
     if done["received"] < count or done["accepted"] != count:  # a redelivery of the last run's is no fault
         raise Failed(f"{broker.title}: {done['received']:,} received, {done['accepted']:,} accepted of {count:,}")
@@ -188,7 +189,7 @@ def rate(programs: Path, broker: Broker, queue: str, *, count: int, **options: i
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str]) -> None:
-    """Print one markdown table with its date, machine and how to repeat it."""
+    """Print one Markdown table with date, machine and command."""
     now = datetime.datetime.now(datetime.UTC)
     print(f"### {title}\n")
     print("| " + " | ".join(head) + " |")

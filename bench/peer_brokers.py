@@ -1,4 +1,4 @@
-"""How each peer is had and started: on loopback, in a folder of its own, as it is shipped, and ended by its process id.
+"""Download and start of each peer: on loopback, in a folder of its own, with its default configuration.
 
 RabbitMQ is Debian's, with its AMQP 1.0 plugin. Apache Artemis, ActiveMQ Classic and Qpid Broker-J are resolved by Maven
 and started by a few lines of Java each (`java/`). Each keeps what it accepts as durable in a store that it syncs before
@@ -26,7 +26,7 @@ EPMD = "epmd"
 
 
 def ready(programs: Path, broker: Broker) -> Broker:
-    """Wait until it passes on a message: a broker may listen before that."""
+    """Wait until the broker delivers a message: it may listen before that."""
     limit = time.monotonic() + READY_SECONDS
     while True:
         with contextlib.suppress(Failed) if time.monotonic() < limit else contextlib.nullcontext():

@@ -1,4 +1,4 @@
-"""One table: our broker beside every other that can be had here, all in one run, all driven by the same C clients.
+"""One table: Headgate's broker beside all available others, in one run, with the same C clients.
 
 Each row's cells are what was measured and, in brackets, ours by theirs. The rates and latencies are taken with all
 brokers running, in turns, so that what the machine does otherwise hits all alike; what many queues and memory cost is
@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from figures import Figures
+from footprint import STEPS, Scale
 from measured import Broker, Failed, folder, free_port, load_clients, our_broker, progress, running, table
 from peer_brokers import PEERS, Start
 from side_by_side import DURABLE, SideBySide, limit_and_prepare
-from taken_alone import STEPS, Scale
 
 OURS, OTHER = "Headgate", "other"
 GROUPS = ("transient", "durable", "latency", "flow", "alone")
@@ -48,7 +48,7 @@ def other(command: str) -> Start:
 
 
 class Line:
-    """The brokers of this run, in the order of the columns. One that cannot be had is crossed out, once."""
+    """The brokers of this run, in the order of the columns. An unavailable one is crossed out, once."""
 
     def __init__(self, programs: Path, against: str, peers: list[str]) -> None:
         self.programs = programs

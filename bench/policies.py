@@ -1,4 +1,4 @@
-"""How long a change of policies takes with many queues and patterns, until it is in force and its turn has ended.
+"""The duration of a change of policies with many queues and patterns, until it is effective and its turn has ended.
 
 This is the engine as the server drives it, without sockets: a change's time is that of the management call, of
 handing out or taking back the credit that follows from it, and of stating its facts. A tenth of the queues has a
@@ -68,7 +68,7 @@ async def measure(queues: int, patterns: int, repeat: int) -> list[list[str]]:
     Queue.set_limits = counted  # type: ignore[method-assign]
 
     async def timed(words: str, *changes: Callable[[int], Awaitable[object]]) -> None:
-        """One row for each of some changes that are made in turns, such as creating and deleting."""
+        """Return one row for each of several alternating changes, such as creating and deleting."""
         took: list[list[float]] = [[] for _ in changes]
         calls_of: list[list[int]] = [[] for _ in changes]
         for n in range(repeat):

@@ -1,4 +1,4 @@
-"""Where our broker's time goes, message by message, under the C client: by function and by line.
+"""A profile of Headgate's broker under the C client: time per message, by function and by line.
 
 A timer of the processor time that the broker uses interrupts it, and the line that it is at is counted: the line that
 calls into C for the time spent there, and otherwise the next one at which the interpreter looks for signals, such as

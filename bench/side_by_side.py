@@ -1,4 +1,4 @@
-"""What is measured while all brokers run, in turns: rates, latencies, and what flow control costs."""
+"""Measurements with all brokers running, in turns: rates, latencies, and the cost of flow control."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REST_SECONDS = 0.5
 
 
 def limit_and_prepare(port: int, data: Path) -> None:
-    """Our broker's limits, and those queues of ours that are more than an address."""
+    """Set the limits of Headgate's broker, and create its queues with settings of their own."""
     asyncio.run(limit(port, data, CAPACITY))
     asyncio.run(_prepare(port, data))
 
@@ -43,7 +43,7 @@ async def _prepare(port: int, data: Path) -> None:
 
 
 def has_durable_queues() -> bool:
-    """Whether our broker says that it stores messages."""
+    """Return whether Headgate's broker reports stored messages."""
     import measured  # noqa: F401  (makes `brokers` importable)
 
     from brokers.model import TYPES
@@ -60,7 +60,7 @@ def can_turn_flow_control_off() -> bool:
 
 
 class SideBySide:
-    """`seconds`: how long a run should take, about."""
+    """`seconds`: approximate duration of a run."""
 
     def __init__(
         self, programs: Path, brokers: dict[str, Broker], figures: Figures, *, seconds: float, rounds: int
@@ -107,7 +107,7 @@ class SideBySide:
                     rows[1].add(title, done["p99"] * 1e3)
 
     def flow_control(self, ours: str) -> None:
-        """Ours alone: a queue with a capacity against one with flow control off, in turns."""
+        """Measure Headgate only: a queue with a capacity against one with flow control off, in turns."""
         for size, words in ((100, "100 B"), (1024, "1 KiB")):
             what = f"with flow control on by off, {words}, 1 x 1"
             rates = self.figures.row(f"messages/s {what}", digits=3, least=0.95)
@@ -132,8 +132,8 @@ class SideBySide:
         between: tuple[Row, Row, str] | None = None,
         **options: int | bool,
     ) -> None:
-        """Each broker's rate, round after round. `cost`: of what it used of the processors. `between`: the same once
-        more, for another row and with another queue."""
+        """Measure each broker's rate, round after round. `cost`: the row of processor time. `between`: the same for
+        another row, with another queue."""
         last: dict[str, float] = {}
         runs = [(row, cost, queue), *([between] if between else [])]
         for turn in range(self.rounds + 2):  # the first two find the pace and warm up
@@ -156,7 +156,7 @@ class SideBySide:
 
 
 def _in_turn(brokers: dict[str, Broker], turn: int) -> list[tuple[str, Broker]]:
-    """Each round begins with another broker, so that none always comes after the same one and what it left undone."""
+    """Rotate the brokers, so that none always follows the same one and its remaining work."""
     line = list(brokers.items())
     first = turn % len(line) if line else 0
     time.sleep(REST_SECONDS)  # the kernel's remaining work for the last one sends no event

@@ -1,4 +1,4 @@
-"""The whole product with everything on, for an hour: what is not flat after the first minutes, and what has no cause.
+"""A soak test of the whole product, for an hour: growth after the first minutes, and unexpected findings.
 
 `manage.py up --demo` in a folder of its own, and beside it: durable load in transactions (`soak_load.py`), sessions
 that sign in, walk pages and the HTTP interface and sign out, and a WebSocket that follows the overview. Every half
@@ -80,7 +80,7 @@ class Unexpected:
 
 
 class Session(threading.Thread):
-    """Signs in, walks all pages and calls, signs out, and begins again."""
+    """Signs in, requests all pages and calls, signs out, and repeats."""
 
     def __init__(self, port: int, password: str, begin: int, ending: threading.Event, unexpected: Unexpected) -> None:
         super().__init__(daemon=True)
@@ -143,7 +143,7 @@ def sign_out(browser: Browser) -> None:
 
 
 class Conditions(threading.Thread):
-    """Asks which conditions there are."""
+    """Polls the conditions."""
 
     def __init__(self, port: int, password: str, ending: threading.Event, unexpected: Unexpected) -> None:
         super().__init__(daemon=True)
@@ -166,7 +166,7 @@ class Conditions(threading.Thread):
 
 
 class Follower(threading.Thread):
-    """A WebSocket that watches the overview."""
+    """A WebSocket of the overview."""
 
     def __init__(self, port: int, password: str, ending: threading.Event, unexpected: Unexpected) -> None:
         super().__init__(daemon=True)
@@ -207,7 +207,7 @@ class Up:
         self.services: dict[str, int] = {}
 
     def password(self) -> str:
-        """Once everything is ready."""
+        """Wait until everything is ready."""
         limit = time.monotonic() + READY_SECONDS
         while "Ctrl-C stops everything." not in (said := self.output.read_text(errors="replace")):
             if self.process.poll() is not None or time.monotonic() > limit:
@@ -236,7 +236,7 @@ class Up:
                     self._unexpected.add(f"{path.name}: {_VARYING.sub('N', line)[:300]}")
 
     def end(self) -> None:
-        """What it leaves behind is ended, too, and said."""
+        """End its remaining processes, too, and report them."""
         started = psutil.Process(self.process.pid).children(recursive=True) if self.process.poll() is None else []
         self.process.terminate()
         try:
@@ -269,7 +269,7 @@ class Load:
         self.counts: dict[str, int] = {}
 
     def check(self) -> None:
-        """It goes on: since the last check everything has grown."""
+        """Check that all counters have increased since the last check."""
         if self._process.poll() is not None:
             raise Failed(f"the load has ended: {self._error.read_text(errors='replace')[-2000:]}")
         lines = self._output.read_text().split("\n")[:-1]
@@ -298,7 +298,7 @@ async def create_queues(up: Up) -> None:
 
 
 def soak(options: argparse.Namespace) -> bool:
-    """Whether everything was as it should be."""
+    """Return whether there were no findings."""
     unexpected, ending = Unexpected(), threading.Event()
     points: dict[Row, list[Point]] = {}
     with folder() as scratch, contextlib.ExitStack() as ends:
@@ -350,7 +350,7 @@ def soak(options: argparse.Namespace) -> bool:
 
 
 def report(points: dict[Row, list[Point]], settle: float) -> list[str]:
-    """Print the table; what grows."""
+    """Print the table; return the rows that grow."""
     rows, grows = [], []
     for row in sorted(points):
         since = [point for point in points[row] if point[0] >= settle]

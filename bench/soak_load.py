@@ -30,7 +30,7 @@ BODY = "x" * 500
 
 
 def end(error: str) -> NoReturn:
-    """At once: who looks on must not take one that waits for its other connections for a load that stands still."""
+    """Report at once: a connection that waits for the others must not look like a stalled load."""
     print(error, file=sys.stderr, flush=True)
     os._exit(1)
 
@@ -41,7 +41,7 @@ class Counts:
 
 
 class Client(MessagingHandler):  # type: ignore[misc]  # Proton has no types
-    """One connection. Whatever ends it, or a link of it, ends the whole load."""
+    """One connection. Its end, or that of one of its links, ends the whole load."""
 
     def __init__(self, counts: Counts, **options: Any) -> None:
         super().__init__(auto_accept=False, **options)
@@ -79,7 +79,7 @@ class Client(MessagingHandler):  # type: ignore[misc]  # Proton has no types
 
 
 class Worker(Client, TransactionHandler):  # type: ignore[misc]
-    """One transaction after the other."""
+    """Runs one transaction after the other."""
 
     transaction: Transaction | None = None
     done = 0  # transactions
@@ -119,7 +119,8 @@ class Worker(Client, TransactionHandler):  # type: ignore[misc]
         self.declare()
 
     def forget(self, transaction: Transaction) -> None:
-        """It and its deliveries refer to each other by way of Proton's C objects, which no collector sees through."""
+        """Break the reference cycle with its deliveries, which goes through Proton's C objects, invisible to the
+        collector."""
         transaction._declare = transaction._discharge = None
 
     def on_transaction_declare_failed(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""What `soak.py` samples and how it judges it: per process, per kind of file, and whether a row of figures is flat.
+"""The samples of `soak.py`, per process and kind of file, and the judgement whether a row of figures is flat.
 
 Pure but for `processes` and `files`, which read /proc and the data folder.
 """
@@ -28,8 +28,8 @@ TOLERATED = {"PSS": (0.05, 6 * MB), "descriptors": (0.05, 3), "threads": (0.05, 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Files of the data folder that belong together. `bound`: why they may grow, in words, and up to how many bytes if
-    that is a number; without, they may not."""
+    """Files of the data folder that belong together. `bound`: why they may grow, as text, and the maximum in bytes if
+    it is a number; without it they must not grow."""
 
     title: str
     patterns: tuple[str, ...]
@@ -54,7 +54,7 @@ KINDS = (
 
 
 def processes(up: int) -> tuple[dict[Row, float], dict[str, int]]:
-    """What each process of `up` holds, and the process id of each service: those that `up` started."""
+    """Return the resources of each process of `up`, and the process id of each service."""
     measures: Counter[Row] = Counter()
     services: dict[str, int] = {}
     parent = psutil.Process(up)
@@ -74,7 +74,7 @@ def processes(up: int) -> tuple[dict[Row, float], dict[str, int]]:
 
 
 def _name(process: psutil.Process) -> str | None:
-    """`web`, `broker` …; None for one that has ended and was not waited for."""
+    """Return the name, such as `web`; None for an ended process that was not reaped."""
     if process.status() == psutil.STATUS_ZOMBIE:
         return None
     words = process.cmdline()
@@ -85,7 +85,7 @@ def _name(process: psutil.Process) -> str | None:
 
 
 def files(data: Path) -> dict[Row, float]:
-    """Bytes of each kind of file."""
+    """Return the bytes of each kind of file."""
     sizes: Counter[Row] = Counter({(kind.title, "bytes"): 0 for kind in KINDS})
     for path in data.rglob("*"):
         with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
@@ -121,7 +121,7 @@ class Judged:
 
 
 def judge(row: Row, points: Sequence[Point]) -> Judged:
-    """`points`: those since it settled, at least two.
+    """`points`: those after the first minutes, at least two.
 
     It grows if the fitted line rises by more than is tolerated over the time that was watched, and the later half still
     rises at no less than a third of that pace: a step to a new level, as of a cache that has filled, is no growth.
@@ -140,7 +140,7 @@ def judge(row: Row, points: Sequence[Point]) -> Judged:
 
 
 def _slope(points: Sequence[Point]) -> float:
-    """Of the line by least squares; 0 for a single moment."""
+    """Return the slope by least squares; 0 for a single point."""
     mean_x = sum(x for x, _ in points) / len(points)
     mean_y = sum(y for _, y in points) / len(points)
     spread = sum((x - mean_x) ** 2 for x, _ in points)

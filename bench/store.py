@@ -1,4 +1,4 @@
-"""Which message store: SQLite a row at a time, SQLite as `brokers/server/message_store.py` uses it, or LMDB.
+"""Comparison of message stores: SQLite row by row, SQLite as in `brokers/server/message_store.py`, and LMDB.
 
 `uv run --with lmdb python bench/store.py [FOLDER]` prints one table, candidates in turns within one run. FOLDER must be
 on the disk that matters; nothing else should be running. What is measured, with messages of 1 KiB:
@@ -41,10 +41,10 @@ class Candidate(Protocol):
         """In the loop."""
 
     def take(self) -> None:
-        """In the loop: what is buffered is the next group."""
+        """In the loop: take the buffered messages as the next group."""
 
     def write(self) -> None:
-        """In the thread: the group that was taken."""
+        """In the thread: write the group."""
 
     def commit(self, puts: list[Key], removed: list[Key]) -> None: ...
     def used(self) -> int: ...
@@ -87,7 +87,7 @@ class AsShipped:
 
 
 class Buffered:
-    """What the loop buffers for a candidate that takes whole groups."""
+    """The loop's buffer for a candidate that writes whole groups."""
 
     def __init__(self) -> None:
         self.puts: list[Key] = []
@@ -185,7 +185,7 @@ class Bench:
         return self.make(self.folder / "store")
 
     def groups(self, size: int, total: int) -> tuple[float, float, float]:
-        """(CPU in us per message, messages/s, bytes written per message)."""
+        """Return (CPU in us per message, messages/s, bytes written per message)."""
         store, number = self.fresh(), 0
         cpu, began, written = time.process_time(), time.perf_counter(), blocks()
         while number < total:
@@ -197,7 +197,7 @@ class Bench:
         return (time.process_time() - cpu) / number * 1e6, number / spent, (blocks() - written) * 512 / number
 
     def loop(self, seconds: float = 3, rate: int = 20_000) -> tuple[float, float, float]:
-        """(turns/s of the busy loop, median and p99 of ms from a put to being safe)."""
+        """Return (turns/s of the busy loop, median and p99 of ms from a put to its confirmation)."""
         store = self.fresh()
         gathering: list[float] = []  # when each message of the next group was put
         waits: list[float] = []
@@ -212,7 +212,7 @@ class Bench:
                     done.set()
 
         def more(passed: float, sent: int, now: float) -> int:
-            """In each turn, as the broker and `commit.py` do it."""
+            """Run in each turn, like the broker and `commit.py`."""
             nonlocal gathering, written
             due = int(passed * rate)
             store.buffer([(1, n) for n in range(sent, due)], [(1, n - DEPTH) for n in range(max(sent, DEPTH), due)])
@@ -237,7 +237,7 @@ class Bench:
         return turns / seconds, statistics.median(waits), sorted(waits)[len(waits) * 99 // 100]
 
     def recover(self, total: int = 1_000_000) -> tuple[float, float, float, float]:
-        """(seconds, MB of memory, MB in use on disk, us to ask for that)."""
+        """Return (seconds, MB of memory, MB in use on disk, us to read that size)."""
         store = self.fresh()
         for first in range(0, total, 5000):
             store.commit([(k % 50, n) for k, n in enumerate(range(first, first + 5000))], [])
@@ -254,7 +254,7 @@ class Bench:
 
 
 async def busy(seconds: float, more: Callable[[float, int, float], int]) -> int:
-    """Turns like the engine's: some Python, and a little of the socket."""
+    """Turns like the engine's: some Python, and some socket calls."""
     left, right = socket.socketpair()
     turns, sent, began = 0, 0, time.perf_counter()
     while (passed := (now := time.perf_counter()) - began) < seconds:

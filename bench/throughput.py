@@ -1,4 +1,4 @@
-"""Messages per second through our broker and through another, in turns: a quick look; `peers.py` has the whole table.
+"""Messages per second through Headgate's broker and another, in turns: a quick check; `peers.py` has the full table.
 
 Both are loaded by the same C client (`load.c`), in the same run, one after the other and round after round, so that
 what the machine does otherwise hits both alike. Unsettled, not durable; our broker has flow control on.

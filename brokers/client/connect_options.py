@@ -28,7 +28,7 @@ def proton_options(
     name: str | None,
     heartbeat: float,
 ) -> dict[str, Any]:
-    """The arguments of `connect`. Raises ValueError for those that cannot be."""
+    """Return Proton's options for the arguments of `connect`. Raises ValueError for invalid ones."""
     parts = _checked(url)
     clear = parts.scheme == "amqp"
     if user and clear and not password_in_clear and not _is_loopback(parts.hostname or ""):

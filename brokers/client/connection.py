@@ -81,7 +81,7 @@ def connect(
 
 
 class Connection:
-    """Made by `connect`. Any thread may use it."""
+    """Created by `connect`. All threads can use it."""
 
     def __init__(
         self, url: str, options: dict[str, Any], timeout: float | None, longest_pause: float, clock: Clock
@@ -124,10 +124,10 @@ class Connection:
         send_timeout: float | None = FROM_ENVIRONMENT,
         notify_period: float | None = FROM_ENVIRONMENT,
     ) -> Publisher:
-        """Publish to an address (a queue's name, `exchange/key`, or whatever the broker calls it). Times in seconds,
+        """Publish to an address (a queue's name, `exchange/key`, or the broker's notation). Times in seconds,
         above 0: `send_timeout`, None: a send waits as long as it takes; `notify_period`, None: without a word. Left
         out: as the environment's HEADGATE_SEND_TIMEOUT and HEADGATE_NOTIFY_PERIOD say (seconds, or `none`), else 60 s
-        and 5 s. Whether the broker lets it is found out by the first `send`. ValueError names a wrong time."""
+        and 5 s. The first `send` checks the permission. ValueError names a wrong time."""
         if send_timeout is FROM_ENVIRONMENT:
             send_timeout = setting(SEND_TIMEOUT)
         if notify_period is FROM_ENVIRONMENT:
@@ -135,13 +135,12 @@ class Connection:
         return Publisher(self, address, f"{address}-{next(self._numbers)}", send_timeout, notify_period)
 
     def transaction(self, *, timeout: float | None = 30.0) -> Transaction:
-        """Begin a local transaction, for messages of any publishers of this connection. `timeout`: seconds that the
-        broker may take to begin and to end it. Raises TransactionFailed."""
+        """Begin a local transaction, for messages of any publishers of this connection. `timeout`: maximum seconds for
+        the broker to begin and to end it. Raises TransactionFailed."""
         return Transaction(self, timeout)
 
     def close(self) -> None:
-        """End it, in good order if the broker answers. Sends that still wait raise ConnectionFailed. May be called
-        again."""
+        """Close the connection, orderly if the broker answers. Waiting sends raise ConnectionFailed. Idempotent."""
         self.end(ConnectionFailed(f"the connection to {self.url} was closed"))
         self._loop.stop()
 
@@ -180,7 +179,7 @@ class Connection:
             return self._coordinator
 
     def ask(self, call: Callable[[], None]) -> None:
-        """Have something done in the connection's thread."""
+        """Run a function in the connection's thread."""
         self._loop.ask(call)
 
     def attach(self, link: SenderLink) -> None:
@@ -199,7 +198,7 @@ class Connection:
             self.attach(link)
 
     def lost(self, why: str) -> bool:
-        """In the connection's thread. Whether it should be made again."""
+        """In the connection's thread. Return whether to reconnect."""
         with self.lock:
             self.missing = f"not connected to {self.url}: {why}"
             if not self.epoch:
@@ -211,7 +210,7 @@ class Connection:
             return self._ended is None
 
     def end(self, error: ClientError) -> None:
-        """For good."""
+        """The connection has ended and will not be restored."""
         with self.lock:
             if self._ended is None:
                 self._ended = error

@@ -1,4 +1,5 @@
-"""How long a send may wait, and when to log that it still does. No clock of its own: the time is a parameter."""
+"""The deadlines of a waiting send: its timeout, and its periodic log lines. No clock of its own: time is a
+parameter."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ class Clock(Protocol):
     """Time in seconds, and waiting for it."""
 
     def now(self) -> float:
-        """Of a clock that only grows."""
+        """Return the time of a monotonic clock."""
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
         """Wait until `condition`, whose lock the caller owns, is notified, or `timeout` has passed; None: no limit."""
@@ -43,7 +44,7 @@ class Deadline:
         return self._end is not None and now >= self._end
 
     def notice(self, now: float) -> bool:
-        """Whether it is time to say so; true once in every period."""
+        """Return whether a log line is due; true once per period."""
         if self._period is None or self._next_notice is None or now < self._next_notice:
             return False
         while self._next_notice <= now:  # one notice after a clock step, not one per period

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 
 class ClientError(Exception):
-    """Every error of this client."""
+    """The base of all errors of this client."""
 
 
 class ConnectionFailed(ClientError):
-    """The connection could not be made, or has been closed for good."""
+    """The connection could not be established, or is closed."""
 
 
 class TransactionFailed(ClientError):
-    """A transaction could not begin, or nothing of it was committed. `condition`: AMQP's, if the broker named one."""
+    """A transaction could not begin, or was not committed. `condition`: the broker's AMQP error condition, if any."""
 
     def __init__(self, text: str, condition: str = "") -> None:
         super().__init__(text)
@@ -45,7 +45,7 @@ class SendTimeout(NotSent):
 
 
 class _Refusal(SendError):
-    """`condition`: the broker's AMQP error condition; `description`: its words."""
+    """`condition`: the broker's AMQP error condition; `description`: its text."""
 
     def __init__(self, text: str, condition: str, description: str) -> None:
         said = f"{text}: {condition}" if condition else text
@@ -55,17 +55,16 @@ class _Refusal(SendError):
 
 
 class LinkRefused(_Refusal, NotSent):
-    """The broker does not let this client publish to the address, or ended that."""
+    """The broker refused or ended the link to the address."""
 
 
 class Rejected(_Refusal):
-    """The broker refused the message, for instance with `amqp:resource-limit-exceeded` for want of room."""
+    """The broker rejected the message, for instance with `amqp:resource-limit-exceeded` because a queue is overfull."""
 
 
 class Released(SendError):
-    """The broker gave the message back without judging it. It may take it another time."""
+    """The broker released the message: it may accept it later."""
 
 
 class SendInDoubt(SendError):
-    """The message was sent, and the broker did not say within `send_timeout`, or before the link ended, what became
-    of it."""
+    """The message was sent, and its outcome did not arrive within `send_timeout`, or before the link ended."""

@@ -29,33 +29,33 @@ log = logging.getLogger("headgate.client")
 class LinkOwner(Protocol):
     """The interface of a link to its connection. `lock` guards what the application's threads and the connection's
     share.
-    `missing`: why nothing can be sent now, other than for flow control; "" while it is connected."""
+    `missing`: why nothing can be sent now, besides flow control; "" while it is connected."""
 
     lock: threading.RLock
     clock: Clock
     missing: str
 
     def check_open(self) -> None:
-        """Raises ConnectionFailed once it has ended for good."""
+        """Raise ConnectionFailed if the connection has ended."""
 
     def ask(self, call: Callable[[], None]) -> None:
-        """Have something done in the connection's thread."""
+        """Run a function in the connection's thread."""
 
     def attach(self, link: SenderLink) -> None:
-        """Attach it, if there is a session now. In the connection's thread."""
+        """Attach the link, if there is a session. In the connection's thread."""
 
 
 class Numbered(Protocol):
-    """A transaction that a message may be in."""
+    """The transaction of a message."""
 
     @property
     def number(self) -> Any:
-        """How the broker calls it. Raises TransactionFailed if it is over."""
+        """Return the broker's id of it. Raises TransactionFailed if it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the broker said of a message. `state`: as Proton numbers them; `transaction`: of a declaration."""
+    """The outcome of a message. `state`: Proton's number; `transaction`: the id in the answer to a declaration."""
 
     state: int
     condition: str = ""
@@ -138,7 +138,7 @@ class SenderLink(Handler):  # type: ignore[misc]  # Proton has no types
         return sending.outcome
 
     def _wait(self, sending: Sending, deadline: Deadline) -> bool:
-        """Until it is done, which may be with an error for having taken too long. False: say that it takes its time."""
+        """Wait until it is done, possibly with a timeout error. Return False if a log line about the delay is due."""
         with self._lock:
             while not sending.done:
                 now = self._clock.now()
@@ -167,7 +167,7 @@ class SenderLink(Handler):  # type: ignore[misc]  # Proton has no types
             self._line.remove(sending)
 
     def close(self) -> None:
-        """For good. What is on its way, or waits, ends with an error."""
+        """Close the link. Messages in flight or waiting end with an error."""
         with self._lock:
             self._closed = True
             closed = f"the publisher to {self} is closed"
@@ -189,7 +189,7 @@ class SenderLink(Handler):  # type: ignore[misc]  # Proton has no types
         link.open()
 
     def disconnected(self) -> None:
-        """The link has gone with the connection."""
+        """The connection of the link was lost."""
         self._link = None
 
     def detach(self) -> None:
@@ -197,7 +197,7 @@ class SenderLink(Handler):  # type: ignore[misc]  # Proton has no types
             self._link.close()
 
     def lost(self, why: str, *, for_good: ClientError | None = None) -> None:
-        """What was on its way is in doubt. `for_good`: and what waits will not be sent. In any thread."""
+        """Mark messages in flight as in doubt. `for_good`: waiting messages will not be sent, either. In any thread."""
         with self._lock:
             for sending in self._unsettled.values():
                 sending.end(error=SendInDoubt(f"a message to {self} was sent and not settled: {why}"))
@@ -214,7 +214,7 @@ class SenderLink(Handler):  # type: ignore[misc]  # Proton has no types
             self._line.popleft().end(error=error)
 
     def _work(self) -> None:
-        """Send what there is credit for."""
+        """Send waiting messages, within the credit."""
         link = self._link
         if link is None:
             self._connection.attach(self)
@@ -264,7 +264,7 @@ class SenderLink(Handler):  # type: ignore[misc]  # Proton has no types
 
 
 def _outcome(delivery: Delivery) -> Outcome | None:
-    """None: not yet."""
+    """Return the outcome; None: not yet."""
     state, data = delivery.remote_state, delivery.remote.data
     if state in (Delivery.ACCEPTED, Delivery.RELEASED, Delivery.MODIFIED):
         return Outcome(state)
@@ -279,7 +279,7 @@ def _outcome(delivery: Delivery) -> Outcome | None:
 
 
 def _transactional(described: Any) -> Outcome | None:
-    """The outcome within a transactional state: a described list, as `Data` decodes it."""
+    """Return the outcome in a transactional state: a described list, as `Data` decodes it."""
     if described is None:
         return None
     state = int(described.descriptor)

@@ -25,19 +25,19 @@ CLOSE_TIMEOUT_SECONDS = 2.0
 
 
 class LoopOwner(Protocol):
-    """What becomes of the connection. All but `end` are called in its thread."""
+    """Callbacks for the state of the connection. All but `end` are called in its thread."""
 
     def opened(self) -> None: ...
 
     def lost(self, why: str) -> bool:
-        """Whether it should be made again."""
+        """Return whether to reconnect."""
 
     def end(self, error: ClientError) -> None:
-        """For good."""
+        """The connection has ended and will not be restored."""
 
 
 class Loop(Handler):  # type: ignore[misc]  # Proton has no types
-    """`session`: None unless it can be used."""
+    """`session`: None while it is not usable."""
 
     def __init__(self, owner: LoopOwner, url: str, options: dict[str, Any], longest_pause: float) -> None:
         super().__init__()

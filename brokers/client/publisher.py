@@ -17,7 +17,7 @@ AS_MADE: Any = object()
 
 
 class PublisherOwner(LinkOwner, Protocol):
-    """What a publisher asks of its connection."""
+    """The interface of a publisher to its connection."""
 
     def add(self, link: SenderLink) -> None: ...
 
@@ -47,7 +47,7 @@ class Publisher:
     def send(
         self, message: Any, *, send_timeout: float | None = AS_MADE, transaction: Transaction | None = None
     ) -> None:
-        """Send a `proton.Message`, or anything that can be the body of one (text, bytes, numbers, lists, maps), and
+        """Send a `proton.Message`, or a value for the body of one (text, bytes, numbers, lists, maps), and
         return when the broker has accepted it: it waits while the broker withholds credit or the settlement.
 
         Threads that wait get their turns in the order in which they came. With a `transaction` the message counts
@@ -68,10 +68,10 @@ class Publisher:
         if outcome.state == Delivery.REJECTED:
             raise Rejected(f"the broker rejected a message to {self.address}", outcome.condition, outcome.description)
         if outcome.state != Delivery.ACCEPTED:
-            raise Released(f"the broker gave back a message to {self.address}")
+            raise Released(f"the broker released a message to {self.address}")
 
     def close(self) -> None:
-        """End the link. Sends that wait end with an error."""
+        """End the link. Waiting sends end with an error."""
         self._connection.remove(self._link)
 
     def __enter__(self) -> Publisher:

@@ -1,4 +1,4 @@
-"""What applies where an application says nothing: from the environment, else as the Qpid client for Java has it."""
+"""The defaults of timeouts: from the environment, else those of the Qpid client for Java."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DEFAULTS = {SEND_TIMEOUT: 60.0, NOTIFY_PERIOD: 5.0}
 
 
 def setting(name: str) -> float | None:
-    """SEND_TIMEOUT or NOTIFY_PERIOD as the environment has it now: seconds, or None for `none`. Raises ValueError,
+    """Return SEND_TIMEOUT or NOTIFY_PERIOD from the environment: seconds, or None for `none`. Raises ValueError,
     which names the variable."""
     text = os.environ.get(name, "").strip()
     if not text:

@@ -1,4 +1,4 @@
-"""A local transaction: messages that count together or not at all (AMQP 1.0, part 4)."""
+"""A local transaction: its messages are committed together or not at all (AMQP 1.0, part 4)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from brokers.client.link import DECLARED, Outcome, SenderLink
 
 
 class Coordinated(Protocol):
-    """What a transaction asks of its connection. `epoch`: how many times it was made; a transaction ends with it."""
+    """The interface of a transaction to its connection. `epoch`: the number of its connections so far; each ends with
+    its transactions."""
 
     epoch: int
 
@@ -35,16 +36,16 @@ class Transaction:
 
     @property
     def number(self) -> Any:
-        """How the broker calls it. Raises TransactionFailed if it is over."""
+        """Return the broker's id of it. Raises TransactionFailed if it has ended."""
         if self._epoch != self._connection.epoch:
-            raise TransactionFailed("the transaction was lost with the connection; nothing of it counts")
+            raise TransactionFailed("the transaction was lost with the connection; none of its messages are committed")
         if self._over:
             raise TransactionFailed(f"the transaction has ended: {self._over}")
         return self._number
 
     def commit(self) -> None:
-        """Raises TransactionFailed if the broker would not; then nothing of it counts. If the connection is lost
-        meanwhile, the error says that it is in doubt."""
+        """Commit. Raises TransactionFailed if the broker refuses; then no message is committed. If the connection is
+        lost meanwhile, the error says that the result is in doubt."""
         self._discharge("commit", failed=False)
 
     def rollback(self) -> None:

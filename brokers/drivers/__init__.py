@@ -1,1 +1,1 @@
-"""The admin interface over the wire, one module per kind of broker."""
+"""Implementations of the admin interface over the network, one module per kind of broker."""

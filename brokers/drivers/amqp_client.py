@@ -28,15 +28,15 @@ _CLOSE_TIMEOUT_SECONDS = 1.0
 
 
 class ConnectionLost(Exception):
-    """The connection has ended, or never came to be. The message is the reason."""
+    """The connection has ended, or could not be established. The message is the reason."""
 
 
 class SignInRefused(ConnectionLost):
-    """The broker does not take the user and password."""
+    """The broker does not accept the user and password."""
 
 
 class AmqpClient(asyncio.Protocol):
-    """A connection; make it with `connect`. `lost` is done, with the reason as its result, when it has ended."""
+    """A connection, created by `connect`. `lost` is done, with the reason as its result, when it has ended."""
 
     def __init__(self, where: str, user: str, password: str, idle_timeout: float) -> None:
         self.where = where
@@ -78,7 +78,7 @@ class AmqpClient(asyncio.Protocol):
         idle_timeout: float,
     ) -> AmqpClient:
         """Connect and sign in, with `tls` by TLS. `idle_timeout`: seconds of silence after which the broker counts as
-        dead. Raises ConnectionLost; takes as long as it takes, unless it is cancelled."""
+        dead. Raises ConnectionLost; has no timeout, but can be cancelled."""
         client = cls(f"{host}:{port}", user, password, idle_timeout)
         try:
             if tls is None and not is_loopback(host):
@@ -119,8 +119,8 @@ class AmqpClient(asyncio.Protocol):
         window: int,
         deliver: Callable[[bytes], None],
     ) -> Receiver:
-        """Open a link from `source`. `deliver` is called with each whole message; there are never more than `window`
-        of them for which `consumed` was not called."""
+        """Open a link from `source`. `deliver` is called with each complete message, with at most `window`
+        messages before `consumed` is called for them."""
         link = self._session.receiver(self._link_name(source))
         link.source.address = source
         link.target.address = target
@@ -148,8 +148,7 @@ class AmqpClient(asyncio.Protocol):
     # The end
 
     async def close(self) -> None:
-        """End the connection in good order, or without it if the broker does not answer. Never raises for a
-        connection that has ended."""
+        """Close the connection, orderly if the broker answers. Does not raise if it has ended already."""
         if not self.lost.done():
             self._connection.close()
             self.wake()
@@ -211,7 +210,7 @@ class AmqpClient(asyncio.Protocol):
     # Proton
 
     def wake(self) -> None:
-        """Have what was done to Proton's objects sent soon, all of it at once."""
+        """Schedule one write of all pending output of Proton's objects."""
         if not self._pumping and not self.lost.done():
             self._pumping = True
             self._loop.call_soon(self._pump)
@@ -238,7 +237,7 @@ class AmqpClient(asyncio.Protocol):
             self._tick = self._loop.call_at(deadline, self._pump)
 
     def _flush(self) -> bool:
-        """Write what Proton has to send; whether there was anything."""
+        """Write Proton's pending output; return whether there was any."""
         pending = self._transport.pending()
         if pending <= 0 or self._socket is None:
             return False
@@ -248,7 +247,7 @@ class AmqpClient(asyncio.Protocol):
         return True
 
     def _dispatch(self) -> bool:
-        """Take Proton's events; whether there were any."""
+        """Handle Proton's events; return whether there were any."""
         any_events = False
         while not self.lost.done() and (event := self._collector.peek()) is not None:
             any_events = True

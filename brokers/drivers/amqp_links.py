@@ -17,10 +17,10 @@ class LinkOwner(Protocol):
     """The interface of a link to its connection."""
 
     def wake(self) -> None:
-        """Have what was done to Proton's objects sent soon."""
+        """Schedule a write of the pending output of Proton's objects."""
 
     def forget(self, name: str) -> None:
-        """The link of this name has ended: nothing that Proton reports of it matters any more."""
+        """Ignore further events of the link with this name, which has ended."""
 
 
 class LinkEnded(Exception):
@@ -54,7 +54,7 @@ class Sender:
         self.link.open()
 
     def send(self, tag: str, message: bytes) -> None:
-        """Send once there is credit; nothing if the link has ended."""
+        """Send once there is credit; ignored if the link has ended."""
         self._waiting[tag] = message
         self.on_flow()
 
@@ -86,7 +86,7 @@ class Sender:
 
 
 class Receiver:
-    """A link from the broker. `ended` is done, with the reason as its result, when no more will come."""
+    """A link from the broker. `ended` is done, with the reason as its result, when it has ended."""
 
     def __init__(self, owner: LinkOwner, link: Link, window: int, deliver: Callable[[bytes], None]) -> None:
         self._owner = owner
@@ -102,7 +102,7 @@ class Receiver:
         self.link.flow(self._window)
 
     def consumed(self) -> None:
-        """A message has been dealt with: another may come. Credit goes out in halves of the window, not one by one."""
+        """Count a processed message. Credit is renewed in halves of the window, not one by one."""
         self._consumed += 1
         if self._consumed * 2 >= self._window and not self.ended.done():
             self.link.flow(self._consumed)
@@ -118,7 +118,7 @@ class Receiver:
             self._owner.wake()
 
     def on_flow(self) -> None:
-        """Nothing to do: a receiver gives credit and gets none."""
+        """Do nothing: a receiver gives credit and gets none."""
 
     def on_delivery(self, _delivery: Delivery) -> None:
         # Proton reads the link's current delivery, which is not always the event's.

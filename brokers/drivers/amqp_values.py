@@ -1,4 +1,4 @@
-"""Values between Python and AMQP's type system: what may be sent, and plain Python for what comes."""
+"""Conversion between Python values and AMQP's type system, in both directions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def plain(value: Any) -> Any:
-    """`value` without Proton's own types: maps, lists, text, numbers, booleans, None."""
+    """Return the value without Proton's own types: maps, lists, text, numbers, booleans, None."""
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -30,7 +30,7 @@ def plain(value: Any) -> Any:
 
 
 def encodable(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values by name as AMQP can carry them. Raises InvalidValue, which names each that it cannot."""
+    """Return the values by name as values for AMQP. Raises InvalidValue, which names each unsupported one."""
     errors = {name: f"{name} is {value!r}: it cannot be sent" for name, value in values.items() if not _fits(value)}
     if errors:
         raise InvalidValue(errors)
@@ -58,7 +58,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _sent(value: Any) -> Any:
-    """Proton looks at the exact type: enumerations, tuples and read-only maps are sent as what they are made of."""
+    """Return a value of an exact type for Proton: enumerations, tuples and read-only maps become their plain types."""
     if isinstance(value, Mapping):
         return {str(key): _sent(item) for key, item in value.items()}
     if isinstance(value, str):

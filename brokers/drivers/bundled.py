@@ -39,7 +39,7 @@ _WINDOW = 1000
 
 
 class BundledBroker:
-    """A `brokers.admin.BrokerAdmin`. Every method may raise BrokerUnreachable and NotAllowed."""
+    """A `brokers.admin.BrokerAdmin`. Every method can raise BrokerUnreachable and NotAllowed."""
 
     def __init__(self, client: AmqpClient, timeout: float) -> None:
         self._client = client
@@ -88,11 +88,12 @@ class BundledBroker:
             raise
 
     async def close(self) -> None:
-        """Whatever is being waited for ends with BrokerUnreachable."""
+        """Close. Pending calls end with BrokerUnreachable."""
         await self._client.close()
 
     async def types(self) -> Mapping[str, ManagedType]:
-        """The declared types, without what this broker (of an older release, say) does not have."""
+        """Return the declared types, without attributes and operations that this broker, such as an older one,
+        lacks."""
         if self._types is None:
             names, attributes, operations = await asyncio.gather(
                 *(self._request({"operation": o, "type": "org.amqp.management", "name": "self"}) for o in _DISCOVERY)
@@ -151,17 +152,18 @@ class BundledBroker:
         return answer
 
     def events(self, after: int | None = None) -> EventStream:
-        """Attached at once: nothing that happens after this call is left out. Close it with `aclose` when done."""
+        """Attach at once: no later event is left out. Close the stream with `aclose`."""
         return EventStream(self._client, after)
 
     def samples(self) -> SampleStream:
-        """Attached at once. Close it with `aclose` when done."""
+        """Attach at once. Close the stream with `aclose`."""
         return SampleStream(self._client)
 
     # Requests and answers
 
     async def _request(self, properties: dict[str, Any], body: Mapping[str, Any] | None = None) -> Message:
-        """The answer, its body a map of plain values. Raises what WIRE says the answer means."""
+        """Send a request and return the answer, with a map of plain values as body. Raises the error of its status
+        code."""
         self._numbers += 1
         tag = str(self._numbers)
         message = Message(properties=properties, body=dict(body or {}))
@@ -205,7 +207,7 @@ class BundledBroker:
             waiting.set_exception(AdminError(f"the broker did not accept the request: {reason}"))
 
     def _on_link_ended(self, reason: Exception) -> None:
-        """Without one of the two links no request can be sent: all that wait end with the reason."""
+        """End all pending requests with the reason: without one of the two links none can be sent."""
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(_unreachable(reason))

@@ -61,7 +61,7 @@ class _Stream(Generic[_T]):
             read = self._read(plain(message.body))
         except (ProtonException, LookupError, TypeError, ValueError) as error:
             await self.aclose()
-            raise BrokerUnreachable(f"{self._receiver.name} brought what cannot be read: {error!r}") from error
+            raise BrokerUnreachable(f"{self._receiver.name} sent an unreadable message: {error!r}") from error
         self._receiver.consumed()
         return read
 
@@ -69,7 +69,7 @@ class _Stream(Generic[_T]):
         raise NotImplementedError
 
     async def aclose(self) -> None:
-        """End it: a reader that waits gets the end of the iteration."""
+        """Close the stream: a waiting reader gets the end of the iteration."""
         self._closed = True
         self._arrived.clear()
         self._news.set()
@@ -81,7 +81,7 @@ class _Stream(Generic[_T]):
 
 
 class EventStream(_Stream[Event]):
-    """Every event after a number, or from now on. Raises what `BrokerAdmin.events` says."""
+    """Every event after a number, or from now on. Raises the errors of `BrokerAdmin.events`."""
 
     def __init__(self, client: AmqpClient, after: int | None) -> None:
         self._last = after
@@ -103,7 +103,7 @@ class EventStream(_Stream[Event]):
 
 
 class SampleStream(_Stream[Samples]):
-    """The changed queues, about once a second; many of them come in several groups with the same `at`."""
+    """The changed queues, about once a second; a large number is split into several groups with the same `at`."""
 
     def __init__(self, client: AmqpClient) -> None:
         super().__init__(client, "$samples", _SAMPLES_WINDOW)

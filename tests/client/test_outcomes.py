@@ -40,7 +40,7 @@ def test_a_rejected_message_raises_with_the_condition(stub: StubBroker, connecti
 
 def test_a_released_message_raises_released(stub: StubBroker, connection: Connection) -> None:
     stub.settle = release
-    with pytest.raises(Released, match="gave back a message to orders"):
+    with pytest.raises(Released, match="released a message to orders"):
         connection.publisher("orders").send("x")
 
 

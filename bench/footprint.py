@@ -1,4 +1,4 @@
-"""What is measured on one broker alone, in a fresh process: many queues, and the memory that things cost."""
+"""Measurements on a single broker in a new process: many queues, and memory per object."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Steps:
         self._at_rest = False
 
     def next(self, step: str) -> float:
-        """Seconds that the next step took. Raises Failed if it was not done."""
+        """Run the next step; return its seconds. Raises Failed if it was not completed."""
         if self._at_rest:
             with contextlib.suppress(BrokenPipeError):
                 self._to.write("\n")
