@@ -1,4 +1,4 @@
-"""A whole broker in a thread of its own, and waiting for what should happen, with a limit.
+"""A complete broker in a thread of its own, and waiting for a condition, with a limit.
 
 One at a time: the broker's buffers belong to its process. Its objects belong to its loop: look at them with `look`.
 """
@@ -22,7 +22,7 @@ WITHIN = 8.0
 
 
 def wait_until(condition: Callable[[], Any], what: str, within: float = WITHIN) -> Any:
-    """What `condition` returned once it was true. Fails with `what` did not happen."""
+    """Return the result of `condition` once it is true. Fails with `what` if it does not happen."""
     end = time.monotonic() + within
     while not (found := condition()):
         assert time.monotonic() < end, f"not within {within:g} s: {what}"
@@ -89,7 +89,7 @@ class BrokerThread:
         return asyncio.run_coroutine_threadsafe(what, self.loop).result(within)
 
     def look(self, at: Callable[[Service], T]) -> T:
-        """`at(service)`, between two turns of the broker."""
+        """Return `at(service)`, called between two turns of the broker."""
 
         async def looked() -> T:
             return at(self.service)
@@ -97,7 +97,7 @@ class BrokerThread:
         return self.run(looked())
 
     def do(self, change: Callable[[Service], T]) -> T:
-        """`change(service)`, as a turn of the broker."""
+        """Run `change(service)` as a turn of the broker."""
 
         def turn(service: Service) -> T:
             service.container.begin()
@@ -112,7 +112,7 @@ class BrokerThread:
         return wait_until(lambda: self.look(condition), what, within)
 
     def pass_time(self, ms: int) -> None:
-        """Let time pass, for all clocks that the broker looks at."""
+        """Advance all clocks of the broker."""
 
         def pass_it(service: Service) -> None:
             service.clock._base += ms
@@ -145,7 +145,7 @@ class BrokerThread:
         self.do(lambda s: s.broker.create_queue(s.broker.virtualhost(virtualhost), name, policy))
 
     def see(self, name: str, get: Callable[[Queue], T], virtualhost: str = "default") -> T:
-        """Something of a queue."""
+        """Return a value of a queue."""
         return self.look(lambda s: get(s.broker.queue(virtualhost, name)))
 
     def until_queue(
@@ -156,7 +156,7 @@ class BrokerThread:
         within: float = WITHIN,
         virtualhost: str = "default",
     ) -> Any:
-        """What `condition` says of a queue that may come to be only later."""
+        """Wait for a condition of a queue, which may be created later."""
 
         def seen(service: Service) -> Any:
             queue = service.broker.virtualhost(virtualhost).queues.get(name)

@@ -47,7 +47,7 @@ class Copy(LinkOption):  # type: ignore[misc]
 
 
 class Prefetch(LinkOption):  # type: ignore[misc]
-    """Ask for pre-settled deliveries."""
+    """Request pre-settled deliveries."""
 
     def apply(self, link: Any) -> None:
         link.snd_settle_mode = link.SND_SETTLED
@@ -81,7 +81,7 @@ def bodies(receiver: Any, count: int, *, accept: bool = True) -> list[Any]:
 
 
 def until(connection: Any, condition: Callable[[], Any], what: str, within: float = WITHIN) -> None:
-    """Keep a blocking connection going until `condition` holds, of whatever it is."""
+    """Run a blocking connection until `condition` holds."""
     end = time.monotonic() + within
     connection.container.timeout = 0.02
     while not condition():
@@ -181,7 +181,7 @@ class Crowd(MessagingHandler):  # type: ignore[misc]
         self.started.set()
 
     def do(self, call: Callable[[], Any]) -> Any:
-        """`call()` in the crowd's thread; returns what it returned."""
+        """Run `call()` in the crowd's thread and return its result."""
         done = threading.Event()
         result: list[Any] = []
 
@@ -311,7 +311,7 @@ def settled_as(delivery: Any) -> str:
 
 
 def steady(get: Callable[[], Any], what: str, for_seconds: float = 0.2) -> Any:
-    """The value of `get` once it has not changed for so long: what has stopped moving."""
+    """Return the value of `get` once it has not changed for a while."""
     state: dict[str, Any] = {"value": get(), "since": time.monotonic()}
 
     def settled() -> bool:

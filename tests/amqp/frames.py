@@ -1,4 +1,4 @@
-"""A peer that writes AMQP frames by hand, so that it can also do what no library lets it do."""
+"""A peer that writes AMQP frames by hand, so that it can also send what no library would."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def frame(code: int, *fields: Any, channel: int = 0, payload: bytes = b"", kind:
 
 
 def anonymous_init() -> bytes:
-    """The whole of signing in without credentials."""
+    """Return all bytes of a sign-in without credentials."""
     return SASL_HEADER + frame(0x41, symbol("ANONYMOUS"), b"", kind=1)
 
 
@@ -203,13 +203,13 @@ class Peer:
         raise AssertionError(f"the broker closed the connection without a frame {code:#x}: {self.said}")
 
     def expect_end(self, within: float = 5.0) -> None:
-        """The broker closes the socket, whatever it says before."""
+        """Expect that the broker closes the socket, after any output."""
         end = time.monotonic() + within
         while self.read(max(0.0, end - time.monotonic())) is not None:
             pass
 
     def is_alive(self) -> None:
-        """The connection works: a new session is answered."""
+        """Check that the connection works: a new session is answered."""
         self.begin(channel=7)
         while self.expect(BEGIN).field(0) != 7:
             pass

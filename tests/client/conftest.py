@@ -1,4 +1,4 @@
-"""A broker, who operates it, and the client's connection to it."""
+"""A broker, its operator, and the client's connection to it."""
 
 from __future__ import annotations
 

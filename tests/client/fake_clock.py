@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it. Only time is imitated: notifications wake a waiter as ever."""
+"""A clock that stands still until a test advances it. Only time is simulated: notifications wake a waiter as usual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator does and sees, over the broker's own management, so that these tests know nothing of its inside."""
+"""An operator who uses the broker's own management, so that these tests do not depend on its internals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BROKER = object_name("Broker")
 
 
 class Operator:
-    """`within`: how long what is waited for may take, in seconds."""
+    """`within`: time limit for waiting, in seconds."""
 
     def __init__(self, broker: BrokerThread, within: float = WITHIN) -> None:
         self.broker = broker

@@ -1,4 +1,4 @@
-"""A broker that does as a test says: what the real one does only now and then, or not yet."""
+"""A broker that a test controls, for behaviour that is rare with the real one, or not implemented."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class StubBroker(MessagingHandler):  # type: ignore[misc]
         self._acceptor.close()
 
     def do(self, call: Callable[[], Any]) -> Any:
-        """`call()` in the stub's thread; returns what it returned."""
+        """Run `call()` in the stub's thread and return its result."""
         done, found = threading.Event(), []
 
         def run() -> None:
@@ -63,7 +63,7 @@ class StubBroker(MessagingHandler):  # type: ignore[misc]
         return wait_until(lambda: self.do(condition), what)
 
     def drop(self) -> None:
-        """End every connection, as a broker does that is shut down."""
+        """End every connection, like a broker that shuts down."""
 
         def end() -> None:
             for link in self.links:

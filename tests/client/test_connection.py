@@ -1,4 +1,4 @@
-"""Connecting, losing the connection, being refused, and leaving nothing behind."""
+"""Connections: establishment, loss, refusal, and release of all resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The other ways in which a broker deals with a full queue, as a publisher meets them."""
+"""The other overflow policies of a broker, from the view of a publisher."""
 
 from __future__ import annotations
 

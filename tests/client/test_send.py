@@ -1,4 +1,4 @@
-"""Sending to the real broker: what blocks, for how long, what is said meanwhile, and that everything goes on after."""
+"""Sending to the real broker: what blocks, for how long, the warnings meanwhile, and that sending continues after."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FULL = CAPACITY + 1  # overfull is above the capacity
 
 @pytest.fixture
 def full(operator: Operator, connection: Connection) -> str:
-    """A queue that takes no more."""
+    """Create an overfull queue."""
     operator.create("orders", capacity_messages=CAPACITY, flow_resume_messages=1)
     with connection.publisher("orders") as publisher:
         for n in range(FULL):

@@ -1,4 +1,4 @@
-"""What a disk may hold after a power cut: only what was synced for certain, of the rest any part in any order.
+"""The possible content of a disk after a power cut: all synced data, and any part of the rest in any order.
 
 Read the log that `file_log.c` writes, and play it up to some operation. A file's bytes are safe once the file has been
 synced, its entry in a folder once the folder has. Of what is not safe a cut keeps a random part, and of a write any of
@@ -84,11 +84,11 @@ Entries = dict[str, File | None]
 
 
 class Disk:
-    """`root`: the folder that is there from the beginning."""
+    """`root`: the folder that exists from the beginning."""
 
     @classmethod
     def of(cls, root: Path) -> Disk:
-        """One that holds safely what is in the folder."""
+        """Return a disk on which the folder's content is synced."""
         disk = cls(str(root))
         for path in root.rglob("*"):
             disk.safe[str(path)] = None if path.is_dir() else File(bytearray(path.read_bytes()))
@@ -133,7 +133,7 @@ class Disk:
         self.pending = [each for each in self.pending if each[0].rpartition("/")[0] != folder]
 
     def cut(self, folder: Path, chance: random.Random, survives: float) -> None:
-        """Make `folder`, which is empty, what is on the disk after a power cut now. `survives`: part of what was not
+        """Fill the empty `folder` with the disk's content after a power cut now. `survives`: part of what was not
         safe that is there all the same, 0 to 1."""
         entries = dict(self.safe)
         for path, what, there in self.pending:

@@ -1,4 +1,4 @@
-"""A broker process fed with mutated recordings of real conversations: it lives, forgets them, and serves others.
+"""Fuzzing: a broker process gets mutated recordings of real conversations; it survives, frees them, and serves others.
 
 `uv run python -m tests.faults.fuzz --inputs 1000000 --seed 1`. Each connection plays a recorded conversation up to some
 point and goes on with mutated frames, one or some at a time, of which each is an *input*. After each a session is
@@ -70,7 +70,7 @@ _POOL = [each for frames in _CONVERSATIONS.values() for each in frames]
 
 @dataclass(frozen=True)
 class Plan:
-    """What one connection sends. `together`: the number of inputs before it waits for the answer. `end`: how it ends,
+    """The input of one connection. `together`: the number of inputs before it waits for the answer. `end`: how it ends,
     by closing one direction, by a reset, or with a proper close."""
 
     name: str
@@ -102,7 +102,7 @@ class Plan:
 
     @property
     def signed_in(self) -> bool:
-        """Whether there can be sessions when the inputs come."""
+        """Whether there can be sessions at the time of the inputs."""
         return len(self.prefix) > _HEAD[self.name]
 
 
@@ -161,7 +161,7 @@ def _other_user(data: bytes) -> bytes:
 
 
 class Broker:
-    """`manage.py broker` on an ephemeral port. `with` ends it; `complaints` is what it wrote to stderr."""
+    """`manage.py broker` on an ephemeral port. `with` ends it; `complaints` is its output to stderr."""
 
     def __init__(self, folder: Path) -> None:
         self.data = folder / "data"
@@ -233,7 +233,7 @@ class Broker:
         await manager.close()
 
     async def clear(self) -> None:
-        """The virtual host of the inputs is deleted with all that is in it, and made again."""
+        """Delete the virtual host of the inputs with its content, and create it again."""
         manager = await self.manager()
         name = object_name("VirtualHost", name=recordings.NAME)
         await manager.delete(name)
@@ -246,7 +246,7 @@ class Broker:
         await manager.close()
 
     async def quiet(self) -> None:
-        """Returns when no client is connected but the calm one and this. Raises Failed."""
+        """Wait until only the calm client and this one are connected. Raises Failed."""
         manager = await self.manager()
         end = time.monotonic() + PATIENCE
         while len(found := (await manager.query("Connection")).items) > 2:
@@ -256,7 +256,7 @@ class Broker:
         await manager.close()
 
     async def come_to_rest(self) -> None:
-        """Returns when it is still. Raises Failed."""
+        """Wait until the broker is idle. Raises Failed."""
         end = time.monotonic() + PATIENCE
         while not self.still:
             if time.monotonic() > end:
@@ -268,7 +268,7 @@ _HOST = {"create_on_attach": True, "durable_queues": True}
 
 
 class Failed(Exception):
-    """Something that must hold does not."""
+    """A check failed."""
 
 
 class Resources(NamedTuple):
@@ -329,7 +329,7 @@ class Calm(threading.Thread):
         return len(self.waits)
 
     def shown(self, since: int = 0) -> str:
-        """What it waited for its messages from that one on."""
+        """The waiting times of its messages from that one on."""
         waits = sorted(self.waits[since:])
         if not waits:
             return "the calm client has sent nothing"
@@ -337,7 +337,7 @@ class Calm(threading.Thread):
         return f"the calm client waited {half:.0f} ms (99 %: {most:.0f}, longest {waits[-1] * 1000:.0f})"
 
     async def begun(self) -> None:
-        """Returns when it has sent its first message. Raises Failed."""
+        """Wait until it has sent its first message. Raises Failed."""
         end = time.monotonic() + PATIENCE
         while not self.count:
             if self.error or time.monotonic() > end:
@@ -354,7 +354,7 @@ class Calm(threading.Thread):
 
 @dataclass
 class Played:
-    """What became of a connection. `port`: the client's, as the broker's log names it."""
+    """The end of a connection. `port`: the client's, as in the broker's log."""
 
     port: int = 0
     inputs: int = 0
@@ -362,7 +362,7 @@ class Played:
 
 
 async def play(port: int, planned: Plan, upto: int | None = None) -> Played:
-    """Raises Failed if the broker neither answers nor closes."""
+    """Send the inputs. Raises Failed if the broker neither answers nor closes."""
     played, hearing = Played(), Hearing()
     loop = asyncio.get_running_loop()
     with socket.socket() as client:
@@ -404,7 +404,7 @@ async def _write(client: socket.socket, data: bytes, piece: int) -> None:
 
 
 class Hearing:
-    """All that the broker says."""
+    """The broker's output on the connection."""
 
     def __init__(self) -> None:
         self.said = bytearray()
@@ -540,7 +540,7 @@ class Run:
 
 
 async def replay(seed: str, number: int) -> int:
-    """Exit code: 1 if the broker complains or ends."""
+    """Return the exit code: 1 if the broker logs an error or ends."""
     planned = plan(seed, number)
     print(
         f"connection {number} of seed {seed}: {planned.name}, {len(planned.prefix)} frames as recorded, {planned.end}"

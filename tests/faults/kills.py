@@ -1,4 +1,4 @@
-"""Kill -9 of the broker under durable load, a thousand times, and what was promised holds after each start.
+"""Kill -9 of the broker under durable load, a thousand times: its promises hold after each start.
 
 `uv run python -m tests.faults.kills --kills 1000 --seed 1 --log kills.jsonl`; `--sum kills.jsonl …` adds up what
 several runs wrote. One process of clients, one broker that is killed at random moments: while it serves, while it
@@ -51,7 +51,7 @@ STARTING, STOPPING = 0.35, 0.1
 
 
 class Broken(Exception):
-    """A promise that does not hold, or a broker that ends or logs an error unexpectedly."""
+    """A broken promise, or a broker that ends or logs an error unexpectedly."""
 
 
 class Load(MessagingHandler):  # type: ignore[misc]
@@ -80,7 +80,7 @@ class Load(MessagingHandler):  # type: ignore[misc]
 
 @dataclass
 class Epoch:
-    """One data folder, and what its clients have been promised. `counts`: see `run`."""
+    """One data folder, and the confirmations that its clients got. `counts`: see `run`."""
 
     data: Path
     seed: str
@@ -164,7 +164,7 @@ class Epoch:
             part.check_order()
 
     def _take_all(self, pid: int, port: int) -> None:
-        """Consumers get to take what a browser saw, each message once."""
+        """Check that consumers get exactly the messages of a browser, each once."""
         for queue in (*PLAIN, *TRANSACTED):
             there = browse(self.data, port, queue)
             taken = browse(self.data, port, queue, take=True)
@@ -182,8 +182,8 @@ class Epoch:
 
 
 def run(kills: int, seed: str, log: Path | None) -> int:
-    """Exit code: 1 after the first promise that does not hold; its data folder stays. With a log that has epochs of
-    this seed it goes on after them."""
+    """Return the exit code: 1 after the first broken promise, whose data folder is retained. With a log that has epochs
+    of this seed it continues after them."""
     earlier = logged([log]) if log is not None and log.exists() else {}
     done = [counts for name, counts in earlier.items() if name.startswith(f"{seed}:")]
     total = add_up(done)

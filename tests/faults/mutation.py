@@ -1,4 +1,4 @@
-"""Frames changed for the worse: as values (fields, types, lengths, states that do not fit) and as bare bytes.
+"""Mutation of frames: of their values (wrong fields, types, lengths, states) and of their bytes.
 
 Pure: what comes out follows from the random source. `Mutator.inputs` gives frames, most of them well-formed AMQP 1.0
 with content that no client would send, and the rest not even that.
@@ -22,7 +22,7 @@ _PREFIXED = {0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
 
 
 class NoValue(Exception):
-    """Bytes that are no AMQP value."""
+    """The bytes are not an AMQP value."""
 
 
 def parse(data: bytes, at: int = 0) -> tuple[Value, int]:

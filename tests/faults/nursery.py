@@ -1,4 +1,4 @@
-"""Brokers that start fast, to be killed: a process that has imported everything and forks a broker for each start.
+"""Fast starts of brokers that are to be killed: a process that has imported everything forks a broker for each start.
 
 `python -m tests.faults.nursery DATA RESERVE`: a line on stdin starts a broker on DATA. Lines on stdout: `began PID`
 from its first moment, `ready PID PORT` when it takes connections, and before the next one begins `ended PID STATUS`.

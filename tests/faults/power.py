@@ -1,4 +1,4 @@
-"""The power is cut at any moment, and what was confirmed before it is there after the next start.
+"""Power cuts at any moment: everything confirmed before a cut is present after the next start.
 
 `uv run python -m tests.faults.power --cuts 300 --seed 1`. A broker under durable load has all that it does to its files
 written down (`file_log.c`). Clients note with each confirmation how long that log was when they heard of it. Then the
@@ -47,7 +47,7 @@ CHANGED = "ruled"
 
 
 class Broken(Exception):
-    """A promise that does not hold."""
+    """A broken promise."""
 
 
 class Noted(set[Any]):
@@ -77,7 +77,7 @@ class Noted(set[Any]):
 
 
 class Operator(threading.Thread):
-    """Creates and deletes queues and changes a policy, one after the other, until the broker is gone."""
+    """Creates and deletes queues and changes a policy, one after the other, until the broker ends."""
 
     def __init__(self, data: Path, port: int, log: Path) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class Load(MessagingHandler):  # type: ignore[misc]
 
 @dataclass
 class Recording:
-    """What a broker did to its files, and what its clients were promised meanwhile."""
+    """A broker's file operations, and the confirmations of its clients meanwhile."""
 
     root: Path
     log: Path
@@ -173,7 +173,7 @@ class Recording:
 
 
 def compiled(folder: Path) -> Path:
-    """The library that writes down what a process does to its files."""
+    """Compile the library that logs a process's file operations."""
     library = folder / "file_log.so"
     source = Path(__file__).with_name("file_log.c")
     command = ["gcc", "-Wall", "-O1", "-shared", "-fPIC", "-D_LARGEFILE64_SOURCE", "-o", str(library), str(source)]

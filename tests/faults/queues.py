@@ -1,4 +1,4 @@
-"""Durable queues of a broker under test: created through management, and read through without taking anything."""
+"""Durable queues of a broker under test: created through management, and browsed without removing messages."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _selectors(port: int) -> None:
 
 
 def _durable_subscription(port: int) -> None:
-    """A durable subscription to a topic that a client comes back to."""
+    """A durable subscription to a topic, to which its client reconnects."""
     connection = _connect(port)
     subscribe = [_Topic(), DurableSubscription()]
     receiver = connection.create_receiver("news", name="mine", credit=5, options=subscribe)
@@ -207,7 +207,7 @@ def _credit(port: int) -> None:
 
 
 def _management(port: int) -> None:
-    """One who manages a virtual host: queries, a queue created, changed, stopped, read and deleted."""
+    """A manager of a virtual host: queries, a queue created, changed, stopped, read and deleted."""
 
     async def manage() -> None:
         broker = await BundledBroker.connect("127.0.0.1", port, NAME, PASSWORD)

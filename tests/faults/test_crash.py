@@ -95,7 +95,7 @@ def test_a_full_disk_costs_nothing_that_was_accepted_and_service_resumes_with_ro
 
 
 def fill(path: Path) -> None:
-    """Take all the room there is."""
+    """Fill the disk."""
     with path.open("ab", buffering=0) as file:
         for piece in (1 << 20, 4096):
             try:

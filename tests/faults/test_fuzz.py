@@ -1,4 +1,4 @@
-"""The command that fuzzes the broker: a short run of it holds, its inputs follow from the seed, and it sees a fault."""
+"""The command that fuzzes the broker: a short run passes, its inputs follow from the seed, and it detects a bug."""
 
 from __future__ import annotations
 

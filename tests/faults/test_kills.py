@@ -1,4 +1,4 @@
-"""The command that kills the broker many times: a short run of it holds, and it sees a promise that was broken."""
+"""The command that kills the broker many times: a short run passes, and it detects a broken promise."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_short_run_keeps_all_promises_and_resumes_at_the_end_of_its_log(
 def test_store_restored_to_an_earlier_state_is_detected(tmp_path: Path) -> None:
     class Forgetful(Epoch):
         def _round(self, pid: int, port: int) -> None:
-            """The disk forgets what a round wrote."""
+            """Make the disk lose a round's writes."""
             shutil.rmtree(tmp_path / "earlier", ignore_errors=True)
             shutil.copytree(self.data, tmp_path / "earlier")
             super()._round(pid, port)

@@ -1,4 +1,4 @@
-"""Power cuts: what a disk may hold after one, and that the broker keeps its promises on it."""
+"""Power cuts: the possible content of a disk, and the broker's promises after its next start."""
 
 from __future__ import annotations
 

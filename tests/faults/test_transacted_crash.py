@@ -1,4 +1,4 @@
-"""kill -9 under clients that work in transactions: each transaction is wholly there after the start, or wholly not."""
+"""kill -9 under clients with transactions: after the start each transaction is complete or absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that work in transactions only, and what must hold of the queues between two brokers' lives.
+"""Clients that use only transactions, and the checks of the queues between two runs of the broker.
 
 A *maker* publishes the same orders to `in` and to `book` in one transaction, and rolls some of them back. A *mover*
 takes from `in` and publishes what it took to `out`, in one transaction. So at every start `book` has exactly the orders

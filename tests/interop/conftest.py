@@ -1,4 +1,4 @@
-"""A broker for each test, and who operates it. All tests here drive a peer in another language."""
+"""A broker for each test, and its operator. All tests here drive a peer in another language."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Running:
         self.process = process
 
     def seen(self) -> dict[str, Any]:
-        """What the scenario saw, once it has ended."""
+        """Wait for the scenario's end; return its results."""
         out, err = self.process.communicate(timeout=SCENARIO_SECONDS)
         try:
             found = json.loads(out.strip().splitlines()[-1])
@@ -105,7 +105,7 @@ class Running:
         return found
 
     def terminate(self) -> dict[str, Any]:
-        """As `seen`, for a scenario that goes on until it gets a TERM."""
+        """End the scenario with SIGTERM; return its results."""
         assert not self.ended, self.seen()
         self.process.terminate()
         return self.seen()

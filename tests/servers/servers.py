@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis, started on loopback for tests, each in a folder of its own and gone afterwards."""
+"""PostgreSQL and Redis, started on loopback for tests, each in a folder of its own, and removed afterwards."""
 
 from __future__ import annotations
 

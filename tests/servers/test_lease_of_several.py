@@ -1,4 +1,5 @@
-"""The lease between processes that come at the same moment, on PostgreSQL: one gets it, the other sees who."""
+"""The lease between processes that claim it at the same moment, on PostgreSQL: one owns it, the other sees the
+owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two web processes, two workers and two beats on one PostgreSQL and one Redis: to people they are one console."""
+"""Two web processes, two workers and two beats on one PostgreSQL and one Redis: for users they are one console."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process under test: its output, its descendants, and waiting for what should happen, with a limit."""
+"""A process under test: its output, its descendants, and waiting for a condition, with a limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def wait_until(condition: Callable[[], object], what: str, within: float = 30.0) -> float:
-    """Seconds that it took. Fails with `what` did not happen."""
+    """Wait for a condition; return the seconds. Fails with `what` if it does not happen."""
     start = time.monotonic()
     while not condition():
         assert time.monotonic() - start < within, f"not within {within:g} s: {what}"

@@ -1,4 +1,4 @@
-"""`manage.py` itself: which commands it names, and which of them load Django."""
+"""`manage.py` itself: the commands that it lists, and which of them load Django."""
 
 from __future__ import annotations
 

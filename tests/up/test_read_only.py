@@ -1,4 +1,4 @@
-"""A console that may not write its database: each of its processes says so in one line, and changes nothing."""
+"""A console without write permission for its database: each process reports it in one line, and changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The supervisor, with stand-ins for the processes it keeps."""
+"""The supervisor, with stand-ins for its processes."""
 
 from __future__ import annotations
 
