@@ -101,7 +101,7 @@ class TimelineDownloadView(BrokerView):
         kind = choice_in(request.query_params, "as", ("csv", "json"), "csv")
         search = search_in(request.query_params)
         snapshot = _snapshot(self.link, search)
-        entries, more = timeline.everything(self.link, search, most=MOST)
+        entries, more = timeline.entries_for_export(self.link, search, limit=MOST)
         if kind == "csv":
             content, media = timeline.as_csv(entries), "text/csv; charset=utf-8"
         else:

@@ -42,7 +42,7 @@ class Condition:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Occurrence:
     finding: Finding
     first: int
     last: int
@@ -54,7 +54,7 @@ class ActiveConditions:
     def __init__(self) -> None:
         self.conditions: tuple[Condition, ...] = ()
         self._rows: dict[str, Row] = {}
-        self._found: dict[str, dict[str, _Seen]] = {}
+        self._found: dict[str, dict[str, _Occurrence]] = {}
         self._overfull: dict[str, deque[int]] = {}
         self._broken: dict[str, deque[tuple[int, str]]] = {}
 
@@ -69,8 +69,8 @@ class ActiveConditions:
     def shift(self, by: int) -> None:
         """Move stored times by `by` ms, after the broker's clock was set."""
         for kinds in self._found.values():
-            for seen in kinds.values():
-                seen.first, seen.last = seen.first + by, seen.last + by
+            for occurrence in kinds.values():
+                occurrence.first, occurrence.last = occurrence.first + by, occurrence.last + by
         for queue, times in self._overfull.items():
             self._overfull[queue] = deque((at + by for at in times), maxlen=_REMEMBERED)
         for queue, broken in self._broken.items():
@@ -96,14 +96,14 @@ class ActiveConditions:
             if self._rows.get(name) is row and not special:
                 continue
             self._rows[name] = row
-            seen = Observation(
+            observed = Observation(
                 now,
                 rates(name),
                 self._overfull.get(name, ()),
                 self._broken.get(name, ()),
                 short(row),
             )
-            self._take(name, {finding.kind: finding for finding in queue_findings(row, seen)}, now, row)
+            self._take(name, {finding.kind: finding for finding in queue_findings(row, observed)}, now, row)
         for name in self._rows.keys() - here:
             for by_queue in (self._rows, self._found, self._overfull, self._broken):
                 by_queue.pop(name, None)
@@ -116,24 +116,24 @@ class ActiveConditions:
         return before != self.conditions
 
     def _take(self, name: str, found: Mapping[str, Finding], now: int, row: Row | None = None) -> None:
-        seen = self._found.setdefault(name, {})
+        occurrences = self._found.setdefault(name, {})
         for kind, finding in found.items():
-            known = seen.get(kind)
+            before = occurrences.get(kind)
             # No time passes for a finding while the clock is set back.
-            seen[kind] = _Seen(finding, now if known is None else min(known.first, now), now)
-        for kind in [k for k in seen if k not in found]:
+            occurrences[kind] = _Occurrence(finding, now if before is None else min(before.first, now), now)
+        for kind in [k for k in occurrences if k not in found]:
             ended = row is not None and DETECTORS[kind].ended(row)
-            if ended or now - seen[kind].last >= _retention(kind, seen[kind]):
-                del seen[kind]
-        if not seen:
+            if ended or now - occurrences[kind].last >= _retention(kind, occurrences[kind]):
+                del occurrences[kind]
+        if not occurrences:
             del self._found[name]
 
     def _lasting(self, now: int) -> tuple[Condition, ...]:
         lasting = [
-            Condition(seen.finding, seen.first)
+            Condition(occurrence.finding, occurrence.first)
             for kinds in self._found.values()
-            for kind, seen in kinds.items()
-            if seen.last - seen.first >= DETECTORS[kind].after
+            for kind, occurrence in kinds.items()
+            if occurrence.last - occurrence.first >= DETECTORS[kind].after
         ]
         lasting.sort(key=lambda c: (c.finding.severity != "trouble", _ORDER[c.finding.kind], c.since, c.finding.object))
         return tuple(lasting)
@@ -145,7 +145,7 @@ class ActiveConditions:
             del self._broken[name]
 
 
-def _retention(kind: str, seen: _Seen) -> int:
+def _retention(kind: str, occurrence: _Occurrence) -> int:
     """Return how long a finding stays after it was last found, ms; 0 if it never became a condition."""
     detector = DETECTORS[kind]
-    return detector.retain if seen.last - seen.first >= detector.after else 0
+    return detector.retain if occurrence.last - occurrence.first >= detector.after else 0

@@ -76,10 +76,10 @@ class Detector:
     ended: Callable[[Row], bool] = lambda row: False
 
 
-def queue_findings(row: Row, seen: Observation) -> Iterator[Finding]:
+def queue_findings(row: Row, observed: Observation) -> Iterator[Finding]:
     """Yield the problems of a queue; `row` has its attributes and `object`."""
     for kind, detector in DETECTORS.items():
-        found = detector.find(row, seen) if detector.find is not None else None
+        found = detector.find(row, observed) if detector.find is not None else None
         if found is not None:
             yield Finding(kind, row["object"], *found)
 
@@ -126,7 +126,7 @@ def _near(name: str, what: str, used: int, limit: int, *, over: bool, instead: s
 # -- queues ---------------------------------------------------------------------------------------------------------
 
 
-def _blocked_without_consumer(row: Row, seen: Observation) -> tuple[str, str, str] | None:
+def _blocked_without_consumer(row: Row, observed: Observation) -> tuple[str, str, str] | None:
     if not row["blocked_producers"] or row["consumers"] or not row["state"].startswith("OVERFULL"):
         return None
     return (
@@ -137,9 +137,9 @@ def _blocked_without_consumer(row: Row, seen: Observation) -> tuple[str, str, st
     )
 
 
-def _blocked_although_underfull(row: Row, seen: Observation) -> tuple[str, str, str] | None:
+def _blocked_although_underfull(row: Row, observed: Observation) -> tuple[str, str, str] | None:
     blocked, state = row["blocked_producers"], row["state"]
-    if not blocked or state.endswith("STOPPED") or seen.short:
+    if not blocked or state.endswith("STOPPED") or observed.short:
         return None
     limited = [unit for unit in UNITS if row.get(f"effective_stop_{unit}")]
     at_resume = all(row[f"depth_{u}"] <= (row.get(f"effective_resume_{u}") or 0) for u in limited)
@@ -153,9 +153,9 @@ def _blocked_although_underfull(row: Row, seen: Observation) -> tuple[str, str, 
         )
     below_stop = all(row[f"depth_{u}"] <= row[f"effective_stop_{u}"] for u in limited)
     above_resume = [u for u in limited if row[f"depth_{u}"] > (row.get(f"effective_resume_{u}") or 0)]
-    if not below_stop or not row["consumers"] or seen.rates.seen_ms < _TREND:
+    if not below_stop or not row["consumers"] or observed.rates.observed_ms < _TREND:
         return None
-    if any(seen.rates.net(unit) < -0.05 for unit in above_resume):
+    if any(observed.rates.net(unit) < -0.05 for unit in above_resume):
         return None
     unit = above_resume[0]
     return (
@@ -168,8 +168,8 @@ def _blocked_although_underfull(row: Row, seen: Observation) -> tuple[str, str, 
     )
 
 
-def _flapping(row: Row, seen: Observation) -> tuple[str, str, str] | None:
-    lately = [at for at in seen.overfull if seen.now - at <= FLAPPING]
+def _flapping(row: Row, observed: Observation) -> tuple[str, str, str] | None:
+    lately = [at for at in observed.overfull if observed.now - at <= FLAPPING]
     if len(lately) < FLAPS:
         return None
     shares = [
@@ -187,9 +187,9 @@ def _flapping(row: Row, seen: Observation) -> tuple[str, str, str] | None:
     return ("warning", f"The queue became overfull {len(lately)} times in {FLAPPING // 60_000} minutes.", advice)
 
 
-def _filling_up(row: Row, seen: Observation) -> tuple[str, str, str] | None:
-    rates = seen.rates
-    if row["state"] != "NORMAL" or rates.seen_ms < _TREND or row.get("overflow") == "ring":
+def _filling_up(row: Row, observed: Observation) -> tuple[str, str, str] | None:
+    rates = observed.rates
+    if row["state"] != "NORMAL" or rates.observed_ms < _TREND or row.get("overflow") == "ring":
         return None
     if rates.messages_in < LEAST_INFLOW or rates.quiet_ms >= NO_INFLOW:
         return None
@@ -210,8 +210,8 @@ def _filling_up(row: Row, seen: Observation) -> tuple[str, str, str] | None:
     )
 
 
-def _flow_control_bypassed(row: Row, seen: Observation) -> tuple[str, str, str] | None:
-    broken = [text for at, text in seen.broken if seen.now - at <= BROKEN]
+def _flow_control_bypassed(row: Row, observed: Observation) -> tuple[str, str, str] | None:
+    broken = [text for at, text in observed.broken if observed.now - at <= BROKEN]
     if broken:
         return (
             "warning",
@@ -219,7 +219,7 @@ def _flow_control_bypassed(row: Row, seen: Observation) -> tuple[str, str, str] 
             f" the last: {broken[-1]}",
             "The client sends without credit or violates the protocol otherwise: fix or update the client.",
         )
-    rates, trend = seen.rates, seen.rates.seen_ms >= _TREND
+    rates, trend = observed.rates, observed.rates.observed_ms >= _TREND
     for unit in UNITS:
         capacity, stop = row.get(f"effective_capacity_{unit}") or 0, row.get(f"effective_stop_{unit}") or 0
         depth = row[f"depth_{unit}"]
@@ -250,7 +250,7 @@ def _flow_control_bypassed(row: Row, seen: Observation) -> tuple[str, str, str] 
     return None
 
 
-def _halted_start(row: Row, seen: Observation) -> tuple[str, str, str] | None:
+def _halted_start(row: Row, observed: Observation) -> tuple[str, str, str] | None:
     """Report the halt on the queue that caused it, so that only users who see that queue see the condition."""
     for stop in row.get("stops") or ():
         halted = stop.get("halted")

@@ -20,13 +20,13 @@ _STEP = 2000
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Messages in and out per second, and the growth of the depth in bytes per second (negative: it shrinks).
-    `seen_ms`: how long the queue has been observed; below some seconds the rates are unreliable. `quiet_ms`: time since
-    the last enqueued message."""
+    `observed_ms`: how long the queue has been observed; below some seconds the rates are unreliable. `quiet_ms`: time
+    since the last enqueued message."""
 
     messages_in: float = 0.0
     messages_out: float = 0.0
     bytes_net: float = 0.0
-    seen_ms: int = 0
+    observed_ms: int = 0
     quiet_ms: int = 0
 
     @property
@@ -42,7 +42,7 @@ NO_RATES = Rates()
 
 
 @dataclass(slots=True)
-class _Seen:
+class _QueueState:
     first: int
     at: int
     enqueued: int
@@ -56,7 +56,7 @@ class Trends:
     """Rates of queues, by the text of the queue's name."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, _Seen] = {}
+        self._queues: dict[str, _QueueState] = {}
 
     def take(self, queue: str, at: int, values: Mapping[str, Any]) -> None:
         """Process a sample of a queue: `enqueued_messages`, `dequeued_messages` and `depth_bytes` at time `at`. A
@@ -68,42 +68,43 @@ class Trends:
         )
         if enqueued is None or dequeued is None or size is None:
             return
-        seen = self._seen.get(queue)
-        if seen is None or at < seen.at or enqueued < seen.enqueued or dequeued < seen.dequeued:
-            self._seen[queue] = _Seen(at, at, enqueued, dequeued, size, at)  # a new queue, or counters that restarted
+        state = self._queues.get(queue)
+        if state is None or at < state.at or enqueued < state.enqueued or dequeued < state.dequeued:
+            # A new queue, or counters that restarted.
+            self._queues[queue] = _QueueState(at, at, enqueued, dequeued, size, at)
             return
-        passed = at - seen.at
+        passed = at - state.at
         if passed <= 0:
             return
-        moved = (enqueued - seen.enqueued, dequeued - seen.dequeued, size - seen.size)
-        before = seen.rates
+        moved = (enqueued - state.enqueued, dequeued - state.dequeued, size - state.size)
+        before = state.rates
         if passed > _STEP:
             # There was no traffic until a second ago: it would have caused a sample.
             before = _faded(before, passed - 1000)
             passed = 1000
         weight = 1 - math.exp(-passed / 1000 / SMOOTHED)
-        if seen.at == seen.first:
+        if state.at == state.first:
             weight = 1.0
         now = tuple(old + weight * (by * 1000 / passed - old) for old, by in zip(before, moved, strict=True))
-        filled = at if enqueued > seen.enqueued else seen.filled
-        self._seen[queue] = _Seen(seen.first, at, enqueued, dequeued, size, filled, (now[0], now[1], now[2]))
+        filled = at if enqueued > state.enqueued else state.filled
+        self._queues[queue] = _QueueState(state.first, at, enqueued, dequeued, size, filled, (now[0], now[1], now[2]))
 
     def of(self, queue: str, now: int) -> Rates:
         """Return the rates at time `now`; `NO_RATES` for an unknown queue."""
-        seen = self._seen.get(queue)
-        if seen is None:
+        state = self._queues.get(queue)
+        if state is None:
             return NO_RATES
-        silent = max(0, now - seen.at)
-        rates = seen.rates if silent <= _STEP else _faded(seen.rates, silent - 1000)
-        return Rates(*rates, seen_ms=max(0, now - seen.first), quiet_ms=max(0, now - seen.filled))
+        silent = max(0, now - state.at)
+        rates = state.rates if silent <= _STEP else _faded(state.rates, silent - 1000)
+        return Rates(*rates, observed_ms=max(0, now - state.first), quiet_ms=max(0, now - state.filled))
 
     def shift(self, by: int) -> None:
         """Move stored times by `by` ms, after the broker's clock was set."""
-        for seen in self._seen.values():
-            seen.first, seen.at, seen.filled = seen.first + by, seen.at + by, seen.filled + by
+        for state in self._queues.values():
+            state.first, state.at, state.filled = state.first + by, state.at + by, state.filled + by
 
     def drop(self, queue: str) -> None:
-        self._seen.pop(queue, None)
+        self._queues.pop(queue, None)
 
 
 def _faded(rates: tuple[float, float, float], ms: int) -> tuple[float, float, float]:

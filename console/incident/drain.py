@@ -45,7 +45,7 @@ def estimate(queue: Row, rates: Rates, consumers: Sequence[Row]) -> Estimate:
 def drain_rate(queue: Row, rates: Rates, unit: str) -> float:
     """Return by how much the depth shrinks per second (negative: it grows), in `unit`. The inflow ends at once when
     producers are blocked, so it is that of the last second, while the outflow is smoothed."""
-    out = rates.messages_out if rates.seen_ms >= _ENOUGH else float(queue.get("rate_out") or 0)
+    out = rates.messages_out if rates.observed_ms >= _ENOUGH else float(queue.get("rate_out") or 0)
     messages = out - float(queue.get("rate_in") or 0)
     if unit == "messages":
         return messages

@@ -239,20 +239,20 @@ def _audit(link: BrokerLink, search: Search) -> QuerySet[AuditEntry]:
     if search.until:
         rows = rows.filter(at__lt=datetime.fromtimestamp(search.until / 1000, UTC))
     if text := search.text:
-        said = Q(object__icontains=text) | Q(detail__icontains=text) | Q(reason__icontains=text)
-        rows = rows.filter(said | Q(user_name__icontains=text) | Q(operation__icontains=text))
+        in_texts = Q(object__icontains=text) | Q(detail__icontains=text) | Q(reason__icontains=text)
+        rows = rows.filter(in_texts | Q(user_name__icontains=text) | Q(operation__icontains=text))
     return rows
 
 
-# -- taking it away -------------------------------------------------------------------------------------------------
+# -- export ---------------------------------------------------------------------------------------------------------
 
 
-def everything(link: BrokerLink, search: Search, *, most: int) -> tuple[list[dict[str, Any]], bool]:
-    """At most `most` entries, the newest first, and whether there may be more."""
+def entries_for_export(link: BrokerLink, search: Search, *, limit: int) -> tuple[list[dict[str, Any]], bool]:
+    """Return at most `limit` entries, the newest first, and whether there may be more. Raises AdminError."""
     entries: list[dict[str, Any]] = []
     event = audit = 0
-    while len(entries) < most:
-        got = page(link, search, before_event=event, before_audit=audit, count=min(2000, most - len(entries)))
+    while len(entries) < limit:
+        got = page(link, search, before_event=event, before_audit=audit, count=min(2000, limit - len(entries)))
         entries += got.entries
         event, audit = got.before_event, got.before_audit
         if not got.more:

@@ -73,9 +73,9 @@ class Watch:
         for state in states:
             if state not in QUEUE_STATES:
                 raise BadWatch(f"states has {state!r}: it must contain only {', '.join(QUEUE_STATES)}")
-        for name, known in (("kind", DETECTORS), ("severity", SEVERITIES)):
-            if texts[name] and texts[name] not in known:
-                raise BadWatch(f"{name} is {texts[name]!r}: it must be one of {', '.join(known)}")
+        for name, allowed in (("kind", DETECTORS), ("severity", SEVERITIES)):
+            if texts[name] and texts[name] not in allowed:
+                raise BadWatch(f"{name} is {texts[name]!r}: it must be one of {', '.join(allowed)}")
         try:
             overviews.check_sort(texts["sort"])
         except overviews.BadSort as error:

@@ -102,11 +102,11 @@ def call_operation(
 
 def _with_actor(declared: Operation, arguments: Mapping[str, Any], by: Actor, reason: str) -> dict[str, Any]:
     """Return the arguments to send; the actor is always the signed-in user."""
-    known = {argument.name for argument in declared.arguments}
+    names = {argument.name for argument in declared.arguments}
     sent = dict(arguments)
-    if "reason" in known:
+    if "reason" in names:
         sent["reason"] = reason
-    if "actor" in known:
+    if "actor" in names:
         sent["actor"] = by.name
     return sent
 

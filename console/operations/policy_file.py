@@ -106,9 +106,9 @@ class _Reading:
         if root is None:
             self.wrong["yaml"] = "the file is empty: it must contain at least version: 1"
             return
-        seen = set()
+        keys = set()
         for key, node, path in self.entries(root, ""):
-            seen.add(key)
+            keys.add(key)
             match key:
                 case "version":
                     if not isinstance(node, yaml.ScalarNode) or node.value != VERSION:
@@ -120,7 +120,7 @@ class _Reading:
                         self.host(name, host, at)
                 case _:
                     self.fault(path, node, f"unknown key {key}: expected version, broker or virtualhosts")
-        if "version" not in seen and isinstance(root, yaml.MappingNode):
+        if "version" not in keys and isinstance(root, yaml.MappingNode):
             self.fault("version", root, "version is missing: it must be 1")
 
     def host(self, host: str, node: Any, path: str) -> None:
@@ -138,12 +138,12 @@ class _Reading:
                 self.fault(at, section, f"unknown key {key}: expected defaults, {', '.join(_SECTIONS)}")
 
     def object(self, name: ObjectName, node: Any, path: str) -> None:
-        known = (*FIELDS, "priority") if name.type == "Policy" else FIELDS
+        allowed = (*FIELDS, "priority") if name.type == "Policy" else FIELDS
         values: dict[str, Any] = {}
         for field, value, at in self.entries(node, path):
             declared = TYPES[name.type].attribute(field)
-            if field not in known or declared is None:
-                self.fault(at, value, f"{field} is not a policy field; expected one of {', '.join(known)}")
+            if field not in allowed or declared is None:
+                self.fault(at, value, f"{field} is not a policy field; expected one of {', '.join(allowed)}")
             elif not isinstance(value, yaml.ScalarNode):
                 self.fault(at, value, f"{field} must be a single value")
             elif not _is_null(value):
@@ -160,16 +160,16 @@ class _Reading:
         if not isinstance(node, yaml.MappingNode):
             self.fault(path, node, f"{path or 'the file'} must be a map of names to values")
             return
-        seen = set()
+        keys = set()
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self.fault(path, key, "a name must be a string")
                 continue
             at = f"{path}.{key.value}" if path else key.value
-            if key.value in seen:
+            if key.value in keys:
                 self.fault(at, key, f"duplicate key {key.value}")
                 continue
-            seen.add(key.value)
+            keys.add(key.value)
             yield key.value, value, at
 
 

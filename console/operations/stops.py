@@ -39,14 +39,14 @@ class Aim:
             raise InvalidValue(
                 {"scope": f"scope is {self.scope}: it must be the broker, a virtual host, an exchange or a queue"}
             )
-        takes = {argument.name for argument in operation.arguments}
-        if self.pattern and "pattern" not in takes:
+        accepted = {argument.name for argument in operation.arguments}
+        if self.pattern and "pattern" not in accepted:
             raise InvalidValue({"pattern": f"pattern must be empty for {self.scope}"})
         if fault := pattern_fault(self.pattern):
             raise InvalidValue({"pattern": fault})
         if self.queues is None:
             return
-        if "queues" not in takes or self.pattern:
+        if "queues" not in accepted or self.pattern:
             raise InvalidValue({"queues": "queues requires the broker as scope and no pattern"})
         if not self.queues:
             raise InvalidValue({"queues": "queues is empty"})

@@ -33,12 +33,12 @@ def audit(request: HttpRequest) -> HttpResponse:
     and `?until=` (times), `?page=`."""
     broker = broker_of(request)
     given = {name: request.GET.get(name, "").strip() for name in (*_EXACT, "search", "from", "until")}
-    seen = AuditEntry.objects.as_visible(request_rights(request)).filter(broker__in=(broker["slug"], ""))
+    visible = AuditEntry.objects.as_visible(request_rights(request)).filter(broker__in=(broker["slug"], ""))
     wrong = ""
     try:
-        rows = AuditSearch.parse(given).of(seen)
+        rows = AuditSearch.parse(given).of(visible)
     except InvalidValue as error:
-        rows, wrong = seen.none(), " ".join(error.errors.values())
+        rows, wrong = visible.none(), " ".join(error.errors.values())
     page = Paginator(rows, ROWS).get_page(request.GET.get("page"))
     context = {
         **frame(request, "audit", "Audit", policy=[asdict(attribute) for attribute in POLICY]),
@@ -47,8 +47,8 @@ def audit(request: HttpRequest) -> HttpResponse:
         "rows": [_row(entry) for entry in page],
         "pages": page,
         "filtered": any(given.values()),
-        "users": _distinct(seen, "user_name"),
-        "operations": _distinct(seen, "operation"),
+        "users": _distinct(visible, "user_name"),
+        "operations": _distinct(visible, "operation"),
         "outcomes": Outcome.values,
         "file_query": urlencode({"broker": broker["slug"], **{key: value for key, value in given.items() if value}}),
         "query": urlencode({key: value for key, value in given.items() if value}),

@@ -107,7 +107,7 @@ def test_recent_events_and_rates_are_not_affected(machine: Machine, by: int) -> 
     trends.take("orders", machine.day, sample(count + 50))
     after = trends.of("orders", machine.state.broker_now)
     assert after.messages_in == pytest.approx(50, rel=0.05)
-    assert after.seen_ms == before.seen_ms + 1000
+    assert after.observed_ms == before.observed_ms + 1000
 
 
 def sample(count: int) -> dict[str, int]:

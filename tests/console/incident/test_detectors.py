@@ -24,8 +24,8 @@ LIMITED = {"effective_capacity_messages": 100, "effective_stop_messages": 100, "
 OVERFULL = {**LIMITED, "state": "OVERFULL", "depth_messages": 101, "producers": 2, "blocked_producers": 2}
 
 
-def rates(into: float = 0, out: float = 0, seen_ms: int = 30_000) -> Rates:
-    return Rates(into, out, (into - out) * 100, seen_ms)
+def rates(into: float = 0, out: float = 0, observed_ms: int = 30_000) -> Rates:
+    return Rates(into, out, (into - out) * 100, observed_ms)
 
 
 def kinds(values: dict[str, Any], **seen: Any) -> list[str]:
@@ -77,7 +77,10 @@ def kinds(values: dict[str, Any], **seen: Any) -> list[str]:
             id="draining between the levels",
         ),
         pytest.param(
-            {**OVERFULL, "depth_messages": 90, "consumers": 1}, {"rates": rates(seen_ms=1000)}, [], id="no trend yet"
+            {**OVERFULL, "depth_messages": 90, "consumers": 1},
+            {"rates": rates(observed_ms=1000)},
+            [],
+            id="no trend yet",
         ),
         # filling up
         pytest.param(

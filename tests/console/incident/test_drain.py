@@ -29,20 +29,20 @@ def queue(**values: Any) -> dict[str, Any]:
 
 
 def test_estimate_is_the_remaining_depth_at_the_drain_rate() -> None:
-    left = estimate(queue(), Rates(messages_out=10, seen_ms=10_000), [CONSUMER])
+    left = estimate(queue(), Rates(messages_out=10, observed_ms=10_000), [CONSUMER])
     assert dict(left.to_drain) == {"messages": 20}
     assert left.ms == 2000
 
 
 def test_estimate_is_that_of_the_slower_of_messages_and_bytes() -> None:
     both = queue(effective_stop_bytes=9000, effective_resume_bytes=5000)
-    left = estimate(both, Rates(messages_out=10, seen_ms=10_000), [CONSUMER])
+    left = estimate(both, Rates(messages_out=10, observed_ms=10_000), [CONSUMER])
     assert dict(left.to_drain) == {"messages": 20, "bytes": 5000}
     assert left.ms == 5000  # at 100 bytes a message
 
 
 def test_inflow_before_the_producers_were_blocked_does_not_count() -> None:
-    just_full = Rates(messages_in=45, messages_out=5, seen_ms=10_000)
+    just_full = Rates(messages_in=45, messages_out=5, observed_ms=10_000)
     assert estimate(queue(rate_in=0.0), just_full, [CONSUMER]).ms == 4000
 
 

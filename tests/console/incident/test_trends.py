@@ -35,7 +35,7 @@ def test_steady_traffic_has_its_exact_rates() -> None:
     assert rates.messages_in == pytest.approx(30)
     assert rates.messages_out == pytest.approx(10)
     assert rates.bytes_net == pytest.approx(2000)
-    assert rates.seen_ms == 10_000
+    assert rates.observed_ms == 10_000
 
 
 def test_rates_decay_without_samples() -> None:
