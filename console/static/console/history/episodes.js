@@ -269,12 +269,8 @@ export class Episodes {
         },
         value === null ? "–" : unit === "bytes" ? bytes(value) : count(value),
       );
-    const ended = [
-      episode.end === null ? "" : (CLEARED_BY[episode.released_by] ?? episode.released_by ?? ""),
-      episode.released_actor ? `by ${episode.released_actor}` : "",
-    ]
-      .filter(Boolean)
-      .join(" ");
+    const cause = episode.end === null ? "" : (CLEARED_BY[episode.released_by] ?? episode.released_by ?? "");
+    const ended = episode.released_actor ? `${episode.released_actor} (${cause})` : cause;
     return h(
       "tr",
       { data: { state: stopped ? "STOPPED" : "OVERFULL" } },

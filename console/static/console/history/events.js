@@ -1,7 +1,7 @@
 // A list of events in order of time: one entry per event, with the operator and the reason of an edit or action.
 
 import { fill, h, icon } from "../core/elements.js";
-import { clock, count, duration, exact, moment, plural, words } from "../core/format.js";
+import { clock, duration, exact, moment, plural, words } from "../core/format.js";
 import { objectUrl, parseName, shortName, stopInWords } from "../core/object_names.js";
 import { reasonInWords } from "../widgets/values.js";
 import { historyQueueUrl } from "./data.js";
@@ -64,22 +64,22 @@ function details(event) {
     parts.push(
       "depth " +
         [
-          event.depth_messages === null ? null : `${exact(event.depth_messages)} messages`,
-          event.depth_bytes === null ? null : `${exact(event.depth_bytes)} bytes`,
+          event.depth_messages === null ? null : plural(event.depth_messages, "message"),
+          event.depth_bytes === null ? null : plural(event.depth_bytes, "byte"),
         ]
           .filter(Boolean)
           .join(", "),
     );
   }
-  if (event.blocked_producers) parts.push(`${plural(event.blocked_producers, "blocked producer")}`);
+  if (event.blocked_producers) parts.push(plural(event.blocked_producers, "blocked producer"));
   if (event.lasted_ms) parts.push(`after ${duration(event.lasted_ms)}`);
   if (event.client) parts.push(`${event.client}${event.link ? `, link ${event.link}` : ""}`);
   else if (event.connection && event.kind.startsWith("producer-"))
     parts.push(`${event.connection}${event.channel ? ` ${event.channel}` : ""}`);
   if (event.reasons?.length) parts.push(event.reasons.map(reasonInWords).join("; "));
   if (event.queues !== null && event.scope)
-    parts.push(`${count(event.queues)} queues, ${count(event.producers)} producers`);
-  if (event.messages) parts.push(`${exact(event.messages)} messages`);
+    parts.push(`${plural(event.queues, "queue")}, ${plural(event.producers ?? 0, "producer")}`);
+  if (event.messages) parts.push(plural(event.messages, "message"));
   return parts.join(" · ");
 }
 
