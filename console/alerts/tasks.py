@@ -49,27 +49,27 @@ def deliver(number: int) -> str:
     delivery = Delivery.objects.select_related("notification", "receiver").get(pk=number)
     began = time.monotonic()
     try:
-        said = _attempt(delivery)
+        outcome = _attempt(delivery)
         state = DeliveryState.DONE
     except PermanentFailure as error:
-        said, state = str(error), DeliveryState.FAILED
+        outcome, state = str(error), DeliveryState.FAILED
     except (OSError, smtplib.SMTPException, Refused, ValueError) as error:
-        said = str(error) or type(error).__name__
+        outcome = str(error) or type(error).__name__
         state = DeliveryState.FAILED if delivery.tries >= TRIES else DeliveryState.WAITING
     except Exception as error:  # a bug must not cause endless attempts
         log.exception("delivery %s failed", number)
-        said, state = f"{type(error).__name__}: {error}", DeliveryState.FAILED
+        outcome, state = f"{type(error).__name__}: {error}", DeliveryState.FAILED
     now = timezone.now()
     delivery.attempts = [
         *delivery.attempts,
-        {"at": now.isoformat(), "seconds": round(time.monotonic() - began, 3), "outcome": said},
+        {"at": now.isoformat(), "seconds": round(time.monotonic() - began, 3), "outcome": outcome},
     ][-MAX_LOGGED:]
     delivery.state = state
     delivery.release()
     delivery.finished = None if state == DeliveryState.WAITING else now
     delivery.due = now + dt.timedelta(seconds=min(FIRST * 2 ** (delivery.tries - 1), LONGEST))
     delivery.save(update_fields=["attempts", "state", "lease_until", "lease_holder", "finished", "due"])
-    return said
+    return outcome
 
 
 @app.task(name="alerts.sweep")  # type: ignore[untyped-decorator]

@@ -25,8 +25,8 @@ def _attribute_filters(type_name: str, *names: str) -> list[Any]:
     for name in names:
         attribute = TYPES[type_name].attribute(name)
         assert attribute is not None
-        says = f"Objects with this value; repeated: with any of the values. {attribute.description}"
-        found.append(schema.parameter(name, says, enum=list(attribute.choices) or None, many=True))
+        description = f"Objects with this value; repeated: with any of the values. {attribute.description}"
+        found.append(schema.parameter(name, description, enum=list(attribute.choices) or None, many=True))
     return found
 
 

@@ -59,8 +59,8 @@ def validated(given: Any, body: Body | None) -> dict[str, Any]:
     serializer = type(body)(data=dict(given))
     if not serializer.is_valid():
         wrong: dict[str, str] = {}
-        for field, says in itertools.islice(_sentences("", serializer, given, serializer.errors), 10 * limits.NAMED):
-            wrong.setdefault(field, says)
+        for field, message in itertools.islice(_sentences("", serializer, given, serializer.errors), 10 * limits.NAMED):
+            wrong.setdefault(field, message)
         raise InvalidValue(wrong)
     return dict(serializer.validated_data)
 
@@ -119,8 +119,8 @@ def _sentences(name: str, field: AnyField, value: Any, errors: Any) -> Iterator[
             yield from _sentences(name, field, value, list(errors["non_field_errors"]))
             return
         for number, inner in errors.items() if isinstance(errors, dict) else enumerate(errors):
-            for path, says in _sentences(name, child, value[number], inner) if inner else ():
-                yield path, f"{name}, item {number + 1}: {says}"
+            for path, message in _sentences(name, child, value[number], inner) if inner else ():
+                yield path, f"{name}, item {number + 1}: {message}"
     elif isinstance(errors, dict):
         for inner_name, inner in errors.items():
             inner_value = value.get(inner_name) if isinstance(value, dict) else None

@@ -52,12 +52,12 @@ def shape_of(name: str, attributes: Iterable[Attribute], *, required: bool = Tru
     return type(name, (serializers.Serializer,), {**more, **fields})
 
 
-def text_field(says: str, **options: Any) -> serializers.CharField:
-    return serializers.CharField(help_text=says, **options)
+def text_field(help_text: str, **options: Any) -> serializers.CharField:
+    return serializers.CharField(help_text=help_text, **options)
 
 
-def number_field(says: str, **options: Any) -> serializers.IntegerField:
-    return serializers.IntegerField(help_text=says, **options)
+def number_field(help_text: str, **options: Any) -> serializers.IntegerField:
+    return serializers.IntegerField(help_text=help_text, **options)
 
 
 OBJECT = "Object name, such as type=Queue,virtualhost=default,name=orders."
@@ -134,7 +134,7 @@ class Event(serializers.Serializer[Any]):
 
 
 class EventPage(Snapshot):
-    newest = number_field("Number of the newest event there is.")
+    newest = number_field("Number of the newest event.")
     last = number_field("Continue after this number. All visible events up to it are in the response.")
     expired_before = number_field(
         "Events below this number are no longer retained although requested; null: none are missing.", allow_null=True
@@ -144,32 +144,34 @@ class EventPage(Snapshot):
 
 @extend_schema_serializer(deprecate_fields=["told_by"])
 class TimelineEntry(serializers.Serializer[Any]):
-    id = text_field("e and the number of an event, or a and that of an audit row.")
-    number = number_field("That number.")
+    id = text_field("Identifier: e and the number of an event, or a and the number of an audit entry.")
+    number = number_field("Number of the event or audit entry.")
     source = serializers.ChoiceField(  # type: ignore[assignment]  # a serializer's class has no attribute of a field
-        choices=["broker", "people"], help_text="broker: an event; people: a row of the audit trail."
+        choices=["broker", "people"], help_text="broker: an event; people: an entry of the audit trail."
     )
     told_by = serializers.ChoiceField(choices=["broker", "people"], help_text="Deprecated: use source.")
-    at = number_field("ms since the epoch.")
+    at = number_field("Time, ms since the epoch.")
     kind = text_field("Kind of the event, or the operation.")
     object = object_field()
-    queue = text_field("Object name of the queue it is about, if it is about one.", allow_null=True)
-    producer = text_field("Client and link of the producer it is about, if it is about one.", allow_null=True)
+    queue = text_field("Object name of the affected queue; null: none.", allow_null=True)
+    producer = text_field("Client and link of the affected producer; null: none.", allow_null=True)
     actor = text_field("User who did it; empty for events.")
-    outcome = text_field("Of what people did: done, refused, failed or unknown.")
+    outcome = text_field("Outcome of an audit entry: done, refused, failed or unknown.")
     reason = text_field(REASON)
-    text = text_field("The line of the broker log, or the detail of the audit row.")
+    text = text_field("Message of the event, or detail of the audit entry.")
 
 
 class TimelinePage(Snapshot):
-    as_of = number_field("As of when events are, ms since the epoch; null: none is known.", allow_null=True)
+    as_of = number_field(
+        "Time of the snapshot with the events, ms since the epoch; null: no snapshot.", allow_null=True
+    )
     entries = TimelineEntry(many=True)
-    newest_event = number_field("Number of the newest event there is.")
-    newest_audit = number_field("Number of the newest audit row there is.")
-    before_event = number_field("For the next page.", required=False)
-    before_audit = number_field("For the next page.", required=False)
-    more = serializers.BooleanField(required=False, help_text="There may be older ones.")
-    searched_to = number_field("How far back it was looked, ms since the epoch.", required=False, allow_null=True)
+    newest_event = number_field("Number of the newest event.")
+    newest_audit = number_field("Number of the newest audit entry.")
+    before_event = number_field("Value of the parameter for the next page.", required=False)
+    before_audit = number_field("Value of the parameter for the next page.", required=False)
+    more = serializers.BooleanField(required=False, help_text="Whether there may be older entries.")
+    searched_to = number_field("Time that the search has reached, ms since the epoch.", required=False, allow_null=True)
 
 
 class Condition(serializers.Serializer[Any]):

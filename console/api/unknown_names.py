@@ -17,12 +17,12 @@ def unknown(kind: str, given: Collection[str], declared: Collection[str]) -> Ite
     """Yield name and message of the first few unknown names: one suffices to refuse, and suggestions cost time."""
     for name in itertools.islice((name for name in given if name not in declared), limits.NAMED):
         if not declared:
-            says = f"this call has no {kind}s"
+            message = f"this call has no {kind}s"
         elif len(name) <= _COMPARED and (near := difflib.get_close_matches(name, declared, 1)):
-            says = f"did you mean {near[0]}?"
+            message = f"did you mean {near[0]}?"
         else:
-            says = _known(kind, list(declared))
-        yield name, f"there is no {kind} {shortened(name)}: {says}"
+            message = _known(kind, list(declared))
+        yield name, f"there is no {kind} {shortened(name)}: {message}"
 
 
 def _known(kind: str, names: list[str]) -> str:

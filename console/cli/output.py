@@ -64,7 +64,7 @@ def state(text: str) -> str:
 
 
 def why(answer: Mapping[str, Any]) -> None:
-    click.secho(answer["says"], bold=True)
+    click.secho(answer["summary"], bold=True)
     for cause in answer["causes"]:
         click.echo(f"\n{cause['title']}" + (f", since {when(cause['since'])}" if cause.get("since") else ""))
         for limit in cause.get("limits") or []:

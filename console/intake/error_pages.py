@@ -33,16 +33,16 @@ def refused(request: HttpRequest, status: int, wrong: Mapping[str, str]) -> Http
     wrong = readable_sentences(wrong)
     if _is_call(request):
         return JsonResponse({field: [sentence] for field, sentence in wrong.items()}, status=status)
-    context = {"title": "Request refused", "said": " ".join(wrong.values())}
+    context = {"title": "Request refused", "message": " ".join(wrong.values())}
     return render(request, "400.html", context, status=status)
 
 
-def _answer(request: HttpRequest, status: int, title: str, said: str, otherwise: str) -> HttpResponse:
-    """Return a page or JSON. `said`: the error message; if it is empty, a page has its own text and JSON
+def _answer(request: HttpRequest, status: int, title: str, message: str, otherwise: str) -> HttpResponse:
+    """Return a page or JSON. `message`: the error message; if it is empty, a page has its own text and JSON
     `otherwise`."""
     if _is_call(request):
-        return JsonResponse({"detail": said or otherwise}, status=status)
-    return render(request, f"{status}.html", {"title": title, "said": said}, status=status)
+        return JsonResponse({"detail": message or otherwise}, status=status)
+    return render(request, f"{status}.html", {"title": title, "message": message}, status=status)
 
 
 def _is_call(request: HttpRequest) -> bool:
