@@ -66,7 +66,7 @@ export class Model {
   }
 
   /**
-   * The object names from the root to this one, as far as its keys have them.
+   * The object names of the path from the root to an object, which its keys determine.
    *
    * @param {string} name
    * @returns {string[]}
