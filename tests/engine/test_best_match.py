@@ -100,7 +100,7 @@ class Index(RuleBasedStateMachine):
             self.policies[pattern] = policy
         after = self.expect()
         changes = self.index.changes(pattern, policy)
-        assert {n: self.index.of(n) for n in self.names} == before, "asking changed something"
+        assert {n: self.index.of(n) for n in self.names} == before, "computing the changes altered the index"
         assert changes == {n: best for n, best in after.items() if best is not before[n]}
         self.index.put(pattern, policy, changes)
 

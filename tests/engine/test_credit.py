@@ -320,7 +320,7 @@ def test_credit_not_returned_in_time_is_withdrawn_and_stays_reserved_for_a_while
     assert all(s.producer.draining for s in mute)
     world.advance(DRAIN_TIMEOUT_MS)
     assert [(s.producer.probing, s.producer.withdrawn) for s in mute] == [(True, 1), (True, 1)]
-    assert waiting.producer.probing, "it need not wait for what is reserved"
+    assert waiting.producer.probing, "it gets a probe while all room is reserved"
     assert queue.gate.ledger.reserved == 2
     world.advance(GRACE_MS)
     assert queue.gate.ledger.reserved == 0

@@ -188,7 +188,7 @@ class DurableQueueModel(RuleBasedStateMachine):
             browser.credit = min(count, len(wanted) - len(shown))
             self.queue.touch()
             self.broker._end_turn()
-            assert self.broker.acquired, "a browser was not shown all"
+            assert self.broker.acquired, "a browser did not get all messages"
             shown += [body for _, (_, body) in self.broker.acquired]
             self.broker.acquired.clear()
         assert shown == wanted

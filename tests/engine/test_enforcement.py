@@ -507,7 +507,7 @@ class Changes(RuleBasedStateMachine):
         if model.contradictory():
             with pytest.raises(InvalidValue):
                 make()
-            assert self.observed_state() == before, "a refused change changed something"
+            assert self.observed_state() == before, "a refused change had an effect"
             self.world.settle()
             assert self.observed_state() == before
         else:

@@ -112,8 +112,8 @@ class Market:
         if limits.stop_bytes != UNLIMITED:
             assert queue.gate.depth_bytes <= limits.stop_bytes + self.largest + self.more(limits.stop_bytes)
         if queue.gate.parked:
-            assert queue.gate.state is not State.NORMAL, "a message waits though the queue is not overfull"
-            assert all(c.sender.producer.blocked for c in self.clients), "a message waits and nothing says why"
+            assert queue.gate.state is not State.NORMAL, "a message is parked though the queue is not overfull"
+            assert all(c.sender.producer.blocked for c in self.clients), "a message is parked without a reason"
 
     def more(self, stop: int) -> int:
         """Return how many messages the queue accepts above its stop level with mechanism hold."""

@@ -177,7 +177,7 @@ def test_parked_messages_are_enqueued_although_they_alone_exceed_the_limit() -> 
     taken = 0
     while taken < 50:
         more = simulation.consume(consumer, 1)
-        assert more, f"nothing moves after {taken} of 50"
+        assert more, f"no progress after {taken} of 50"
         taken += more
         simulation.broker.shortages.measure()
         simulation.settle()

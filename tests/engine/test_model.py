@@ -222,7 +222,7 @@ class Watched(Simulation):
         model.let_in()
         for consumer, messages in queue.dispatch():
             for message in messages:
-                assert message[0] in model.sizes, "a message that has gone was dispatched"
+                assert message[0] in model.sizes, "a removed message was dispatched"
                 if not consumer.browsing:
                     self._dispatched(model, consumer, message)
             if not consumer.browsing:
@@ -239,8 +239,8 @@ class Watched(Simulation):
     def _dispatched(model: Model, consumer: Consumer, message: Message) -> None:
         number = message[0]
         barred = model.barred
-        assert consumer not in barred.get(number, ()), "a consumer got what it must not get again"
-        assert all(consumer in barred.get(n, ()) for n in model.available if n < number), "an older one was passed over"
+        assert consumer not in barred.get(number, ()), "a consumer got a message that it is barred from"
+        assert all(consumer in barred.get(n, ()) for n in model.available if n < number), "an older message was skipped"
         model.available.remove(number)
 
     def grant(self, queue: Queue) -> None:
@@ -254,7 +254,7 @@ class Watched(Simulation):
         if any(p.credit > before[p] for p in queue.gate.producers):
             assert not queue.gate.state.stopped
             assert queue.gate.state is State.NORMAL or queue.gate.limits.overflow.startswith("reject")
-            assert 0 <= queue.gate.ledger.reserved - reserved <= room, "credit was given that there is no room for"
+            assert 0 <= queue.gate.ledger.reserved - reserved <= room, "more credit was granted than there is room for"
         assert all(p.credit <= max(before[p], queue.gate.limits.window) for p in queue.gate.producers)
 
 
@@ -356,7 +356,7 @@ class EngineMachine(RuleBasedStateMachine):
             frame, expected = sender.frames[0], sender.verdicts.copy()
             if isinstance(frame, bytes):
                 known = producer.credit or producer.withdrawn or producer.lapsed or producer.doubtful
-                assert known, "an honest client was taken for one that breaks the protocol"
+                assert known, "a conforming client counted as violating the protocol"
                 now = self.world.broker.turn.now
                 expected[model.publish(producer, frame, now, late=not producer.credit)] += 1
             self.world.arrive(sender, 1)
@@ -452,7 +452,7 @@ class EngineMachine(RuleBasedStateMachine):
         try:
             change()
         except InvalidValue:
-            assert before == {q: q.gate.limits for q in self.queues}, "a refused change changed something"
+            assert before == {q: q.gate.limits for q in self.queues}, "a refused change had an effect"
             return
         for queue, model in self.world.models.items():
             model.limits_changed(before[queue].overflow)
@@ -563,7 +563,7 @@ class EngineMachine(RuleBasedStateMachine):
                 and queue.gate.room() < 0
                 and any(p.credit and not p.probing for p in members)
             ):
-                assert sum(p.withdrawn for p in members) >= -queue.gate.room(), "too much credit is left out"
+                assert sum(p.withdrawn for p in members) >= -queue.gate.room(), "too much credit stays outstanding"
             depth, size = queue.gate.depth_messages, queue.gate.depth_bytes
             if limits.bounded:
                 assert depth <= max(model.before[0], limits.stop_messages + 1)
@@ -585,7 +585,7 @@ class EngineMachine(RuleBasedStateMachine):
             assert draining(ledger.pending) == draining(members)
             for producer in members:
                 if queue.gate.state is State.NORMAL and not producer.credit and not producer.unsettled:
-                    assert producer.waiting or producer.draining, "a producer that may run is forgotten"
+                    assert producer.waiting or producer.draining, "an unblocked producer does not wait for credit"
             starved = queue.gate.state is State.NORMAL and any(not p.credit for p in lines)
             if ledger.pending or starved:
                 assert queue in self.world.broker.agenda.watched, "the sweep would not take credit back"
@@ -607,7 +607,7 @@ class EngineMachine(RuleBasedStateMachine):
         for queue, model in self.world.models.items():
             assert [w.producer for w in queue.gate.parked] == [w[0] for w in model.outside]
             if queue.gate.parked and queue.gate.state is State.NORMAL:
-                raise AssertionError("a message waits though the queue is not overfull")
+                raise AssertionError("a message is parked though the queue is not overfull")
 
     @invariant()
     def overfull_and_underfull_come_in_turns(self) -> None:

@@ -58,7 +58,7 @@ def test_hold_accepts_messages_and_withholds_their_settlement_until_resume(broke
     verdicts = send(broker, producer, 100)
     assert verdicts == [Verdict.ACCEPTED] * 11 + [Verdict.PENDING] * (len(verdicts) - 11)
     assert producer.unsettled == len(verdicts) - 11 > 0
-    assert producer.unsettled <= 20, "the producer's window bounds what is withheld"
+    assert producer.unsettled <= 20, "the producer's window bounds the withheld settlements"
     assert producer.credit == 0
     assert producer.blocked
     assert queue.gate.depth_messages == len(verdicts)
@@ -172,7 +172,7 @@ def test_switching_the_policy_of_an_overfull_queue_loses_nothing_and_leaves_noth
     update(broker, **way(after))
     if before != after:
         assert (producer.unsettled, len(queue.gate.parked)) == (0, 0)
-        assert queue.gate.depth_messages == taken, "every message that was not refused is in the queue now"
+        assert queue.gate.depth_messages == taken, "every message that was not rejected is in the queue"
     assert producer.blocked == (after not in ("reject", "spool"))
     if after == "block":
         assert producer.credit == 0

@@ -75,7 +75,7 @@ def test_preview_of_a_lower_capacity_has_overfull_queues_and_blocked_producers(w
     }
     assert (only["before"]["state"], only["after"]["state"]) == ("NORMAL", "OVERFULL")
     assert (only["before"]["headroom_messages"], only["after"]["headroom_messages"]) == (10, 0)
-    assert world.host.queues["orders"].gate.state is State.NORMAL, "nothing is applied"
+    assert world.host.queues["orders"].gate.state is State.NORMAL, "the preview applies nothing"
 
 
 def test_preview_of_a_higher_capacity_has_unblocked_producers(world):

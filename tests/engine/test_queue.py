@@ -155,7 +155,7 @@ def test_many_undeliverable_messages_do_not_slow_down_publishing(world):
     queue.lanes.usual.returned, Walked.seen = Walked(queue.lanes.usual.returned), 0
     assert world.send(sender, 200) == 200
     assert isinstance(queue.lanes.usual.returned, Walked)
-    assert Walked.seen <= 200, "one look for each message that came"
+    assert Walked.seen <= 200, "at most one examination per message"
 
 
 @pytest.mark.domain("3 check after enqueue")
@@ -184,7 +184,7 @@ def test_work_per_message_is_independent_of_depth_producers_and_queues(world):
         finally:
             sys.settrace(traced)
         world.settle()
-        assert seen, "nothing was counted"
+        assert seen, "no line was counted"
         return seen
 
     queue = world.queue(capacity_messages=1_000_000, capacity_bytes=1 << 40)
@@ -285,7 +285,7 @@ def test_browser_without_credit_retains_no_message(looking):
     queue = filled(looking, 3)
     browser = looking.receiver(queue, browsing=True)
     looking.consume(looking.receiver(queue), 3)
-    assert not any(getattr(browser, slot, None) for slot in Consumer.__slots__ if slot in ("again", "seen"))
+    assert not any(getattr(browser, slot, None) for slot in Consumer.__slots__ if slot in ("to_revisit", "positions"))
     looking.give(browser, 10)
     assert looking.shown == []
 

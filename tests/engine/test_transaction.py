@@ -127,7 +127,7 @@ def test_concurrent_transactions_overshoot_by_one_message_at_most_before_and_aft
                 broker.send(transaction, producer, b"x")
     assert queue.gate.depth_messages == 11
     assert sum(len(t.published) for t in transactions) == 11
-    assert sum(bool(t.published) for t in transactions) > 1, "they are concurrent"
+    assert sum(bool(t.published) for t in transactions) > 1, "the transactions are concurrent"
     for transaction in transactions:
         assert broker.commit(transaction) is State.COMMITTED
     assert queue.gate.depth_messages == len(bodies(queue)) == 11
@@ -410,7 +410,7 @@ def test_committed_message_of_a_spooling_queue_goes_to_the_temp_store(broker: Re
     transaction = broker.begin(producer)
     broker.send(transaction, producer, *(b"%d" % n for n in range(5)))
     broker.commit(transaction)
-    assert [body for _, _, body in stores.by_name[""].puts], "what came above the capacity is spooled"
+    assert [body for _, _, body in stores.by_name[""].puts], "messages above the capacity are spooled"
     consumer = broker.attach_consumer("q")
     assert broker.consume(consumer, 10) == 5
 
@@ -519,7 +519,7 @@ def test_idle_transaction_with_messages_is_rolled_back_and_its_commit_fails(
     assert transaction.fault == (TIMED_OUT, "the transaction was idle for 1,000 ms")
     assert queue.gate.depth_messages == 0
     assert "CON-1011 : Idle Transaction : 1,000 ms" in broker._events[-1].text
-    assert empty.state is State.OPEN, "it holds nothing"
+    assert empty.state is State.OPEN, "it has no messages"
     assert broker.commit(transaction) is State.ROLLED_BACK
     assert broker.commit(empty) is State.COMMITTED
 
