@@ -178,11 +178,13 @@ def news(link: BrokerLink, search: Search, *, after_event: int, after_audit: int
 
 
 def newest_audit(link: BrokerLink) -> int:
+    """Return the number of the newest visible audit row; 0 if there is none."""
     row = AuditEntry.objects.visible_through(link).order_by("-id").first()
     return row.pk if row is not None else 0
 
 
 def of_event(event: Event) -> dict[str, Any]:
+    """Return the entry of an event."""
     attributes = event.attributes
     queue = queue_of(event)
     client, at_link = attributes.get("client"), attributes.get("link")

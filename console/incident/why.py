@@ -175,7 +175,7 @@ def _overfull(facts: Facts, rates: Rates) -> dict[str, Any]:
 
 
 def _blocks(blocks: bool) -> dict[str, bool]:
-    """Whether a cause blocks producers, by its current and its deprecated name."""
+    """Return the field that says whether a cause blocks producers, by its current and its deprecated name."""
     return {"blocks": blocks, "holds": blocks}
 
 

@@ -125,7 +125,7 @@ class RestrictedLink(BrokerLink):
         return self.whole.has_events_after(number)
 
     async def events_after(self, number: int, count: int = 1000) -> Tail:
-        """As the whole link's. Returns no events only after many invisible ones."""
+        """As `BrokerLink.events_after`, for visible events. Without any, `last` of the result skips invisible ones."""
         expired = None
         position = number
         for _ in range(_CHUNKS):
