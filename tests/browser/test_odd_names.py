@@ -104,7 +104,7 @@ async def test_links_to_a_queue_with_an_odd_name_lead_to_it(people: People, brok
 
     await page.get_by_role("button", name="Edit").click()
     await field(page, "Capacity, messages").fill("30")
-    await expect(page.locator(".form-note")).to_contain_text("holds 30")
+    await expect(page.locator(".form-note")).to_contain_text("capacity 30")
     await page.get_by_role("button", name="Save limits").click()
     await expect(page.locator(".toast")).to_contain_text("Limits saved")
     assert broker.do(lambda memory: memory.management.read(named(name))["capacity_messages"]) == 30
