@@ -64,4 +64,4 @@ async def test_internal_error_of_the_broker_is_reported_with_its_connection(
     with BrokerThread(tmp_path / "broker") as broker:
         frames = [each.replace(b"\xa1\x04fuzz", b"\xa1\x04defa") for each in planned.prefix]
         played = await play(broker.port, fuzz.Plan("work", frames, planned.inputs, 0, "half"))
-    assert f"connection from 127.0.0.1:{played.port} ended by a fault" in caplog.text
+    assert f"connection from 127.0.0.1:{played.port} closed after an internal error" in caplog.text
