@@ -78,7 +78,9 @@ class Loop(Handler):  # type: ignore[misc]  # Proton has no types
         try:
             self._container.run()
         except Exception as error:  # a bug here must not leave other threads waiting
-            self._owner.end(ConnectionFailed(f"the connection to {self._url} has closed after an internal error: {error!r}"))
+            self._owner.end(
+                ConnectionFailed(f"the connection to {self._url} has ended by an internal error: {error!r}")
+            )
             raise
         finally:
             with self._guard:
