@@ -33,6 +33,16 @@ from tests.console.conftest import Broker, broker  # noqa: F401  (a fixture)
 LIMIT = 30_000  # ms; how long a page may take to show what it should
 
 
+async def until_in_page(page: Page, condition: str, argument: object = None) -> None:
+    """Wait until a function of the page, JavaScript, returns true. (Playwright's `wait_for_function` calls eval later,
+    which the CSP forbids: it works only where the first look finds the condition true.)"""
+    waiting = f"""async (argument) => {{
+        while (!({condition})(argument)) await new Promise((resume) => setTimeout(resume, 20));
+    }}"""
+    async with asyncio.timeout(LIMIT / 1000):
+        await page.evaluate(waiting, argument)
+
+
 class Console:
     """A running console. `stop` and `start` again keep its port."""
 

@@ -15,7 +15,7 @@ from playwright.async_api import Locator, Page, expect
 from brokers.model import object_name
 from console.links.registry import close_links
 from tests.browser.chromium import MISSING, PATH
-from tests.browser.conftest import Broker, Console, People
+from tests.browser.conftest import Broker, Console, People, until_in_page
 from tests.browser.test_hung_broker import UNTRUE
 from tests.browser.test_overview import limited, opened, used, was_not_reloaded
 from tests.browser.test_queue import field
@@ -111,7 +111,7 @@ async def test_page_is_current_in_the_same_step_as_the_banner_disappears(
     await expect(page.locator(shows)).to_have_text("Normal")
     broker.do(lambda memory: memory.fill("orders", 20))
     broker.come_back()
-    await page.wait_for_function("window.late.length > 0", polling=50)  # there is no next frame
+    await until_in_page(page, "() => window.late.length > 0")
     await expect(page.locator("#banner-lost")).to_be_visible()
     await expect(page.locator("#connection-text")).to_have_text("Disconnected")
     await expect(page.locator("#stop, #stop-all")).to_have_attribute("aria-disabled", "true")

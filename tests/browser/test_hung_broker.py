@@ -36,7 +36,7 @@ from console.pages.urls import urlpatterns
 from console.schedules.models import Schedule
 from tests.amqp.test_broker_command import broker_process
 from tests.browser.chromium import MISSING, PATH
-from tests.browser.conftest import Console, connections
+from tests.browser.conftest import Console, connections, until_in_page
 from tests.console.conftest import until
 
 pytestmark = [
@@ -255,7 +255,7 @@ async def check_hung(name: str, page: Page, hung_at: int | None, *, fresh: bool 
     banner = page.locator("#banner-lost")
     await expect(banner, name).to_contain_text("Local broker cannot be reached")
     await page.wait_for_load_state("networkidle")
-    await page.wait_for_function(LOADED)
+    await until_in_page(page, LOADED)
     said = await page.evaluate(WORDS)
     forbidden = f"{UNTRUE}|{UNKNOWN}" if fresh else UNTRUE
     assert not (found := re.search(forbidden, said)), f"{name} says {found.group()!r}: {said}"
@@ -277,7 +277,7 @@ async def check_back(name: str, page: Page) -> None:
     await expect(page.locator("#banner-lost"), name).to_be_hidden()
     await expect(page.locator("[data-off]"), name).to_have_count(0)
     if not name.endswith("api-docs"):  # which says it of calls
-        await page.wait_for_function(KNOWN)
+        await until_in_page(page, KNOWN)
     assert await page.evaluate("window.notReloaded === true"), f"{name} was loaded again"
 
 

@@ -10,7 +10,7 @@ from playwright.async_api import Locator, Page, expect
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from tests.browser.chromium import MISSING, PATH
-from tests.browser.conftest import LIMIT, Broker, Console, People
+from tests.browser.conftest import LIMIT, Broker, Console, People, until_in_page
 
 pytestmark = [
     pytest.mark.browser,
@@ -226,7 +226,7 @@ async def test_bulk_action_applies_to_the_current_filter(people: People, broker:
     await expect(bar).not_to_contain_text("match")
     await expect(page).to_have_url(re.compile("search=payments"))
     await expect(bar.get_by_role("button", name="Stop producers")).to_be_disabled()
-    await page.wait_for_function("window.late.length > 0")
+    await until_in_page(page, "() => window.late.length > 0")
     await expect(bar).not_to_contain_text("match")
     await page.evaluate("window.deliver()")
     await expect(bar).to_contain_text("1 queue matches")

@@ -12,7 +12,7 @@ from playwright.async_api import Page, Route, expect
 from brokers.model import POLICY, ObjectName, object_name
 from brokers.testing import InMemoryBroker
 from tests.browser.chromium import MISSING, PATH
-from tests.browser.conftest import Broker, People
+from tests.browser.conftest import Broker, People, until_in_page
 from tests.browser.test_overview import limited, opened
 
 pytestmark = [
@@ -186,7 +186,7 @@ async def test_own_change_is_never_reported_as_a_conflict(people: People, broker
     await page.get_by_role("button", name="Apply").click()
     await delayed.wait()
     version = broker.do(lambda memory: memory.management.read(ORDERS).version)
-    await page.wait_for_function("version => window.versions.includes(version)", arg=version)
+    await until_in_page(page, "version => window.versions.includes(version)", version)
     release.set()
     await expect(page.locator(".toast")).to_contain_text("Applied")
     await expect(page.locator("form [name=capacity_messages]")).to_have_value("70")

@@ -13,7 +13,7 @@ from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.audit.models import AuditEntry
 from tests.browser.chromium import MISSING, PATH
-from tests.browser.conftest import LIMIT, Broker, People, connections
+from tests.browser.conftest import Broker, People, connections, until_in_page
 from tests.browser.test_overview import limited, opened, used, was_not_reloaded
 
 pytestmark = [
@@ -42,12 +42,8 @@ def attribute(broker: Broker, name: str) -> Any:
 
 
 async def shown(page: Page, reads: str, name: str, value: int | str | bool) -> None:
-    """Wait until the page's function returns this value. (Playwright's wait needs eval, which the CSP forbids.)"""
-    looks = f"""async ([name, value]) => {{
-        while (({reads})(name) !== value) await new Promise(requestAnimationFrame);
-    }}"""
-    async with asyncio.timeout(LIMIT / 1000):
-        await page.evaluate(looks, [name, value])
+    """Wait until the page's function returns this value."""
+    await until_in_page(page, f"([name, value]) => ({reads})(name) === value", [name, value])
 
 
 def field(page: Page, label: str) -> Any:

@@ -88,7 +88,7 @@ def test_processed_files_start_no_run(url: str, commands: Commands) -> None:
 
 
 def test_run_beside_another_one_is_done(url: str, commands: Commands) -> None:
-    commands.code, commands.out = tasks.BUSY, "x:1:1 is at it"
+    commands.code, commands.out = tasks.BUSY, "x:1:1 owns the lease"
     assert tasks.run(always=True) == "another process owns the lease"
 
 
@@ -97,15 +97,15 @@ def test_run_beside_another_one_is_done(url: str, commands: Commands) -> None:
     ("task", "code"), [(tasks.run, 1), (tasks.compact, 1), (tasks.retain, 1), (tasks.advise, 1), (tasks.compact, 75)]
 )
 def test_failed_command_is_retried_with_its_error(url: str, commands: Commands, task: Any, code: int) -> None:
-    commands.code, commands.out, commands.err = code, "another is at it", "warning\nthe disk is full\n"
+    commands.code, commands.out, commands.err = code, "another owns the lease", "warning\nthe disk is full\n"
     with pytest.raises(Retry) as retried:
         task.apply(kwargs={"always": True} if task is tasks.run else {}, throw=True)
-    assert str(retried.value.exc) == ("the disk is full" if code == 1 else "another is at it")
+    assert str(retried.value.exc) == ("the disk is full" if code == 1 else "another owns the lease")
 
 
 @pytest.mark.django_db
 def test_job_waits_for_the_lease_without_a_limit_and_then_runs(commands: Commands) -> None:
-    commands.code, commands.out = tasks.BUSY, "x:1:1 is at it"
+    commands.code, commands.out = tasks.BUSY, "x:1:1 owns the lease"
     request = JobRequest.objects.create(work="advise", requested=timezone.now(), requested_by="ada", address="10.0.0.1")
     for retries in (0, 19, 20, 500):  # there is no limit
         with pytest.raises(Retry):
