@@ -150,8 +150,8 @@ def changes(answer: Mapping[str, Any]) -> None:
         )
     if effect := answer.get("preview"):
         click.echo(
-            "{changed} of {queues} queues affected: {overfull} become overfull, {released} resume;"
-            " {held} producers blocked, {freed} unblocked.".format(**effect)
+            "{changed} of {queues} queues affected: {overfull} become overfull, {underfull} underfull;"
+            " {blocked} producers blocked, {unblocked} unblocked.".format(**effect)
         )
 
 
