@@ -269,7 +269,7 @@ async def test_failed_pipeline_is_shown_on_history_pages_and_the_status_page_sho
     await expect(first).to_contain_text("NoJava")
     await expect(first).to_contain_text("Install Java 17 or newer")
     await expect(page.locator("#condition")).to_have_text("Action required")
-    await expect(page.locator("#failures tr")).to_contain_text(["starting Spark"])
+    await expect(page.locator("#failures tr")).to_contain_text(["Starting Spark"])
     await expect(page.locator("#actions")).to_have_count(0)  # a viewer does not run it
     await asyncio.to_thread(went_well, recorded_hour)
     await expect(page.locator("#condition")).to_have_text("OK")  # the page refreshes

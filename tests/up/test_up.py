@@ -258,7 +258,7 @@ def test_beat_finds_due_work_and_the_worker_does_it(tmp_path: Path) -> None:
             def outcome() -> str:
                 return str(database.execute("select state || attempts from alerts_delivery").fetchone()[0])
 
-            wait_until(lambda: "its receiver was removed" in outcome(), "it is done", within=60)
+            wait_until(lambda: "the receiver has been deleted" in outcome(), "it is done", within=60)
             assert outcome().startswith("failed")
         folder = data / "worker" / "queue"
         wait_until(lambda: not list(folder.glob("*.msg")), "no message is left", within=30)

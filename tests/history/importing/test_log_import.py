@@ -264,7 +264,7 @@ def test_command_reports_each_file_and_continues_after_an_unreadable_one(tmp_pat
     [
         (["--broker", "x", "--timezone", "Mars/Olympus"], "'Mars/Olympus' is not a time zone"),
         (["--broker", "x", "--before", "yesterday"], "'yesterday' is not a time"),
-        (["--broker", "local"], "the recorder follows a broker of that name"),
+        (["--broker", "local"], "the recorder records a broker of that name"),
         ([], "--broker"),
     ],
 )

@@ -50,6 +50,8 @@ test("names of attributes and events become words", () => {
   assert.equal(format.words("producer-blocked"), "Producer blocked");
   assert.equal(format.words("flow_stop_bytes"), "Flow stop bytes");
   assert.equal(format.words("messageAge"), "Message age");
+  assert.equal(format.eventName("producer-blocked"), "Producer blocked");
+  assert.equal(format.eventName("producer-released"), "Producer unblocked");
 });
 
 test("an amount is parsed in decimal and binary units", () => {

@@ -123,6 +123,16 @@ export const words = (name) => {
   return text.charAt(0).toUpperCase() + text.slice(1);
 };
 
+/** @type {Record<string, string>} */
+const EVENT_NAMES = { "producer-released": "Producer unblocked" };
+
+/**
+ * The name of an event's kind for people: as its words, but for kinds that keep a published name of earlier releases.
+ *
+ * @param {string} kind
+ */
+export const eventName = (kind) => EVENT_NAMES[kind] ?? words(kind);
+
 /**
  * @param {any} n
  * @param {any} one

@@ -1,7 +1,7 @@
 // A list of events in order of time: one entry per event, with the operator and the reason of an edit or action.
 
 import { fill, h, icon } from "../core/elements.js";
-import { clock, duration, exact, moment, plural, words } from "../core/format.js";
+import { clock, duration, eventName, exact, moment, plural, words } from "../core/format.js";
 import { objectUrl, parseName, shortName, stopInWords } from "../core/object_names.js";
 import { reasonInWords } from "../widgets/values.js";
 import { historyQueueUrl } from "./data.js";
@@ -102,7 +102,7 @@ export function eventLine(event, { several = false } = {}) {
       h(
         "p",
         { class: "event-head" },
-        h("strong", {}, words(event.kind)),
+        h("strong", {}, eventName(event.kind)),
         " ",
         subject(event),
         who.length ? [" ", ...who] : null,

@@ -20,6 +20,9 @@ const CONDITIONS = { trouble: "Action required", empty: "No data", running: "Run
  * @type {Record<string, string>}
  */
 const STEPS = { holds: "Blocked producers", taken: "Processed files" };
+
+/** @param {string} step */
+const stepName = (step) => STEPS[step] ?? words(step);
 const loading = new Loading();
 
 /**
@@ -77,7 +80,7 @@ function showNow(status) {
       running
         ? [
             JOBS[running.work] ?? running.work,
-            running.step ? h("span", {}, ": ", h("strong", {}, running.step)) : null,
+            running.step ? h("span", {}, ": ", h("strong", {}, stepName(running.step))) : null,
             " for ",
             sinceElement(running.started),
           ]
@@ -124,7 +127,7 @@ function showLast(status) {
             h(
               "li",
               { class: "ranked" },
-              h("div", { class: "ranked-name" }, STEPS[name] ?? words(name)),
+              h("div", { class: "ranked-name" }, stepName(name)),
               h("span", { class: "ranked-value" }, `${seconds < 10 ? seconds.toFixed(2) : seconds.toFixed(0)} s`),
               h(
                 "div",
@@ -251,7 +254,7 @@ function failureRow(run) {
     {},
     h("th", { scope: "row" }, clockElement(run.started)),
     h("td", { "data-label": "Job" }, JOBS[run.work] ?? run.work, run.state === "interrupted" ? outcome(run) : null),
-    h("td", { "data-label": "Step" }, run.step || "–"),
+    h("td", { "data-label": "Step" }, run.step ? stepName(run.step) : "–"),
     h("td", { class: "wrap", "data-label": "Error" }, run.error),
   );
 }

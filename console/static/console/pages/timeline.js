@@ -5,7 +5,7 @@ import { get, query } from "../core/api.js";
 import { shownAsOf, whenAway } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
 import { byId, fill, h, icon, reconcile, setText } from "../core/elements.js";
-import { clock, moment, plural, words } from "../core/format.js";
+import { clock, eventName, moment, plural } from "../core/format.js";
 import { readMoment } from "../core/moments.js";
 import { formatName, objectUrl, parseName, shortName } from "../core/object_names.js";
 import { toast } from "../core/toast.js";
@@ -228,7 +228,7 @@ function line(entry) {
       h(
         "p",
         { class: "event-head" },
-        h("strong", {}, words(entry.kind)),
+        h("strong", {}, eventName(entry.kind)),
         " ",
         about(entry),
         entry.actor

@@ -3,7 +3,7 @@
 import { get } from "../core/api.js";
 import { away, UNKNOWN, whenAway } from "../core/away.js";
 import { atMostEvery, fill, forgetNodes, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
-import { clock, moment, words } from "../core/format.js";
+import { clock, eventName, moment } from "../core/format.js";
 import { objectUrl, parseName, queueUrl, shortName } from "../core/object_names.js";
 
 const MAX_LINES = 200;
@@ -157,7 +157,7 @@ export class Feed {
       : h("span", { class: "muted" }, subject(event));
     fill(
       body.firstChild,
-      h("strong", {}, words(event.kind)),
+      h("strong", {}, eventName(event.kind)),
       " ",
       about,
       times > 1 ? h("span", { class: "times" }, ` ×${times}`) : null,

@@ -90,7 +90,12 @@ function counts(preview) {
     );
   if (preview.unblocked)
     lines.push(
-      line("fine", "running", h("strong", {}, plural(preview.unblocked, "producer is", "producers are")), " unblocked."),
+      line(
+        "fine",
+        "running",
+        h("strong", {}, plural(preview.unblocked, "producer is", "producers are")),
+        " unblocked.",
+      ),
     );
   if (preview.dropped)
     lines.push(
