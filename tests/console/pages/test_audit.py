@@ -42,7 +42,7 @@ def entry(**given: Any) -> AuditEntry:
 
 
 def test_empty_audit_trail_says_so(viewer: Client) -> None:
-    assert "No entries yet" in viewer.get("/audit/").content.decode()
+    assert "No audit entries yet" in viewer.get("/audit/").content.decode()
 
 
 def test_row_shows_reason_address_and_changed_values_only(viewer: Client) -> None:
