@@ -43,24 +43,37 @@ from django.conf import settings  # noqa: E402
 # A fast hash, since hundreds of tests sign in. Processes that tests start use the production hash.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
-#: Folders and files whose tests need Spark, Chromium, other programs or processes, or call every operation: `-m "not
-#: slow"` omits them, and single tests elsewhere with the mark.
+#: Folders and files whose tests need Spark, Chromium, other programs or processes, wait for the timeouts of real
+#: clients, or call every operation: `-m "not slow"` omits them, and single tests elsewhere with the mark.
 SLOW = {
     "amqp/test_broker_command.py",
+    "amqp/test_broker_limits.py",
+    "amqp/test_connection_cleanup.py",
+    "amqp/test_delivery_time.py",
     "amqp/test_sign_in_flood.py",
+    "amqp/test_silent_peers.py",
+    "amqp/test_starvation.py",
+    "amqp/test_tls.py",
+    "amqp/test_what_messages_ask.py",
     "browser",
     "cli",
+    "client",
     "console/test_api_contract.py",
     "console/test_history_api.py",
     "console/test_hostile_walk.py",
     "console/test_request_bodies.py",
+    "console/test_web.py",
+    "console/test_web_under_flood.py",
     "demo",
+    "engine/test_waiting.py",
     "faults",
     "history",
     "interop",
     "javascript",
     "server/test_bit_rot.py",
     "server/test_broker_process.py",
+    "server/test_clock_steps.py",
+    "server/test_delayed_messages.py",
     "server/test_read_only.py",
     "server/test_store_identity.py",
     "servers",
@@ -117,8 +130,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return the number of worker processes: two for the whole suite, none for named tests."""
-    return 0 if config.option.file_or_dir else 2
+    """Return the number of worker processes: two for the whole suite, three for the fast tier, whose tests wait for
+    clients now and then, none for named tests."""
+    if config.option.file_or_dir:
+        return 0
+    return 3 if config.option.markexpr == "not slow" else 2
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
