@@ -54,9 +54,13 @@ def test_memory_exceeds_its_limit_by_one_message_per_producer_at_most(
     simulation = Simulation()
     simulation.broker.shortages.set_limits({"memory_limit": limit})
     queues = [simulation.queue(f"q{n}") for n in range(data.draw(st.integers(1, 3)))]
-    senders = [simulation.sender(queues[n % len(queues)]) for n in range(count)]
     # Not below 1/2,000 of the limit: hundreds of thousands of messages would take minutes.
     size_of = {queue: data.draw(st.integers(max(50, limit // 2000), 300_000)) for queue in queues}
+    for queue in queues:  # the size of its messages is known from the first on
+        simulation.send(simulation.sender(queue, answers=False), 1, size_of[queue])
+        queue.lanes.purge()
+    simulation.settle()
+    senders = [simulation.sender(queues[n % len(queues)]) for n in range(count)]
     sizes = {sender: size_of[sender.producer.queue] for sender in senders}
     until_no_producer_sends(simulation, senders, sizes)
     used = in_memory(simulation.broker)
@@ -64,6 +68,19 @@ def test_memory_exceeds_its_limit_by_one_message_per_producer_at_most(
     assert simulation.broker.shortages.used(Resource.MEMORY) == used
     assert all(sender.producer.blocked for sender in senders)
     assert not any(sender.refused for sender in senders)
+
+
+@given(data=st.data())
+@settings(max_examples=20)
+def test_first_messages_of_unknown_size_exceed_the_limit_by_little_more(data: st.DataObject) -> None:
+    simulation = Simulation()
+    simulation.broker.shortages.set_limits({"memory_limit": 4_000_000})
+    sizes = {}
+    for name in ("a", "b", "c"):
+        queue, size = simulation.queue(name), data.draw(st.integers(20_000, 300_000))
+        sizes |= {simulation.sender(queue): size for _ in range(data.draw(st.integers(1, 10)))}
+    until_no_producer_sends(simulation, list(sizes), sizes)
+    assert 4_000_000 < in_memory(simulation.broker) <= 4_000_000 + 2 * sum(sizes.values())
 
 
 @pytest.mark.parametrize("count", [1, 10, 100])
