@@ -52,7 +52,7 @@ class Broker:
         self._expose(registry)
 
     def _compose(self, turn: Turn, registry: Registry, stores: Stores | None) -> None:
-        """Create the services; each depends on earlier ones only."""
+        """Create the services; each depends on earlier ones only. One list, since this order is its content."""
         self.stores = OpenStores(stores)
         turn.temp = self.stores.open_temp
         self.agenda = agenda = Agenda[Queue](turn)

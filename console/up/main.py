@@ -57,7 +57,8 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
-    """Broker and database side by side, then the web console, what fills the history, the demo, then the first user."""
+    """Start broker and database side by side, then the web console, the background processes, the demo, and create the
+    first user. One sequence, since this order is its content."""
     host = reachable(options.host)
     # The broker's other addresses accept passwords with TLS only: the console connects by loopback.
     amqp_host = host if is_loopback(host) else "127.0.0.1"
