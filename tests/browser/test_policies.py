@@ -198,6 +198,38 @@ async def test_own_change_is_never_reported_as_a_conflict(people: People, broker
     await expect(page.locator("#problem")).to_contain_text("since you opened it")  # another client
 
 
+async def test_change_by_another_client_during_the_reload_after_saving_is_reported(
+    people: People, broker: Broker
+) -> None:
+    busy(broker)
+    page = await opened(await people.page("ada"), url(ORDERS))
+    await expect(page.locator("form [name=capacity_messages]")).to_have_value("100")
+    reloading, release = asyncio.Event(), asyncio.Event()
+    saved = False
+
+    async def slow(route: Route) -> None:
+        nonlocal saved
+        response = await route.fetch()
+        if saved:
+            reloading.set()
+            await release.wait()
+        saved = saved or route.request.method == "PATCH"
+        await route.fulfill(response=response)
+
+    await page.route("**/api/v1/brokers/*/objects/*/", slow)
+    await typed(page, capacity_messages="70")
+    await page.get_by_role("button", name="Apply").click()
+    await reloading.wait()
+    people.expected.append("409")  # of a preview on top of the version of the reload
+    await typed(page, capacity_messages="60")
+    await expect(page.get_by_role("button", name="Apply")).to_be_enabled()  # previewed before the other change
+    version = broker.do(lambda memory: memory.management.read(ORDERS).version)
+    broker.do(lambda memory: (memory.management.update(ORDERS, {"reject_after_ms": 5}, version), memory._end_turn()))
+    release.set()
+    await expect(page.locator("#problem")).to_contain_text("since you opened it")
+    await expect(page.locator("form [name=capacity_messages]")).to_have_value("60")
+
+
 async def test_conflict_names_the_other_user_and_the_time(people: People, broker: Broker) -> None:
     busy(broker)
     ada = await opened(await people.page("ada"), url(ORDERS))

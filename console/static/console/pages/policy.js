@@ -283,6 +283,14 @@ async function conflict() {
   } catch {
     // An invalid value: its field shows the error.
   }
+  report(at, differences);
+}
+
+/**
+ * @param {number} at
+ * @param {import("../widgets/edit_session.js").Difference[]} differences
+ */
+function report(at, differences) {
   problem.conflict(
     changedBy.sentence(at),
     differences,
@@ -305,7 +313,8 @@ form.addEventListener("submit", async (/** @type {any} */ event) => {
   }
   apply.disabled = true;
   try {
-    await session.save(settings.new ? create : update);
+    const saved = await session.save(settings.new ? create : update);
+    if (!settings.new) await applied(saved);
   } catch (error) {
     apply.disabled = false;
     if (session.isConflict(error) && !settings.new) await conflict();
@@ -331,17 +340,27 @@ async function create(_version, changes) {
  * @param {number} version
  * @param {Record<string, any>} changes
  */
-async function update(version, changes) {
-  const saved = await patch(objectPath(settings.broker, settings.object), {
+function update(version, changes) {
+  return patch(objectPath(settings.broker, settings.object), {
     version,
     attributes: changes,
     reason: reason.input.value.trim(),
   });
+}
+
+/**
+ * Show the saved object. Not a part of saving: changes by others from now on are reported.
+ *
+ * @param {{attributes: Record<string, any>, version: number}} saved
+ */
+async function applied(saved) {
   session.rebase(saved.attributes, saved.version);
   toast("Applied.");
   reset();
   await loading; // a request from before has the values from before
-  await load();
+  const at = Date.now();
+  const differences = await load();
+  if (differences.length && session.dirty && !conflicts) report(at, differences);
 }
 
 function reset() {
