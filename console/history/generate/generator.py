@@ -20,7 +20,8 @@ from brokers.model import object_name
 from console.history.generate.fleet import MINUTES, OVERFULL, Crossing, Day, Edit, Fleet, Stop
 from console.history.storage.durations import HOUR, MINUTE
 from console.history.storage.event_rows import Row, table
-from console.history.storage.landing import MAX_ROWS, SCHEMAS, Landing, part
+from console.history.storage.landing import MAX_ROWS, SCHEMAS, Landing
+from console.history.storage.landing_names import part
 
 Array = npt.NDArray[Any]
 Progress = Callable[[int, int], None]

@@ -21,7 +21,8 @@ from typing import BinaryIO
 
 from console.history.importing.log_times import LogTimes
 from console.history.storage.event_rows import Row, table
-from console.history.storage.landing import Landing, part
+from console.history.storage.landing import Landing
+from console.history.storage.landing_names import part
 from console.history.storage.log_lines import Columns, Unreadable, has_code, may_be_event, read_line
 
 #: Maximum number of events of one landing file.

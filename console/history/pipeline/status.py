@@ -18,7 +18,8 @@ from console.history.pipeline import job_requests
 from console.history.pipeline.runner import LEASE
 from console.history.storage.backlog import Landed, find_backlog
 from console.history.storage.durations import DAY
-from console.history.storage.landing import Landing, LandingError, part
+from console.history.storage.landing import Landing, LandingError
+from console.history.storage.landing_names import part
 from console.history.storage.layout import LAYOUTS
 from console.history.storage.reader import HistoryBroken, NothingRecorded, Reader, first_line
 

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 
 import pyarrow.compute as pc
 
-from console.history.storage.landing import Landing, LandingError, part
+from console.history.storage.landing import Landing, LandingError
+from console.history.storage.landing_names import part
 
 
 @dataclass(frozen=True, slots=True)

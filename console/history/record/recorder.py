@@ -23,7 +23,8 @@ from brokers.model import object_name
 from console.history.record import position
 from console.history.record.position import Position, file_name, run_of
 from console.history.storage.event_rows import Row, event_row, sample_row, table
-from console.history.storage.landing import Landing, LandingError, part
+from console.history.storage.landing import Landing, LandingError
+from console.history.storage.landing_names import part
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

@@ -21,7 +21,6 @@ import io
 import os
 import uuid
 from collections.abc import Mapping
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -291,11 +290,6 @@ class Landing:
         except (pa.ArrowException, OSError) as error:
             raise LandingError(f"{self.folder(kind)} cannot be read: {_why(error)}") from error
         return max(zip((info.mtime_ns or 0 for info in written), names, strict=True), default=(0, ""))[1]
-
-
-def part(name: str) -> str:
-    """Encode a text as a part of a file name. Parts are separated by `~`, which the result never contains."""
-    return quote(name, safe="").replace("~", "%7E").replace(".", "%2E")
 
 
 def _replace(target: str, content: bytes) -> None:
