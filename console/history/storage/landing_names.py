@@ -4,8 +4,8 @@ A recorder's file is `recorder~<broker>~<sequence>[~<rest>].parquet`. The sequen
 kind, also across restarts, so one number says which of them a table contains: the version of the transaction identifier
 `landing/<kind>/<broker>` of the table. Delta Lake stores it in the commit of the rows.
 
-The table `minutes` has the transaction identifier `rolled/<broker>`: its version is the time, in ms, up to which the
-rollups of the broker are in the tables.
+Each of the tables `minutes`, `hours` and `days` has the transaction identifier `rolled/<broker>`: its version is the
+time, in ms, up to which the table contains the rollups of the broker. They are committed one after the other.
 """
 
 from __future__ import annotations
