@@ -19,8 +19,9 @@ from console.celery import app
 from console.history.models import HistoryRun, JobRequest
 from console.history.pipeline import job_requests
 from console.history.pipeline.runner import LEASE
-from console.history.record.position import file_name
+from console.history.storage.fresh import Catalog
 from console.history.storage.landing import Landing
+from console.history.storage.landing_names import recorder_file
 from console.history.storage.layout import LAYOUTS, table_url
 from console.leases.lease import lease
 from tests.history.delta import HOUR, MINUTE, coverage, rollup, write
@@ -201,7 +202,7 @@ def test_unreadable_files_are_listed_with_their_reason(as_viewer: APIClient) -> 
 
 def test_missing_recorder_is_a_finding_with_duration_and_gaps_have_their_cause(as_viewer: APIClient, url: str) -> None:
     run()
-    Landing(url).publish("events", table("events", []), file_name("local", "r", 1, 2))
+    Landing(url).publish("events", table("events", []), recorder_file("local", 1, "0-1~r"))
     publish_now(url)
     age(url, dt.timedelta(minutes=30))
     now = now_ms()
@@ -211,6 +212,15 @@ def test_missing_recorder_is_a_finding_with_duration_and_gaps_have_their_cause(a
     assert "has not been recorded for 30 min" in finding(status, "not-followed")["text"]
     (broker,) = status["brokers"]
     assert broker["gap"] == {"from": now - 9 * MINUTE, "until": now - 8 * MINUTE, "reason": "the broker dropped events"}
+
+
+def test_recorder_that_has_published_without_landing_anything_records(as_viewer: APIClient, url: str) -> None:
+    published = Path(url) / "recorder" / "local" / "published.json"
+    published.parent.mkdir(parents=True)
+    published.write_bytes(Catalog("local", now_ms()).encode())
+    (broker,) = get_status(as_viewer)["brokers"]
+    assert broker["following"] is True
+    assert broker["last_sign"] >= now_ms() - MINUTE
 
 
 def test_overdue_maintenance_job_names_the_command_that_runs_it(as_viewer: APIClient, url: str) -> None:

@@ -18,6 +18,7 @@ from console.history.pipeline import job_requests
 from console.history.pipeline.runner import LEASE
 from console.history.storage.backlog import Landed, find_backlog
 from console.history.storage.durations import DAY
+from console.history.storage.fresh import CATALOG, folder
 from console.history.storage.landing import Landing, LandingError
 from console.history.storage.landing_names import part
 from console.history.storage.layout import LAYOUTS
@@ -187,6 +188,8 @@ def _recordings(
         slug = broker["slug"]
         prefix = f"recorder~{part(slug)}~"
         published = [at for (kind, name), at in landed.items() if kind == "coverage" and name.startswith(prefix)]
+        if (at := _published(found, reader.url, slug)) is not None:
+            published.append(at)
         last_sign = max(published, default=None)
         row = recorded.pop(slug, {})
         recordings.append(
@@ -202,6 +205,16 @@ def _recordings(
             _broker(slug, slug, row) | {"configured": False, "following": None, "last_sign": row["until"]},
         )
     return recordings
+
+
+def _published(found: Status, url: str, slug: str) -> dt.datetime | None:
+    """Return when the recorder of the broker last published what it has not landed."""
+    try:
+        return Landing(url).modified(f"{folder(slug)}/{CATALOG}")
+    except LandingError as error:
+        if str(error) not in found.trouble:
+            found.trouble.append(str(error))
+        return None
 
 
 def _broker(slug: str, title: str, row: Mapping[str, Any]) -> Facts:

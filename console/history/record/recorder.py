@@ -4,8 +4,9 @@ Events are requested by number from the last published one on, so none is lost o
 Samples cannot be requested again: a row of coverage states when they were recorded, and is written only after them, so
 that gaps are visible. Times are those of the broker's clock.
 
-Rows are buffered for `Timing.rotate` seconds or up to `Timing.rows` rows, then published as a file of each kind. While
-the folder cannot be written, events remain in the broker's journal, and samples in memory up to a limit.
+Rows are published in a tail about every second and landed every minute (`recorded_files.py`); publishing takes at most
+`Timing.share` of a processor. While the folder cannot be written, events remain in the broker's journal, and samples in
+memory up to a limit.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from brokers.admin import AdminError, BrokerAdmin, BrokerUnreachable, Event, EventsExpired, ManagedObject, Samples
 from brokers.model import object_name
-from console.history.record import position
-from console.history.record.position import Position, file_name, run_of
-from console.history.storage.event_rows import Row, event_row, sample_row, table
+from console.history.record.position import Position, run_of
+from console.history.record.recorded_files import RecordedFiles
+from console.history.record.unlanded import Unlanded
+from console.history.storage.durations import HOUR
+from console.history.storage.event_rows import Row, event_row, sample_row
 from console.history.storage.landing import Landing, LandingError
-from console.history.storage.landing_names import part
 
+A = TypeVar("A")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -37,13 +40,17 @@ _SAMPLE_DELAY_MS = 1500
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds. `rotate`: between two files, fewer once there are `rows` rows, up to `idle` if there is only coverage.
-    `whole`: between two reads of all queues. `answer`: timeout of a request. `retry_first`, `retry_most`: delays before
-    a new connection. `most_samples`: maximum buffered while the folder cannot be written; the oldest are dropped
-    first."""
+    """Seconds. `publish`: between two tails, longer if publishing takes more than `share` of a processor, `idle` if
+    there is only coverage. `rotate`: between two landing files, fewer once there are `rows` rows, `rotate_idle` if
+    there is only coverage. `whole`: between two reads of all queues. `answer`: timeout of a request. `retry_first`,
+    `retry_most`: delays before a new connection. `most_samples`: maximum buffered while the folder cannot be written;
+    the oldest are dropped first."""
 
-    rotate: float = 5.0
+    publish: float = 1.0
+    share: float = 0.05
     idle: float = 15.0
+    rotate: float = 5.0
+    rotate_idle: float = 15.0
     rows: int = 20_000
     whole: float = 300.0
     answer: float = 10.0
@@ -52,17 +59,9 @@ class Timing:
     most_samples: int = 500_000
 
 
-@dataclass(slots=True)
-class _Pending:
-    """Received rows that are not published yet."""
-
-    events: list[Event] = field(default_factory=list)
-    samples: list[Row] = field(default_factory=list)
-    coverage: list[Row] = field(default_factory=list)
-
-
 class Recorder:
-    """Records the broker `slug`. `connect` opens a connection and may raise AdminError, OSError. `clock`: ms."""
+    """Records the broker `slug`. `connect` opens a connection and may raise AdminError, OSError. `clock`: ms.
+    `may_write`: whether this process still owns the broker."""
 
     def __init__(
         self,
@@ -72,23 +71,29 @@ class Recorder:
         *,
         timing: Timing | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        may_write: Callable[[], bool] = lambda: True,
     ) -> None:
         self.slug = slug
         self.timing = timing or Timing()
         self._connect = connect
-        self._landing = landing
+        self._files = RecordedFiles(landing, slug, may_write=may_write)
         self._clock = clock
         self._ahead = 0  # offset of the broker's clock, ms
-        self._position: Position | None = None
+        self._is_restored = False
+        self._position: Position | None = None  # the last received event
         self._journal, self._rewinds = "", 0
-        self._pending = _Pending()
+        self._unlanded = Unlanded()
         self._missing: Row | None = None  # coverage of lost events, until the time of the next event is known
         self._followed_from: int | None = None  # start of the time that has no coverage yet
+        self._news = asyncio.Event()  # rows that are not published yet
         self._full = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
         self._trouble = "not connected yet"
-        self._published = 0.0
+        self._published = 0.0  # monotonic seconds
+        self._interval = self.timing.publish
+        self._landing_due = float("inf")  # monotonic seconds
+        self._hour: int | None = None  # of the broker's clock, up to which rows are published
 
     @property
     def run_name(self) -> str:
@@ -99,8 +104,9 @@ class Recorder:
         delay = self.timing.retry_first
         while True:
             try:
-                if self._position is None:
-                    self._position = await asyncio.to_thread(position.load, self._landing, self.slug)
+                if not self._is_restored:
+                    await asyncio.to_thread(self._files.restore)
+                    self._position, self._is_restored = self._files.position, True
                 async with asyncio.timeout(self.timing.answer):
                     admin = await self._connect()
             except (AdminError, OSError, TimeoutError, LandingError) as error:
@@ -138,7 +144,7 @@ class Recorder:
                 self._follow_events(admin, after),
                 self._follow_samples(admin),
                 self._read_whole(admin),
-                self._rotate(admin),
+                self._publish_continuously(admin),
             )
         ]
         try:
@@ -151,9 +157,7 @@ class Recorder:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._followed_from = None
-            await self._publish()
-            self._pending.events.clear()  # unwritten ones remain in the broker's journal
-            self._room.set()
+            await self._publish(landing=True)
 
     async def _resume_after(self, admin: BrokerAdmin, broker: ManagedObject) -> int:
         """Return the number of the event to continue after: 0 for another journal, which has its own numbers."""
@@ -214,8 +218,10 @@ class Recorder:
             since = self._position.at if self._position else event.at
             self._cover(since, event.at, followed=False, **self._missing)
             self._missing = None
-        self._pending.events.append(event)
-        if len(self._pending.events) >= self.timing.rows:
+        self._unlanded.events.received.append(event_row(self.slug, self.run_name, event))
+        self._position = Position(self._journal, event.number, event.at, event.text, self._rewinds)
+        self._has_news()
+        if len(self._unlanded.events) >= self.timing.rows:
             self._full.set()
             self._room.clear()  # the rest remains in the broker's journal
 
@@ -225,11 +231,23 @@ class Recorder:
             self._take_samples(samples)
 
     def _take_samples(self, samples: Samples) -> None:
-        rows = self._pending.samples
         run = self.run_name
-        rows += [sample_row(self.slug, run, samples.at, name, v, whole=False) for name, v in samples.queues]
-        if len(rows) >= self.timing.rows:
+        self._add_samples([sample_row(self.slug, run, samples.at, name, v, whole=False) for name, v in samples.queues])
+
+    def _add_samples(self, rows: list[Row]) -> None:
+        if not rows:
+            return
+        self._unlanded.samples.received += rows
+        self._has_news()
+        if len(self._unlanded.samples) >= self.timing.rows:
             self._full.set()
+
+    def _has_news(self) -> None:
+        self._news.set()
+        self._land_within(self.timing.rotate)
+
+    def _land_within(self, seconds: float) -> None:
+        self._landing_due = min(self._landing_due, time.monotonic() + seconds)
 
     async def _read_whole(self, admin: BrokerAdmin) -> None:
         """Read all queues at the start and periodically: unchanged queues are in no sample."""
@@ -240,9 +258,9 @@ class Recorder:
             while offset < total:
                 page = await self._within(admin.query("Queue", offset=offset, count=_PAGE))
                 at = self._now()
-                self._pending.samples += [
-                    sample_row(self.slug, self.run_name, at, q.name, q.attributes, whole=True) for q in page.items
-                ]
+                self._add_samples(
+                    [sample_row(self.slug, self.run_name, at, q.name, q.attributes, whole=True) for q in page.items]
+                )
                 offset, total = offset + max(len(page.items), 1), page.total
             if first:
                 self._followed_from, first = began, False
@@ -251,12 +269,9 @@ class Recorder:
 
     # -- publishing -------------------------------------------------------------------------------------------
 
-    async def _rotate(self, admin: BrokerAdmin) -> None:
+    async def _publish_continuously(self, admin: BrokerAdmin) -> None:
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self.timing.rotate):
-                    await self._full.wait()
-            self._full.clear()
+            await self._wait_until_due()
             # A response proves that the connection was alive until the request.
             requested = self._now()
             await self._within(admin.read(BROKER))
@@ -264,70 +279,72 @@ class Recorder:
             if self._followed_from is not None and certain > self._followed_from:
                 self._cover(self._followed_from, certain, followed=True)
                 self._followed_from = certain
-            has_rows = self._pending.events or self._pending.samples
-            if has_rows or time.monotonic() - self._published >= self.timing.idle:
-                await self._publish()
+            # A closed hour is landed at once, since the pipeline waits for it.
+            hour = certain // HOUR
+            has_closed = self._hour is not None and hour > self._hour
+            self._hour = hour
+            await self._publish(landing=has_closed or time.monotonic() >= self._landing_due or self._is_full())
+
+    async def _wait_until_due(self) -> None:
+        timing = self.timing
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(_loop_time(self._published + timing.idle)):
+                await self._news.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(_loop_time(self._published + self._interval)):
+                await self._full.wait()
+
+    def _is_full(self) -> bool:
+        return max(len(self._unlanded.events), len(self._unlanded.samples)) >= self.timing.rows
 
     def _cover(self, at: int, until: int, **values: Any) -> None:
-        self._pending.coverage.append(
-            {"broker": self.slug, "run": self.run_name, "source": "recorder", **values, "at": at, "until": until}
-        )
+        row = {"broker": self.slug, "run": self.run_name, "source": "recorder", **values, "at": at, "until": until}
+        self._unlanded.cover(row)
+        self._land_within(self.timing.rotate_idle)
 
-    async def _publish(self) -> None:
-        """Publish samples before their coverage, and events before the position. Unwritten rows remain buffered."""
-        pending, self._pending = self._pending, _Pending()
+    async def _publish(self, *, landing: bool) -> None:
+        """Publish the rows that are not landed; if `landing`, land them first. Unwritten rows remain buffered."""
         self._published = time.monotonic()
+        self._news.clear()
+        self._full.clear()
+        self._unlanded.seal(self._position)
         try:
-            await _finish_in_thread(self._write, pending)
+            seconds = await _finish_in_thread(self._write, landing)
         except LandingError as error:
             self._report(f"{error}; retrying")
         else:
+            self._interval = max(self.timing.publish, seconds / self.timing.share)
+            if landing:
+                self._landing_due = float("inf") if self._unlanded.is_sealed else self._published + self.timing.rotate
             if self._trouble and self._followed_from is not None:
                 self._report("")
         finally:
-            # `_write` has cleared the lists that it has written.
-            self._pending.events[:0] = pending.events
-            self._pending.samples[:0] = pending.samples
-            self._pending.coverage[:0] = pending.coverage
+            self._unlanded.settle()
             self._drop_oldest_samples()
-            if len(self._pending.events) < self.timing.rows:
+            if len(self._unlanded.events) < self.timing.rows:
                 self._room.set()
 
-    def _write(self, pending: _Pending) -> None:
-        run = self.run_name
-        if pending.events:
-            first, last = pending.events[0], pending.events[-1]
-            rows = table("events", [event_row(self.slug, run, event) for event in pending.events])
-            self._landing.publish("events", rows, file_name(self.slug, run, first.number, last.number))
-            pending.events.clear()
-            self._position = Position(self._journal, last.number, last.at, last.text, self._rewinds)
-            position.store(self._landing, self.slug, self._position)
-        if pending.samples:
-            at = pending.samples[0]["at"]
-            name = f"recorder~{part(self.slug)}~{at:015}~{time.time_ns()}"
-            self._landing.publish("samples", table("samples", pending.samples), name)
-            pending.samples.clear()
-        if pending.coverage:
-            name = f"recorder~{part(self.slug)}~{pending.coverage[0]['at']:015}~{time.time_ns()}"
-            self._landing.publish("coverage", table("coverage", pending.coverage), name)
-            pending.coverage.clear()
+    def _write(self, landing: bool) -> float:
+        """Return the processor time that this took, in seconds."""
+        began = time.thread_time()
+        unlanded, files = self._unlanded, self._files
+        tails = {kind: rows for kind, rows in unlanded.tables().items() if rows.num_rows}
+        if landing and tails:
+            for kind, rows in list(tails.items()):  # samples before their coverage
+                files.land(kind, rows, unlanded.position if kind == "events" else None)
+                unlanded.landed(kind)
+                del tails[kind]
+            files.remember()
+        files.publish(tails, unlanded.position, unlanded.covered_until)
+        return time.thread_time() - began
 
     def _drop_oldest_samples(self) -> None:
         """Drop the oldest samples above the maximum, and the coverage of their time."""
-        samples = self._pending.samples
-        if len(samples) <= self.timing.most_samples:
+        dropped = self._unlanded.drop_oldest_samples(self.timing.most_samples)
+        if dropped is None:
             return
-        dropped = samples[: len(samples) - self.timing.most_samples]
-        del samples[: len(dropped)]
-        lost_from, lost_until = dropped[0]["at"], dropped[-1]["at"]
-        log.warning("%s: %s samples were dropped, since the history folder cannot be written", self.slug, len(dropped))
-        remaining = []
-        for row in self._pending.coverage:
-            if not row["followed"] or row["at"] > lost_until or row["until"] < lost_from:
-                remaining.append(row)
-            elif row["until"] > lost_until:
-                remaining.append({**row, "at": lost_until})
-        self._pending.coverage = remaining
+        count, lost_from, lost_until = dropped
+        log.warning("%s: %s samples were dropped, since the history folder cannot be written", self.slug, count)
         self._cover(lost_from, lost_until, followed=False, reason="the history folder could not be written")
         if self._followed_from is not None:
             self._followed_from = max(self._followed_from, lost_until)
@@ -346,11 +363,17 @@ class Recorder:
             raise BrokerUnreachable(f"the broker did not respond within {self.timing.answer:g} s") from None
 
 
-async def _finish_in_thread(work: Callable[[T], None], argument: T) -> None:
+def _loop_time(at: float) -> float:
+    """Return the event loop's time for a monotonic time, which another implementation of the loop may count from
+    elsewhere."""
+    return asyncio.get_running_loop().time() + at - time.monotonic()
+
+
+async def _finish_in_thread(work: Callable[[A], T], argument: A) -> T:
     """Run `work` in a thread; if cancelled meanwhile, wait for its end first."""
     working = asyncio.ensure_future(asyncio.to_thread(work, argument))
     try:
-        await asyncio.shield(working)
+        return await asyncio.shield(working)
     except asyncio.CancelledError:
         await working
         raise

@@ -1,7 +1,7 @@
 """The landing folder: the contract between the writers (recorder, imported and generated logs) and the pipeline.
 
 Files are `<HEADGATE_HISTORY_URL>/landing/<kind>/<name>.parquet`, with a kind of `SCHEMAS`. The folder `recorder` beside
-`landing` belongs to the recorder; all others belong to the pipeline.
+`landing` belongs to the recorders (`fresh.py` is its contract); all others belong to the pipeline.
 
 Guarantees for readers:
 - A file appears complete or not at all, and never changes. Files whose names begin with a dot are unfinished: readers
@@ -186,17 +186,16 @@ class Landing:
         replaced: use the same name only for the same rows. Raises LandingError; then there is no file."""
         name = f"{name or uuid.uuid4().hex}.parquet"
         table = rows.select(SCHEMAS[kind].names).cast(SCHEMAS[kind])
-        buffer = io.BytesIO()
-        pq.write_table(table, buffer, compression="zstd", version="2.6")
-        self.put(f"landing/{kind}/{name}", buffer.getvalue())
+        self.put(f"landing/{kind}/{name}", encoded(table))
         return name
 
-    def put(self, path: str, content: bytes) -> None:
-        """Write or replace a file at a path relative to the root, atomically. Raises LandingError."""
+    def put(self, path: str, content: bytes, *, durable: bool = True) -> None:
+        """Write or replace a file at a path relative to the root, atomically. Not `durable`: a power failure may lose
+        it. Raises LandingError."""
         target = f"{self.root}/{path}"
         try:
             if self._local:
-                _replace(target, content)
+                _replace(target, content, durable=durable)
             else:
                 with self._files.open_output_stream(target) as stream:  # an object appears when its stream is closed
                     stream.write(content)
@@ -237,12 +236,39 @@ class Landing:
 
     def remove(self, kind: str, name: str) -> None:
         """Remove a processed file; see above for when. Raises LandingError."""
+        self.delete(f"landing/{kind}/{name}")
+
+    def delete(self, path: str) -> None:
+        """Remove the file at a path relative to the root, if it exists. Raises LandingError."""
+        target = f"{self.root}/{path}"
         try:
-            self._files.delete_file(f"{self.folder(kind)}/{name}")
+            self._files.delete_file(target)
         except FileNotFoundError:
             return
         except (pa.ArrowException, OSError) as error:
-            raise LandingError(f"{self.folder(kind)}/{name} cannot be removed: {_why(error)}") from error
+            raise LandingError(f"{target} cannot be removed: {_why(error)}") from error
+
+    def modified(self, path: str) -> dt.datetime | None:
+        """Return when the file at a path relative to the root was written; None if there is none. Raises
+        LandingError."""
+        target = f"{self.root}/{path}"
+        try:
+            written: dt.datetime | None = self._files.get_file_info(target).mtime
+        except (pa.ArrowException, OSError) as error:
+            raise LandingError(f"{target} cannot be read: {_why(error)}") from error
+        return written
+
+    def entries(self, path: str) -> list[pafs.FileInfo]:
+        """Return what a folder, at a path relative to the root, contains; nothing if there is none. Raises
+        LandingError."""
+        place = f"{self.root}/{path}"
+        try:
+            found: list[pafs.FileInfo] = self._files.get_file_info(pafs.FileSelector(place, allow_not_found=True))
+        except FileNotFoundError:
+            return []  # created or removed between two checks of pyarrow
+        except (pa.ArrowException, OSError) as error:
+            raise LandingError(f"{place} cannot be read: {_why(error)}") from error
+        return found
 
     def remove_unfinished(self, before: dt.datetime) -> int:
         """Remove unfinished files of killed writers, not modified since `before`; return their number. An object store
@@ -250,7 +276,9 @@ class Landing:
         if not self._local:
             return 0
         removed = 0
-        for folder in (*(self.folder(kind) for kind in SCHEMAS), f"{self.root}/recorder", f"{self.root}/pipeline"):
+        recorders = [entry.path for entry in self.entries("recorder") if not entry.is_file]
+        folders = (*(self.folder(kind) for kind in SCHEMAS), f"{self.root}/recorder", f"{self.root}/pipeline")
+        for folder in (*folders, *recorders):
             try:
                 for entry in self._files.get_file_info(pafs.FileSelector(folder, allow_not_found=True)):
                     if entry.is_file and entry.base_name[0] == "." and entry.mtime < before:
@@ -264,7 +292,11 @@ class Landing:
 
     def read(self, kind: str, name: str) -> pa.Table:
         """Return the rows of a file. Raises LandingError."""
-        path = f"{self.folder(kind)}/{name}"
+        return self.read_rows(f"landing/{kind}/{name}")
+
+    def read_rows(self, path: str) -> pa.Table:
+        """Return the rows of the Parquet file at a path relative to the root. Raises LandingError."""
+        path = f"{self.root}/{path}"
         try:
             return pq.read_table(path, filesystem=self._files, partitioning=None)
         except (pa.ArrowException, OSError) as error:
@@ -292,7 +324,7 @@ class Landing:
         return max(zip((info.mtime_ns or 0 for info in written), names, strict=True), default=(0, ""))[1]
 
 
-def _replace(target: str, content: bytes) -> None:
+def _replace(target: str, content: bytes, *, durable: bool) -> None:
     folder, name = os.path.split(target)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     unfinished = f"{folder}/.{name}.{uuid.uuid4().hex}"
@@ -300,17 +332,27 @@ def _replace(target: str, content: bytes) -> None:
         with open(unfinished, "xb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         os.rename(unfinished, target)
     except BaseException:
         if os.path.exists(unfinished):
             os.unlink(unfinished)
         raise
+    if not durable:
+        return
     entry = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(entry)  # makes the name durable
     finally:
         os.close(entry)
+
+
+def encoded(rows: pa.Table) -> bytes:
+    """Return the rows as a Parquet file."""
+    buffer = io.BytesIO()
+    pq.write_table(rows, buffer, compression="zstd", version="2.6")
+    return buffer.getvalue()
 
 
 def _why(error: Exception) -> str:

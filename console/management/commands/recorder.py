@@ -24,7 +24,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--rotate", type=float, default=Timing().rotate, help="seconds between files (default: 5)")
+        parser.add_argument("--rotate", type=float, default=Timing().rotate, help="seconds between landing files")
 
     def handle(self, *args: Any, rotate: float, **options: Any) -> None:
         if not 0 < rotate <= 3600:

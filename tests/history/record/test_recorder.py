@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,18 @@ import pytest
 
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
+from console.history.record.recorded_files import RecordedFiles
 from console.history.record.recorder import Recorder, Timing
+from console.history.storage.durations import HOUR
+from console.history.storage.event_rows import table
+from console.history.storage.fresh import GRACE_SECONDS, decode
 from console.history.storage.landing import EVENTS, KEYS, Landing, LandingError
+from console.history.storage.landing_names import sequence_of
 from tests.console.standin import Connected
 
-QUICK = Timing(rotate=0.02, idle=0.02, retry_first=0.01, retry_most=0.05, answer=5, whole=60)
+QUICK = Timing(
+    publish=0.01, rotate=0.02, rotate_idle=0.02, idle=0.02, retry_first=0.01, retry_most=0.05, answer=5, whole=60
+)
 BROKER = object_name("Broker")
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
 
@@ -29,10 +38,10 @@ class FullDisk(Landing):
 
     full = False
 
-    def put(self, path: str, content: bytes) -> None:
+    def put(self, path: str, content: bytes, *, durable: bool = True) -> None:
         if self.full:
             raise LandingError("no room")
-        super().put(path, content)
+        super().put(path, content, durable=durable)
 
 
 @pytest.fixture
@@ -61,6 +70,17 @@ async def until(condition: Callable[[], Any], what: str, within: float = 10.0) -
         assert asyncio.get_running_loop().time() < end, f"not within {within:g} s: {what}"
         await asyncio.sleep(0.005)
     return found
+
+
+def tail(landing: Landing, kind: str) -> list[dict[str, Any]]:
+    """Return the published rows that have not landed."""
+    content = landing.get("recorder/local/published.json")
+    found = None if content is None else decode(content).tail(kind)
+    return [] if found is None else list(landing.read_rows(f"recorder/local/{found.file}").to_pylist())
+
+
+def covering(at: int, until: int) -> dict[str, Any]:
+    return {"broker": "local", "run": "r", "at": at, "until": until, "followed": True, "source": "recorder"}
 
 
 def rows(landing: Landing, kind: str) -> list[dict[str, Any]]:
@@ -143,7 +163,7 @@ async def test_restarted_recorder_continues_with_the_next_event(landing: Landing
 @pytest.mark.parametrize("lost", ["the position", "the files", "the last position"])
 async def test_position_is_restored_from_the_remaining_files(landing: Landing, lost: str) -> None:
     memory = InMemoryBroker()
-    position = Path(landing.root) / "recorder" / "local.json"
+    position = Path(landing.root) / "recorder" / "local" / "position.json"
     await facts(memory)
     async with recording(memory, landing):
         await recorded(landing, memory)
@@ -274,15 +294,20 @@ async def test_coverage_grows_while_nothing_changes_and_not_while_disconnected(l
 
 def newest(recorder: Recorder) -> int:
     """Return the depth in the newest buffered sample; 0 if there is none."""
-    samples = recorder._pending.samples
-    return int(samples[-1]["depth_messages"]) if samples else 0
+    samples = recorder._unlanded.samples
+    if samples.received:
+        return int(samples.received[-1]["depth_messages"])
+    rows = samples.table()
+    return int(rows["depth_messages"][-1].as_py()) if rows.num_rows else 0
 
 
 async def test_full_disk_loses_no_event_and_lost_samples_are_a_gap(landing: FullDisk) -> None:
     memory = InMemoryBroker()
     await memory.create(ORDERS, {})
     producer = memory.attach_producer("orders")
-    timing = Timing(rotate=0.02, idle=0.02, retry_first=0.01, answer=5, rows=50, most_samples=20)
+    timing = Timing(
+        publish=0.01, rotate=0.02, rotate_idle=0.02, idle=0.02, retry_first=0.01, answer=5, rows=50, most_samples=20
+    )
     async with recording(memory, landing, timing) as recorder:
         await looked(landing, memory)
         landing.full = True
@@ -294,7 +319,7 @@ async def test_full_disk_loses_no_event_and_lost_samples_are_a_gap(landing: Full
             await until(lambda n=n: newest(recorder) == n + 1, "the sample has come")
             if n % 20 == 0:
                 await facts(memory, 20)
-        await until(lambda: len(recorder._pending.samples) == 20, "the oldest samples are dropped")
+        await until(lambda: len(recorder._unlanded.samples) == 20, "the oldest samples are dropped")
         landing.full = False
         await recorded(landing, memory)
         await until(lambda: any(not r["followed"] for r in rows(landing, "coverage")), "the gap is stored")
@@ -324,6 +349,117 @@ def test_file_appears_complete_and_a_failed_write_leaves_nothing(landing: Landin
     with pytest.raises(LandingError, match="No space left on device"):
         landing.publish("events", good, "two")
     assert sorted(p.name for p in Path(landing.folder("events")).iterdir()) == ["one.parquet"]
+
+
+async def test_rows_are_published_in_a_tail_before_they_land(landing: FullDisk) -> None:
+    memory = InMemoryBroker()
+    await memory.create(ORDERS, {})
+    await facts(memory)
+    async with recording(memory, landing, replace(QUICK, rotate=3600)):
+        await until(lambda: tail(landing, "events"), "events are published")
+        await until(lambda: tail(landing, "samples"), "samples are published")
+        assert not landing.names("events")
+        memory.advance(2000)
+        await until(lambda: tail(landing, "coverage"), "coverage is published")
+    # At its end it lands everything.
+    assert numbers(landing, memory.engine.journal) == list(range(1, memory.engine.last_event + 1))
+    assert not tail(landing, "events")
+
+
+@pytest.mark.parametrize("when", ["before landing", "after landing", "after the catalog", "between two kinds"])
+async def test_tail_of_a_killed_recorder_lands_once(landing: FullDisk, tmp_path: Path, when: str) -> None:
+    memory = InMemoryBroker()
+    await memory.create(ORDERS, {})
+    await facts(memory)
+    slow = replace(QUICK, rotate=3600, rotate_idle=3600)
+    async with recording(memory, landing, slow):
+        await until(lambda: len(tail(landing, "events")) == memory.engine.last_event, "events are published")
+        memory.advance(2000)
+        await until(lambda: tail(landing, "samples") and tail(landing, "coverage"), "all kinds are published")
+        shutil.copytree(Path(landing.root) / "recorder", tmp_path / "tail")
+    # The state of the folder as if the recorder had been killed.
+    if when in ("before landing", "between two kinds"):
+        for kind in ("events", "coverage") if when == "between two kinds" else ("events", "samples", "coverage"):
+            for name in landing.names(kind):
+                landing.remove(kind, name)
+    if when != "after the catalog":
+        shutil.rmtree(Path(landing.root) / "recorder")
+        shutil.copytree(tmp_path / "tail", Path(landing.root) / "recorder")
+    samples_before = len(rows(landing, "samples"))
+    await facts(memory)
+    async with recording(memory, landing):
+        await recorded(landing, memory)
+    assert numbers(landing, memory.engine.journal) == list(range(1, memory.engine.last_event + 1))
+    stored = [row for row in rows(landing, "samples") if row["at"].timestamp() * 1000 < memory.engine.turn.now]
+    assert len({(row["queue"], row["at"]) for row in stored}) == len(stored) >= max(samples_before, 1)
+    covered = sorted((_ms(row["at"]), _ms(row["until"])) for row in rows(landing, "coverage"))
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(covered))
+
+
+async def test_sequences_grow_across_restarts_and_a_clock_set_back(landing: FullDisk) -> None:
+    files = RecordedFiles(landing, "local", clock=lambda: 5_000)
+    files.restore()
+    for _ in range(2):
+        files.land("coverage", table("coverage", [covering(1, 2)]))
+    files.remember()
+    again = RecordedFiles(landing, "local", clock=lambda: 17)
+    again.restore()
+    again.land("coverage", table("coverage", [covering(2, 3)]))
+    assert [sequence_of(name) for name in landing.names("coverage")] == [5_000, 5_001, 5_002]
+
+
+async def test_recorder_that_lost_its_broker_writes_nothing(landing: FullDisk) -> None:
+    files = RecordedFiles(landing, "local", may_write=lambda: False)
+    with pytest.raises(LandingError, match="another process"):
+        files.land("coverage", table("coverage", [covering(1, 2)]))
+    with pytest.raises(LandingError, match="another process"):
+        files.publish({}, None, 0)
+    assert not landing.names("coverage")
+
+
+async def test_files_that_the_catalog_no_longer_lists_are_removed_after_the_grace_period(landing: FullDisk) -> None:
+    now = 100.0
+    files = RecordedFiles(landing, "local", steady=lambda: now)
+    files.restore()
+    for _ in range(3):
+        files.publish({"coverage": table("coverage", [covering(1, 2)])}, None, 2)
+    folder = Path(landing.root) / "recorder" / "local"
+    assert len(list(folder.glob("coverage~*"))) == 3
+    now += GRACE_SECONDS + 1
+    files.publish({"coverage": table("coverage", [covering(1, 3)])}, None, 3)
+    # The one that this publication has replaced is still read.
+    assert len(list(folder.glob("coverage~*"))) == 2
+
+
+async def test_closed_hour_lands_at_once(landing: FullDisk) -> None:
+    memory = InMemoryBroker()
+    await memory.create(ORDERS, {})
+    async with recording(memory, landing, replace(QUICK, rotate=3600, rotate_idle=3600)) as recorder:
+        await until(lambda: recorder._followed_from is not None and tail(landing, "samples"), "it records")
+        memory.advance(3000)
+        await until(lambda: tail(landing, "coverage"), "the open hour is covered")
+        assert not landing.names("samples")
+        end = (memory.engine.turn.now // HOUR + 1) * HOUR
+        memory.advance(end + 62_000 - memory.engine.turn.now, step=60_000)
+        await until(lambda: landing.names("samples") and landing.names("coverage"), "the closed hour has landed")
+        assert max(_ms(row["until"]) for row in rows(landing, "coverage")) >= end
+
+
+async def test_position_in_files_of_the_previous_release_is_understood(landing: FullDisk) -> None:
+    memory = InMemoryBroker()
+    await facts(memory)
+    async with recording(memory, landing):
+        await recorded(landing, memory)
+    known = memory.engine.last_event
+    # As that release named its only file.
+    folder = Path(landing.folder("events"))
+    [found] = landing.names("events")
+    (folder / found).rename(folder / f"recorder~local~{memory.engine.journal}~{1:019}-{known:019}.parquet")
+    shutil.rmtree(Path(landing.root) / "recorder")
+    await facts(memory)
+    async with recording(memory, landing):
+        await recorded(landing, memory)
+    assert numbers(landing, memory.engine.journal) == list(range(1, memory.engine.last_event + 1))
 
 
 class FirstFileMeanwhile:
