@@ -65,30 +65,89 @@ class AlreadyMade(Exception):
 
 
 def make_history(landing: Landing, plan: Plan, progress: Progress = lambda done, days: None) -> Made:
-    """Raises AlreadyMade, LandingError."""
-    marker = f"recorder/made~{part(plan.broker)}.json"
-    if landing.get(marker) is not None:
-        raise AlreadyMade(
-            f"{landing.root} has a generated history of {plan.broker} already: give another --broker, or another folder"
-        )
+    """Publish the history of a plan. An interrupted one continues: rows of published files are generated again, since
+    each day depends on the days before, but not published again. Raises AlreadyMade, LandingError."""
+    journal = _Journal(landing, plan)
     fleet = Fleet(plan.queues, plan.seed)
-    writer = _Writer(landing, plan, fleet)
+    writer = _Writer(landing, plan, fleet, journal)
     today = plan.until.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     for n in range(plan.days):
         at = today - timedelta(days=plan.days - 1 - n)
         writer.day(at, fleet.day(at.weekday()), fine=n >= plan.days - plan.fine_days)
         progress(n + 1, plan.days)
     writer.flush()
-    landing.put(marker, json.dumps({"queues": plan.queues, "days": plan.days, "seed": plan.seed}).encode())
+    journal.complete()
     return writer.made
+
+
+def interrupted(landing: Landing, plan: Plan) -> datetime | None:
+    """Return the end of an interrupted history of the same options, whatever its end; None if there is none. Raises
+    LandingError."""
+    state = _Journal.read(landing, plan)
+    if state is None or "published" not in state or state["plan"] != _options(plan):
+        return None
+    return datetime.fromtimestamp(state["until"] / 1000, UTC)
+
+
+def _options(plan: Plan) -> dict[str, int]:
+    return {"queues": plan.queues, "days": plan.days, "seed": plan.seed, "fine_days": plan.fine_days}
+
+
+class _Journal:
+    """The file that says which rows of a history have been published, since the pipeline removes processed files.
+    Without `published` the history is complete."""
+
+    def __init__(self, landing: Landing, plan: Plan) -> None:
+        self._landing, self._plan = landing, plan
+        self._published = {"events": 0, "samples": 0}
+        state = self.read(landing, plan)
+        if state is None:
+            self._write()
+            return
+        if "published" not in state:
+            raise AlreadyMade(
+                f"{landing.root} has a generated history of {plan.broker} already: give another --broker, or another"
+                " folder"
+            )
+        if state["plan"] != _options(plan) or state["until"] != _ms(plan.until):
+            raise AlreadyMade(
+                f"{landing.root} has an interrupted history of {plan.broker} with other options ({state['plan']}):"
+                " repeat these to continue it, or give another --broker, or another folder"
+            )
+        self._published = state["published"]
+
+    @staticmethod
+    def _path(plan: Plan) -> str:
+        return f"recorder/made~{part(plan.broker)}.json"
+
+    @staticmethod
+    def read(landing: Landing, plan: Plan) -> dict[str, Any] | None:
+        content = landing.get(_Journal._path(plan))
+        return None if content is None else json.loads(content)
+
+    def has(self, kind: str, offset: int) -> bool:
+        """Return whether the file with the row of this offset has been published."""
+        return offset < self._published[kind]
+
+    def published(self, kind: str, rows: int) -> None:
+        """Record that the first `rows` rows of a kind have been published."""
+        self._published[kind] = rows
+        self._write()
+
+    def complete(self) -> None:
+        self._landing.put(self._path(self._plan), json.dumps({"plan": _options(self._plan)}).encode())
+
+    def _write(self) -> None:
+        state = {"plan": _options(self._plan), "until": _ms(self._plan.until), "published": self._published}
+        self._landing.put(self._path(self._plan), json.dumps(state).encode())
 
 
 class _Writer:
     """Buffers rows in order of time, and publishes them in files of bounded size."""
 
-    def __init__(self, landing: Landing, plan: Plan, fleet: Fleet) -> None:
+    def __init__(self, landing: Landing, plan: Plan, fleet: Fleet, journal: _Journal) -> None:
         self.made = Made()
-        self._landing, self._plan, self._fleet = landing, plan, fleet
+        self._landing, self._plan, self._fleet, self._journal = landing, plan, fleet, journal
         self._end = _ms(plan.until)
         self._facts = _Facts(plan, fleet)
         self._samples = _Samples(plan, fleet, self._facts)
@@ -136,7 +195,9 @@ class _Writer:
 
     def _publish_events(self) -> None:
         if self._events:
-            self._landing.publish("events", table("events", self._events), self._name(self.made.events))
+            if not self._journal.has("events", self.made.events):
+                self._landing.publish("events", table("events", self._events), self._name(self.made.events))
+                self._journal.published("events", self.made.events + len(self._events))
             self.made.events += len(self._events)
             self._events = []
 
@@ -144,7 +205,9 @@ class _Writer:
         rows = pa.concat_tables(self._tables) if self._tables else SCHEMAS["samples"].empty_table()
         for offset in range(0, len(rows), MAX_ROWS):
             taken = rows.slice(offset, MAX_ROWS)
-            self._landing.publish("samples", taken, self._name(self.made.samples))
+            if not self._journal.has("samples", self.made.samples):
+                self._landing.publish("samples", taken, self._name(self.made.samples))
+                self._journal.published("samples", self.made.samples + len(taken))
             self.made.samples += len(taken)
         self._tables = []
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from console.history.generate.generator import AlreadyMade, Plan, make_history
+from console.history.generate.generator import AlreadyMade, Plan, interrupted, make_history
 from console.history.storage.landing import Landing, LandingError
+from console.management.progress import progress
 
 HELP = """Generate realistic history data into the landing folder: traffic with daily and weekly patterns, incidents,
 overfull queues and their blocked producers, policy edits, operators' stops with user and reason, gaps in the recording.
@@ -23,7 +25,8 @@ Use a separate data folder: only the broker's name distinguishes generated from 
     uv run manage.py up --data ./demo-year
 
 Samples are a minute apart in the last --fine-days and an hour apart before; events are complete. The default (1,000
-queues for a year) takes some minutes and about half a gigabyte. The same options and --seed generate the same data.
+queues for a year) takes some minutes and about half a gigabyte. The same options and --seed generate the same data;
+repeated after an interruption, the same command continues.
 """
 
 
@@ -51,7 +54,12 @@ class Command(BaseCommand):
         plan = Plan(options["queues"], options["days"], options["seed"], until, options["fine_days"], options["broker"])
         began = time.monotonic()
         try:
-            made = make_history(Landing(settings.HEADGATE_HISTORY_URL), plan, self._bar)
+            landing = Landing(settings.HEADGATE_HISTORY_URL)
+            if options["until"] is None and (begun := interrupted(landing, plan)):
+                plan = replace(plan, until=begun)
+                self.stdout.write(f"continuing the interrupted history until {begun:%Y-%m-%dT%H:%MZ}")
+            with progress(f"history of {plan.broker}", total=plan.days, unit="days") as bar:
+                made = make_history(landing, plan, bar.at)
         except (AlreadyMade, LandingError) as error:
             self._refuse(str(error))
         self.stdout.write(
@@ -59,12 +67,6 @@ class Command(BaseCommand):
             f" {made.events:,} events, {made.episodes:,} overfull episodes in {time.monotonic() - began:.0f} s,"
             f" in {settings.HEADGATE_HISTORY_URL}"
         )
-
-    def _bar(self, done: int, days: int) -> None:
-        if sys.stderr.isatty():
-            bar = ("#" * round(done / days * 30)).ljust(30, ".")
-            self.stderr.write(f"\r[{bar}] day {done} of {days}", ending="\n" if done == days else "")
-            self.stderr.flush()
 
     def _refuse(self, why: str) -> None:
         self.stderr.write(why)

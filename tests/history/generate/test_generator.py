@@ -6,14 +6,16 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from console.history.generate.generator import AlreadyMade, Plan, make_history
+from console.history.generate.generator import AlreadyMade, Plan, interrupted, make_history
 from console.history.storage.landing import KEYS, Landing
 from tests.history.sampled import recommendation_of
 from tests.up.running import ROOT
@@ -134,3 +136,44 @@ def test_invalid_option_is_refused_by_name(tmp_path: Path, arguments: list[str],
     )
     assert done.returncode != 0
     assert said in done.stderr
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("after", [1, 2, 4])
+def test_interrupted_history_continues_without_doubled_or_lost_rows(
+    landing: Landing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    monkeypatch.setattr("console.history.generate.generator._EVENTS", 500)
+    monkeypatch.setattr("console.history.generate.generator.MAX_ROWS", 20_000)
+    whole, cut = Landing(str(tmp_path / "whole")), Landing(str(tmp_path / "cut"))
+    make_history(whole, PLAN)
+    publish, published = cut.publish, []
+
+    def publish_until_killed(kind: str, rows: Any, name: str = "") -> str:
+        if len(published) == after:
+            raise Killed
+        published.append(name)
+        return publish(kind, rows, name)
+
+    monkeypatch.setattr(cut, "publish", publish_until_killed)
+    with pytest.raises(Killed):
+        make_history(cut, PLAN)
+    first = {kind: cut.read_all(kind) for kind in KEYS}
+    for kind in KEYS:  # the pipeline has processed them
+        for name in cut.names(kind):
+            cut.remove(kind, name)
+    monkeypatch.setattr(cut, "publish", publish)
+    assert interrupted(cut, replace(PLAN, until=datetime.now(UTC))) == UNTIL
+    with pytest.raises(AlreadyMade, match="interrupted history"):
+        make_history(cut, replace(PLAN, seed=6))
+    make_history(cut, PLAN)
+    for kind in KEYS:
+        both = pa.concat_tables([first[kind], cut.read_all(kind)])
+        keys = [(name, "ascending") for name in KEYS[kind]]
+        assert both.sort_by(keys).equals(whole.read_all(kind).sort_by(keys)), kind
+    assert interrupted(cut, PLAN) is None
+    with pytest.raises(AlreadyMade, match="already"):
+        make_history(cut, PLAN)
