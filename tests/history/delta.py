@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from console.history.storage.file_systems import of_table
 from console.history.storage.layout import LAYOUTS, table_url
@@ -26,8 +26,9 @@ _ARROW = {
 }
 
 
-def write(url: str, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Append rows to a table; times are ms. Missing columns are null."""
+def write(url: str, name: str, rows: Iterable[Mapping[str, Any]], contains: Mapping[str, int] | None = None) -> None:
+    """Append rows to a table; times are ms. Missing columns are null. `contains`: versions of transaction identifiers
+    that the same commit sets."""
     layout = LAYOUTS[name]
     rows = list(rows)
     arrays: dict[str, pa.Array] = {}
@@ -40,7 +41,14 @@ def write(url: str, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
     arrays[layout.partition] = pa.array(
         [day.replace(day=1) if layout.partition == "month" else day for day in days], pa.date32()
     )
-    write_deltalake(table_url(url, name), pa.table(arrays), mode="append", partition_by=[layout.partition])
+    states = [Transaction(each, version) for each, version in (contains or {}).items()]
+    write_deltalake(
+        table_url(url, name),
+        pa.table(arrays),
+        mode="append",
+        partition_by=[layout.partition],
+        commit_properties=CommitProperties(app_transactions=states),
+    )
 
 
 def read(url: str, name: str) -> pa.Table:

@@ -22,7 +22,8 @@ from console.history.storage.fresh import CATALOG, folder
 from console.history.storage.landing import Landing, LandingError
 from console.history.storage.landing_names import part
 from console.history.storage.layout import LAYOUTS
-from console.history.storage.reader import HistoryBroken, NothingRecorded, Reader, first_line
+from console.history.storage.reader import HistoryBroken, NothingRecorded, Reader
+from console.history.storage.table_versions import first_line
 
 #: Maximum number of runs listed, and of failures.
 MOST_RUNS, MOST_FAILURES = 25, 10

@@ -176,7 +176,7 @@ class Landing:
             self._files, self.root = file_system(url)
         except (pa.ArrowInvalid, OSError) as error:
             raise LandingError(f"the history folder {url} cannot be used: {error}") from error
-        self._local = isinstance(self._files, pafs.LocalFileSystem)
+        self.is_local = isinstance(self._files, pafs.LocalFileSystem)
 
     def folder(self, kind: str) -> str:
         return f"{self.root}/landing/{kind}"
@@ -194,7 +194,7 @@ class Landing:
         it. Raises LandingError."""
         target = f"{self.root}/{path}"
         try:
-            if self._local:
+            if self.is_local:
                 _replace(target, content, durable=durable)
             else:
                 with self._files.open_output_stream(target) as stream:  # an object appears when its stream is closed
@@ -217,6 +217,19 @@ class Landing:
     def names(self, kind: str, prefix: str = "") -> list[str]:
         """Return the names of the finished files of a kind, with `.parquet`, sorted. Raises LandingError."""
         return sorted(file.base_name for file in self._finished(kind) if file.base_name.startswith(prefix))
+
+    def names_of_recorders(self, kind: str) -> list[str]:
+        """Return the names of the finished files of a kind that recorders landed, in any order. For readers that list
+        them often: a local folder is read without its files' attributes. Raises LandingError."""
+        if not self.is_local:
+            return self.names(kind, "recorder~")
+        try:
+            found = os.listdir(self.folder(kind))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise LandingError(f"{self.folder(kind)} cannot be read: {_why(error)}") from error
+        return [name for name in found if name.startswith("recorder~") and name.endswith(".parquet")]
 
     def landed(self) -> dict[tuple[str, str], dt.datetime]:
         """Return when each finished file landed, by (kind, name). Raises LandingError."""
@@ -273,7 +286,7 @@ class Landing:
     def remove_unfinished(self, before: dt.datetime) -> int:
         """Remove unfinished files of killed writers, not modified since `before`; return their number. An object store
         has none, since an object appears complete. Raises LandingError."""
-        if not self._local:
+        if not self.is_local:
             return 0
         removed = 0
         recorders = [entry.path for entry in self.entries("recorder") if not entry.is_file]

@@ -10,7 +10,7 @@ time, in ms, up to which the table contains the rollups of the broker. They are 
 
 from __future__ import annotations
 
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 _DIGITS = 19
 
@@ -27,6 +27,11 @@ def recorder_file(broker: str, sequence: int, rest: str = "") -> str:
 
 def recorder_prefix(broker: str) -> str:
     return f"recorder~{part(broker)}~"
+
+
+def broker_of(name: str) -> str:
+    """Return the broker of a recorder's file."""
+    return unquote(name.split("~", 2)[1])
 
 
 def sequence_of(name: str) -> int | None:

@@ -1,8 +1,11 @@
-"""SQL queries over the history's tables, for the pages and the API: selects the current files and runs DuckDB on them.
+"""SQL queries over the history, for the pages and the API: selects the current files and runs DuckDB on them.
 
-A table is opened once per process; its list of files is refreshed when its log has grown, at most every
-`FRESH_SECONDS`. A query states its time range, so that only files of those days (and, by the files' statistics, of
-those brokers, kinds and names) are read. DuckDB reads them (`query_database.py`).
+`{minutes}` in a query is the table up to T and what the recorders publish from T on (`fresh.py`, `combined.py`). What a
+table contains is known from the version whose files are read, so that nothing is missing or doubled in between. Lists
+of published files are cached like those of tables (`table_versions.py`).
+
+A query states its time range, so that only files of those days (and, by the files' statistics, of those brokers, kinds
+and names) are read. DuckDB reads them (`query_database.py`).
 
 This module does not interpret rows and never writes. It does not need Spark.
 """
@@ -11,43 +14,47 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
-import re
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote
+from urllib.parse import quote
 
 import duckdb
 
-from console.history.storage.layout import LAYOUTS, Layout, table_url
+from console.history.storage import combined, table_versions
+from console.history.storage.durations import DAY, HOUR, MINUTE
+from console.history.storage.fresh import RAW, Catalog
+from console.history.storage.landing import LandingError
+from console.history.storage.landing_names import landed_id, rolled_id
+from console.history.storage.layout import LAYOUTS
 from console.history.storage.object_store import ObjectStore, StoreError
+from console.history.storage.published_files import PublishedFiles, View, path_of
 from console.history.storage.query_database import Connection, QueryDatabase
-from console.history.storage.table_files import TableFile, table_files
+from console.history.storage.table_files import TableFile
+from console.history.storage.table_versions import (
+    HistoryBroken,
+    NothingRecorded,
+    OpenTable,
+    Version,
+    first_line,
+    selected,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake import DeltaTable
 
-#: Seconds for which a list of files is cached.
-FRESH_SECONDS = 1.0
+__all__ = ["HistoryBroken", "NothingRecorded", "Reader", "columns_of", "moment", "reader_of"]
+
+_STEPS = {"minutes": MINUTE, "hours": HOUR, "days": DAY}
+_MOST_NEWEST = 1000
 
 Row = dict[str, Any]
 T = TypeVar("T")
 #: Exceptions for an unreadable file; on an object store DuckDB wraps those of pyarrow.
 _UNREADABLE = (duckdb.IOException,)
 _UNREADABLE_ON_A_STORE = (duckdb.IOException, StoreError, duckdb.InvalidInputException)
-
-
-class NothingRecorded(LookupError):
-    """A required table does not exist: nothing has been recorded yet, or the pipeline has not run."""
-
-
-class HistoryBroken(Exception):
-    """The history cannot be read. The message is a sentence with the table and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,77 +66,6 @@ class Extent:
     size: int
     first: dt.date | None
     last: dt.date | None
-
-
-class _Table:
-    """A Delta table with a cached list of files."""
-
-    def __init__(self, url: str, name: str) -> None:
-        self.name = name
-        self.layout: Layout = LAYOUTS[name]
-        self._url = table_url(url, name)
-        self._delta: DeltaTable | None = None
-        self._files: list[TableFile] = []
-        self._version = -1
-        self._refreshed_at = float("-inf")
-        self._lock = threading.Lock()
-
-    def files(self, *, refresh: bool = False) -> list[TableFile]:
-        """Return the current files. Raises NothingRecorded, HistoryBroken."""
-        with self._lock:
-            if refresh or time.monotonic() - self._refreshed_at >= FRESH_SECONDS:
-                self._refresh()
-                self._refreshed_at = time.monotonic()
-            return self._files
-
-    def _refresh(self) -> None:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError, TableNotFoundError
-
-        try:
-            if self._delta is None:
-                self._delta = DeltaTable(self._url)
-            else:
-                self._delta.update_incremental()
-            version = self._delta.version()
-            if version != self._version:
-                self._files = self._listed(self._delta)
-                self._version = version
-        except (TableNotFoundError, FileNotFoundError) as error:
-            self._forget()
-            raise NothingRecorded(f"the history has no table {self.name!r} yet") from error
-        except (DeltaError, OSError, ValueError, KeyError) as error:
-            self._forget()
-            # The library has no exception type for this.
-            if "no log files" in str(error).lower() or "not a delta table" in str(error).lower():
-                raise NothingRecorded(f"the history has no table {self.name!r} yet") from error
-            raise HistoryBroken(
-                f"The table {self.name!r} of the history cannot be read: {first_line(error)}"
-            ) from error
-
-    def _forget(self) -> None:
-        self._delta, self._files, self._version = None, [], -1
-
-    def _listed(self, delta: DeltaTable) -> list[TableFile]:
-        """Return the files with paths for DuckDB."""
-        base = self._url.rstrip("/")
-        local = "://" not in base
-        found = []
-        for file in table_files(delta, self.layout):
-            path = unquote(file.path) if local else file.path
-            found.append(replace(file, path=path if "://" in path or path.startswith("/") else f"{base}/{path}"))
-        return found
-
-    def paths(
-        self, begin: dt.datetime | None, end: dt.datetime | None, where: Mapping[str, Any], *, refresh: bool = False
-    ) -> list[str]:
-        """Return the paths of the files that may have rows of [begin, end) with these values. None: no bound."""
-        return [
-            file.path
-            for file in self.files(refresh=refresh)
-            if file.may_have_days(begin, end)
-            and all(file.may_have_text(column, value) for column, value in where.items() if isinstance(value, str))
-        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +85,9 @@ class Reader:
         self.url = url
         self._store = ObjectStore(url) if "://" in url else None
         self._unreadable = _UNREADABLE_ON_A_STORE if self._store else _UNREADABLE
-        self._tables = {name: _Table(url, name) for name in LAYOUTS}
+        self._tables = {name: OpenTable(url, name) for name in LAYOUTS}
+        self._published = PublishedFiles(url)
+        self._newest: dict[tuple[str, int, str], int | None] = {}  # of tables that do not state what they contain
         self._database = QueryDatabase()
         self._condition: Callable[[str], str] | None = None
 
@@ -161,7 +99,7 @@ class Reader:
         return narrower
 
     def has(self, name: str) -> bool:
-        """Return whether the table exists and has a file. Raises HistoryBroken."""
+        """Return whether the table exists and has a file; without the recorders' rows. Raises HistoryBroken."""
         if name not in self._tables:
             return False
         try:
@@ -241,21 +179,104 @@ class Reader:
 
     def _with_sources(self, query: _Query, connection: Connection, *, refresh: bool) -> str:
         sql = query.sql
-        bounds = (
-            None if query.begin is None else moment(query.begin),
-            None if query.end is None else moment(query.end),
-        )
-        for name, table in self._tables.items():
-            if f"{{{name}}}" not in sql:
-                continue
-            try:
-                paths = table.paths(*bounds, query.where, refresh=refresh)
-            except NothingRecorded:
-                if name not in query.optional:
-                    raise
-                paths = []
-            sql = sql.replace(f"{{{name}}}", self._restricted(name, self._source(name, paths, connection)))
+        names = [name for name in self._tables if f"{{{name}}}" in sql]
+        kinds = tuple(name for name in names if name in RAW)
+        try:
+            # Before the tables' logs: see `fresh.py`.
+            view = self._published.view(0.0 if refresh else table_versions.FRESH_SECONDS, kinds=kinds)
+        except LandingError as error:
+            raise HistoryBroken(f"What the recorders published cannot be read: {error}") from error
+        catalogs = _of_query(view, query)
+        for name in names:
+            version = self._tables[name].version(_identifiers(name, catalogs), refresh=refresh)
+            if not version.exists and not view.catalogs and name not in query.optional:
+                raise NothingRecorded(f"the history has no table {name!r} yet")
+            source = self._combined(name, query, version, view, connection)
+            sql = sql.replace(f"{{{name}}}", self._restricted(name, source))
         return sql
+
+    def _combined(self, name: str, query: _Query, version: Version, view: View, connection: Connection) -> str:
+        """Return the source of a table's rows and the recorders'."""
+        catalogs = _of_query(view, query)
+        begin, end = (None if each is None else moment(each) for each in (query.begin, query.end))
+        stored = self._source(name, selected(version.files, begin, end, query.where), connection)
+        columns = [column for column, _ in columns_of(name)]
+        brokers = [each.broker for each in catalogs]
+        match name:
+            case "events" | "samples" | "coverage":
+                taken = (
+                    {broker: version.contains[landed_id(name, broker)] for broker in brokers} if version.exists else {}
+                )
+                paths = _unstored(name, view, catalogs, taken, query)
+                if not paths:
+                    return stored
+                unstated = [broker for broker, last in taken.items() if last is None]
+                newest = self._newest_rows(name, version, unstated)
+                fresh = self._fresh_source(name, paths, connection)
+                return combined.raw(name, columns, stored, fresh, newest)
+            case "minutes" | "hours" | "days":
+                since = self._since(name, version, brokers)
+                files = [
+                    (each.broker, file)
+                    for each in catalogs
+                    for file in each.files.get("hours" if name == "days" else name, ())
+                    if file.last >= since.get(each.broker, 0)
+                    and (end is None or query.end is None or file.first < query.end)
+                    and (query.begin is None or name == "days" or file.last >= query.begin)
+                ]
+                if not files:
+                    return stored
+                fresh = self._fresh_source(name, [path_of(*each) for each in files], connection)
+                if name == "days":
+                    first = min(max(file.first, since.get(broker, 0)) for broker, file in files)
+                    return combined.days(columns, stored, fresh, since, first)
+                return combined.rollups(columns, stored, fresh, since)
+            case "episodes" | "holds":
+                files = [(each.broker, file) for each in catalogs for file in each.files.get(name, ())]
+                if not files:
+                    return stored
+                fresh = self._fresh_source(name, [path_of(*each) for each in files], connection)
+                return combined.intervals(name, columns, stored, fresh, min(file.first for _, file in files))
+        return stored
+
+    def _since(self, name: str, version: Version, brokers: Iterable[str]) -> dict[str, int]:
+        """Return the time up to which a table of rollups contains the rows of each broker, ms."""
+        if not version.exists:
+            return {}
+        stated = {broker: version.contains[rolled_id(broker)] for broker in brokers}
+        newest = self._newest_rows(name, version, [broker for broker, since in stated.items() if since is None])
+        step = _STEPS[name]
+        return {broker: since for broker, since in stated.items() if since is not None} | {
+            broker: at + step for broker, at in newest.items()
+        }
+
+    def _newest_rows(self, name: str, version: Version, brokers: Iterable[str]) -> dict[str, int]:
+        """Return the time of the newest row of each broker, ms, in a table that does not state what it contains: one
+        written by a release without transaction identifiers."""
+        found = {}
+        for broker in brokers:
+            key = (name, version.number, broker)
+            if key not in self._newest:
+                if len(self._newest) > _MOST_NEWEST:
+                    self._newest.clear()
+                files = sorted(
+                    (file for file in version.files if file.may_have_text("broker", broker)),
+                    key=lambda file: file.partition,
+                )
+                self._newest[key] = self._newest_row(name, files, broker)
+            if (at := self._newest[key]) is not None:
+                found[broker] = at
+        return found
+
+    def _newest_row(self, name: str, files: Sequence[TableFile], broker: str) -> int | None:
+        last = [file.path for file in files if file.partition == files[-1].partition]
+        if not last:
+            return None
+        with self._own_connection() as connection:
+            source = self._source(name, last, connection)
+            sql = f'SELECT epoch_ms(max("at")) FROM {source} WHERE broker = $broker'  # noqa: S608 -- own names
+            found: int | None = connection.execute(sql, {"broker": broker}).fetchall()[0][0]
+        return found
 
     def _restricted(self, name: str, source: str) -> str:
         condition = self._condition(name) if self._condition else ""
@@ -268,13 +289,60 @@ class Reader:
         if self._store is not None:
             connection.register(f"files_of_{name}", self._store.rows(paths))
             return f"files_of_{name}"
+        return self._scanned(paths)
+
+    def _scanned(self, paths: Sequence[str]) -> str:
         self._database.note(paths)
-        quoted = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-        return f"read_parquet([{quoted}], hive_partitioning = false)"
+        return f"read_parquet([{', '.join(map(combined.text, paths))}], hive_partitioning = false)"
+
+    def _fresh_source(self, name: str, paths: list[str], connection: Connection) -> str:
+        """Return the source of files that recorders published. `paths`: relative to the history's root."""
+        base = self.url.rstrip("/")
+        if self._store is not None:
+            connection.register(f"fresh_of_{name}", self._store.rows([f"{base}/{quote(path)}" for path in paths]))
+            return f"fresh_of_{name}"
+        return self._scanned([f"{base}/{path}" for path in paths])
 
     def _own_connection(self) -> AbstractContextManager[Connection]:
         """Return a connection used by no other query, which lives as long as its results."""
         return nullcontext(self._database.cursor())
+
+
+def _identifiers(name: str, catalogs: Sequence[Catalog]) -> list[str]:
+    """Return the transaction identifiers that state what a table contains of these brokers."""
+    if name in RAW:
+        return [landed_id(name, each.broker) for each in catalogs]
+    return [rolled_id(each.broker) for each in catalogs] if name in _STEPS else []
+
+
+def _of_query(view: View, query: _Query) -> list[Catalog]:
+    only = query.where.get("broker")
+    return [each for each in view.catalogs.values() if only is None or each.broker == only]
+
+
+def _unstored(
+    kind: str, view: View, catalogs: Sequence[Catalog], taken: Mapping[str, int | None], query: _Query
+) -> list[str]:
+    """Return the paths of the landing files and tails that a table does not contain."""
+    paths = []
+    landed: dict[str, int] = {}
+    of = {each.broker for each in catalogs}
+    for file in view.landed.get(kind, ()):
+        if file.broker not in of:
+            continue
+        landed[file.broker] = max(landed.get(file.broker, 0), file.sequence)
+        if file.sequence > (taken.get(file.broker) or 0) and file.may_have(query.begin, query.end):
+            paths.append(file.path)
+    for each in catalogs:
+        tail = each.tail(kind)
+        if (
+            tail is not None
+            and tail.sequence > max(landed.get(each.broker, 0), taken.get(each.broker) or 0)
+            and (query.begin is None or tail.last >= query.begin)
+            and (query.end is None or tail.first < query.end)
+        ):
+            paths.append(path_of(each.broker, tail))
+    return paths
 
 
 @lru_cache(maxsize=4)
@@ -324,9 +392,3 @@ def columns_of(name: str) -> list[tuple[str, str]]:
     from console.history.storage.landing import SCHEMAS
 
     return [(field.name, _KINDS[_OF_ARROW.get(str(field.type), "array<string>")]) for field in SCHEMAS[name]]
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, without DuckDB's name of the error type."""
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return re.sub(r"^[A-Z][\w ]* Error: ", "", line)

@@ -108,7 +108,7 @@ def test_queries_return_the_figures_of_the_pipeline(history: History) -> None:
 def test_reader_of_an_open_table_returns_new_rows(
     tmp_path: Path, opened: Callable[[str], Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.history.storage.reader.FRESH_SECONDS", 0)
+    monkeypatch.setattr("console.history.storage.table_versions.FRESH_SECONDS", 0)
     url = str(tmp_path)
     reader = opened(url)
     assert not reader.has("episodes")
