@@ -69,7 +69,7 @@ class Block:
             "reasons": self.reasons,
             "start": self.start,
             "end": self.end,
-            "ended_by": self.ended_by,
+            "ended_by": None if self.end is None else self.ended_by,
         }
 
 
@@ -155,7 +155,17 @@ class Blocks:
             None if reasons is None else list(reasons),
             row["at"],
         )
-        if block.subject not in self._open:
+        if block.subject in self._open:
+            return
+        earlier = self._ended.get(block.subject)
+        if earlier is not None and earlier.start == block.start == self._now:  # ended and began again: one block
+            self.changed.setdefault(id(earlier), (earlier, (earlier.start, earlier.end)))
+            del self._ended[block.subject]
+            self.closed.remove(earlier)
+            self._remove(earlier)
+            earlier.end = None
+            self.add(earlier)
+        else:
             self.add(block)
             self.changed[id(block)] = (block, None)
 
@@ -185,6 +195,8 @@ class Blocks:
 
     def _close(self, block: Block, at: int, by: str, what: str) -> None:
         self.changed.setdefault(id(block), (block, (block.start, block.end)))
+        if block.found_at != at:
+            block.ends, block.ended_by = [], None
         block.ends.append(by)
         block.ended_by = what if block.ended_by is None else min(block.ended_by, what)
         block.end = block.found_at = at

@@ -234,12 +234,19 @@ class Episodes:
                 self._reopen(queue, unsettled)
         episode = self._open.get(queue)
         if evidence.on and episode is None:
-            episode = Episode(queue[0], queue[1] or "", evidence.start, evidence.at, *evidence.levels)
-            self.add(episode)
-            self.changed[id(episode)] = (episode, None)
+            self._begin(queue, evidence)
         elif not evidence.on and episode is not None:
             del self._open[queue]
             self._close(episode, evidence.at, evidence.what, evidence.state, evidence.actor)
+
+    def _begin(self, queue: Queue, evidence: _Evidence) -> None:
+        for earlier in self.of_queue.get(queue, ()):
+            if earlier.start == evidence.start:  # a queue has one episode with that start, and with its id
+                self._reopen(queue, earlier)
+                return
+        episode = Episode(queue[0], queue[1] or "", evidence.start, evidence.at, *evidence.levels)
+        self.add(episode)
+        self.changed[id(episode)] = (episode, None)
 
     def _close(self, episode: Episode, at: int, what: str, state: str | None, actor: str | None) -> None:
         self.changed.setdefault(id(episode), (episode, (episode.start, episode.end)))
@@ -252,7 +259,8 @@ class Episodes:
     def _reopen(self, queue: Queue, episode: Episode) -> None:
         self.changed.setdefault(id(episode), (episode, (episode.start, episode.end)))
         self._open[queue] = episode
-        episode.end = episode.found_at = episode.what = episode.released_by = None
+        episode.end = episode.found_at = episode.what = None
+        episode.released_by = episode.released_actor = None
         episode.peak_messages = _greater(episode.peak_messages, episode.unsettled_messages)
         episode.peak_bytes = _greater(episode.peak_bytes, episode.unsettled_bytes)
         episode.unsettled_messages = episode.unsettled_bytes = None

@@ -71,10 +71,13 @@ class Oracle:
             columns = ("virtualhost", "queue", "client", "link", "connection", "channel", "reasons")
             hold = {"broker": self.broker, "producer": row["object"], "start": at, "end": end[0], "ended_by": end[1]}
             found[key] = hold | {name: row.get(name) for name in columns}
-        for hold in found.values():
+        by_start: dict[Any, Row] = {}
+        for hold in found.values():  # in order of their starts: the last one of a start ends last
+            by_start[hold["producer"], hold["virtualhost"], hold["queue"], hold["start"]] = hold
+        for hold in by_start.values():
             if hold["ended_by"] == "broker-ready":
                 hold["end"] = self.last_recorded(hold["start"], hold["end"])
-        return list(found.values())
+        return list(by_start.values())
 
     @staticmethod
     def _ends(block: Row, order: int, row: Row) -> list[str]:
@@ -132,10 +135,17 @@ class Oracle:
                 after, settled = bool(ongoing) and bool(later), later is not None
             if after and ongoing is None:
                 start = row.get("overfull_since") or at
-                ongoing = {"virtualhost": queue[0], "queue": queue[1], "start": start, "seen": at, "end": None}
+                same = next((each for each in episodes if each["start"] == start), None)
+                seen = at if same is None else same["seen"]
+                ongoing = {"virtualhost": queue[0], "queue": queue[1], "start": start, "seen": seen, "end": None}
                 ongoing |= {"stop_messages": row.get("stop_messages"), "stop_bytes": row.get("stop_bytes")}
                 ongoing |= {"released_by": None, "released_actor": None, "settled": True}
-                episodes.append(ongoing)
+                if same is None:
+                    episodes.append(ongoing)
+                else:  # one episode for one start
+                    levels = {name: same[name] for name in ("stop_messages", "stop_bytes")}
+                    same.update(ongoing | levels)
+                    ongoing = same
             elif not after and ongoing is not None:
                 ongoing["end"], ongoing["settled"] = at, settled
                 if what == "restart":

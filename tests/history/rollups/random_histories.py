@@ -36,8 +36,8 @@ class RandomHistory:
     coverage: list[Row] = field(default_factory=list)
 
 
-def random_history(chance: random.Random, broker: str = "b", rows: int = 60) -> RandomHistory:
-    """Return up to that many samples and events, each."""
+def random_history(chance: random.Random, broker: str = "b", rows: int = 60, *, since: bool = True) -> RandomHistory:
+    """Return up to that many samples and events, each. `since`: samples say since when a queue has been overfull."""
     history = RandomHistory(broker)
     step = chance.choice((1, 250, 1_000, 30_000))
     begin = START + HOUR - chance.randrange(0, 10 * MINUTE, step)
@@ -62,7 +62,7 @@ def random_history(chance: random.Random, broker: str = "b", rows: int = 60) -> 
         return chance.randrange(begin - chance.choice((0, 0, 90_000)), end, step)
 
     for _ in range(chance.randint(0, rows)):
-        history.samples.append(_sample(chance, broker, moment(), chance.choice(queues)))
+        history.samples.append(_sample(chance, broker, moment(), chance.choice(queues), since))
     unique = {(row["virtualhost"], row["queue"], row["at"]): row for row in history.samples}
     history.samples = sorted(unique.values(), key=lambda row: row["at"])
     numbers = iter(range(1, rows + 1))
@@ -71,7 +71,7 @@ def random_history(chance: random.Random, broker: str = "b", rows: int = 60) -> 
     return history
 
 
-def _sample(chance: random.Random, broker: str, at: int, queue: tuple[str, str]) -> Row:
+def _sample(chance: random.Random, broker: str, at: int, queue: tuple[str, str], since: bool) -> Row:
     row: Row = dict.fromkeys(SAMPLE_COLUMNS)
     depth = chance.choice((None, 0, 5, 10, chance.randrange(100)))
     state = chance.choice(_STATES)
@@ -79,6 +79,8 @@ def _sample(chance: random.Random, broker: str, at: int, queue: tuple[str, str])
     row |= {"whole": chance.random() < 0.3, "state": state, "depth_messages": depth}
     row |= {"depth_bytes": None if chance.random() < 0.1 else (depth or 0) * 100}
     row |= {"producers": chance.choice((None, 1, 4)), "blocked_producers": chance.choice((None, 0, 0, 2))}
+    if since and state in ("OVERFULL", "OVERFULL_STOPPED") and chance.random() < 0.5:
+        row["overfull_since"] = at - chance.choice((0, 1_000, 30_000, 500_000))
     if chance.random() < 0.8:
         row |= {"enqueued_messages": chance.randrange(50), "dequeued_messages": chance.choice((None, 3, 7, 20))}
     if chance.random() < 0.7:
