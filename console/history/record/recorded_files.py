@@ -174,6 +174,18 @@ class RecordedFiles:
         """Return the rows of a file made by `store`."""
         return self.landing.read_rows(f"{self._folder}/{file.file}")
 
+    def existing(self) -> set[str]:
+        """Return the names of the files that exist in the broker's folder."""
+        return {entry.base_name for entry in self.landing.entries(self._folder)}
+
+    def private(self, name: str) -> bytes | None:
+        """Return the content of a file of the recorder's own; None if there is none."""
+        return self.landing.get(f"{self._folder}/{name}")
+
+    def store_private(self, name: str, content: bytes) -> None:
+        self._check()
+        self.landing.put(f"{self._folder}/{name}", content, durable=False)
+
     def _list(self, catalog: Catalog) -> None:
         self.landing.put(f"{self._folder}/{CATALOG}", catalog.encode(), durable=False)
         now = self._steady()

@@ -21,12 +21,14 @@ from typing import Any, TypeVar
 
 from brokers.admin import AdminError, BrokerAdmin, BrokerUnreachable, Event, EventsExpired, ManagedObject, Samples
 from brokers.model import object_name
+from console.history.record.fresh_rollups import FreshRollups
 from console.history.record.position import Position, run_of
 from console.history.record.recorded_files import RecordedFiles
 from console.history.record.unlanded import Unlanded
 from console.history.storage.durations import HOUR
 from console.history.storage.event_rows import Row, event_row, sample_row
 from console.history.storage.landing import Landing, LandingError
+from console.history.storage.table_versions import rolled_until
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -49,8 +51,8 @@ class Timing:
     publish: float = 1.0
     share: float = 0.05
     idle: float = 15.0
-    rotate: float = 5.0
-    rotate_idle: float = 15.0
+    rotate: float = 60.0
+    rotate_idle: float = 900.0
     rows: int = 20_000
     whole: float = 300.0
     answer: float = 10.0
@@ -77,6 +79,8 @@ class Recorder:
         self.timing = timing or Timing()
         self._connect = connect
         self._files = RecordedFiles(landing, slug, may_write=may_write)
+        self._rollups: FreshRollups | None = None
+        self._untaken: list[tuple[list[Row], list[Row], list[Row]]] = []
         self._clock = clock
         self._ahead = 0  # offset of the broker's clock, ms
         self._is_restored = False
@@ -84,6 +88,7 @@ class Recorder:
         self._journal, self._rewinds = "", 0
         self._unlanded = Unlanded()
         self._missing: Row | None = None  # coverage of lost events, until the time of the next event is known
+        self._is_covered = False  # since the start of the connection
         self._followed_from: int | None = None  # start of the time that has no coverage yet
         self._news = asyncio.Event()  # rows that are not published yet
         self._full = asyncio.Event()
@@ -105,7 +110,7 @@ class Recorder:
         while True:
             try:
                 if not self._is_restored:
-                    await asyncio.to_thread(self._files.restore)
+                    await asyncio.to_thread(self._restore)
                     self._position, self._is_restored = self._files.position, True
                 async with asyncio.timeout(self.timing.answer):
                     admin = await self._connect()
@@ -126,6 +131,31 @@ class Recorder:
                             await admin.close()
             await asyncio.sleep(delay)
             delay = min(delay * 2, self.timing.retry_most)
+
+    def _restore(self) -> None:
+        self._files.restore()
+        timing, url = self.timing, self._files.landing.url
+        self._rollups = FreshRollups(
+            self._files,
+            rolled_until=lambda: rolled_until(url, self.slug),
+            share=timing.share,
+            least=timing.publish,
+        )
+        self._with_rollups(FreshRollups.restore)
+
+    def _with_rollups(self, work: Callable[[FreshRollups], T]) -> T | None:
+        """Do work with the rollups. An error in them must not end the recording, from which the pipeline computes the
+        same."""
+        if self._rollups is None:
+            return None
+        try:
+            return work(self._rollups)
+        except LandingError:
+            raise
+        except Exception:
+            log.exception("%s: rollups are not published until the recorder starts again", self.slug)
+            self._rollups = None
+            return None
 
     def _report(self, trouble: str) -> None:
         """Log a change of the state: an error, once, or "" for recording."""
@@ -156,7 +186,7 @@ class Recorder:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            self._followed_from = None
+            self._followed_from, self._is_covered = None, False
             await self._publish(landing=True)
 
     async def _resume_after(self, admin: BrokerAdmin, broker: ManagedObject) -> int:
@@ -278,7 +308,7 @@ class Recorder:
             certain = requested - _SAMPLE_DELAY_MS
             if self._followed_from is not None and certain > self._followed_from:
                 self._cover(self._followed_from, certain, followed=True)
-                self._followed_from = certain
+                self._followed_from, self._is_covered = certain, True
             # A closed hour is landed at once, since the pipeline waits for it.
             hour = certain // HOUR
             has_closed = self._hour is not None and hour > self._hour
@@ -287,8 +317,10 @@ class Recorder:
 
     async def _wait_until_due(self) -> None:
         timing = self.timing
+        # The first coverage of a connection is published as soon as there is some.
+        idle = timing.idle if self._is_covered else timing.publish
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(_loop_time(self._published + timing.idle)):
+            async with asyncio.timeout_at(_loop_time(self._published + idle)):
                 await self._news.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(_loop_time(self._published + self._interval)):
@@ -307,7 +339,7 @@ class Recorder:
         self._published = time.monotonic()
         self._news.clear()
         self._full.clear()
-        self._unlanded.seal(self._position)
+        self._untaken.append(self._unlanded.seal(self._position))
         try:
             seconds = await _finish_in_thread(self._write, landing)
         except LandingError as error:
@@ -325,18 +357,28 @@ class Recorder:
                 self._room.set()
 
     def _write(self, landing: bool) -> float:
-        """Return the processor time that this took, in seconds."""
-        began = time.thread_time()
+        """Return the processor time that this took, in seconds, without that of the rollups."""
         unlanded, files = self._unlanded, self._files
+        began = time.thread_time()
         tails = {kind: rows for kind, rows in unlanded.tables().items() if rows.num_rows}
-        if landing and tails:
+        has_landed = landing and bool(tails)
+        if has_landed:
             for kind, rows in list(tails.items()):  # samples before their coverage
                 files.land(kind, rows, unlanded.position if kind == "events" else None)
                 unlanded.landed(kind)
                 del tails[kind]
             files.remember()
-        files.publish(tails, unlanded.position, unlanded.covered_until)
-        return time.thread_time() - began
+        took = time.thread_time() - began
+        while self._untaken:
+            received = self._untaken.pop(0)
+            self._with_rollups(lambda rollups, received=received: rollups.take(*received))  # type: ignore[misc]
+        fresh = self._with_rollups(FreshRollups.files)
+        began = time.thread_time()
+        files.publish(tails, unlanded.position, unlanded.covered_until, fresh)
+        took += time.thread_time() - began
+        if has_landed:
+            self._with_rollups(FreshRollups.store_state)
+        return took
 
     def _drop_oldest_samples(self) -> None:
         """Drop the oldest samples above the maximum, and the coverage of their time."""

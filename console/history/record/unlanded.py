@@ -68,23 +68,27 @@ class Unlanded:
         self.position: Position | None = None
         self.covered_until = 0
         self._sealed_coverage: list[dict[str, Any]] = []
+        self._received_coverage: list[Row] = []
         self._landed: set[str] = set()
 
     def cover(self, row: dict[str, Any]) -> None:
         """Add a row of coverage. One that continues the last one extends it."""
+        self._received_coverage.append(row)
         last = self.coverage[-1] if self.coverage else None
         if last is not None and row == {**last, "at": last["until"], "until": row["until"]}:
             self.coverage[-1] = {**last, "until": row["until"]}
         else:
             self.coverage.append(row)
 
-    def seal(self, position: Position | None) -> None:
-        """State what the next `tables` have."""
-        self.events.seal()
-        self.samples.seal()
+    def seal(self, position: Position | None) -> tuple[list[Row], list[Row], list[Row]]:
+        """State what the next `tables` have. Return the samples, events and coverage since the last `seal`."""
+        coverage: list[Row] = list(self._received_coverage)
+        self._received_coverage.clear()
+        received = self.samples.seal(), self.events.seal(), coverage
         self.position = position
         self._sealed_coverage = list(self.coverage)
         self.covered_until = max([self.covered_until, *(row["until"] for row in self.coverage)])
+        return received
 
     @property
     def is_sealed(self) -> bool:

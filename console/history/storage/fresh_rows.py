@@ -29,9 +29,21 @@ def schema_of(name: str) -> pa.Schema:
     )
 
 
-def rows_of(name: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+def as_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """Return rows as dicts, with times in ms."""
+    for index, field in enumerate(rows.schema):
+        if pa.types.is_timestamp(field.type):
+            rows = rows.set_column(index, field.name, rows.column(index).cast(_UTC).cast(pa.int64()))
+    found: list[dict[str, Any]] = rows.to_pylist()
+    return found
+
+
+def rows_of(name: str, rows: Iterable[Mapping[str, Any]] | pa.Table) -> pa.Table:
     """Return the rows in the table's order, so that files compress and readers of one queue skip the rest. Missing
     values are null. Raises pyarrow.ArrowException for a wrong type."""
     schema = schema_of(name)
-    found = pa.Table.from_arrays(pa.array(list(rows), pa.struct(list(schema))).flatten(), schema=schema)
+    if isinstance(rows, pa.Table):
+        found = rows
+    else:
+        found = pa.Table.from_arrays(pa.array(list(rows), pa.struct(list(schema))).flatten(), schema=schema)
     return found.sort_by([(column, "ascending") for column in LAYOUTS[name].order])

@@ -66,7 +66,7 @@ class PublishedFiles:
             view = self._view
             for kind in kinds:
                 if view.catalogs and kind not in view.landed:
-                    view.landed[kind] = _landed(self._landing, kind)
+                    view.landed[kind] = landed_files(self._landing, kind)
             return view
 
     def _catalogs(self, landing: Landing) -> dict[str, Catalog]:
@@ -113,11 +113,12 @@ def _signatures(landing: Landing) -> list[tuple[str, _Signature | None]]:
     return found
 
 
-def _landed(landing: Landing, kind: str) -> list[LandedFile]:
+def landed_files(landing: Landing, kind: str, only: str = "") -> list[LandedFile]:
+    """Return the landing files of recorders, or of one broker's only, in any order. Raises LandingError."""
     found = []
     for name in landing.names_of_recorders(kind):
         sequence, broker = sequence_of(name), broker_of(name)
-        if sequence is not None:
+        if sequence is not None and only in ("", broker):
             found.append(LandedFile(f"landing/{kind}/{name}", broker, sequence, *_bounds(name)))
     return found
 

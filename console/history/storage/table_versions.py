@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from console.history.storage.landing_names import rolled_id
 from console.history.storage.layout import LAYOUTS, Layout, table_url
 from console.history.storage.table_files import TableFile, table_files
 
@@ -131,6 +132,22 @@ def selected(
         if file.may_have_days(begin, end)
         and all(file.may_have_text(column, value) for column, value in where.items() if isinstance(value, str))
     ]
+
+
+def rolled_until(url: str, broker: str) -> int | None:
+    """Return the time up to which all tables of rollups contain those of the broker, ms; None if one does not state it.
+    Raises deltalake's errors."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    found = []
+    for name in ("minutes", "hours", "days"):
+        try:
+            found.append(DeltaTable(table_url(url, name)).transaction_version(rolled_id(broker)))
+        except TableNotFoundError:
+            return None
+    stated = [each for each in found if each is not None]
+    return min(stated) if len(stated) == len(found) else None
 
 
 def first_line(error: BaseException) -> str:

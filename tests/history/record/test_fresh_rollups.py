@@ -1,0 +1,185 @@
+"""The published rollups of a recorder: those of the rows that it has taken, across closed minutes, restarts, errors."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.history.record.fresh_rollups import FreshRollups
+from console.history.record.recorded_files import RecordedFiles
+from console.history.rollups.broker import BrokerRollups
+from console.history.storage.durations import HOUR, MINUTE
+from console.history.storage.event_rows import table
+from console.history.storage.fresh import GRACE_SECONDS, FreshFile
+from console.history.storage.fresh_rows import as_rows, rows_of
+from console.history.storage.landing import SCHEMAS, Landing, LandingError
+from tests.history.delta import coverage, event, sample
+
+BEGIN = 1_773_500_400_000 // HOUR * HOUR + 50 * MINUTE
+STEP = 10_000
+
+Batch = tuple[list[Any], list[Any], list[Any]]
+
+
+class FullDisk(Landing):
+    full = False
+
+    def put(self, path: str, content: bytes, *, durable: bool = True) -> None:
+        if self.full:
+            raise LandingError("no room")
+        super().put(path, content, durable=durable)
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> FullDisk:
+    return FullDisk(str(tmp_path))
+
+
+def batches(minutes: int, seed: int = 3) -> list[Batch]:
+    """Return what a recorder receives every 10 s: three queues, one of which becomes overfull and underfull."""
+    chance = random.Random(seed)
+    found: list[Batch] = []
+    number = 0
+    empty = dict.fromkeys(SCHEMAS["samples"].names)
+    for at in range(BEGIN, BEGIN + minutes * MINUTE, STEP):
+        samples = [
+            empty
+            | sample(at + 1, chance.randrange(100), queue, enqueued_messages=(at - BEGIN) // 100, dequeued_messages=0)
+            for queue in ("a", "b", "c")
+        ]
+        events = []
+        if chance.random() < 0.2:
+            number += 1
+            kind, state = (("queue-overfull", "OVERFULL"), ("queue-underfull", "NORMAL"))[number % 2 - 1]
+            of_queue = {"queue": "a", "state": state, "depth_messages": 900, "object_type": "Queue"}
+            events.append(event(at + 2, kind, number, **of_queue))
+        found.append((samples, events, [coverage(at, at + STEP)]))
+    return found
+
+
+def rollups_of(given: Sequence[Batch]) -> Mapping[str, list[Any]]:
+    """Return the rows of all kinds from the pure functions alone."""
+    rollups = BrokerRollups("local")
+    found: dict[str, list[Any]] = {"minutes": [], "hours": []}
+    for batch in given:
+        closed = rollups.take(*batch)
+        assert not closed.corrections
+        found["minutes"] += closed.minutes
+        found["hours"] += closed.hours
+    found["minutes"] += rollups.open_minutes()
+    found["hours"] += rollups.open_hours()
+    return found | {"episodes": rollups.episodes(), "holds": rollups.holds()}
+
+
+def opened(landing: Landing, **more: Any) -> tuple[RecordedFiles, FreshRollups]:
+    files = RecordedFiles(landing, "local")
+    files.restore()
+    fresh = FreshRollups(files, **({"rolled_until": lambda: None, "least": 0.0, "share": 1e9} | more))
+    fresh.restore()
+    return files, fresh
+
+
+def land(files: RecordedFiles, batch: Batch) -> None:
+    for kind, rows in zip(("samples", "events", "coverage"), batch, strict=True):
+        if rows:
+            files.land(kind, table(kind, rows))
+    files.remember()
+
+
+def published(files: RecordedFiles, listed: Mapping[str, Sequence[FreshFile]]) -> Mapping[str, list[Any]]:
+    return {name: [row for file in found for row in as_rows(files.read(file))] for name, found in listed.items()}
+
+
+def same(found: Mapping[str, list[Any]], wanted: Mapping[str, list[Any]]) -> None:
+    for name, rows in wanted.items():
+        assert sorted(map(str, found.get(name, []))) == sorted(map(str, as_rows(rows_of(name, rows)))), name
+
+
+def test_published_rows_are_the_rollups_of_what_was_taken_in_few_files(landing: FullDisk) -> None:
+    files, fresh = opened(landing)
+    given = batches(95)
+    for number, batch in enumerate(given):
+        fresh.take(*batch)
+        if number % 50 == 0:
+            same(published(files, fresh.files()), rollups_of(given[: number + 1]))
+    listed = fresh.files()
+    same(published(files, listed), rollups_of(given))
+    assert len(listed["minutes"]) <= 15
+    assert len(listed["hours"]) == 3
+    assert rollups_of(given)["episodes"]
+
+
+@pytest.mark.parametrize("lost", ["nothing", "the state", "a file of the state"])
+def test_next_recorder_continues_with_what_has_landed_since_the_state(
+    landing: FullDisk, lost: str, tmp_path: Path
+) -> None:
+    files, fresh = opened(landing)
+    given = batches(25)  # 15 minutes of it in the second hour
+    for batch in given[:100]:
+        land(files, batch)
+        fresh.take(*batch)
+    fresh.store_state()
+    files.publish({}, None, 0, fresh.files())
+    for batch in given[100:]:  # landed, but not in the state
+        land(files, batch)
+        fresh.take(*batch)
+    folder = tmp_path / "recorder" / "local"
+    if lost == "the state":
+        (folder / "state.json").unlink()
+    elif lost == "a file of the state":
+        next(folder.glob("minutes~*")).unlink()
+    files, fresh = opened(landing)
+    found = published(files, fresh.files())
+    wanted = rollups_of(given)
+    if lost == "nothing":
+        same(found, wanted)
+    else:  # the present hour is known; not what began before it
+        hour = (BEGIN // HOUR + 1) * HOUR
+        for name in ("minutes", "hours"):
+            rows = [(row["at"], row["name"]) for row in wanted[name] if row["at"] >= hour]
+            assert sorted((row["at"], row["name"]) for row in found[name]) == sorted(rows), name
+
+
+def test_rows_that_the_tables_have_are_published_for_the_grace_period(landing: FullDisk) -> None:
+    now, until = 0.0, None
+    _, fresh = opened(landing, rolled_until=lambda: until, steady=lambda: now)
+    for batch in batches(95):
+        fresh.take(*batch)
+    first = BEGIN // HOUR * HOUR
+    hours = [first + n * HOUR for n in range(3)]
+    assert [file.first for file in fresh.files()["hours"]] == hours
+    until = first + 2 * HOUR
+    now += 61
+    assert [file.first for file in fresh.files()["hours"]] == hours
+    now += GRACE_SECONDS + 1
+    listed = fresh.files()
+    assert [file.first for file in listed["hours"]] == hours[2:]
+    assert min(file.first for file in listed["minutes"]) == until
+
+
+def test_full_disk_loses_no_rollup(landing: FullDisk) -> None:
+    files, fresh = opened(landing)
+    given = batches(20)
+    for number, batch in enumerate(given):
+        landing.full = 20 < number < 80
+        try:
+            fresh.take(*batch)
+            fresh.files()
+        except LandingError:
+            assert landing.full
+    same(published(files, fresh.files()), rollups_of(given))
+
+
+def test_publishing_takes_a_share_of_a_processor_at_most(landing: FullDisk) -> None:
+    now = 0.0
+    _, fresh = opened(landing, steady=lambda: now, share=1e-9, least=1.0)
+    given = batches(1)
+    fresh.take(*given[0])
+    first = fresh.files()["minutes"]
+    fresh.take(*given[1])
+    now += 3600
+    assert fresh.files()["minutes"] == first  # it took longer than that share of an hour
