@@ -216,7 +216,6 @@ CELERY_BEAT_SCHEDULE = {
     "schedules-sweep": {"task": "schedules.sweep", "schedule": timedelta(seconds=15), "options": {"expires": 15}},
     "bulk-sweep": {"task": "bulk.sweep", "schedule": timedelta(seconds=15), "options": {"expires": 15}},
     "history-run": {"task": "history.run", "schedule": timedelta(minutes=10), "options": {"expires": 540}},
-    "history-sweep": {"task": "history.sweep", "schedule": timedelta(hours=1), "options": {"expires": 3000}},
     "history-compact": {
         "task": "history.compact",
         "schedule": crontab(hour=2, minute=10),

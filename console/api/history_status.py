@@ -24,9 +24,7 @@ def _text(description: str, *, null: bool = False) -> serializers.CharField:
 
 
 class HistoryFinding(serializers.Serializer[Any]):
-    kind = _text(
-        "empty, begins, never-run, failing, late, backlog, unreadable, not-followed, chore, or broken (not readable)."
-    )
+    kind = _text("empty, never-run, failing, late, backlog, unreadable, not-followed, chore, or broken (not readable).")
     severity = _text("`trouble`: action required; `note`: information.")
     text = _text("The problem as a sentence.")
     next = _text("The remedy.")
@@ -35,6 +33,7 @@ class HistoryFinding(serializers.Serializer[Any]):
 class HistoryRun(serializers.Serializer[Any]):
     id = schema.number_field("Its number.")
     work = _text("run: the pipeline; compact, retain, advise: a maintenance job.")
+    broker = _text("Whose files it processes; empty: those of all brokers.")
     state = _text("running, done, failed, or interrupted: terminated from outside; the next run does its work.")
     holder = _text("Host and process.")
     started = schema.number_field("Start.")
@@ -71,11 +70,13 @@ class BrokerRecording(serializers.Serializer[Any]):
 
 @extend_schema_serializer(deprecate_fields=["asked", "asked_by"])
 class HistoryJobRequest(serializers.Serializer[Any]):
-    state = _text("queued (no worker yet), waiting (for a run to end, or running), failed or done.")
+    work = _text("run, compact, retain or advise.")
+    state = _text("queued (it starts after the current run), running, failed or done.")
     requested = schema.number_field("Time of the request.")
     requested_by = _text("User who requested it; empty: the schedule.")
     asked = schema.number_field("Deprecated: use `requested`.")
     asked_by = _text("Deprecated: use `requested_by`.")
+    attempts = schema.number_field("Number of attempts that have started.")
     finished = schema.number_field("End; null while a failed job is being retried.", allow_null=True)
     error = _text("Error message.")
 
@@ -86,6 +87,17 @@ class MaintenanceJob(serializers.Serializer[Any]):
     done = schema.number_field("Time of the last successful run.", allow_null=True)
     last = HistoryRun(allow_null=True, help_text="The most recent finished run.")
     request = HistoryJobRequest(allow_null=True, help_text="The most recent request.")
+
+
+class HistoryNextRun(serializers.Serializer[Any]):
+    broker = _text("Whose files.")
+    files = schema.number_field("Number of its waiting landing files.")
+    oldest = schema.number_field("Time at which the first of them landed.")
+    at = schema.number_field("When a run is due if no other file lands; in the past: now.")
+    reason = _text(
+        "hour: the hour of the recorded data has closed then; rows: about a million rows wait; late: imported or other"
+        " data of closed hours waits; wait: the longest wait is over."
+    )
 
 
 class HistoryTable(serializers.Serializer[Any]):
@@ -108,6 +120,14 @@ class HistoryStatus(serializers.Serializer[Any]):
     failures = HistoryRun(many=True, help_text="The most recent failed or interrupted runs.")
     files = schema.number_field("Backlog: number of landing files not processed yet.")
     oldest = schema.number_field("Time at which the oldest of them landed.", allow_null=True)
+    next_runs = HistoryNextRun(
+        many=True, help_text="When the backlog of each broker will be processed, the earliest first."
+    )
+    requests = HistoryJobRequest(many=True, help_text="Requests that are queued or running, the oldest first.")
+    process = serializers.BooleanField(help_text="Whether a `manage.py history` process waits for work, on any host.")
+    session = serializers.BooleanField(
+        help_text="Whether Spark is running. It starts when there is work, and ends after five idle minutes."
+    )
     unreadable = serializers.DictField(
         child=serializers.CharField(), help_text="Unreadable landing files with the reason."
     )
@@ -123,7 +143,7 @@ class HistoryRunRequest(serializers.Serializer[Any]):
 
 
 class HistoryRunAnswer(serializers.Serializer[Any]):
-    work = _text("The job that was queued for the worker.")
+    work = _text("The job that was queued.")
 
 
 class HistoryStatusView(PersonalView):
@@ -151,6 +171,10 @@ class HistoryStatusView(PersonalView):
                 "failures": state.failures,
                 "files": state.files,
                 "oldest": state.oldest,
+                "next_runs": state.next_runs,
+                "requests": state.requests,
+                "process": state.is_process_alive,
+                "session": state.is_session_up,
                 "unreadable": state.unreadable,
                 "brokers": state.brokers,
                 "maintenance": state.maintenance,
@@ -165,9 +189,9 @@ class HistoryRunView(PersonalView):
         request=HistoryRunRequest,
         responses={202: HistoryRunAnswer, **schema.WRITE_REFUSALS},
         summary="Run the pipeline or a maintenance job now",
-        description="Queues the work for a worker and audits the request; the pipeline status shows its progress and"
-        " result."
-        " A job waits for a run in progress to finish, and starts before the next run of the pipeline.",
+        description="Queues the work and audits the request; the pipeline status shows its progress and result. It"
+        " starts after the run or job in progress, and is never dropped. Work that is queued already is not queued"
+        " again.",
     )
     def post(self, request: Request) -> Response:
         work = self.body["work"]

@@ -9,20 +9,22 @@ from django.db import models
 
 from console.leases.models import Lease
 
-__all__ = ["HistoryRun", "JobRequest", "Lease"]
+__all__ = ["HistoryRun", "JobRequest", "Lease", "ProcessedFiles"]
 
 
 class JobRequest(models.Model):
-    """A requested maintenance job, by a user or, with an empty `requested_by`, by the schedule, until it has run.
+    """A requested run or maintenance job, by a user or, with an empty `requested_by`, by the schedule. It stays queued
+    until it has been done, or has failed for the last time (`finished`).
 
-    `polled`: when its task last tried to acquire the lease; None: no worker has started it yet. `error`: message of
-    the last failure."""
+    `started`: when its current attempt started; None: queued. `attempts`: number of started attempts. `error`: message
+    of the last failure."""
 
     work = models.CharField(max_length=20)
     requested = models.DateTimeField(db_index=True)
     requested_by = models.CharField(max_length=150, blank=True)
     address = models.CharField(max_length=64, blank=True)
-    polled = models.DateTimeField(null=True)
+    started = models.DateTimeField(null=True)
+    attempts = models.PositiveIntegerField(default=0)
     finished = models.DateTimeField(null=True)
     error = models.TextField(default="", blank=True)
 
@@ -32,13 +34,31 @@ class JobRequest(models.Model):
         ordering: ClassVar = ["-id"]
 
 
+class ProcessedFiles(models.Model):
+    """The landing files of a broker that runs have processed, so that a new process need not read the tables to find
+    out. Without the row a broker gets one more run.
+
+    `orders`: kind -> order of the last recorder's file; `others`: identities of other files that are still there, such
+    as those that cannot be read (`landing_listing.LandedFile`)."""
+
+    broker = models.CharField(max_length=255, primary_key=True)
+    orders = models.JSONField(default=dict)
+    others = models.JSONField(default=list)
+
+    objects: ClassVar[models.Manager[ProcessedFiles]] = models.Manager()
+
+
 class HistoryRun(models.Model):
-    """One run of the pipeline, or one maintenance job. Times are UTC."""
+    """One run of the pipeline, or one maintenance job. Times are UTC.
+
+    `broker`: whose files it processes; empty: all. It has no default in the database: a process of a release that ran
+    all brokers under one lease cannot insert its row, hence starts no run beside those of this release."""
 
     RUN, COMPACT, RETAIN, ADVISE = "run", "compact", "retain", "advise"
     MAINTENANCE = (COMPACT, RETAIN, ADVISE)
 
     work = models.CharField(max_length=20, default=RUN)
+    broker = models.CharField(max_length=255, default="", blank=True)
     holder = models.CharField(max_length=200)
     started = models.DateTimeField(db_index=True)
     finished = models.DateTimeField(null=True)

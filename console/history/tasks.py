@@ -1,13 +1,11 @@
-"""Scheduled tasks of the history: overdue runs of the pipeline, compaction, retention, recommendations.
+"""Scheduled tasks of the history. They queue maintenance jobs, which the running `manage.py history` does.
 
-Each task runs a command in a separate process, so that a worker never contains Java; libraries that read Parquet are
-imported on use, since they take 130 MB. The lease serializes the tasks: one that cannot acquire it does nothing, or
-waits for it (`pipeline/job_requests.py`).
+Without such a process the worker runs the command, in a separate process, so that a worker never contains Java.
+Libraries that read Parquet are imported on use, since they take 130 MB.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import subprocess
 import sys
@@ -24,12 +22,6 @@ MANAGE = Path(__file__).resolve().parent.parent.parent / "manage.py"
 #: Exit code of `manage.py history --once` if another process owns the lease.
 BUSY = 75
 
-#: Older files are not processed by the long-running process: it is not running, or fails.
-OVERDUE = dt.timedelta(minutes=2)
-
-#: Attempts of a failing job; waiting for the lease is no failure.
-MOST_FAILURES = 5
-
 #: Timeout of a command, in seconds.
 LONGEST = 6 * 3600
 
@@ -44,67 +36,68 @@ class HistoryBusy(Exception):
 
 @app.task(name="history.run", bind=True, max_retries=5)  # type: ignore[untyped-decorator]
 def run(self: Any, *, always: bool = False) -> str:
-    """Run the pipeline if the backlog is overdue; `always`: in any case. Retried after 30 s, 60 s…"""
-    from console.history.storage.backlog import find_backlog
+    """Do what is queued and due unless a `manage.py history` process does so. `always`: ignored; a request that is
+    queued is done in any case. Retried after 30 s, 60 s…"""
+    from console.history.pipeline import job_requests
+    from console.history.pipeline.pipeline_leases import is_process_alive
 
-    if not always:
-        oldest = find_backlog(settings.HEADGATE_HISTORY_URL).oldest
-        if oldest is None or timezone.now() - oldest < OVERDUE:
-            return "nothing is overdue"
+    if is_process_alive():
+        return "manage.py history is running"
+    works = job_requests.queued_works()
+    if "run" not in works and _is_due():
+        works.insert(0, "run")
     try:
-        command("run")
+        for work in works:
+            command(work)
     except HistoryBusy:
         return "another process owns the lease"
     except HistoryFailed as failure:
         raise self.retry(exc=failure, countdown=30 * 2**self.request.retries) from failure
-    return "done"
+    return "done" if works else "nothing is due"
 
 
-@app.task(name="history.compact", bind=True, max_retries=None)  # type: ignore[untyped-decorator]
-def compact(self: Any, *, request: int | None = None, failures: int = 0) -> str:
+@app.task(name="history.compact")  # type: ignore[untyped-decorator]
+def compact(**_: Any) -> str:
     """Compact small files."""
-    return _job(self, "compact", request, failures)
+    return _queue("compact")
 
 
-@app.task(name="history.retain", bind=True, max_retries=None)  # type: ignore[untyped-decorator]
-def retain(self: Any, *, request: int | None = None, failures: int = 0) -> str:
+@app.task(name="history.retain")  # type: ignore[untyped-decorator]
+def retain(**_: Any) -> str:
     """Delete rows beyond their retention."""
-    return _job(self, "retain", request, failures)
+    return _queue("retain")
 
 
-@app.task(name="history.advise", bind=True, max_retries=None)  # type: ignore[untyped-decorator]
-def advise(self: Any, *, request: int | None = None, failures: int = 0) -> str:
+@app.task(name="history.advise")  # type: ignore[untyped-decorator]
+def advise(**_: Any) -> str:
     """Compute the recommendations for all queues."""
-    return _job(self, "advise", request, failures)
+    return _queue("advise")
 
 
-@app.task(name="history.sweep")  # type: ignore[untyped-decorator]
-def sweep_landing() -> int:
-    """Remove processed landing files."""
-    from console.history.pipeline.maintenance import sweep
-
-    return sweep(settings.HEADGATE_HISTORY_URL, timezone.now())
-
-
-def _job(task: Any, work: str, number: int | None, failures: int) -> str:
-    """Run a job once it acquires the lease, without a time limit; a failing one is attempted `MOST_FAILURES` times.
-    `number`: of the `JobRequest`."""
+def _queue(work: str) -> str:
     from console.history.pipeline import job_requests
+    from console.history.pipeline.pipeline_leases import is_process_alive
 
-    request = job_requests.start_polling(number, work)
-    try:
-        command(work)
-    except HistoryBusy as busy:
-        arguments = {"request": request.pk, "failures": failures}
-        raise task.retry(exc=busy, countdown=job_requests.POLL_SECONDS, kwargs=arguments) from busy
-    except HistoryFailed as failure:
-        job_requests.fail(request, str(failure), is_final=failures + 1 >= MOST_FAILURES)
-        if failures + 1 >= MOST_FAILURES:
-            raise
-        arguments = {"request": request.pk, "failures": failures + 1}
-        raise task.retry(exc=failure, countdown=300, kwargs=arguments) from failure
-    job_requests.finish(request)
-    return "done"
+    job_requests.request_work(work)
+    if not is_process_alive():
+        run.delay()
+    return "queued"
+
+
+def _is_due() -> bool:
+    """Return whether a run would be due at once in a process that has just started."""
+    from console.history.pipeline.due_work import QUIET, DueWork
+    from console.history.pipeline.processed_files import processed_files
+    from console.history.storage.landing_listing import LandingListing
+
+    now = timezone.now()
+    files = LandingListing(settings.HEADGATE_HISTORY_URL).files()
+    processed = processed_files()
+    since = [0.0]
+    due = DueWork(lambda: int(now.timestamp() * 1e9), lambda: since[0])
+    due.find(files, processed)
+    since[0] = QUIET
+    return any(work.is_due for work in due.find(files, processed))
 
 
 def command(work: str) -> None:

@@ -31,7 +31,9 @@ def is_dead(holder: str) -> bool:
     if host != socket.gethostname() or not number.isdecimal() or not since.isdecimal():
         return False
     try:
-        return start_time(psutil.Process(int(number))) != int(since)
+        process = psutil.Process(int(number))
+        # A zombie has ended; only its parent has not noticed.
+        return start_time(process) != int(since) or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
     except psutil.Error:

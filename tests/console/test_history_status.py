@@ -18,9 +18,11 @@ from console.audit.models import AuditEntry
 from console.celery import app
 from console.history.models import HistoryRun, JobRequest
 from console.history.pipeline import job_requests
-from console.history.pipeline.runner import LEASE
+from console.history.pipeline.pipeline_leases import alive, broker_lease, job_lease, session_up
+from console.history.pipeline.processed_files import note_processed
 from console.history.storage.fresh import Catalog
 from console.history.storage.landing import Landing
+from console.history.storage.landing_listing import LandingListing
 from console.history.storage.landing_names import recorder_file
 from console.history.storage.layout import LAYOUTS, table_url
 from console.leases.lease import lease
@@ -82,7 +84,11 @@ def test_status_without_data_shows_how_to_record_or_import(as_viewer: APIClient)
 
 def test_backlog_without_any_run_names_the_command_that_starts_the_pipeline(as_viewer: APIClient, url: str) -> None:
     land(url, Story().watch(0, 1).rows)
-    assert kinds(get_status(as_viewer))[-1] == "begins"
+    status = get_status(as_viewer)
+    assert {"late", "never-run"} & set(kinds(status)) == set()
+    (run,) = status["next_runs"]
+    assert (run["files"], run["reason"]) == (1, "late")
+    assert 0 < run["at"] - run["oldest"] <= 5000
     age(url, dt.timedelta(minutes=10))
     status = get_status(as_viewer)
     assert status["condition"] == "trouble"
@@ -159,7 +165,7 @@ def test_current_run_is_shown_with_its_step_unless_its_process_is_dead(as_viewer
     publish_now(url)
     run(finished=None, step="minutes")
     assert get_status(as_viewer)["running"] is None
-    with lease(LEASE):
+    with lease(broker_lease("")):
         status = get_status(as_viewer)
     assert (status["condition"], status["running"]["step"], status["running"]["holder"]) == (
         "running",
@@ -169,13 +175,43 @@ def test_current_run_is_shown_with_its_step_unless_its_process_is_dead(as_viewer
 
 
 def test_backlog_that_no_run_processes_is_a_finding(as_viewer: APIClient, url: str) -> None:
-    run()
+    run(started=timezone.now() - dt.timedelta(minutes=9), finished=timezone.now() - dt.timedelta(minutes=8))
     land(url, Story().watch(0, 1).rows)
     age(url, dt.timedelta(minutes=3))
     assert "is not being processed" in finding(get_status(as_viewer), "late")["text"]
 
 
-def test_files_that_landed_during_a_long_run_are_no_finding(as_viewer: APIClient, url: str) -> None:
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+def test_open_hour_is_no_finding_and_its_next_run_is_shown(as_viewer: APIClient, url: str) -> None:
+    run(started=timezone.now() - dt.timedelta(minutes=50))
+    hour = now_ms() // HOUR * HOUR
+    record(url, hour + 1)
+    publish_now(url)
+    status = get_status(as_viewer)
+    assert (status["condition"], kinds(status), status["process"], status["session"]) == ("fine", [], False, False)
+    (next_run,) = status["next_runs"]
+    assert (next_run["broker"], next_run["reason"], next_run["files"]) == ("local", "hour", 2)
+    assert hour + HOUR < next_run["at"] <= hour + HOUR + 2 * MINUTE
+    with alive(), session_up():
+        status = get_status(as_viewer)
+    assert (status["process"], status["session"]) == (True, True)
+
+
+def record(url: str, at: int) -> None:
+    """Publish a recorder's file that landed then."""
+    rows = Story("local").watch(0, 1).rows["coverage"]
+    name = Landing(url).publish("coverage", table("coverage", rows), recorder_file("local", at * 1_000_000))
+    os.utime(Path(Landing(url).folder("coverage")) / name, (at / 1000,) * 2)
+
+
+def test_closed_hour_that_no_run_processes_is_a_finding(as_viewer: APIClient, url: str) -> None:
+    run(started=timezone.now() - dt.timedelta(hours=3), finished=timezone.now() - dt.timedelta(hours=3))
+    record(url, now_ms() - HOUR - 5 * MINUTE)
+    status = get_status(as_viewer)
+    assert "is not being processed" in finding(status, "late")["text"]
+
+
+def test_files_that_became_due_during_a_long_run_are_no_finding(as_viewer: APIClient, url: str) -> None:
     now = timezone.now()
     run(started=now - dt.timedelta(minutes=9), finished=now - dt.timedelta(seconds=5))
     land(url, Story("local").watch(0, 1).rows)
@@ -185,12 +221,22 @@ def test_files_that_landed_during_a_long_run_are_no_finding(as_viewer: APIClient
     assert (status["condition"], kinds(status)) == ("fine", [])
 
 
-def test_files_that_landed_during_a_run_are_a_finding_once_overdue(as_viewer: APIClient, url: str) -> None:
+def test_files_that_became_due_during_a_run_are_a_finding_once_overdue(as_viewer: APIClient, url: str) -> None:
     now = timezone.now()
     run(started=now - dt.timedelta(minutes=9), finished=now - dt.timedelta(minutes=3))
-    publish_now(url)
+    land(url, Story("local").watch(0, 1).rows)
     age(url, dt.timedelta(minutes=4))
     assert "late" in kinds(get_status(as_viewer))
+
+
+def test_processed_files_are_no_backlog(as_viewer: APIClient, url: str) -> None:
+    run()
+    land(url, Story().watch(0, 1).rows)
+    record(url, now_ms() - HOUR - 5 * MINUTE)
+    files = LandingListing(url).files()
+    note_processed(files, files)
+    status = get_status(as_viewer)
+    assert (status["files"], status["oldest"], status["next_runs"]) == (0, None, [])
 
 
 def test_unreadable_files_are_listed_with_their_reason(as_viewer: APIClient) -> None:
@@ -264,14 +310,14 @@ def test_status_for_a_user_of_one_broker_names_no_other_broker(as_viewer: APICli
 
 class Sent:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
-        self.tasks: list[tuple[str, Any]] = []
+        self.tasks: list[str] = []
         self._error = error
         monkeypatch.setattr(app, "send_task", self)
 
-    def __call__(self, name: str, kwargs: Any, expires: int | None) -> None:
+    def __call__(self, name: str, expires: int | None) -> None:
         if self._error:
             raise self._error
-        self.tasks.append((name, kwargs))
+        self.tasks.append(name)
 
 
 def test_operator_runs_the_pipeline_now_which_is_audited(
@@ -280,7 +326,7 @@ def test_operator_runs_the_pipeline_now_which_is_audited(
     sent = Sent(monkeypatch)
     answer = as_operator.post(RUN, {"work": "run", "reason": "after an import"}, format="json")
     assert (answer.status_code, answer.json()) == (202, {"work": "run"})
-    assert sent.tasks == [("history.run", {"always": True})]
+    assert (sent.tasks, job_requests.queued_works()) == (["history.run"], ["run"])
     (entry,) = AuditEntry.objects.all()
     assert (entry.object, entry.operation, entry.outcome, entry.reason) == (
         "history",
@@ -290,12 +336,14 @@ def test_operator_runs_the_pipeline_now_which_is_audited(
     )
 
 
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
 def test_job_is_queued_once_and_its_state_is_shown(as_operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = Sent(monkeypatch)
-    for _ in range(2):
-        assert as_operator.post(RUN, {"work": "advise"}, format="json").status_code == 202
+    with alive():  # then it needs no worker
+        for _ in range(2):
+            assert as_operator.post(RUN, {"work": "advise"}, format="json").status_code == 202
     request = JobRequest.objects.get()
-    assert sent.tasks == [("history.advise", {"request": request.pk})]
+    assert sent.tasks == []
     assert [row.operation for row in AuditEntry.objects.all()] == ["request-advise"] * 2
 
     def state() -> str:
@@ -304,12 +352,15 @@ def test_job_is_queued_once_and_its_state_is_shown(as_operator: APIClient, monke
         assert (request["asked"], request["asked_by"]) == (request["requested"], request["requested_by"])  # deprecated
         return str(request["state"])
 
+    assert [one["work"] for one in get_status(as_operator)["requests"]] == ["advise"]
     assert state() == "queued"
-    job_requests.start_polling(request.pk, "advise")
-    assert state() == "waiting"
-    job_requests.fail(request, "the disk is full", is_final=True)
+    with lease(job_lease("advise")):
+        job_requests.begin("advise")
+        assert state() == "running"
+    assert state() == "queued", "its process has died"
+    job_requests.fail([request.pk], "the disk is full")
     assert state() == "failed"
-    job_requests.finish(request)
+    job_requests.finish([request.pk])
     assert state() == "done"
 
 

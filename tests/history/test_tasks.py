@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +16,20 @@ import pytest
 from celery.exceptions import Retry
 from django.utils import timezone
 
-from console.audit.models import AuditEntry
 from console.celery import app
 from console.history import tasks
 from console.history.models import JobRequest
 from console.history.pipeline import job_requests
+from console.history.pipeline.job_requests import request_facts
 from console.history.pipeline.maintenance import sweep
+from console.history.pipeline.pieces import Piece, Pieces
+from console.history.pipeline.pipeline_leases import alive
 from console.history.storage.backlog import find_backlog
 from console.history.storage.landing import Landing
+from console.history.storage.landing_names import recorder_file
 from console.history.storage.layout import table_url
-from tests.history.rows import Story, land
+from console.leases.lease import Busy
+from tests.history.rows import Story, land, table
 
 
 @pytest.fixture
@@ -66,90 +72,89 @@ def age(url: str, by: dt.timedelta) -> None:
         os.utime(Path(landing.folder(kind)) / name, (when, when))
 
 
-def test_recent_files_start_no_run(url: str, commands: Commands) -> None:
-    land(url, Story().watch(0, 1).rows)
-    assert tasks.run() == "nothing is overdue"
-    assert commands.called == []
+pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
 
 
-def test_overdue_files_start_a_run(url: str, commands: Commands) -> None:
+def test_worker_runs_nothing_beside_a_live_process(url: str, commands: Commands) -> None:
     land(url, Story().watch(0, 1).rows)
-    age(url, tasks.OVERDUE * 2)
+    with alive():
+        assert tasks.run() == "manage.py history is running"
+        assert tasks.compact() == "queued"
+        assert commands.called == []
+    assert job_requests.queued_works() == ["compact"]
+
+
+def test_worker_without_such_a_process_does_what_is_due_and_what_is_queued(url: str, commands: Commands) -> None:
+    assert tasks.run() == "nothing is due"
+    land(url, Story().watch(0, 1).rows)
+    job_requests.request_work("advise", by="ada")
     assert tasks.run() == "done"
-    assert commands.called == ["run"]
+    assert commands.called == ["run", "advise"]
 
 
-def test_processed_files_start_no_run(url: str, commands: Commands) -> None:
-    land(url, Story().watch(0, 1).rows)
-    age(url, tasks.OVERDUE * 2)
-    take_all(url)
-    assert tasks.run() == "nothing is overdue"
-    assert commands.called == []
+def test_worker_runs_no_open_hour(url: str, commands: Commands) -> None:
+    rows = Story("local").watch(0, 1).rows["coverage"]
+    Landing(url).publish("coverage", table("coverage", rows), recorder_file("local", time.time_ns()))
+    assert tasks.run() == "nothing is due"
 
 
 def test_run_beside_another_one_is_done(url: str, commands: Commands) -> None:
+    land(url, Story().watch(0, 1).rows)
     commands.code, commands.out = tasks.BUSY, "x:1:1 owns the lease"
-    assert tasks.run(always=True) == "another process owns the lease"
+    assert tasks.run() == "another process owns the lease"
 
 
-@pytest.mark.django_db
-@pytest.mark.parametrize(
-    ("task", "code"), [(tasks.run, 1), (tasks.compact, 1), (tasks.retain, 1), (tasks.advise, 1), (tasks.compact, 75)]
-)
-def test_failed_command_is_retried_with_its_error(url: str, commands: Commands, task: Any, code: int) -> None:
-    commands.code, commands.out, commands.err = code, "another owns the lease", "warning\nthe disk is full\n"
+def test_failed_command_is_retried_with_its_error(url: str, commands: Commands) -> None:
+    job_requests.request_work("compact")
+    commands.code, commands.err = 1, "warning\nthe disk is full\n"
     with pytest.raises(Retry) as retried:
-        task.apply(kwargs={"always": True} if task is tasks.run else {}, throw=True)
-    assert str(retried.value.exc) == ("the disk is full" if code == 1 else "another owns the lease")
+        tasks.run.apply(throw=True)
+    assert str(retried.value.exc) == "the disk is full"
 
 
-@pytest.mark.django_db
-def test_job_waits_for_the_lease_without_a_limit_and_then_runs(commands: Commands) -> None:
-    commands.code, commands.out = tasks.BUSY, "x:1:1 owns the lease"
-    request = JobRequest.objects.create(work="advise", requested=timezone.now(), requested_by="ada", address="10.0.0.1")
-    for retries in (0, 19, 20, 500):  # there is no limit
-        with pytest.raises(Retry):
-            tasks.advise.apply(kwargs={"request": request.pk}, retries=retries, throw=True)
-        request.refresh_from_db()
-        assert job_requests.request_facts(request)["state"] == "waiting"  # type: ignore[index]
-        assert job_requests.is_job_waiting()  # so the pipeline starts no other run
-    commands.code = 0
-    assert tasks.advise.apply(kwargs={"request": request.pk}, throw=True).get() == "done"
-    request.refresh_from_db()
-    assert job_requests.request_facts(request)["state"] == "done"  # type: ignore[index]
-    assert not job_requests.is_job_waiting()
-    row = AuditEntry.objects.get()
-    assert (row.user_name, row.operation, row.outcome) == ("ada", "advise", "done")
-    assert f"request {request.pk}" in row.detail
+@pytest.mark.parametrize("task", [tasks.compact, tasks.retain, tasks.advise])
+def test_schedule_queues_each_job_once_and_sends_it_to_a_worker_if_nothing_else_does_it(
+    task: Any, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr(tasks.run, "delay", lambda: sent.append("run"))
+    assert [task(), task()] == ["queued", "queued"]
+    assert [(row.work, row.requested_by) for row in JobRequest.objects.all()] == [(task.name.partition(".")[2], "")]
+    assert (sent, commands.called) == (["run", "run"], [])
 
 
-@pytest.mark.django_db
-def test_finally_failed_job_has_its_error_and_is_audited_as_failed(commands: Commands) -> None:
-    commands.code, commands.err = 1, "the disk is full\n"
-    request = JobRequest.objects.create(work="compact", requested=timezone.now(), requested_by="ada")
-    for failures in range(tasks.MOST_FAILURES - 1):
-        with pytest.raises(Retry):
-            tasks.compact.apply(kwargs={"request": request.pk, "failures": failures}, throw=True)
-        request.refresh_from_db()
-        assert (request.finished, request.error) == (None, "the disk is full")
-        assert not job_requests.is_job_waiting()  # the pipeline runs during the pause
-    assert not AuditEntry.objects.exists()
-    with pytest.raises(tasks.HistoryFailed):
-        tasks.compact.apply(kwargs={"request": request.pk, "failures": tasks.MOST_FAILURES - 1}, throw=True)
-    assert AuditEntry.objects.get().outcome == "failed"
+def test_process_of_pieces_fulfils_the_requests_or_puts_them_back(url: str) -> None:
+    """`_fulfilled` is what the command and the process with Spark share."""
 
+    class Work(Pieces):
+        failure: BaseException | None = None
 
-@pytest.mark.django_db
-def test_job_without_its_worker_does_not_delay_the_pipeline() -> None:
-    now = timezone.now()
-    JobRequest.objects.create(work="advise", requested=now, polled=now - job_requests.POLL_TIMEOUT * 2)
-    assert not job_requests.is_job_waiting()
+        def _maintain(self, work: str) -> None:
+            assert [request_facts(row)["state"] for row in JobRequest.objects.filter(finished=None)] == ["running"]  # type: ignore[index]
+            if self.failure:
+                raise self.failure
+
+    work = Work(url, lambda _on_step: None, lambda *_: (0, 0.0))  # type: ignore[arg-type, return-value]
+    job_requests.request_work("compact")
+    for failure, state, attempts in (
+        (Busy("x:1:1"), "queued", 0),
+        (SystemExit(0), "queued", 0),
+        (OSError("the disk is full"), "failed", 1),
+        (None, "done", 2),
+    ):
+        work.failure = failure
+        with contextlib.suppress(Exception, SystemExit):
+            work.execute(Piece("compact"))
+        row = JobRequest.objects.get()
+        facts = request_facts(row)
+        assert facts is not None
+        assert (facts["state"], row.attempts) == (state, attempts)
 
 
 def test_scheduled_tasks_exist() -> None:
     app.loader.import_default_modules()
     named = {entry["task"] for entry in app.conf.beat_schedule.values()}
-    assert named >= {f"history.{work}" for work in ("run", "sweep", "compact", "retain", "advise")}
+    assert named >= {f"history.{work}" for work in ("run", "compact", "retain", "advise")}
     assert named <= set(app.tasks)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from console.history.pipeline.status import Facts, Status
 from console.history.storage.durations import HOUR, MINUTE
 
-#: A healthy pipeline processes each landing file within this time, in ms.
+#: A healthy pipeline starts a run within this time after it is due, in ms.
 OVERDUE = 2 * MINUTE
 #: A run longer than this, in ms, is a finding.
 _LONG_RUN = 15 * MINUTE
@@ -24,7 +24,7 @@ _RETRY = "The pipeline retries automatically."
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`kind`: empty, begins, never-run, failing, late, backlog, unreadable, not-followed, chore, or broken."""
+    """`kind`: empty, never-run, failing, late, backlog, unreadable, not-followed, chore, or broken."""
 
     kind: str
     severity: str
@@ -103,7 +103,6 @@ def _failing(status: Status) -> list[Finding]:
 def _backlog(status: Status) -> list[Finding]:
     if status.oldest is None:
         return []
-    waited = status.now - _processable_since(status, status.oldest)
     if status.running is not None:
         runtime = status.now - status.running["started"]
         if runtime > _LONG_RUN:
@@ -119,33 +118,28 @@ def _backlog(status: Status) -> list[Finding]:
                 )
             ]
         return []
-    if waited < OVERDUE:
-        if status.runs:
-            return []
-        return [Finding("begins", "note", f"Backlog: {_files(status.files)}. The first run starts shortly.")]
+    due = [work for work in status.next_runs if status.now - _processable_since(status, work["at"]) >= OVERDUE]
+    if not due:
+        return []
+    waited = status.now - min(work["oldest"] for work in due)
+    text = f"Backlog: {_files(sum(work['files'] for work in due))}, the oldest from {_duration(waited)} ago."
     if not any(run["work"] == "run" for run in status.runs):
-        text = f"Backlog: {_files(status.files)}, the oldest from {_duration(waited)} ago. The pipeline has never run."
-        return [Finding("never-run", "trouble", text, _START)]
-    text = f"Backlog: {_files(status.files)}, the oldest from {_duration(waited)} ago. It is not being processed."
+        return [Finding("never-run", "trouble", f"{text} The pipeline has never run.", _START)]
     failing = status.failed_in_a_row > 0
     return [
         Finding(
             "late",
             "trouble",
-            text,
+            f"{text} It is not being processed.",
             "No data is lost: the next successful run processes the backlog." if failing else _START,
         )
     ]
 
 
-def _processable_since(status: Status, oldest: int) -> int:
-    """Return since when, ms, the oldest file could have been processed. Files that landed during the last run of the
-    pipeline belong to the next one, which starts when no other run is in progress."""
-    last = next((run for run in status.runs if run["work"] == "run"), None)
-    if last is None or oldest < last["started"]:
-        return oldest
+def _processable_since(status: Status, due: int) -> int:
+    """Return since when, ms, files could have been processed that were due then: no other run was in progress."""
     ended: list[int] = [run["finished"] for run in status.runs if run["finished"] is not None]
-    return max([oldest, *ended])
+    return max([due, *ended])
 
 
 def _during(step: str) -> str:
@@ -225,9 +219,8 @@ def _maintenance(status: Status) -> list[Finding]:
                     "chore",
                     "trouble",
                     f"The {name} job {since}.",
-                    "Start `manage.py beat` and `manage.py worker`, which run it every night. `manage.py up` starts"
-                    " them,"
-                    " too.",
+                    "Start `manage.py beat` and `manage.py worker`, which queue it every night, and"
+                    " `manage.py history`, which does it. `manage.py up` starts them, too.",
                 )
             )
     return found

@@ -1,89 +1,123 @@
-"""Requests of maintenance jobs and their states. The pipeline yields to waiting jobs.
+"""Queue of requested work: runs of the pipeline and maintenance jobs. A request is a row until it has been done.
 
-A job and the pipeline share one lease. The pipeline acquires it again seconds after each run, so a job that only polls
-for it might never get it: while a job waits, the pipeline starts no other run.
+Any process that does the work fulfils the requests that were queued when it started. Requests for queued work are
+joined. An attempt that fails, or whose process dies, is repeated, `MOST_ATTEMPTS` times in all. The order is that of
+the rows' numbers, so the clock does not matter.
 """
 
 from __future__ import annotations
 
-import datetime as dt
+from collections.abc import Collection
 from typing import Any
 
 from django.utils import timezone
 
 from console.audit.models import AuditEntry, Outcome
 from console.history.models import JobRequest
+from console.history.pipeline.pipeline_leases import is_working, job_lease
 
-#: Seconds between two attempts of a job to acquire the lease.
-POLL_SECONDS = 7
-#: A job that has not polled for this long does not delay the pipeline: its worker has ended, or it pauses.
-POLL_TIMEOUT = dt.timedelta(seconds=3 * POLL_SECONDS)
-
-
-def is_job_waiting(now: dt.datetime | None = None) -> bool:
-    """Return whether a job waits for the lease now."""
-    now = now or timezone.now()
-    # A time in the future does not count either: the clock has been set back since.
-    recent = (now - POLL_TIMEOUT, now + POLL_TIMEOUT)
-    return JobRequest.objects.filter(finished=None, error="", polled__range=recent).exists()
+#: Attempts of a request, including those whose process died.
+MOST_ATTEMPTS = 5
+#: The error of an attempt whose process died.
+DIED = "the process ended in the middle of it"
 
 
-def start_polling(number: int | None, work: str) -> JobRequest:
-    """Return the request of a task that polls for the lease: that of a user, or a new one of the schedule."""
+def request_work(work: str, *, by: str = "", address: str = "") -> tuple[JobRequest, bool]:
+    """Return the queued request of this work, and whether it is new. `by`: user; empty: the schedule."""
+    queued = [row for row in JobRequest.objects.filter(work=work, finished=None) if not _is_running(row)]
+    if queued:
+        return queued[0], False
+    return JobRequest.objects.create(work=work, requested=timezone.now(), requested_by=by, address=address), True
+
+
+def queued_works(*, without: Collection[str] = ()) -> list[str]:
+    """Return the requested works, the first requested first, that no process does now."""
+    rows = JobRequest.objects.filter(finished=None).exclude(work__in=without).order_by("id")
+    return list(dict.fromkeys(row.work for row in rows if not _is_running(row)))
+
+
+def begin(work: str) -> list[int]:
+    """Start an attempt of all requests of this work, and return their numbers. The caller owns the job's lease."""
+    rows = list(JobRequest.objects.filter(work=work, finished=None))
+    begun = []
+    for row in rows:
+        if row.attempts >= MOST_ATTEMPTS:  # their processes died, and could not record it
+            _finish(row, row.error or DIED)
+        else:
+            begun.append(row.pk)
+    for number in begun:
+        row = JobRequest.objects.get(pk=number)
+        JobRequest.objects.filter(pk=number).update(started=timezone.now(), attempts=row.attempts + 1)
+    return begun
+
+
+def put_back(numbers: Collection[int]) -> None:
+    """Undo `begin`: another process owns what the work needs."""
+    for row in JobRequest.objects.filter(pk__in=numbers, finished=None):
+        JobRequest.objects.filter(pk=row.pk).update(started=None, attempts=max(0, row.attempts - 1))
+
+
+def fail(numbers: Collection[int], error: str) -> None:
+    """Record the failure of an attempt. The request is queued again unless it was the last attempt."""
+    for row in JobRequest.objects.filter(pk__in=numbers, finished=None):
+        if row.attempts >= MOST_ATTEMPTS:
+            _finish(row, error)
+        else:
+            JobRequest.objects.filter(pk=row.pk).update(error=error, started=None)
+
+
+def finish(numbers: Collection[int]) -> None:
+    for row in JobRequest.objects.filter(pk__in=numbers, finished=None):
+        _finish(row, "")
+
+
+def fail_died(work: str, error: str = DIED) -> None:
+    """Record that the process died which was doing this work."""
+    fail([row.pk for row in JobRequest.objects.filter(work=work, finished=None).exclude(started=None)], error)
+
+
+def _finish(row: JobRequest, error: str) -> None:
+    """Record the result, and audit it if a user requested it, in addition to the request itself."""
     now = timezone.now()
-    found = JobRequest.objects.filter(pk=number).first() if number is not None else None
-    if found is None:
-        return JobRequest.objects.create(work=work, requested=now, polled=now)
-    JobRequest.objects.filter(pk=found.pk).update(polled=now, error="")
-    return found
-
-
-def fail(request: JobRequest, error: str, *, is_final: bool) -> None:
-    """Record a failure with its message; unless it `is_final`, the job will be retried."""
-    JobRequest.objects.filter(pk=request.pk).update(error=error, finished=timezone.now() if is_final else None)
-    if is_final:
-        _audit(request, Outcome.FAILED, error)
-
-
-def finish(request: JobRequest) -> None:
-    JobRequest.objects.filter(pk=request.pk).update(error="", finished=timezone.now())
-    _audit(request, Outcome.DONE, "")
-
-
-def _audit(request: JobRequest, outcome: Outcome, error: str) -> None:
-    """Audit the result of a user's request, in addition to the request itself."""
-    if not request.requested_by:
+    if not JobRequest.objects.filter(pk=row.pk, finished=None).update(error=error, finished=now):
         return
-    waited = (timezone.now() - request.requested).total_seconds()
-    AuditEntry(
-        user_name=request.requested_by,
-        source_address=request.address,
-        broker="",
-        object="history",
-        operation=request.work,
-        outcome=outcome,
-        detail=f"{error or 'done'}, {waited:,.0f} s after request {request.pk}",
-    ).save()
+    if row.requested_by:
+        waited = max(0.0, (now - row.requested).total_seconds())
+        AuditEntry(
+            user_name=row.requested_by,
+            source_address=row.address,
+            broker="",
+            object="history",
+            operation=row.work,
+            outcome=Outcome.FAILED if error else Outcome.DONE,
+            detail=f"{error or 'done'}, {waited:,.0f} s after request {row.pk}",
+        ).save()
+
+
+def _is_running(row: JobRequest) -> bool:
+    return row.started is not None and is_working(job_lease(row.work))
 
 
 def request_facts(request: JobRequest | None) -> dict[str, Any] | None:
-    """Return a request for the status page. `state`: queued (no worker has started it), waiting (for the lease, or
-    running), failed (to be retried, unless it has `finished`) or done."""
+    """Return a request for the status page. `state`: queued, running, failed (to be retried, unless it has `finished`)
+    or done."""
     if request is None:
         return None
-    if request.error:
+    if request.finished is None and _is_running(request):
+        state = "running"
+    elif request.error:
         state = "failed"
-    elif request.finished is not None:
-        state = "done"
     else:
-        state = "queued" if request.polled is None else "waiting"
+        state = "queued" if request.finished is None else "done"
     requested = int(request.requested.timestamp() * 1000)
     return {
+        "work": request.work,
         "state": state,
         "requested": requested,
         "requested_by": request.requested_by,
         "asked": requested,  # deprecated name
         "asked_by": request.requested_by,  # deprecated name
+        "attempts": request.attempts,
         "finished": None if request.finished is None else int(request.finished.timestamp() * 1000),
         "error": request.error,
     }

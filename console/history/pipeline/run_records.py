@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from django.db import DatabaseError
-from django.db.models import Q
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from console.history.models import HistoryRun, JobRequest
+from console.history.pipeline.job_requests import DIED
 from console.leases.process import this_process
 
 #: Retention of successful and of other runs.
@@ -55,9 +56,11 @@ class Recorded:
 
 
 @contextlib.contextmanager
-def recorded(work: str = HistoryRun.RUN) -> Iterator[Recorded]:
-    """Record the block as a run; an exception that leaves it is recorded as its error."""
-    row = HistoryRun.objects.create(work=work, holder=this_process(), started=timezone.now())
+def recorded(work: str = HistoryRun.RUN, broker: str = "") -> Iterator[Recorded]:
+    """Record the block as a run; an exception that leaves it is recorded as its error. The caller owns the lease, so an
+    unfinished row of the same work and broker is that of a dead process."""
+    end_dead_runs(HistoryRun.objects.filter(work=work, broker=broker))
+    row = HistoryRun.objects.create(work=work, broker=broker, holder=this_process(), started=timezone.now())
     try:
         yield Recorded(row)
     except BaseException as error:
@@ -86,16 +89,13 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {message}"[:2000] if message else type(error).__name__
 
 
-def abandon_dead_runs() -> int:
-    """Record the end of runs whose process was killed; return their number. The caller owns the lease."""
-    dead = HistoryRun.objects.filter(finished=None)
-    return dead.update(finished=timezone.now(), error="the process ended in the middle of it")
+def end_dead_runs(rows: QuerySet[HistoryRun], error: str = DIED) -> int:
+    """Record the end of unfinished runs whose process was killed; return their number."""
+    return rows.filter(finished=None).update(finished=timezone.now(), error=error)
 
 
 def forget_old_runs() -> None:
     now = timezone.now()
     HistoryRun.objects.filter(finished__lt=now - KEEP_FAILED).delete()
     HistoryRun.objects.filter(finished__lt=now - KEEP_DONE, error="").delete()
-    JobRequest.objects.filter(
-        Q(finished__lt=now - KEEP_FAILED) | Q(requested__lt=now - KEEP_FAILED, polled=None)
-    ).delete()
+    JobRequest.objects.filter(finished__lt=now - KEEP_FAILED).delete()

@@ -6,6 +6,7 @@ Facts only: `diagnosis.py` derives problems and remedies. Times are ms since the
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,24 +14,35 @@ from typing import Any
 from celery.schedules import crontab
 from django.utils import timezone
 
-from console.history.models import HistoryRun, JobRequest, Lease
+from console.history.models import HistoryRun, JobRequest
 from console.history.pipeline import job_requests
-from console.history.pipeline.runner import LEASE
-from console.history.storage.backlog import Landed, find_backlog
-from console.history.storage.durations import DAY
+from console.history.pipeline.due_work import LONGEST_WAIT, QUIET, BrokerWork, DueWork, Reason
+from console.history.pipeline.pipeline_leases import (
+    broker_lease,
+    is_process_alive,
+    is_session_up,
+    is_working,
+    job_lease,
+)
+from console.history.pipeline.processed_files import processed_files
+from console.history.storage.durations import DAY, MINUTE
 from console.history.storage.fresh import CATALOG, folder
 from console.history.storage.landing import Landing, LandingError
-from console.history.storage.landing_names import part
+from console.history.storage.landing_listing import LandedFile, LandingListing
 from console.history.storage.layout import LAYOUTS
 from console.history.storage.reader import HistoryBroken, NothingRecorded, Reader
 from console.history.storage.table_versions import first_line
+from console.leases.process import is_dead
 
 #: Maximum number of runs listed, and of failures.
 MOST_RUNS, MOST_FAILURES = 25, 10
-#: A running recorder publishes at least about every 20 s; without data for longer than this it counts as stopped.
-RECORDER_TIMEOUT = dt.timedelta(seconds=60)
+#: A running recorder publishes at least about every 20 s; without data for longer than this, in ms, it counts as
+#: stopped.
+RECORDER_TIMEOUT = MINUTE
 #: Gaps in the recording are listed for this time, in ms.
 _GAPS_MS = 7 * DAY
+
+MS_NS = 1_000_000
 
 Facts = dict[str, Any]
 
@@ -39,8 +51,10 @@ Facts = dict[str, Any]
 class Status:
     """`running`: the current run; `runs`: finished runs, newest first; `first_run`: start of the oldest recorded run;
     `failures`: the most recent failed runs; `failed_in_a_row`: failed runs of the pipeline since the last successful
-    one; `files`, `oldest`: number of landing files in the backlog, and when the oldest landed; `unreadable`: file ->
-    reason; `trouble`: errors while collecting this status."""
+    one; `files`, `oldest`: number of landing files in the backlog, and when the oldest landed; `next_runs`: brokers
+    with a backlog, when they will be processed and why then, the earliest first; `requests`: unfinished ones;
+    `is_process_alive`: a process waits for work; `is_session_up`: one with Spark runs; `unreadable`: file -> reason;
+    `trouble`: errors while collecting this status."""
 
     now: int
     running: Facts | None = None
@@ -50,6 +64,10 @@ class Status:
     first_run: int | None = None
     files: int = 0
     oldest: int | None = None
+    next_runs: list[Facts] = field(default_factory=list)
+    requests: list[Facts] = field(default_factory=list)
+    is_process_alive: bool = False
+    is_session_up: bool = False
     unreadable: dict[str, str] = field(default_factory=dict)
     brokers: list[Facts] = field(default_factory=list)
     maintenance: list[Facts] = field(default_factory=list)
@@ -60,11 +78,15 @@ class Status:
         """Remove error details and file names, which may name brokers that the user has no permission to view."""
         for run in (*([self.running] if self.running else []), *self.runs, *self.failures):
             run["error"] = run["error"] and run["error"].partition(":")[0]
+            run["broker"] = ""
+        for request in self.requests:
+            request["error"] = request["error"].partition(":")[0]
         for job in self.maintenance:
             if job["request"] is not None:
                 job["request"]["error"] = job["request"]["error"].partition(":")[0]
             if job["last"] is not None:
                 job["last"]["error"] = job["last"]["error"] and job["last"]["error"].partition(":")[0]
+        self.next_runs = []
         self.unreadable = {f"file {number}": "" for number, _ in enumerate(self.unreadable, start=1)}
 
 
@@ -73,18 +95,18 @@ def status(reader: Reader, brokers: Iterable[Mapping[str, Any]], schedule: Mappi
     user, with `slug` and `title`; `schedule`: Celery beat's."""
     now = timezone.now()
     found = Status(_ms(now))
-    _add_runs(found, now)
-    landed: Landed = {}
+    _add_runs(found)
+    found.is_process_alive, found.is_session_up = is_process_alive(), is_session_up()
+    files: list[LandedFile] = []
     try:
-        landed = Landing(reader.url).landed()
-        backlog = find_backlog(reader.url, landed)
-        found.files, found.oldest = backlog.files, None if backlog.oldest is None else _ms(backlog.oldest)
-    except LandingError as error:
-        found.trouble.append(str(error))
-    except Exception as error:  # deltalake's have many types
-        found.trouble.append(f"The list of processed files cannot be read: {first_line(error)}")
+        files = LandingListing(reader.url).files()
+    except OSError as error:
+        found.trouble.append(f"The landing folder cannot be read: {first_line(error)}")
+    _add_backlog(found, files, now)
+    unfinished = JobRequest.objects.filter(finished=None).order_by("id")
+    found.requests = [facts for row in unfinished if (facts := job_requests.request_facts(row)) is not None]
     found.tables = [_table(found, reader, name) for name in LAYOUTS]
-    found.brokers = _recordings(found, reader, brokers, landed, now)
+    found.brokers = _recordings(found, reader, brokers, files, now)
     found.maintenance = [_job(entry, now) for entry in schedule.values() if _work(entry) in HistoryRun.MAINTENANCE]
     return found
 
@@ -92,11 +114,10 @@ def status(reader: Reader, brokers: Iterable[Mapping[str, Any]], schedule: Mappi
 # -- runs -------------------------------------------------------------------------------------------------------
 
 
-def _add_runs(found: Status, now: dt.datetime) -> None:
+def _add_runs(found: Status) -> None:
     rows = list(HistoryRun.objects.all()[: MOST_RUNS + 1])
-    is_leased = Lease.objects.filter(name=LEASE, lease_until__gt=now).exists()
     for row in rows:
-        if row.finished is None and is_leased and found.running is None:
+        if row.finished is None and found.running is None and _is_running(row):
             found.running = _run(row)
         elif len(found.runs) < MOST_RUNS:
             found.runs.append(_run(row))
@@ -116,7 +137,13 @@ def _add_runs(found: Status, now: dt.datetime) -> None:
 
 
 #: Errors of runs terminated from outside, which are no failures: the next run does their work.
-INTERRUPTED = ("it was stopped", "the process ended in the middle of it")
+INTERRUPTED = ("it was stopped", job_requests.DIED)
+
+
+def _is_running(row: HistoryRun) -> bool:
+    if is_dead(row.holder):
+        return False
+    return is_working(broker_lease(row.broker) if row.work == HistoryRun.RUN else job_lease(row.work))
 
 
 def _run(row: HistoryRun) -> Facts:
@@ -124,6 +151,7 @@ def _run(row: HistoryRun) -> Facts:
     return {
         "id": row.pk,
         "work": row.work,
+        "broker": row.broker,
         "state": state,
         "holder": row.holder.rpartition(":")[0],  # host and process
         "started": _ms(row.started),
@@ -136,6 +164,34 @@ def _run(row: HistoryRun) -> Facts:
         "lag_ms": row.lag_ms,
         "error": row.error,
     }
+
+
+# -- backlog -----------------------------------------------------------------------------------------------------
+
+
+def _add_backlog(found: Status, files: list[LandedFile], now: dt.datetime) -> None:
+    works = DueWork(lambda: round(now.timestamp() * 1e9), time.monotonic).find(files, processed_files())
+    found.files = sum(work.files for work in works)
+    found.oldest = min((work.oldest // MS_NS for work in works), default=None)
+    found.next_runs = [
+        {
+            "broker": work.broker,
+            "files": work.files,
+            "oldest": work.oldest // MS_NS,
+            "at": _due_at(work),
+            "reason": str(work.reason),
+        }
+        for work in sorted(works, key=_due_at)
+    ]
+
+
+def _due_at(work: BrokerWork) -> int:
+    """Return when a run is or was due, in ms. `DueWork` knows only how long this process has known the files."""
+    if work.reason == Reason.HOUR:
+        return work.at // MS_NS
+    if work.reason == Reason.WAIT:
+        return work.oldest // MS_NS + int(LONGEST_WAIT * 1000)
+    return work.newest // MS_NS + int(QUIET * 1000)
 
 
 # -- tables ----------------------------------------------------------------------------------------------------
@@ -172,7 +228,7 @@ FROM {coverage} WHERE epoch_ms(until) > $begin GROUP BY broker ORDER BY broker
 
 
 def _recordings(
-    found: Status, reader: Reader, brokers: Iterable[Mapping[str, Any]], landed: Landed, now: dt.datetime
+    found: Status, reader: Reader, brokers: Iterable[Mapping[str, Any]], files: list[LandedFile], now: dt.datetime
 ) -> list[Facts]:
     """Return every configured broker, then other brokers recorded in the last 7 days."""
     recorded: dict[str, Facts] = {}
@@ -187,18 +243,17 @@ def _recordings(
     recordings = []
     for broker in brokers:
         slug = broker["slug"]
-        prefix = f"recorder~{part(slug)}~"
-        published = [at for (kind, name), at in landed.items() if kind == "coverage" and name.startswith(prefix)]
+        published = [file.landed // MS_NS for file in files if file.is_recorded and file.broker == slug]
         if (at := _published(found, reader.url, slug)) is not None:
-            published.append(at)
+            published.append(_ms(at))
         last_sign = max(published, default=None)
         row = recorded.pop(slug, {})
         recordings.append(
             _broker(slug, broker["title"], row)
             | {
                 "configured": True,
-                "following": last_sign is not None and now - last_sign < RECORDER_TIMEOUT,
-                "last_sign": row.get("until") if last_sign is None else _ms(last_sign),
+                "following": last_sign is not None and _ms(now) - last_sign < RECORDER_TIMEOUT,
+                "last_sign": row.get("until") if last_sign is None else last_sign,
             }
         )
     for slug, row in recorded.items():

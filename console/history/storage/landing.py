@@ -235,6 +235,14 @@ class Landing:
         """Return when each finished file landed, by (kind, name). Raises LandingError."""
         return {(kind, file.base_name): file.mtime for kind in SCHEMAS for file in self._finished(kind)}
 
+    def files(self) -> list[tuple[str, str, int, int]]:
+        """Return (kind, name, time in ns, size in bytes) of each finished file. Raises LandingError."""
+        return [
+            (kind, file.base_name, file.mtime_ns or 0, file.size or 0)
+            for kind in SCHEMAS
+            for file in self._finished(kind)
+        ]
+
     def _finished(self, kind: str) -> list[pafs.FileInfo]:
         folder = pafs.FileSelector(self.folder(kind), allow_not_found=True)
         try:

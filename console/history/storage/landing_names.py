@@ -29,17 +29,18 @@ def recorder_prefix(broker: str) -> str:
     return f"recorder~{part(broker)}~"
 
 
-def broker_of(name: str) -> str:
-    """Return the broker of a recorder's file."""
-    return unquote(name.split("~", 2)[1])
-
-
 def sequence_of(name: str) -> int | None:
     """Return the sequence of a recorder's file; None for another file, or one of a release without sequences."""
     words = name.removesuffix(".parquet").split("~")
     if len(words) < 3 or words[0] != "recorder":
         return None
     return int(words[2]) if len(words[2]) == _DIGITS and words[2].isdecimal() else None
+
+
+def broker_of(name: str) -> str:
+    """Return the broker of a landing file, `<writer>~<broker>~…`; empty if the name has none."""
+    words = name.split("~")
+    return unquote(words[1]) if len(words) >= 3 else ""
 
 
 def landed_id(kind: str, broker: str) -> str:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from console.history.pipeline.run import Run
@@ -56,6 +57,23 @@ def states(data: Path) -> list[tuple[str, str]]:
         return database.execute("SELECT finished IS NOT NULL, error FROM history_historyrun ORDER BY id").fetchall()
 
 
+def test_waiting_process_loads_no_library_of_the_pipeline(tmp_path: Path) -> None:
+    """It waits for an hour at a time: 500 MB of libraries belong to the process that it starts for the work."""
+    code = """
+import sys, threading
+from console.history.models import JobRequest
+from console.management.commands.history import Command, settings
+from console.history.pipeline.runner import Runner
+Runner(settings.HEADGATE_HISTORY_URL, lambda: None).turn()
+print(sorted({"pyspark", "pyarrow", "duckdb", "numpy", "pandas", "deltalake"} & set(sys.modules)))
+"""
+    env = environment(tmp_path / "data")
+    land(str(tmp_path / "data" / "history"), first().rows)
+    assert manage("migrate", "--verbosity", "0", env=env).returncode == 0
+    done = manage("shell", "--verbosity", "0", "--command", code, env=env)
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+
+
 def test_process_runs_with_the_bundled_java_and_stops_on_a_signal(tmp_path: Path) -> None:
     env = without_java(tmp_path)
     data = tmp_path / "data"
@@ -95,7 +113,9 @@ def test_kills_during_each_step_do_not_change_the_tables(tmp_path: Path, spark: 
 
             wait_until(at_step, f"it is at {name}", within=240)
             assert process.poll() is None, log.read_text()
+            family = psutil.Process(process.pid).children(recursive=True)
             kill(process)
+            wait_until(lambda its=family: not any(map(psutil.Process.is_running, its)), "its Java has ended")  # type: ignore[misc]
         assert find_backlog(url).files == 3
         left |= {each for each in (data / "spark").iterdir() if each.is_dir()}
     for each in (url, undisturbed):

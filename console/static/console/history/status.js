@@ -21,6 +21,19 @@ const CONDITIONS = { trouble: "Action required", empty: "No data", running: "Run
  */
 const STEPS = { holds: "Blocked producers", taken: "Processed files" };
 
+/**
+ * Why a run is due.
+ *
+ * @type {Record<string, string>}
+ */
+const REASONS = {
+  hour: "at the end of the recorded hour; until then charts have the open hour from the recorder",
+  rows: "about a million rows wait",
+  late: "imported or late data waits",
+  wait: "data has waited for more than an hour",
+};
+let isRunning = false;
+
 /** @param {string} step */
 const stepName = (step) => STEPS[step] ?? words(step);
 const loading = new Loading();
@@ -70,6 +83,36 @@ function outcome(run) {
   return h("span", { class: `tag outcome-${run.state === "interrupted" ? "unknown" : run.state}` }, run.state);
 }
 
+/**
+ * When and why the next run is due.
+ *
+ * @param {any} status
+ */
+function nextRun(status) {
+  const next = status.next_runs[0];
+  if (!next) return "when data lands";
+  const due = next.at > status.now ? ["in ", untilElement(next.at)] : ["now"];
+  return [due, h("small", { class: "muted block wrap" }, REASONS[next.reason] ?? next.reason)];
+}
+
+/**
+ * One request that is not done.
+ *
+ * @param {any} running
+ * @returns {(request: any) => any}
+ */
+const queued = (running) => (request) =>
+  h(
+    "div",
+    {},
+    JOBS[request.work] ?? request.work,
+    h(
+      "span",
+      { class: "muted" },
+      request.state === "running" ? ": running" : running ? ": after the current run" : ": starts shortly",
+    ),
+  );
+
 /** @param {any} status */
 function showNow(status) {
   const running = status.running;
@@ -87,6 +130,9 @@ function showNow(status) {
         : "nothing",
     ),
     running ? entry("Process", running.holder) : [],
+    entry("Next run", nextRun(status)),
+    entry("Spark", status.session ? "running; ends after five idle minutes" : "not running; starts when there is work"),
+    status.requests.length ? entry("Queued", status.requests.map(queued(running))) : [],
     entry("Backlog", status.files ? [plural(status.files, "file"), ", oldest ", sinceElement(status.oldest)] : "none"),
   );
   setText(byId("condition"), CONDITIONS[status.condition] ?? status.condition);
@@ -179,10 +225,9 @@ function brokerRow(one) {
  * State of a job's newest request; null once it is done, since the table shows the time of its success.
  *
  * @param {any} request
- * @param {any} work
  * @param {any} running
  */
-function requestState(request, work, running) {
+function requestState(request, running) {
   if (!request || request.state === "done") return null;
   const by = request.requested_by ? ` (${request.requested_by}, ${clock(request.requested)})` : "";
   if (request.state === "failed")
@@ -193,13 +238,11 @@ function requestState(request, work, running) {
       by,
     );
   const text =
-    running?.work === work
+    request.state === "running"
       ? "Running"
-      : request.state === "queued"
-        ? "Queued: waiting for a worker"
-        : running
-          ? `Queued behind ${JOBS[running.work] ?? running.work}`
-          : "Queued; starts shortly";
+      : running
+        ? `Queued: starts after the current run (${JOBS[running.work] ?? running.work})`
+        : "Queued; starts shortly";
   return h("small", { class: "block wrap" }, text, by);
 }
 
@@ -222,7 +265,7 @@ function jobRow(one, running) {
       { "data-label": "Last success" },
       one.done === null ? h("span", { class: "muted" }, "never") : clockElement(one.done),
       failure,
-      requestState(one.request, one.work, running),
+      requestState(one.request, running),
     ),
     h("td", { "data-label": "Next" }, one.next === null ? "–" : ["in ", untilElement(one.next)]),
   );
@@ -291,6 +334,7 @@ function show(status) {
   byId("trouble").hidden = true;
   fill(byId("findings"), status.findings.map(finding));
   byId("findings").hidden = !status.findings.length;
+  isRunning = status.running !== null;
   showNow(status);
   showLast(status);
   rows("brokers", status.brokers, brokerRow);
@@ -326,7 +370,7 @@ for (const button of findAll("[data-work]")) {
     button.disabled = true;
     try {
       await post("history/run/", { work: button.dataset.work });
-      toast("Queued; starts shortly.");
+      toast(isRunning ? "Queued; starts after the current run." : "Queued; starts shortly.");
       load();
     } catch (error) {
       toast(error.message, "error");

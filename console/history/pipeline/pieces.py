@@ -1,0 +1,206 @@
+"""Pieces of work of a process with a Spark session: a run for one broker or all, or a maintenance job.
+
+The process that executes a piece owns its leases, records it as a run, and fulfils the requests for it. Spark starts
+with the first piece that needs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.history.models import HistoryRun
+from console.history.pipeline import job_requests
+from console.history.pipeline.pipeline_leases import (
+    broker_lease,
+    job_lease,
+    require_no_older_run,
+    session_up,
+    waiting_lease,
+)
+from console.history.pipeline.processed_files import note_processed
+from console.history.pipeline.run_records import Recorded, forget_old_runs, reason, recorded
+from console.history.storage.landing_listing import LandingListing
+from console.leases.lease import Busy, Lost, lease
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from console.history.pipeline.run import Report
+    from console.history.storage.tables import Tables
+
+#: Is called with the name of each step before it starts.
+OnStep = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`work`: of `HistoryRun`; `broker`: of a run; empty: all with waiting files, as requested by a user."""
+
+    work: str = HistoryRun.RUN
+    broker: str = ""
+
+    @property
+    def is_request(self) -> bool:
+        return self.work != HistoryRun.RUN or not self.broker
+
+
+class Unusable(Exception):
+    """Spark cannot be used any more in this process, which has to be replaced."""
+
+
+class Pieces:
+    """Executes pieces. `start_session`: starts Spark, and is called with the function that records its steps. `advise`:
+    computes the recommendations; returns their number and the seconds that it took. `say`: prints a line. `on_step`: is
+    called with each step."""
+
+    def __init__(
+        self,
+        url: str,
+        start_session: Callable[[OnStep], SparkSession],
+        advise: Callable[[Tables, OnStep], tuple[int, float]],
+        *,
+        say: Callable[[str], None] = print,
+        on_step: OnStep = lambda _name: None,
+    ) -> None:
+        self._url = url
+        self._start_session = start_session
+        self._advise = advise
+        self._say = say
+        self._on_step = on_step
+        self._tables: Tables | None = None
+        self._shown = contextlib.ExitStack()
+
+    @property
+    def spark(self) -> SparkSession | None:
+        """The session, once it has been started."""
+        return None if self._tables is None else self._tables.spark
+
+    def close(self) -> None:
+        """Show that the session is no longer up. Spark ends with the process."""
+        with contextlib.suppress(Lost):
+            self._shown.close()
+
+    def execute(self, piece: Piece) -> None:
+        """Do the work. Raises Busy (another process owns a lease), Unusable, NoJava, SessionFailed, LandingError, and
+        Spark's errors."""
+        require_no_older_run()
+        if not piece.is_request:
+            self._run(piece.broker)
+            return
+        with lease(job_lease(piece.work)), _fulfilled(piece.work):
+            if piece.work == HistoryRun.RUN:
+                self._run_all()
+            else:
+                self._maintain(piece.work)
+
+    # -- runs -----------------------------------------------------------------------------------------------------
+
+    def _run_all(self) -> None:
+        """Run every broker that waits; the failure of one does not affect the others. Raises the first failure, or Busy
+        if another process runs one of them."""
+        failures: list[Exception] = []
+        for broker in self._waiting():
+            try:
+                self._run(broker)
+            except Unusable:
+                raise
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise min(failures, key=lambda error: isinstance(error, Busy))
+
+    def _waiting(self) -> list[str]:
+        listed = LandingListing(self._url).files()
+        return sorted({file.broker for file in listed})
+
+    def _run(self, broker: str) -> None:
+        broker = ""  # a run is for all brokers
+        with lease(broker_lease(broker)):
+            listing = LandingListing(self._url)
+            before = listing.files()
+            more = True
+            while more:
+                with recorded(HistoryRun.RUN, broker) as row, self._usable(row) as tables:
+                    report = self._run_once(tables, self._steps(row))
+                    row.report(report)
+                    more = report.more
+            self._sweep()
+            note_processed(before, listing.files())
+
+    def _run_once(self, tables: Tables, on_step: OnStep) -> Report:
+        from console.history.pipeline.run import Run
+
+        return Run(tables, on_step).run()
+
+    def _sweep(self) -> None:
+        from console.history.pipeline import maintenance
+
+        maintenance.sweep(self._url, dt.datetime.now(dt.UTC))
+
+    # -- maintenance jobs -------------------------------------------------------------------------------------------
+
+    def _maintain(self, work: str) -> None:
+        from console.history.pipeline import maintenance
+        from console.history.pipeline.run import Report
+
+        now = dt.datetime.now(dt.UTC)
+        with waiting_lease(broker_lease("")), recorded(work) as row, self._usable(row) as tables:
+            on_step = self._steps(row)
+            if work == HistoryRun.RETAIN:
+                on_step("landing")
+                self._sweep()
+                forget_old_runs()
+                maintenance.retain(tables, now.date(), on_step)
+            elif work == HistoryRun.ADVISE:
+                count, seconds = self._advise(tables, on_step)
+                row.report(Report(rows={"advice": count}, seconds={"advice": seconds}))
+                self._say(f"recommendations for {count:,} queues in {seconds:g} s")
+            else:
+                maintenance.compact(tables, now.date(), on_step)
+
+    # -- the session --------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _usable(self, row: Recorded) -> Iterator[Tables]:
+        """Yield the tables; start Spark if it has not started. Raises Unusable if Spark has ended within the block."""
+        from console.history.pipeline.spark.session import is_alive
+        from console.history.storage.tables import Tables
+
+        if self._tables is None:
+            self._tables = Tables(self._start_session(self._steps(row)), self._url)
+            self._shown.enter_context(session_up())
+        try:
+            yield self._tables
+        except Exception as error:
+            if not is_alive(self._tables.spark):
+                raise Unusable(f"Spark has ended: {reason(error)}") from error
+            raise
+
+    def _steps(self, row: Recorded) -> OnStep:
+        def step(name: str) -> None:
+            row.step(name)
+            self._on_step(name)
+
+        return step
+
+
+@contextlib.contextmanager
+def _fulfilled(work: str) -> Iterator[None]:
+    """Fulfil the queued requests for this work by the block."""
+    numbers = job_requests.begin(work)
+    try:
+        yield
+    except Busy:
+        job_requests.put_back(numbers)
+        raise
+    except (KeyboardInterrupt, SystemExit):
+        job_requests.put_back(numbers)  # the user or the system stopped it
+        raise
+    except BaseException as error:
+        job_requests.fail(numbers, reason(error))
+        raise
+    job_requests.finish(numbers)
