@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from console.history.importing.log_import import LogImport
+from console.history.importing.log_import import LogImport, Options
 from console.history.storage.landing import Landing
 
 PREFIX = "{stamp},{ms:03} INFO  [virtualhost-default-iopool-2] ({logger}) - "
@@ -71,10 +71,10 @@ def main() -> None:
             write(path, lines, share)
             size = path.stat().st_size
             began = time.process_time()
-            report = LogImport(Landing(folder), "bench", UTC).import_file(path)
+            report = LogImport(Landing(folder), "bench", Options(UTC)).import_file(path)
             took = time.process_time() - began
             assert report.lines == lines
-            assert not report.unreadable
+            assert not report.unread
             print(f"| {share:.0%} | {lines / took:,.0f} | {size / took / 1e6:,.0f} | {report.total / took:,.0f} |")
     print(f"\nmost memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MB")
 

@@ -1,190 +1,299 @@
 """Import brokers' logs into the landing folder, as a stream of lines with any content.
 
 The identity of an event is broker, time, text, and the number of earlier lines with the same time and text, so the same
-lines in another file (a rotated, longer or renamed one) are the same events. No content is fatal: unreadable lines
-are counted, with the first ones of each shape as samples.
+lines in another file (a rotated, longer or renamed one) are the same events. No content is fatal, but a log with too
+many unread event lines is refused (`log_report.MAX_UNREAD`), and only time whose lines were understood is covered.
 
-Files are read in large blocks, and most lines are excluded by a search in their bytes (`bench/import_log.py`).
+Files are read in large blocks, and most lines are excluded by a search in their bytes (`bench/import_log.py`). Events
+and coverage are published every so often, and after them the position in the file, from which a repeated import
+continues.
 """
 
 from __future__ import annotations
 
 import re
-import zlib
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import tzinfo
 from hashlib import blake2b
 from pathlib import Path
-from typing import BinaryIO
 
-from console.history.importing.log_times import LogTimes
+from console.history.importing.implied import Implied, Timed
+from console.history.importing.layouts import JSON, Layout
+from console.history.importing.log_files import Block, LogError, blocks, written
+from console.history.importing.log_report import MAX_UNREAD, Report
+from console.history.importing.log_times import Fold, LogTimes
+from console.history.importing.positions import Position, Positions
+from console.history.importing.understood import Understood
 from console.history.storage.event_rows import Row, table
 from console.history.storage.landing import Landing
 from console.history.storage.landing_names import part
 from console.history.storage.log_lines import Columns, Unreadable, has_code, may_be_event, read_line
 
-#: Maximum number of events of one landing file.
+#: Maximum number of events between two positions, and of bytes.
 BATCH = 50_000
-_BLOCK = 4 << 20
-#: Maximum length of a line in bytes; a longer one is not part of a log.
-_LONGEST = 1 << 20
-_SHAPES, _OF_EACH = 12, 2
-_TEXT = 300  # characters of a sample
+_BYTES = 64 << 20
 _REPEATS = 2_000  # ms: lines with the same time are at most this far apart in the file
+_NEIGHBOURS = 50  # lines without a time, such as those of a stack trace
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")  # colours
+#: Begins the text of a report of old RabbitMQ releases, whose message is in the next line.
+_REPORT = re.compile(rb"^=[A-Z ]+ REPORT==== ")
+#: What only brokers write: a code of Qpid or Artemis, a category of the C++ broker, an Erlang process, ActiveMQ's name.
+_BROKERS = re.compile(
+    rb"\b[A-Z]{3}-1\d{3} : |AMQ\d{6}: |qpidd\[|\[(?:Broker|Protocol|Network|Management|Security)\] \w+ "
+    rb"|\[\w+\] <0\.\d+\.\d+> |org\.apache\.(?:activemq|qpid)|ActiveMQ"
+)
 
 Progress = Callable[["Report", int, int], None]
 
-
-class LogError(Exception):
-    """The file cannot be read. The message is one line with its name."""
+__all__ = ["LogError", "LogImport", "Options", "Report"]
 
 
-@dataclass(slots=True)
-class Report:
-    """The result of an import. `first`, `last`: ms, of its events and of its first and last line."""
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`zone`: of timestamps without one. `fold`: of the repeated hour. `layout`: of the lines; None: found for each
+    line. `before`: ms; later events are skipped. `allow_unread`: import a log with any share of unread event lines.
+    `resume`: continue where an earlier import of the log ended."""
 
-    path: Path
-    lines: int = 0
-    events: Counter[str] = field(default_factory=Counter)
-    other_messages: Counter[str] = field(default_factory=Counter)  # code -> operational messages that are not imported
-    other_lines: int = 0
-    unreadable: int = 0
-    skipped: int = 0  # events excluded by the caller
-    samples: dict[str, list[str]] = field(default_factory=dict)  # shape -> the first few unreadable lines
-    first: int | None = None
-    last: int | None = None
-    damage: str = ""  # why the rest of the file was not read
+    zone: tzinfo
+    fold: Fold = "order"
+    layout: Layout | None = None
+    before: int | None = None
+    allow_unread: bool = False
+    resume: bool = True
 
     @property
-    def total(self) -> int:
-        return self.events.total()
-
-    def failed(self, line: str, why: str) -> None:
-        self.unreadable += 1
-        shape = f"{why}: {re.sub(r'[0-9]+', '9', line[:_TEXT])}"
-        samples = self.samples.get(shape)
-        if samples is None:
-            if len(self.samples) >= _SHAPES:
-                return
-            samples = self.samples[shape] = []
-        if len(samples) < _OF_EACH:
-            samples.append(line[:_TEXT])
-
-    def count_other(self, code: str | None) -> None:
-        """Count a line that is no event; with a code, an operational message of another kind."""
-        if code:
-            self.other_messages[code] += 1
-        else:
-            self.other_lines += 1
-
-    def extend_range(self, at: int) -> None:
-        self.first = at if self.first is None else min(self.first, at)
-        self.last = at if self.last is None else max(self.last, at)
+    def identity(self) -> str:
+        """Everything that decides which events a log has."""
+        return f"{self.zone}\0{self.fold}\0{self.layout.text if self.layout else ''}\0{self.before}"
 
 
 class LogImport:
-    """Imports logs of one broker. `zone`: of timestamps without one. `before`: ms; later events are skipped."""
+    """Imports logs of one broker."""
 
-    def __init__(self, landing: Landing, broker: str, zone: tzinfo, *, before: int | None = None) -> None:
+    def __init__(self, landing: Landing, broker: str, options: Options) -> None:
         self._landing = landing
         self._broker = broker
-        self._zone = zone
-        self._before = before
-        self._key = broker.encode() + b"\0"
+        self._options = options
+        self._positions = Positions(landing, broker, options.identity)
 
     def import_file(self, path: Path, progress: Progress = lambda report, done, size: None) -> Report:
         """Import one file and return its report. `progress` is called with the report so far, the bytes read and the
-        total bytes. Raises LogError if it cannot be read, LandingError."""
+        total bytes. Raises LogError if it cannot be read or too little of it was understood, LandingError."""
         report = Report(path)
-        rows: list[Row] = []
-        for row in self._rows(path, report, progress):
-            rows.append(row)
-            if len(rows) >= BATCH:
-                self._publish(rows)
-                rows = []
-        if rows:
-            self._publish(rows)
-        if report.first is not None and report.last is not None:
-            self._cover(report.first, report.last)
+        position = self._positions.get(path) if self._options.resume else Position()
+        reading = _Reading(self._broker, self._options, path, position, report)
+        last: Block | None = None
+        since = position.end
+        for block in blocks(path, report, position.end, lambda done, size: progress(report, done, size)):
+            if not block.complete and last is not None:
+                self._publish(path, reading, last)  # read the unfinished line again, when it is finished
+            reading.block(block)
+            last = block
+            if block.complete and (len(reading.rows) >= BATCH or block.end - since >= _BYTES):
+                self._publish(path, reading, block)
+                since = block.end
+        reading.end()
+        self._publish(path, reading, last if last is not None and last.complete else None)
         return report
 
-    def _publish(self, rows: list[Row]) -> None:
-        """Publish rows. Equal rows get the same file name, so a second import replaces an existing file."""
-        named = blake2b(b"".join(row["number"].to_bytes(8) for row in rows), digest_size=16).hexdigest()
-        self._landing.publish("events", table("events", rows), f"log~{part(self._broker)}~{named}")
+    def _publish(self, path: Path, reading: _Reading, block: Block | None) -> None:
+        """Publish what was read, with the position after the block."""
+        report = reading.report
+        if report.unread_share > MAX_UNREAD and not self._options.allow_unread:
+            raise LogError(_too_much(report))
+        position = reading.position(block.end) if block else None
+        rows = reading.rows
+        for offset in range(0, len(rows), BATCH):
+            batch = rows[offset : offset + BATCH]
+            # Equal rows get the same file name, so a second import replaces an existing file.
+            name = blake2b(b"".join(row["number"].to_bytes(8) for row in batch), digest_size=16).hexdigest()
+            self._landing.publish("events", table("events", batch), f"log~{part(self._broker)}~{name}")
+        reading.rows = []
+        spans = reading.understood.take() if report.known else []
+        if spans:
+            report.covered += sum(until - at for at, until in spans)
+            common = {"broker": self._broker, "run": "log", "followed": True, "source": "log"}
+            covered = [common | {"at": at, "until": until} for at, until in spans]
+            name = f"log~{part(self._broker)}~{spans[0][0]}-{spans[-1][1]}-{len(spans)}"
+            self._landing.publish("coverage", table("coverage", covered), name)
+        if block and position and self._options.resume:
+            position.span = reading.understood.state
+            self._positions.put(path, position, block.before)
 
-    def _cover(self, first: int, last: int) -> None:
-        row = {"broker": self._broker, "run": "log", "at": first, "until": last, "followed": True, "source": "log"}
-        self._landing.publish("coverage", table("coverage", [row]), f"log~{part(self._broker)}~{first}-{last}")
 
-    def _rows(self, path: Path, report: Report, progress: Progress) -> Iterator[Row]:
-        """Yield the file's events as rows; those of the same ms are numbered, and so are equal ones close to each
-        other."""
-        seen: dict[tuple[int, str], int] = {}
-        since, at_before, sequence = 0, -1, 0
-        for at, columns in self._events(path, report, progress):
-            if at != at_before:
-                at_before, sequence = at, 0
-                if not -_REPEATS < at - since < _REPEATS:
-                    since = at
-                    seen.clear()
-            text = columns["text"]
-            again = seen.get((at, text), 0)
-            seen[at, text] = again + 1
-            report.events[columns["kind"]] += 1
-            yield columns | {
+class _Reading:
+    """Reads the lines of one file in order; `rows` are its events that have not been published."""
+
+    def __init__(self, broker: str, options: Options, path: Path, position: Position, report: Report) -> None:
+        self.report = report
+        self.rows: list[Row] = []
+        self._broker, self._options = broker, options
+        self._key = broker.encode() + b"\0"
+        layout = options.layout
+        zone = (layout and layout.zone) or options.zone
+        self._times = LogTimes(zone, written(path), options.fold)
+        self._scratch = LogTimes(zone, written(path))
+        self._times.continue_from(position.times)
+        self._implied = Implied(list(position.alarms), dict(position.blocks))
+        first, last, broken = position.span
+        self.understood = Understood(first, last, broken=bool(broken))
+        self._seen = {(at, text): count for at, text, count in position.seen}
+        self._since, self._at_before, self._sequence = position.numbering
+        self._lines_before: list[bytes] = []
+        report.known = position.known
+        report.continued = position.end
+
+    def position(self, end: int) -> Position:
+        """Return the state after the lines read, at the position `end`."""
+        return Position(
+            end,
+            times=self._times.state,
+            seen=[(at, text, count) for (at, text), count in self._seen.items()],
+            numbering=(self._since, self._at_before, self._sequence),
+            alarms=list(self._implied.alarms),
+            blocks=dict(self._implied.blocks),
+            span=self.understood.state,
+            known=self.report.known,
+        )
+
+    def block(self, block: Block) -> None:
+        report, lines = self.report, block.lines
+        report.lines += len(lines)
+        if not report.known:
+            report.known = self._options.layout is not None or _BROKERS.search(b"\n".join(lines)) is not None
+        every_time = self._options.fold == "order" and self._set_back(lines)
+        for number, raw in enumerate(lines):
+            if self.understood.broken or every_time:
+                self._understand([raw])
+            if not may_be_event(raw):
+                report.other_lines += 1
+                continue
+            line = _ESCAPES.sub("", raw.decode("utf-8", "replace")).rstrip("\r")
+            try:
+                read = self._event(line, lines, number)
+            except Unreadable as error:
+                if block.complete:
+                    report.failed(line, str(error))
+                # What was understood ends before this line.
+                self._understand(self._before(lines, number), backwards=True)
+                self.understood.unread()
+                continue
+            if read is None:
+                continue
+            report.known = True
+            at, columns = read
+            self.understood.line(at)
+            report.extend_range(at)
+            for each in self._implied.events(at, columns):
+                self._add(each)
+        self._lines_before = self._before(lines, len(lines))
+
+    def end(self) -> None:
+        """All lines have been read."""
+        for each in self._implied.ended():
+            self._add(each)
+        if not self.understood.broken:
+            self._understand(self._lines_before, backwards=True)
+
+    def _set_back(self, lines: list[bytes]) -> bool:
+        """Return whether the local clock is set back about the time of these lines. Then the order of all lines
+        matters, not only that of events."""
+        first = next(
+            (at for raw in lines[:_NEIGHBOURS] if (at := self._time_of_other(raw, peek=True)) is not None), None
+        )
+        last = next(
+            (at for raw in lines[: -_NEIGHBOURS - 1 : -1] if (at := self._time_of_other(raw, peek=True)) is not None),
+            None,
+        )
+        return first is not None and last is not None and self._times.set_back(first, last)
+
+    def _before(self, lines: list[bytes], number: int) -> list[bytes]:
+        near = lines[max(0, number - _NEIGHBOURS) : number]
+        return (self._lines_before + near)[-_NEIGHBOURS:] if len(near) < _NEIGHBOURS else near
+
+    def _understand(self, lines: list[bytes], *, backwards: bool = False) -> None:
+        """Extend the covered time by the first (or last) of these lines with a time, if it is no unread event."""
+        if backwards and self.understood.broken:
+            return
+        for raw in reversed(lines) if backwards else lines:
+            if backwards and may_be_event(raw):
+                return  # its time was noted when it was read, and earlier lines would be out of order
+            at = self._time_of_other(raw)
+            if at is not None:
+                self.understood.line(at)
+                self.report.extend_range(at)
+                return
+
+    def _time_of_other(self, raw: bytes, *, peek: bool = False) -> int | None:
+        """Return the time of a line, ms; None for an event, whose time is noted when it has been read. `peek`: of any
+        line, out of order."""
+        if not raw.strip() or (not peek and may_be_event(raw)):
+            return None
+        times = self._scratch if peek else self._times
+        line = _ESCAPES.sub("", raw[:4096].decode("utf-8", "replace")).rstrip("\r")
+        layout = self._options.layout or (JSON if line.startswith("{") else None)
+        if layout is None:
+            return times.read(line)
+        split = layout.split(line, times)
+        return split[0] if split else None
+
+    def _event(self, line: str, lines: list[bytes], number: int) -> tuple[int, Columns] | None:
+        """Return the event of a line, with its time in ms; None if it is none. Raises Unreadable with the reason."""
+        layout = self._options.layout or (JSON if line.startswith("{") else None)
+        at, message = None, line
+        if layout is not None:
+            split = layout.split(line, self._times)
+            if split is None:
+                raise Unreadable("not the layout" if self._options.layout else "JSON without a known message field")
+            at, message = split
+        try:
+            read = read_line(message)
+        except Unreadable:
+            raise Unreadable("unknown form") from None
+        if read is None:
+            self.report.count_other(has_code(message))
+            at = self._times.read(line) if layout is None else at
+            if at is not None:
+                self.understood.line(at)
+                self.report.extend_range(at)
+            return None
+        start, columns = read
+        if layout is None:
+            at = self._times.read(message[:start])
+            if at is None and number and _REPORT.match(lines[number - 1]):
+                at = self._times.read(lines[number - 1].decode("utf-8", "replace"))
+        if at is None:
+            raise Unreadable("no timestamp")
+        return at, columns
+
+    def _add(self, event: Timed) -> None:
+        """Number an event among those of the same ms, and among equal ones close to it."""
+        at, columns = event
+        if self._options.before is not None and at >= self._options.before:
+            self.report.skipped += 1
+            return
+        if at != self._at_before:
+            self._at_before, self._sequence = at, 0
+            if not -_REPEATS < at - self._since < _REPEATS:
+                self._since = at
+                self._seen.clear()
+        text = columns["text"]
+        again = self._seen.get((at, text), 0)
+        self._seen[at, text] = again + 1
+        self.report.events[columns["kind"]] += 1
+        self.rows.append(
+            columns
+            | {
                 "broker": self._broker,
                 "run": "log",
                 "number": self._number(at, text, again),
                 "at": at,
-                "sequence": sequence,
+                "sequence": self._sequence,
                 "source": "log",
             }
-            sequence += 1
-
-    def _events(self, path: Path, report: Report, progress: Progress) -> Iterator[tuple[int, Columns]]:
-        """Yield the file's events with their times in ms; the report counts all other lines."""
-        times = LogTimes(self._zone, _written(path))
-        last_line = b""
-        for lines in _blocks(path, report, progress):
-            if not report.lines:
-                self._note_time(lines[:50], times, report)
-            report.lines += len(lines)
-            last_line = lines[-1] or last_line
-            for raw in lines:
-                if not may_be_event(raw):
-                    report.other_lines += 1
-                    continue
-                line = raw.decode("utf-8", "replace").rstrip("\r")
-                try:
-                    read = read_line(line)
-                except Unreadable:
-                    report.failed(line, "unknown form")
-                    continue
-                if read is None:
-                    report.count_other(has_code(line))
-                    continue
-                start, columns = read
-                at = times.read(line[:start])
-                if at is None:
-                    report.failed(line, "no timestamp")
-                    continue
-                report.extend_range(at)
-                if self._before is not None and at >= self._before:
-                    report.skipped += 1
-                    continue
-                yield at, columns
-        self._note_time([last_line], times, report)
-
-    def _note_time(self, lines: list[bytes], times: LogTimes, report: Report) -> None:
-        """Extend the report's range: a log without events covers its time, too."""
-        for raw in lines:
-            at = times.read(raw[:200].decode("utf-8", "replace"))
-            if at is not None:
-                report.extend_range(at)
-                return
+        )
+        self._sequence += 1
 
     def _number(self, at: int, text: str, again: int) -> int:
         """Return a number of 63 bits: among a hundred million events the chance of a collision is one in two
@@ -193,57 +302,11 @@ class LogImport:
         return int.from_bytes(hashed) >> 1
 
 
-def _blocks(path: Path, report: Report, progress: Progress) -> Iterator[list[bytes]]:
-    """Yield the lines of a file in lists. Raises LogError."""
-    try:
-        with path.open("rb") as file:
-            size = path.stat().st_size
-            begin = file.read(2)
-            file.seek(0)
-            if begin in (b"\xff\xfe", b"\xfe\xff"):
-                raise LogError(f"{path} is UTF-16: convert it to UTF-8 first")
-            rest = b""
-            for block in _unpacked(file, report) if begin == b"\x1f\x8b" else iter(lambda: file.read(_BLOCK), b""):
-                lines = (rest + block).split(b"\n")
-                rest = lines.pop()
-                if len(rest) > _LONGEST:
-                    report.failed(rest[:_TEXT].decode("utf-8", "replace"), "no end of line")
-                    rest = b""
-                if lines:
-                    yield lines
-                progress(report, file.tell(), size)
-            if rest:
-                yield [rest]
-    except OSError as error:
-        raise LogError(f"{path} cannot be read: {error.strerror or error}") from error
-
-
-def _unpacked(file: BinaryIO, report: Report) -> Iterator[bytes]:
-    """Decompress a file; a truncated one, such as a log that is being compressed, up to its end."""
-    unpacking = zlib.decompressobj(wbits=31)
-    packed = b""
-    try:
-        while packed := packed or file.read(_BLOCK // 8):
-            if unpacking.eof:  # another compressed member follows
-                unpacking = zlib.decompressobj(wbits=31)
-            block = unpacking.decompress(packed, _BLOCK)
-            packed = unpacking.unused_data if unpacking.eof else unpacking.unconsumed_tail
-            if block:
-                yield block
-        if not unpacking.eof:
-            report.damage = "it is truncated; the part before was imported"
-    except zlib.error as error:
-        report.damage = f"it is damaged ({error}); the part before was imported"
-
-
-def _written(path: Path) -> int:
-    """Return when the log was written, ms. A compressed file may have this time in its header, which copies
-    preserve."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(8)
-        if head[:2] == b"\x1f\x8b" and (seconds := int.from_bytes(head[4:8], "little")):
-            return seconds * 1000
-        return path.stat().st_mtime_ns // 1_000_000
-    except OSError as error:
-        raise LogError(f"{path} cannot be read: {error.strerror or error}") from error
+def _too_much(report: Report) -> str:
+    """Return why a log is refused, with examples."""
+    examples = [sample for samples in report.examples.values() for sample in samples][:3]
+    return (
+        f"{report.path}: {report.unread:,} of {report.unread + report.total + report.skipped:,} event lines"
+        f" ({report.unread_share:.0%}) could not be read: name their --layout, or import the others with"
+        f" --allow-unread. Examples: {' | '.join(examples)}"
+    )

@@ -11,13 +11,16 @@ from functools import lru_cache
 from typing import Any
 
 from brokers.model import NOTIFICATIONS, object_name
+from console.history.storage.other_brokers import ONLY_VIRTUALHOST, may_be_other, read_other
 
 Columns = dict[str, Any]
 
 _MESSAGE_CODE = re.compile(rb"-1\d\d\d : ")
 
 _SUBJECT = re.compile(
-    r"\[(?P<subject>(?:vh\(/|con:|sub:|mng:|port\(|broker|Broker)[^\n]*?)\] (?P<code>[A-Z]{3}-1\d{3}) : (?P<words>.*)"
+    # The whole word `Broker`: the Java broker names a thread `[Broker-Config]`.
+    r"\[(?P<subject>[Bb]roker|(?:vh\(/|con:|sub:|mng:|port\(|[Bb]roker\] \[)[^\n]*?)\] (?P<code>[A-Z]{3}-1\d{3}) :"
+    r" (?P<words>.*)"
 )
 _VIRTUALHOST = re.compile(
     r"vh\(/(?P<virtualhost>.*?)\)"
@@ -48,15 +51,17 @@ _CPP_OVERFULL = re.compile(
 _CPP_UNDERFULL = re.compile(
     r'Queue "(?P<queue>.*?)": has drained below the flow control resume level\. Producer flow control deactivated\.'
 )
-#: The C++ broker has no virtual hosts.
-CPP_VIRTUALHOST = "default"
 _CLIENT = re.compile(
     r"(?:Message send delayed by (?P<delayed>\d+)s due to|Unable to send message for (?P<failed>\d+) seconds due to"
     r"|Message send failed due to timeout waiting on) broker enforced flow control"
 )
 
+_FLOW_CONTROL = re.compile(r"Producer flow control (?:de)?activated|broker enforced flow control")
+
 _KINDS = {notification.code: kind for kind, notification in NOTIFICATIONS.items()}
 _KINDS |= {
+    # A closed channel has no producers; a block that it had ends as if they had been detached.
+    "CHN-1003": "producer-detached",
     "CON-1003": "connection-closed",  # due to inactivity
     "CON-1004": "connection-closed",  # dropped
     "VHT-1006": "store-overfull",  # the file system is
@@ -71,7 +76,7 @@ class Unreadable(ValueError):
 def may_be_event(line: bytes) -> bool:
     """Return whether the line may be an event: a fast check that excludes most lines."""
     # A search for a pattern that starts with plain text is five times as fast as for one that starts with a choice.
-    return _MESSAGE_CODE.search(line) is not None or b"flow control" in line
+    return _MESSAGE_CODE.search(line) is not None or b"flow control" in line or may_be_other(line)
 
 
 def read_line(line: str) -> tuple[int, Columns] | None:
@@ -80,20 +85,30 @@ def read_line(line: str) -> tuple[int, Columns] | None:
     if match := _SUBJECT.search(line):
         columns = _operational(match["subject"], match["code"], match["words"].rstrip())
         return None if columns is None else (match.start(), columns)
-    if "flow control" not in line:
+    if (code := has_code(line)) in _KINDS:
+        raise Unreadable(line)
+    if code:
         return None
+    try:
+        other = read_other(line)
+    except ValueError as error:
+        raise Unreadable(line) from error
+    if other is not None or "flow control" not in line:
+        return other
     if match := _CPP_OVERFULL.search(line):
         limit = int(match["count"])
         levels = {"stop_bytes" if match["unit"] == "bytes" else "stop_messages": limit}
         return match.start(), _of_queue(
-            "queue-overfull", CPP_VIRTUALHOST, match["queue"], match[0], "OVERFULL"
+            "queue-overfull", ONLY_VIRTUALHOST, match["queue"], match[0], "OVERFULL"
         ) | levels
     if match := _CPP_UNDERFULL.search(line):
-        return match.start(), _of_queue("queue-underfull", CPP_VIRTUALHOST, match["queue"], match[0], "NORMAL")
+        return match.start(), _of_queue("queue-underfull", ONLY_VIRTUALHOST, match["queue"], match[0], "NORMAL")
     if match := _CLIENT.search(line):
         seconds = match["delayed"] or match["failed"]
         lasted = int(seconds) * 1000 if seconds else None
         return match.start(), {"kind": "client-warning", "text": match[0], "lasted_ms": lasted}
+    if _FLOW_CONTROL.search(line):
+        raise Unreadable(line)
     return None
 
 

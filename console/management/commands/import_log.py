@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
-from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
@@ -15,16 +13,28 @@ import tzlocal
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from console.history.importing.log_import import LogError, LogImport, Report
+from console.history.importing.layouts import Layout, LayoutError, parse_layout
+from console.history.importing.log_files import LogError
+from console.history.importing.log_import import LogImport, Options
+from console.history.importing.log_report import Report
 from console.history.storage.landing import Landing, LandingError
+from console.management.progress import progress
+
+#: Exit status of a command ended by Ctrl-C.
+_INTERRUPTED = 130
 
 HELP = """Import the flow-control history of a broker from its logs: overfull queues and stores, blocked producers.
 
-Reads logs of Qpid's Java broker (old and new) and C++ broker, of Headgate's own broker, and warnings of clients;
-plain or .gz. Importing the same lines again, also from a renamed or longer file, adds nothing if --broker and
---timezone are the same.
+Reads logs of Qpid's Java broker (old and new) and C++ broker, Artemis, ActiveMQ, RabbitMQ, Headgate's own broker, and
+warnings of clients; plain or .gz, as text or JSON. Importing the same lines again, also from a renamed or longer file,
+adds nothing, and continues where the last import ended, if --broker and --timezone are the same. Interrupt it at any
+time, and repeat the command to continue.
 
     manage.py import-log --broker qpid-1 --timezone Europe/Paris /var/log/qpid/*.log*
+    manage.py import-log --broker mq --layout '%d{dd/MM/yyyy HH:mm:ss} | %-5p | %m | %c | %t%n' activemq.log
+    manage.py import-log --broker mq --layout json:time=when,message=event.text broker.json
+
+A log of which more than 1 % of the event lines cannot be read is refused.
 """
 
 
@@ -45,6 +55,27 @@ class Command(BaseCommand):
             help="time zone of times without one, e.g. Europe/Paris or UTC (default: this machine's, %(default)s)",
         )
         parser.add_argument(
+            "--fold",
+            choices=["order", "first", "second"],
+            default="order",
+            help="which one a time is that a clock shows twice in autumn: the second after a step back in the log"
+            " (order, the default), or always the first or second, for a log with few lines",
+        )
+        parser.add_argument(
+            "--layout",
+            type=_layout,
+            help="how a line is laid out, if that is not found: the pattern of logback or log4j that writes it, or"
+            " json:time=FIELD,message=FIELD",
+        )
+        parser.add_argument(
+            "--allow-unread",
+            action="store_true",
+            help="import a log although more than 1 %% of its event lines cannot be read; their time is not covered",
+        )
+        parser.add_argument(
+            "--again", action="store_true", help="read files from the beginning, not from the end of the last import"
+        )
+        parser.add_argument(
             "--before",
             type=_moment,
             metavar="TIME",
@@ -61,24 +92,41 @@ class Command(BaseCommand):
             )
         if not broker.strip():
             self._refuse("--broker is empty: it must be the name of the broker that wrote the logs")
+        reading = Options(
+            zone,
+            options["fold"],
+            options["layout"],
+            before,
+            allow_unread=options["allow_unread"],
+            resume=not options["again"],
+        )
+        failed = False
         try:
-            importing = LogImport(Landing(settings.HEADGATE_HISTORY_URL), broker, zone, before=before)
+            importing = LogImport(Landing(settings.HEADGATE_HISTORY_URL), broker, reading)
+            for path in files:
+                try:
+                    report = self._import(importing, path)
+                except LogError as error:
+                    failed = True
+                    self.stderr.write(str(error))
+                else:
+                    self.stdout.write("\n".join(_report_lines(report, zone)))
+                    self.stdout.flush()
         except LandingError as error:
             self._refuse(str(error))
-        failed = False
-        for path in files:
-            try:
-                report = importing.import_file(path, _bar(path) if sys.stderr.isatty() else _quiet)
-            except LogError as error:
-                failed = True
-                self.stderr.write(str(error))
-            except LandingError as error:
-                self._refuse(str(error))
-            else:
-                self.stdout.write("\n".join(_report_lines(report, zone)))
-                self.stdout.flush()
+        except KeyboardInterrupt:
+            self.stderr.write("interrupted: repeat the command to continue")
+            sys.exit(_INTERRUPTED)
         if failed:
             sys.exit(1)
+
+    def _import(self, importing: LogImport, path: Path) -> Report:
+        with progress(path.name, size=True) as bar:
+
+            def on_read(report: Report, done: int, size: int) -> None:
+                bar.at(done, size, note=f"{report.lines:,} lines, {report.total:,} events")
+
+            return importing.import_file(path, on_read)
 
     def _refuse(self, why: str) -> None:
         self.stderr.write(why)
@@ -88,10 +136,14 @@ class Command(BaseCommand):
 def _report_lines(report: Report, zone: tzinfo) -> list[str]:
     """Return the lines of the report on one file, for people."""
     lines = [f"{report.path}: {report.lines:,} lines, {report.total:,} events"]
+    if report.continued:
+        lines[0] += f" after the first {report.continued:,} bytes, which have been imported before"
     if report.damage:
         lines.append(f"  {report.damage}")
     if report.first is not None and report.last is not None:
         lines.append(f"  from {_shown(report.first)} to {_shown(report.last)} (times without a zone: {zone})")
+    if report.lines and not report.known:
+        lines.append("  no line of a known broker: the time of this log is not recorded as covered")
     lines += [f"  {count:>12,}  {kind}" for kind, count in report.events.most_common()]
     if report.skipped:
         lines.append(f"  {report.skipped:>12,}  skipped: not before --before")
@@ -100,11 +152,14 @@ def _report_lines(report: Report, zone: tzinfo) -> list[str]:
         lines.append(f"  {other:>12,}  operational messages of other kinds ({codes})")
     if report.other_lines:
         lines.append(f"  {report.other_lines:>12,}  lines of other kinds")
-    if report.unreadable:
-        lines.append(f"  {report.unreadable:>12,}  unreadable lines, for example")
-        for shape, samples in report.samples.items():
+    if report.unread:
+        lines.append(
+            f"  {report.unread:>12,}  unread event lines, {report.unread_share:.1%} of all; the time about them is not"
+            " covered. Examples:"
+        )
+        for shape, examples in report.examples.items():
             why = shape.partition(":")[0]
-            lines += [f"                {why}: {sample}" for sample in samples]
+            lines += [f"                {why}: {example}" for example in examples]
     return lines
 
 
@@ -112,29 +167,11 @@ def _shown(at: int) -> str:
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _quiet(report: Report, done: int, size: int) -> None:
-    pass
-
-
-def _bar(path: Path) -> Callable[[Report, int, int], None]:
-    """Return a function that draws a progress bar on the terminal, at most every 0.2 s."""
-    began = time.monotonic()
-    drawn = 0.0
-
-    def draw(report: Report, done: int, size: int) -> None:
-        nonlocal drawn
-        now = time.monotonic()
-        if now - drawn < 0.2 and done < size:
-            return
-        drawn = now
-        share = done / size if size else 1.0
-        rate = report.lines / max(now - began, 0.001)
-        bar = ("#" * round(share * 30)).ljust(30, ".")
-        end = "\n" if done >= size else ""
-        sys.stderr.write(f"\r{path.name} [{bar}] {share:4.0%}  {rate:,.0f} lines/s  {report.total:,} events {end}")
-        sys.stderr.flush()
-
-    return draw
+def _layout(text: str) -> Layout:
+    try:
+        return parse_layout(text)
+    except LayoutError as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 def _timezone(text: str) -> tzinfo:

@@ -14,7 +14,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from console.history.importing.log_import import LogError, LogImport
+from console.history.importing.log_files import LogError
+from console.history.importing.log_import import LogImport, Options
 from console.history.storage.landing import KEYS, Landing
 from tests.up.running import ROOT
 
@@ -28,7 +29,7 @@ def landing(tmp_path: Path) -> Landing:
 
 
 def importing(landing: Landing, zone: str = "UTC", **options: Any) -> LogImport:
-    return LogImport(landing, "old", ZoneInfo(zone), **options)
+    return LogImport(landing, "old", Options(ZoneInfo(zone), **options))
 
 
 def stored(landing: Landing) -> Stored:
@@ -43,7 +44,7 @@ def kinds(landing: Landing) -> list[str]:
 
 
 def test_log_of_an_old_java_broker_is_imported(landing: Landing) -> None:
-    report = importing(landing, "Europe/Paris").import_file(LOGS / "broker-j-old.log")
+    report = importing(landing, "Europe/Paris", allow_unread=True).import_file(LOGS / "broker-j-old.log")
     assert kinds(landing) == [
         "broker-ready",
         "connection-opened",
@@ -55,20 +56,20 @@ def test_log_of_an_old_java_broker_is_imported(landing: Landing) -> None:
     ]
     assert (report.lines, report.total, report.other_lines) == (12, 7, 2)
     assert dict(report.other_messages) == {"CHN-1001": 1}
-    assert report.unreadable == 2
-    assert sorted(shape.partition(":")[0] for shape in report.samples) == ["no timestamp", "unknown form"]
+    assert report.unread == 2
+    assert sorted(shape.partition(":")[0] for shape in report.examples) == ["no timestamp", "unknown form"]
     overfull, underfull = (row for row in stored(landing).values() if row["kind"].endswith("full"))
     # Daylight saving time began in between: 5 seconds, not an hour.
     assert (underfull["at"] - overfull["at"]).total_seconds() == 4.607
     assert overfull["at"] == datetime(2012, 3, 25, 0, 59, 58, 400_000, UTC)
-    (coverage,) = landing.read_all("coverage").to_pylist()
+    coverage = landing.read_all("coverage").to_pylist()[0]
     assert (coverage["broker"], coverage["source"]) == ("old", "log")
     assert coverage["at"] == datetime(2012, 3, 25, 0, 58, 59, 120_000, UTC)
 
 
 def test_log_of_a_current_java_broker_is_imported(landing: Landing) -> None:
     report = importing(landing).import_file(LOGS / "broker-j-new.log")
-    assert report.unreadable == 0
+    assert report.unread == 0
     assert kinds(landing)[3:] == [
         "queue-overfull",
         "producer-blocked",
@@ -150,7 +151,7 @@ def test_repeated_import_of_lines_adds_nothing(landing: Landing, tmp_path: Path,
             added = 1
         case "carriage returns":
             second.write_bytes("".join(lines).replace("\n", "\r\n").encode())
-    report = importing(landing).import_file(second)
+    report = importing(landing, resume=False).import_file(second)
     assert report.total == events_of(lines) + added
     assert len(stored(landing)) == events_of(lines) + added
     assert len(landing.names("events")) == files + added  # the same file, unless it is longer
@@ -169,17 +170,17 @@ def test_same_lines_of_another_broker_are_different_events(landing: Landing, tmp
     path = tmp_path / "broker.log"
     path.write_text("".join(log(100)))
     for broker in ("one", "two"):
-        LogImport(landing, broker, UTC).import_file(path)
+        LogImport(landing, broker, Options(UTC)).import_file(path)
     assert len(stored(landing)) == 2 * events_of(log(100))
 
 
 def test_lines_across_blocks_are_read_whole(landing: Landing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.history.importing.log_import._BLOCK", 64)
+    monkeypatch.setattr("console.history.importing.log_files._BLOCK", 64)
     monkeypatch.setattr("console.history.importing.log_import.BATCH", 7)
     lines = log(300)
     for name, content in (("plain", "".join(lines).encode()), ("packed", gzip.compress("".join(lines).encode()))):
         (tmp_path / name).write_bytes(content)
-        assert importing(landing).import_file(tmp_path / name).total == events_of(lines)
+        assert importing(landing, resume=False).import_file(tmp_path / name).total == events_of(lines)
     assert len(stored(landing)) == events_of(lines)
 
 
@@ -209,10 +210,10 @@ def test_unreadable_content_is_counted_and_never_fatal(landing: Landing, tmp_pat
     dice.shuffle(mixed)
     path = tmp_path / "log"
     path.write_bytes(b"first line\n" + b"".join(mixed))
-    report = importing(landing).import_file(path)
+    report = importing(landing, allow_unread=True).import_file(path)
     assert report.total == events_of([line.decode() for line in good])
     assert report.lines == len(mixed) + 1
-    assert report.unreadable == 1
+    assert report.unread == 2
 
 
 @pytest.mark.parametrize("what", ["missing", "folder", "utf-16"])
@@ -250,7 +251,9 @@ def command(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_command_reports_each_file_and_continues_after_an_unreadable_one(tmp_path: Path) -> None:
     old, missing = LOGS / "broker-j-old.log", tmp_path / "missing.log"
-    done = command(tmp_path, "--broker", "qpid-1", "--timezone", "Europe/Paris", str(missing), str(old))
+    done = command(
+        tmp_path, "--broker", "qpid-1", "--timezone", "Europe/Paris", "--allow-unread", str(missing), str(old)
+    )
     assert done.returncode == 1
     assert f"{missing} cannot be read: No such file or directory" in done.stderr
     assert f"{old}: 12 lines, 7 events" in done.stdout

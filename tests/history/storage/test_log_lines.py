@@ -75,6 +75,23 @@ CHANNEL = "[con:2(guest@anonymous(713889609)/test)/ch:1]"
             f"MESSAGE {SUBJECT} {SUBJECT} QUE-1003 : Overfull : Size : 1,200 bytes, Capacity : 1,000",
             {"text": f"{SUBJECT} QUE-1003 : Overfull : Size : 1,200 bytes, Capacity : 1,000", "queue": "MyQueue"},
         ),
+        # The Java broker's own names of threads
+        (
+            "INFO  [Broker-Config] (q.m.c.close) - [con:0(guest@/127.0.0.1:60521/default)] CON-1002 : Close",
+            {"kind": "connection-closed", "connection": "con:0(guest@/127.0.0.1:60521/default)"}
+            | {"text": "[con:0(guest@/127.0.0.1:60521/default)] CON-1002 : Close"},
+        ),
+        (
+            "INFO  [Broker-Config] (q.m.b.ready) - [Broker] BRK-1004 : Qpid Broker Ready",
+            {"kind": "broker-ready", "object": "type=Broker", "text": "[Broker] BRK-1004 : Qpid Broker Ready"},
+        ),
+        (
+            f"INFO  [VirtualHostNode-default-Config] (q.m.q.create) - [Broker] {SUBJECT} QUE-1001 : Create : x",
+            {"kind": "queue-created", "queue": "MyQueue"},
+        ),
+        # The end of a channel ends its blocks.
+        (f"{CHANNEL} CHN-1003 : Close", {"kind": "producer-detached", "channel": "ch:1"}),
+        (f"{CHANNEL} CHN-1003 : Close : 320 - refused", {"kind": "producer-detached", "channel": "ch:1"}),
         (
             f"{CHANNEL} [vh(/te)st)/qu(a]b (c))] QUE-1001 : Create : Owner: x",
             {"queue": "a]b (c)", "virtualhost": "te)st", "connection": "con:2(guest@anonymous(713889609)/test)"},
@@ -85,8 +102,8 @@ def test_documented_line_is_parsed_in_every_format(line: str, columns: dict[str,
     assert may_be_event(line.encode())
     read = read_line(line)
     assert read is not None
-    columns = read[1]
-    assert {column: columns.get(column) for column in columns} == columns
+    found = read[1]
+    assert {column: found.get(column) for column in columns} == columns
 
 
 def test_lines_of_the_bundled_broker_are_parsed() -> None:
@@ -111,6 +128,11 @@ def test_lines_of_the_bundled_broker_are_parsed() -> None:
         f"{SUBJECT} QUE-1003 : Overfull : Size : many bytes, Capacity : 1,000",
         f"{SUBJECT} QUE-1003 : Overfull : Size : 1,200 bytes",
         f"{CHANNEL} CHN-1005 : Flow Control Enforced",
+        "QUE-1003 : Overfull : Size : 1,200 bytes, Capacity : 1,000",
+        "[Broker-Config] (a) - QUE-1003 : Overfull : Size : 1,200 bytes, Capacity : 1,000",
+        "Queue orders: Producer flow control activated.",
+        "AMQ222183: Blocking message production",
+        "memory resource limit alarm set on all nodes",
     ],
 )
 def test_known_code_with_an_unknown_format_is_unreadable(line: str) -> None:
