@@ -151,9 +151,10 @@ class FreshRollups:
 
     def _replace_open(self) -> None:
         since = self._since
+        minutes = self._rollups.open_minutes()
         found = {
-            "minutes": self._rollups.open_minutes(),
-            "hours": self._rollups.open_hours(),
+            "minutes": minutes,
+            "hours": self._rollups.open_hours(minutes),
             "episodes": self._rollups.episodes(since),
             "holds": self._rollups.holds(since),
         }
