@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from console.history.record.pace import Pace
 from console.history.record.recorded_files import RecordedFiles
 from console.history.rollups.broker import EVENT_COLUMNS, SAMPLE_COLUMNS, BrokerRollups, Closed, SnapshotError
 from console.history.rollups.interval_sums import corrected
@@ -59,7 +60,8 @@ class FreshRollups:
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._files = files
-        self._rolled_until, self._share, self._least, self._steady = rolled_until, share, least, steady
+        self._rolled_until, self._steady = rolled_until, steady
+        self._pace = Pace(least, share)
         self._rollups = BrokerRollups(files.slug)
         self._closed: dict[str, list[FreshFile]] = {name: [] for name in ROLLUPS}
         self._open: dict[str, FreshFile] = {}
@@ -137,7 +139,8 @@ class FreshRollups:
         if self._has_closed or now >= self._due:
             began = time.thread_time()
             self._replace_open()
-            self._due = now + max(self._least, (time.thread_time() - began) / self._share)
+            self._pace.took(time.thread_time() - began)
+            self._due = now + self._pace.seconds
             self._has_closed = False
         return {
             name: [*self._closed.get(name, ()), *([self._open[name]] if name in self._open else [])]

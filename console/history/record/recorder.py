@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from brokers.admin import AdminError, BrokerAdmin, BrokerUnreachable, Event, EventsExpired, ManagedObject, Samples
 from brokers.model import object_name
 from console.history.record.fresh_rollups import FreshRollups
+from console.history.record.pace import Pace
 from console.history.record.position import Position, run_of
 from console.history.record.recorded_files import RecordedFiles
 from console.history.record.unlanded import Unlanded
@@ -96,7 +97,7 @@ class Recorder:
         self._room.set()
         self._trouble = "not connected yet"
         self._published = 0.0  # monotonic seconds
-        self._interval = self.timing.publish
+        self._pace = Pace(self.timing.publish, self.timing.share)
         self._landing_due = float("inf")  # monotonic seconds
         self._hour: int | None = None  # of the broker's clock, up to which rows are published
 
@@ -323,7 +324,7 @@ class Recorder:
             async with asyncio.timeout_at(_loop_time(self._published + idle)):
                 await self._news.wait()
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(_loop_time(self._published + self._interval)):
+            async with asyncio.timeout_at(_loop_time(self._published + self._pace.seconds)):
                 await self._full.wait()
 
     def _is_full(self) -> bool:
@@ -345,7 +346,7 @@ class Recorder:
         except LandingError as error:
             self._report(f"{error}; retrying")
         else:
-            self._interval = max(self.timing.publish, seconds / self.timing.share)
+            self._pace.took(seconds)
             if landing:
                 self._landing_due = float("inf") if self._unlanded.is_sealed else self._published + self.timing.rotate
             if self._trouble and self._followed_from is not None:
