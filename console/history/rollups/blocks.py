@@ -84,6 +84,7 @@ class Blocks:
         self._open: dict[_Subject, Block] = {}
         self._open_of: dict[tuple[Any, ...], dict[_Subject, Block]] = {}
         self._of_queue: dict[Queue, list[Block]] = {}
+        self._free_at: dict[Queue, int] = {}  # the last evidence that a queue blocks no producer
         self._ended: dict[_Subject, Block] = {}  # at `_now`
         self._now: int | None = None
 
@@ -114,6 +115,7 @@ class Blocks:
     def free(self, at: int, queue: Queue, what: str = "seen") -> None:
         """Take evidence that a queue blocks no producer: an event, or a sample of all queues."""
         if None not in queue:
+            self._free_at[queue] = max(at, self._free_at.get(queue, at))
             self._end(("queue", *queue), at, what)
 
     def add(self, block: Block) -> None:
@@ -132,6 +134,7 @@ class Blocks:
 
     def forget(self, before: int, needed: Callable[[Block], bool]) -> None:
         """Forget blocks that ended before that time, unless they are `needed`."""
+        self._free_at = {queue: at for queue, at in self._free_at.items() if at >= before}
         kept: list[Block] = []
         gone: list[Block] = []
         for block in self.closed:
@@ -155,7 +158,7 @@ class Blocks:
             None if reasons is None else list(reasons),
             row["at"],
         )
-        if block.subject in self._open:
+        if block.subject in self._open or block.start < self._free_at.get((block.virtualhost, block.queue), 0):
             return
         earlier = self._ended.get(block.subject)
         if earlier is not None and earlier.start == block.start == self._now:  # ended and began again: one block
@@ -177,6 +180,8 @@ class Blocks:
             if by not in block.ends and group in _groups(block):
                 self._close(block, at, by, what)
         for block in list(self._open_of.get(group, {}).values()):
+            if block.start > at:
+                continue  # a late end, of an earlier block
             subject = block.subject
             del self._open[subject]
             for each in _groups(block):

@@ -3,7 +3,8 @@
 `take` takes rows of SAMPLES, EVENTS and COVERAGE (`storage/landing.py`; times are ms). What is known is always known up
 to `covered`, the end of the recorded time: rows from then on wait until coverage has passed them, since earlier ones
 may arrive until then. So samples and events are taken before the coverage of their time. A row that arrives later than
-that contributes to blocks, episodes and stops only; the pipeline puts its other values right.
+that contributes to blocks, episodes and stops only, if nothing later is known of its queue; the pipeline puts the rest
+right.
 
 All rows given are rows of the tables of the same name (`storage/layout.py`), with times as ms: the rows that the
 pipeline computes from the same landing rows, if it has all of them up to `covered`.
@@ -84,7 +85,7 @@ class BrokerRollups:
 
     def __init__(self, broker: str) -> None:
         self.broker = broker
-        self.late = 0  # rows that arrived after the coverage of their time
+        self.late = 0  # samples and events that arrived after the coverage of their time
         self._recorded = RecordedTime()
         self._blocks = Blocks(self._recorded)
         self._episodes = Episodes(self._recorded)
@@ -116,7 +117,9 @@ class BrokerRollups:
             samples, events = self._covered_rows(covered)
             self._follow_states(samples, events)
             self._correct(closed)
-            self._follow_values(samples, events, covered, closed)
+            late = [bisect_left(rows, self._taken_until, key=_AT) for rows in (samples, events)]
+            self.late += sum(late)
+            self._follow_values(samples[late[0] :], events[late[1] :], covered, closed)
             self._taken_until = covered
         return closed
 
@@ -211,9 +214,6 @@ class BrokerRollups:
 
     def _follow_sample(self, row: Mapping[str, Any], at: int, place: _Place) -> None:
         """Count the values of a sample within the open minute."""
-        if at < self._taken_until:
-            self.late += 1
-            return
         host, name, state, messages, size, blocked, producers, enqueued, dequeued, *levels = _SAMPLE(row)
         queue = (host, name)
         mine = self._queues.get(queue)
@@ -237,9 +237,6 @@ class BrokerRollups:
         """Count the values of an event; return the end of the open minute."""
         at = row["at"]
         end = self._close_until(at, intervals, closed)
-        if at < self._taken_until:
-            self.late += 1
-            return end
         get = row.get
         queue = (get("virtualhost"), get("queue"))
         depths = (get("depth_messages"), get("depth_bytes"))

@@ -135,6 +135,7 @@ class Episodes:
         self.changed: dict[int, tuple[Episode, Bounds | None]] = {}
         self._open: dict[Queue, Episode] = {}
         self._unsettled: dict[Queue, Episode] = {}
+        self._evidence_at: dict[Queue, int] = {}
         self._ended: list[Episode] = []  # without their cause
         self._causes: dict[int, _Causes] = {}
 
@@ -163,7 +164,9 @@ class Episodes:
             return
         on = state in _OVERFULL
         queue = (row["virtualhost"], row["queue"])
-        if on or queue in self._open or queue in self._unsettled:
+        if not on and queue not in self._open and queue not in self._unsettled:
+            self._evidence_at[queue] = max(at, self._evidence_at.get(queue, at))
+        else:
             since = row["overfull_since"]
             levels = (row["stop_messages"], row["stop_bytes"])
             start = at if since is None else since
@@ -203,6 +206,7 @@ class Episodes:
 
     def forget(self, before: int) -> None:
         """Forget settled episodes that ended before that time."""
+        self._evidence_at = {queue: at for queue, at in self._evidence_at.items() if at >= before}
         for queue, episodes in list(self.of_queue.items()):
             kept = [each for each in episodes if each.end is None or not each.settled or each.end >= before]
             if kept:
@@ -211,11 +215,13 @@ class Episodes:
                 del self.of_queue[queue]
 
     def _restart(self, at: int) -> None:
-        for queue, episode in self._open.items():
+        for queue, episode in list(self._open.items()):
+            if self._evidence_at.get(queue, at) > at:
+                continue
+            del self._open[queue]
             self._unsettled[queue] = episode
             self._close(episode, at, "restart", None, None)
             episode.settled = False
-        self._open.clear()
 
     def _cause(self, kind: str, at: int, queue: Queue, actor: str) -> None:
         causes = self._causes.setdefault(at, _Causes())
@@ -227,6 +233,9 @@ class Episodes:
 
     def _evidence(self, evidence: _Evidence) -> None:
         queue = evidence.queue
+        if evidence.at < self._evidence_at.get(queue, evidence.at):
+            return  # late: what it says is over
+        self._evidence_at[queue] = evidence.at
         unsettled = self._unsettled.pop(queue, None)
         if unsettled is not None:
             unsettled.settled = True

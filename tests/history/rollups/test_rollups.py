@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.history.rollups.broker import BrokerRollups, SnapshotError
+from console.history.rollups.broker import SAMPLE_COLUMNS, BrokerRollups, SnapshotError
 from console.history.rollups.interval_sums import corrected
 from tests.history.rollups.oracle import Oracle
-from tests.history.rollups.random_histories import RandomHistory, Row, random_history
+from tests.history.rollups.random_histories import START, RandomHistory, Row, random_history
 
 
 class Fed:
@@ -126,6 +126,43 @@ def test_rows_in_parts_with_restarts_give_the_same(seed: int, rows: int) -> None
     chance = random.Random(seed)
     history = random_history(chance, rows=rows, since=False)
     assert_equals_oracle(feed(history, chance), Oracle(history))
+
+
+@settings(max_examples=100, deadline=None)
+@given(SEEDS, st.integers(1, 40))
+def test_late_rows_are_counted_and_harm_nothing(seed: int, rows: int) -> None:
+    """They arrive in any order after all others: what was known stays, but for intervals that were ongoing."""
+    chance = random.Random(seed)
+    history, late = random_history(chance, rows=rows), random_history(chance, rows=rows)
+    fed = feed(history)
+    covered = fed.rollups.covered or 0
+    before = fed.rollups.holds(), fed.rollups.episodes()
+    late.samples = [row for row in late.samples if row["at"] < covered]
+    late.events = [row for row in late.events if row["at"] < covered]
+    chance.shuffle(late.events)
+    later = {**history.coverage[-1], "at": covered, "until": covered + 1}
+    fed.take(late.samples, late.events, [later])
+    assert fed.rollups.late == len(late.samples) + len(late.events)
+    for old, new in zip(before, (fed.rollups.holds(), fed.rollups.episodes()), strict=True):
+        ended = [row["start"] for row in old if row["end"] is not None and row.get("settled", True)]
+        assert set(ended) <= {row["start"] for row in new}
+    fed.restart()
+    by_key(fed.minutes)
+    by_key(fed.hours)
+
+
+def test_late_events_of_a_queue_that_is_known_to_be_normal_begin_nothing() -> None:
+    rollups = BrokerRollups("b")
+    normal = dict.fromkeys(SAMPLE_COLUMNS) | {"at": START + 50_000, "virtualhost": "default", "queue": "q"}
+    normal |= {"whole": True, "state": "NORMAL", "blocked_producers": 0}
+    rollups.take([normal], [], [{"at": START, "until": START + 60_000, "followed": True}])
+    queue = {"virtualhost": "default", "queue": "q"}
+    late = [
+        queue | {"at": START + 10_000, "sequence": 1, "kind": "queue-overfull"},
+        queue | {"at": START + 10_000, "sequence": 2, "kind": "producer-blocked", "object": "p"},
+    ]
+    rollups.take([], late, [{"at": START + 60_000, "until": START + 70_000, "followed": True}])
+    assert (rollups.late, rollups.episodes(), rollups.holds()) == (2, [], [])
 
 
 def test_snapshot_of_another_version_is_refused() -> None:
