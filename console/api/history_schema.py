@@ -12,6 +12,7 @@ from console.api.schema import INVALID, Refusal, number_field, parameter, text_f
 from console.history.query import blocked
 from console.history.query.incident import GROUPS
 from console.history.query.series import FIELDS
+from console.history.whatif.kinds import KINDS
 
 REFUSALS: dict[int, Any] = {
     400: INVALID,
@@ -263,12 +264,13 @@ Recommendation = type(
         "queue": text_field("Its name."),
         "from": number_field("Start of the replayed range."),
         "until": number_field("End of the replayed range: the broker's last recorded moment at that time."),
-        "kind": text_field("raise-capacity, add-consumers, lower-resume, never-reached, no-limit or none."),
+        "kind": text_field(f"{', '.join(KINDS[:-1])} or {KINDS[-1]}."),
         "text": text_field("The recommendation as a sentence."),
         "observed_seconds": _float("Replayed time."),
-        "recorded_blocked_seconds": _float("Recorded overfull time."),
-        "replayed_blocked_seconds": _float("Simulated overfull time under the current limits."),
-        "replayed_episodes": number_field("Simulated episodes under the current limits.", allow_null=True),
+        "recorded_blocked_seconds": _float("Recorded blocked producer time, as in the top lists."),
+        "recorded_overfull_seconds": _float("Recorded overfull time."),
+        "simulated_blocked_low_seconds": _float("Simulated blocked producer time under the current limits, at least."),
+        "simulated_blocked_high_seconds": _float("The same, at most."),
         "peak_messages": _float("Highest recorded depth."),
         "peak_bytes": _float("Highest recorded depth."),
         **{
@@ -277,8 +279,10 @@ Recommendation = type(
             for level in ("stop", "resume")
             for unit in ("messages", "bytes")
         },
-        "recommended_blocked_seconds": _float("Simulated overfull time under the recommended limits."),
-        "recommended_episodes": number_field("Simulated episodes under the recommended limits.", allow_null=True),
+        "recommended_blocked_low_seconds": _float(
+            "Simulated blocked producer time under the recommended limits, at least."
+        ),
+        "recommended_blocked_high_seconds": _float("The same, at most."),
         "recommended_peak_bytes": _float("Memory or disk required by the recommended limits."),
     },
 )

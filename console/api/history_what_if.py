@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -11,16 +11,24 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from brokers.admin import InvalidValue
+from console.access.user_rights import request_rights
 from console.api import history_schema as shapes
 from console.api import schema
 from console.api.base_views import MAX_PAGE_SIZE, choice_in, number_in
+from console.api.broker_room import rooms_of
 from console.api.fields import CountField, MomentField, TextField
 from console.api.history_reading import broker_in, history, maybe_queue_in, queue_of, range_of
 from console.api.strict import StrictAPIView
 from console.history.storage.durations import DAY
 from console.history.whatif import recommendations
-from console.history.whatif.minute_traffic import Recorded
+from console.history.whatif.kinds import KINDS
 from console.history.whatif.recorded_traffic import LONGEST, recorded
+
+if TYPE_CHECKING:
+    from console.history.whatif.comparison import Simulated
+    from console.history.whatif.recommend import Advice
+    from console.history.whatif.recording import Recording
+    from console.history.whatif.replay import Limits
 
 MOST_CANDIDATES = 10
 _LIMITS = ("capacity_messages", "resume_messages", "capacity_bytes", "resume_bytes")
@@ -42,15 +50,19 @@ class WhatIfLimits(serializers.Serializer[Any]):
 
 
 class WhatIfOutcome(WhatIfLimits):
-    episodes = _count("Simulated episodes in which the queue is overfull.")
-    blocked_ms = _count("Simulated overfull time.")
+    episodes_low = _count("Simulated episodes in which the queue is overfull, the least that the record allows.")
+    episodes_high = _count("The most episodes that the record allows.")
+    blocked_low_ms = _count("Simulated blocked producer time, the least that the record allows.")
+    blocked_high_ms = _count("The most blocked producer time that the record allows.")
+    overfull_low_ms = _count("Simulated overfull time, the least that the record allows.")
+    overfull_high_ms = _count("The most overfull time that the record allows.")
     longest_ms = _count("The longest simulated episode.")
     peak_messages = _count("Highest simulated depth in messages.")
     peak_bytes = _count("Highest simulated depth in bytes: the required memory or disk.")
 
 
 class WhatIfAdvice(serializers.Serializer[Any]):
-    kind = serializers.CharField(help_text=f"{', '.join(recommendations.KINDS[:-1])} or {recommendations.KINDS[-1]}.")
+    kind = serializers.CharField(help_text=f"{', '.join(KINDS[:-1])} or {KINDS[-1]}.")
     text = serializers.CharField(help_text="The recommendation as a sentence.")
     limits = WhatIfOutcome(allow_null=True, help_text="The recommended limits with their simulated result; null: none.")
 
@@ -93,7 +105,12 @@ WhatIfAnswer = type(
         "until": _count("End of the range."),
         "source": serializers.CharField(help_text="The replayed data: samples or minutes; none: not enough data."),
         "observed_ms": _count("Time with recorded traffic."),
-        "recorded_blocked_ms": _count("Recorded overfull time."),
+        "recorded_blocked_ms": _count("Recorded blocked producer time, as in the top lists."),
+        "recorded_overfull_ms": _count("Recorded overfull time."),
+        "blocked_producers": serializers.FloatField(
+            help_text="Mean number of blocked producers while the queue was overfull: simulated blocked producer time"
+            " is overfull time times this number."
+        ),
         "caveat": serializers.CharField(help_text="Limitations of these figures."),
         "current": WhatIfOutcome(
             allow_null=True, help_text="Simulated result of the limits that were effective at the end of the range."
@@ -113,7 +130,8 @@ class WhatIfView(StrictAPIView):
         " nothing.",
     )
     def post(self, request: Request) -> Response:
-        from console.history.whatif.comparison import CAVEAT, advise, compare
+        from console.history.whatif.comparison import CAVEAT, compare
+        from console.history.whatif.recommend import recommend
 
         body = self.body
         queue = queue_of(body["broker"] or "", body["virtualhost"] or "", body["queue"])
@@ -122,18 +140,26 @@ class WhatIfView(StrictAPIView):
         about = {"from": begin, "until": end, "caveat": CAVEAT}
         found = recorded(history(request), queue, begin, end)
         if found is None:
-            nothing = {"source": "none", "observed_ms": 0, "recorded_blocked_ms": 0, "current": None, "advice": None}
-            return Response({**about, **nothing, "candidates": []})
-        outcomes = compare(found.traffic, found.current, candidates)
-        simulated = [_outcome_facts(*pair) for pair in zip((found.current, *candidates), outcomes, strict=True)]
+            nothing = {"source": "none", "observed_ms": 0, "recorded_blocked_ms": 0, "recorded_overfull_ms": 0}
+            return Response(
+                {**about, **nothing, "blocked_producers": 0.0, "current": None, "advice": None, "candidates": []}
+            )
+        outcomes = compare(found, candidates)
+        producers = found.blocked.per_overfull_second
+        simulated = [
+            _outcome_facts(limits, outcome, producers)
+            for limits, outcome in zip((found.current, *candidates), outcomes, strict=True)
+        ]
         answer = {
             **about,
             "source": found.source,
-            "observed_ms": round(found.traffic.observed_seconds * 1000),
-            "recorded_blocked_ms": round(float(found.traffic.blocked.sum()) * 1000),
+            "observed_ms": round(found.observed_seconds * 1000),
+            "recorded_blocked_ms": round(found.blocked.seconds * 1000),
+            "recorded_overfull_ms": round(found.overfull_seconds * 1000),
+            "blocked_producers": producers,
             "current": simulated[0],
             "candidates": simulated[1:],
-            "advice": _advice(found, advise),
+            "advice": _advice(found, recommend(found, rooms_of(request_rights(request._request), queue.broker))),
         }
         return Response(answer)
 
@@ -142,7 +168,7 @@ class AdviceView(StrictAPIView):
     @extend_schema(
         parameters=[
             *shapes.MAYBE_QUEUE,
-            schema.parameter("kind", "Only recommendations of this kind.", enum=list(recommendations.KINDS)),
+            schema.parameter("kind", "Only recommendations of this kind.", enum=list(KINDS)),
             schema.parameter("search", "Text in the queue's name."),
             *schema.PAGE,
         ],
@@ -164,7 +190,7 @@ class AdviceView(StrictAPIView):
             broker=queue.broker if queue else broker_in(query),
             virtualhost=queue.virtualhost if queue else query.get("virtualhost", ""),
             queue=queue.name if queue else "",
-            kind=choice_in(query, "kind", recommendations.KINDS),
+            kind=choice_in(query, "kind", KINDS),
             search=query.get("search", "").strip(),
         )
         return Response({"count": count, "page": number, "page_size": size, "results": rows})
@@ -190,25 +216,29 @@ def _limits(number: int, given: Mapping[str, int]) -> Any:
     return Limits(*(float(given[name]) for name in _LIMITS))
 
 
-def _outcome_facts(limits: Any, outcome: Any) -> dict[str, int]:
+def _outcome_facts(limits: Limits, simulated: Simulated, producers: float) -> dict[str, int]:
+    low, high = simulated.low, simulated.high
     return {
         "capacity_messages": round(limits.stop_messages),
         "resume_messages": round(limits.resume_messages),
         "capacity_bytes": round(limits.stop_bytes),
         "resume_bytes": round(limits.resume_bytes),
-        "episodes": outcome.episodes,
-        "blocked_ms": round(outcome.blocked_seconds * 1000),
-        "longest_ms": round(outcome.longest_seconds * 1000),
-        "peak_messages": round(outcome.peak_messages),
-        "peak_bytes": round(outcome.peak_bytes),
+        "episodes_low": low.episodes,
+        "episodes_high": high.episodes,
+        "blocked_low_ms": round(low.blocked_seconds * producers * 1000),
+        "blocked_high_ms": round(high.blocked_seconds * producers * 1000),
+        "overfull_low_ms": round(low.blocked_seconds * 1000),
+        "overfull_high_ms": round(high.blocked_seconds * 1000),
+        "longest_ms": round(high.longest_seconds * 1000),
+        "peak_messages": round(high.peak_messages),
+        "peak_bytes": round(high.peak_bytes),
     }
 
 
-def _advice(found: Recorded, advise: Any) -> dict[str, Any]:
-    advice = advise(found.traffic, found.current, found.peak_messages, found.peak_bytes)
+def _advice(found: Recording, advice: Advice) -> dict[str, Any]:
     limits = (
-        _outcome_facts(advice.limits, advice.outcome)
-        if advice.limits is not None and advice.outcome is not None
+        _outcome_facts(advice.limits, advice.simulated, found.blocked.per_overfull_second)
+        if advice.limits is not None and advice.simulated is not None
         else None
     )
     return {"kind": advice.kind, "text": advice.text, "limits": limits}

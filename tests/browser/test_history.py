@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from console.history.models import HistoryRun
 from console.history.storage.landing import Landing
 from console.history.storage.layout import table_url
 from tests.browser.chromium import MISSING, PATH
-from tests.browser.conftest import LIMIT, People
+from tests.browser.conftest import LIMIT, Broker, People
+from tests.browser.test_overview import limited
 from tests.history.delta import HOUR, MINUTE, SECOND, coverage, episode, event, rollup, sample, write
 from tests.history.rows import Story, land, table
 
@@ -312,11 +314,13 @@ async def test_scenarios_are_simulated_beside_the_current_limits(people: People,
 async def test_recommendation_links_to_the_simulation_of_the_same_week(people: People, recorded_hour: str) -> None:
     about = {"broker": "local", "virtualhost": "default", "begin": T - 6 * 24 * HOUR, "at": T + HOUR}
     raised = {"kind": "raise-capacity", "text": "Recommendation: capacity 1,414 messages."}
-    figures = {"recorded_blocked_seconds": 60.0, "observed_seconds": 3000.0, "recommended_blocked_seconds": 0.0}
+    figures = {"recorded_blocked_seconds": 60.0, "observed_seconds": 3000.0, "recommended_blocked_low_seconds": 0.0}
+    figures |= {"recommended_blocked_high_seconds": 2.0, "recommended_stop_messages": 1414, "stop_messages": 1000.0}
+    figures |= {"recommended_resume_messages": 1131, "resume_messages": 800.0}
     idle = {"kind": "never-reached", "text": "The capacity was never reached.", "recorded_blocked_seconds": 0.0}
     fine = {"kind": "none", "text": "The queue was not overfull.", "recorded_blocked_seconds": 0.0}
     rows = [("orders", raised | figures), ("idle", idle), ("fine", fine)]
-    write(recorded_hour, "advice", [{**about, "queue": queue, **advice} for queue, advice in rows])
+    write(recorded_hour, "recommendations", [{**about, "queue": queue, **advice} for queue, advice in rows])
     page = await people.page("ada", "viewers")
     await page.goto("/history/advice/")
     await expect(page.locator("#rows tr")).to_contain_text(["capacity 1,414 messages", "never reached"])
@@ -330,6 +334,46 @@ async def test_recommendation_links_to_the_simulation_of_the_same_week(people: P
         await page.locator("#rows tr").first.get_by_role("link", name="Simulate limits").click()
     sent = (await request.value).post_data_json
     assert [moment_of(sent[end]) for end in ("from", "until")] == [about["begin"], about["at"]]
+
+
+async def test_recommendation_and_scenario_open_the_policy_editor_with_their_limits_previewed(
+    people: People, broker: Broker, recorded_hour: str
+) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 1000))
+    about = {"broker": "local", "virtualhost": "default", "queue": "orders", "begin": T, "at": T + HOUR}
+    levels = {"stop_messages": 1000.0, "resume_messages": 800.0, "recommended_stop_messages": 1500}
+    levels |= {"recommended_resume_messages": 1200, "recorded_blocked_seconds": 60.0}
+    write(recorded_hour, "recommendations", [{**about, **levels, "kind": "raise-capacity", "text": "Raise it."}])
+    page = await people.page("paula", "operators")
+    await page.goto("/history/advice/")
+    await page.locator("#rows").get_by_role("link", name="Edit policy").click()
+    await expect(page.locator("#values [name=capacity_messages]")).to_have_value("1500")
+    await expect(page.locator("#values [name=flow_resume_messages]")).to_have_value("1200")
+    await expect(page.locator("#preview")).to_contain_text("1 queue")
+    await expect(page.locator("#apply")).to_be_enabled()
+
+    await page.goto(f"/history/what-if/default/orders/?{WHOLE}&candidate=4000:3000:0:0")
+    await page.locator(".what-if-table tbody tr").nth(1).get_by_role("link", name="Edit policy").click()
+    await expect(page.locator("#values [name=capacity_messages]")).to_have_value("4000")
+    await page.get_by_role("button", name="Apply").click()
+    await expect(page.locator("#toasts")).to_contain_text("Applied")
+
+    viewer = await people.page("vera", "viewers")
+    await viewer.goto(page.url)
+    await expect(viewer.locator("#values [name=capacity_messages]")).to_have_value("4000")
+    await expect(viewer.locator("#apply")).to_have_attribute("aria-disabled", "true")
+
+
+async def test_zoomed_range_of_a_queue_follows_to_the_simulation(people: People, recorded_hour: str) -> None:
+    page = await people.page("ada", "viewers")
+    await page.goto(f"/history/queues/default/orders/?from={iso(T + MINUTE)}&until={iso(T + 31 * MINUTE)}")
+    await expect(page.locator("#what-if")).to_have_attribute("href", re.compile("from="))
+    async with page.expect_request(lambda sent: "/history/what-if/" in sent.url and sent.method == "POST") as request:
+        await page.locator("#what-if").click()
+    sent = (await request.value).post_data_json
+    assert [moment_of(sent[end]) for end in ("from", "until")] == [T + MINUTE, T + 31 * MINUTE]
+    await page.locator("#queue-link").click()
+    await expect(page).to_have_url(re.compile(f"from={iso(T + MINUTE).replace(':', '.*')}"))
 
 
 def moment_of(given: Any) -> int:

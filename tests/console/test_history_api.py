@@ -456,9 +456,11 @@ def test_candidates_are_compared_with_the_current_limits(crossing: str, as_viewe
     assert "not a forecast" in found["caveat"]
     now, more, enough = found["current"], *found["candidates"]
     assert (now["capacity_messages"], now["resume_messages"]) == (1000, 800)
-    assert now["blocked_ms"] > more["blocked_ms"] > enough["blocked_ms"] == 0
+    assert now["overfull_low_ms"] > more["overfull_high_ms"] > enough["overfull_high_ms"] == 0
+    assert all(one["overfull_low_ms"] <= one["overfull_high_ms"] for one in (now, more, enough))
+    assert (found["recorded_overfull_ms"], now["overfull_low_ms"] > 0) == (0, True)  # the levels were lowered later
     assert now["peak_messages"] <= 1001 < more["peak_messages"] <= 3001
-    assert enough["episodes"] == 0
+    assert enough["episodes_high"] == 0
     assert found["advice"]["kind"] in ("raise-capacity", "lower-resume")
 
 

@@ -15,7 +15,7 @@ from tests.history.delta import read
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: Tables that depend only on the landed rows; `taken` has times.
-COMPARED = tuple(name for name in LAYOUTS if name not in ("taken", "advice"))
+COMPARED = tuple(name for name in LAYOUTS if name not in ("taken", "recommendations"))
 
 
 def environment(data: Path, **more: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Convert columns of the landing folder's samples to traffic and to a row of recommendations."""
+"""Convert columns of the landing folder's samples to what was recorded, and to a row of recommendations."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from console.history.whatif.comparison import recommendation_row
-from console.history.whatif.replay import Limits, Samples, Traffic, traffic
-
-_COUNTED = ("depth_messages", "depth_bytes", "enqueued_messages", "dequeued_messages")
-_LEVELS = ("stop_messages", "resume_messages", "stop_bytes", "resume_bytes")
+from console.history.storage.durations import SAMPLE_VALIDITY_MS
+from console.history.whatif.recommend import recommendation_row
+from console.history.whatif.recording import SAMPLE_COLUMNS, Recording, recording_of_samples
+from console.history.whatif.replay import Limits
 
 
 def limits_of(sample: Mapping[str, Any]) -> Limits:
@@ -24,22 +23,22 @@ def limits_of(sample: Mapping[str, Any]) -> Limits:
     return Limits(*(level(f"{kind}_{unit}") for unit in ("messages", "bytes") for kind in ("stop", "resume")))
 
 
-def traffic_of(samples: Mapping[str, Any], blocked_ms: Any = None) -> Traffic:
-    """Convert columns of `landing.SAMPLES` of one queue, sorted by `at`: arrays, or a data frame."""
+def recording_of(samples: Mapping[str, Any], longest_ms: float = SAMPLE_VALIDITY_MS) -> Recording | None:
+    """Convert columns of `landing.SAMPLES` of one queue, sorted by `at`: arrays, or a data frame. A missing column is
+    unknown."""
     at = np.asarray(samples["at"])
     if np.issubdtype(at.dtype, np.datetime64):
         at = at.astype("datetime64[ms]").astype(np.int64)
-    state = np.asarray(samples["state"]).astype(str)
-    depth, size, enqueued, dequeued = (np.asarray(samples[name], np.float64) for name in _COUNTED)
-    overfull, stopped = np.char.startswith(state, "OVERFULL"), np.char.endswith(state, "STOPPED")
-    blocked = None if blocked_ms is None else np.asarray(blocked_ms, np.float64)
-    return traffic(Samples(at.astype(np.float64), depth, size, enqueued, dequeued, overfull, stopped, blocked))
+    state = list(np.asarray(samples["state"]).astype(str))
+    columns = {
+        name: np.asarray(samples[name], np.float64) if name in samples else np.full(len(at), np.nan)
+        for name in SAMPLE_COLUMNS
+    }
+    return recording_of_samples({"ms": at.astype(np.float64), **columns}, state, longest_ms)
 
 
-def recommendation_of(samples: Mapping[str, Any], blocked_ms: Any = None) -> dict[str, Any]:
+def recommendation_of(samples: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of `ADVICE` for the samples of one queue, sorted by `at`, with the limits of the last sample."""
-    recorded = traffic_of(samples, blocked_ms)
-    last = {name: np.asarray(samples[name], np.float64)[-1] for name in _LEVELS}
-    current = limits_of(last)
-    peak_messages, peak_bytes = (float(np.nanmax(np.asarray(samples[name], np.float64))) for name in _COUNTED[:2])
-    return recommendation_row(recorded, current, peak_messages, peak_bytes)
+    recording = recording_of(samples)
+    assert recording is not None
+    return recommendation_row(recording)

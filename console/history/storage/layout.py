@@ -14,7 +14,8 @@ cause
 `minutes`, `hours`, `days`
             rollups of the minute, hour or day from `at` on, by `kind`: `queue` and `virtualhost` (`name` is its name),
             and `producer` (`name` is client and link, `queue` the one it publishes to).
-`advice`    recommended limits from each queue's last week (`whatif/comparison.py`).
+`recommendations`
+            recommended limits from each queue's last week (`whatif/recommend.py`).
 """
 
 from __future__ import annotations
@@ -35,14 +36,16 @@ _ROLLUP = """
     capacity_bytes bigint, stop_bytes bigint, resume_bytes bigint
 """
 
-_ADVICE = """
+_RECOMMENDATIONS = """
     broker string, virtualhost string, queue string, begin timestamp, at timestamp,
-    kind string, text string, observed_seconds double, recorded_blocked_seconds double,
-    replayed_blocked_seconds double, replayed_episodes bigint, peak_messages double, peak_bytes double,
+    kind string, text string, observed_seconds double,
+    recorded_blocked_seconds double, recorded_overfull_seconds double,
+    simulated_blocked_low_seconds double, simulated_blocked_high_seconds double,
+    peak_messages double, peak_bytes double,
     stop_messages double, resume_messages double, stop_bytes double, resume_bytes double,
-    recommended_stop_messages double, recommended_resume_messages double,
-    recommended_stop_bytes double, recommended_resume_bytes double,
-    recommended_blocked_seconds double, recommended_episodes bigint, recommended_peak_bytes double
+    recommended_stop_messages bigint, recommended_resume_messages bigint,
+    recommended_stop_bytes bigint, recommended_resume_bytes bigint,
+    recommended_blocked_low_seconds double, recommended_blocked_high_seconds double, recommended_peak_bytes double
 """
 
 
@@ -94,7 +97,7 @@ LAYOUTS: Mapping[str, Layout] = {
     "hours": Layout("at", "day", _BY_NAME, 1100, _ROLLUP),
     "days": Layout("at", "month", _BY_NAME, None, _ROLLUP),
     # One row per queue for the week until `at`; replaced as a whole.
-    "advice": Layout("at", "month", ("broker", "virtualhost", "queue"), None, _ADVICE),
+    "recommendations": Layout("at", "month", ("broker", "virtualhost", "queue"), None, _RECOMMENDATIONS),
     # Which landing files are in the tables above.
     "taken": Layout("at", "day", ("at",), 3, "kind string, file string, rows bigint, at timestamp"),
 }

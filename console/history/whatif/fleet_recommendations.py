@@ -1,4 +1,4 @@
-"""Compute a recommendation for every queue from its last recorded week of minutes: the table `advice`.
+"""Compute a recommendation for every queue from its last recorded week of minutes: the table `recommendations`.
 
 Each queue's minutes go to a Python process of Spark as one Arrow table and are replayed there, so the job uses all
 processors of the cluster. Those processes need numpy, numba and pyarrow; the console's code is sent to them.
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from console.history.storage.durations import DAY, MINUTE
-from console.history.whatif.comparison import ADVICE, recommendation_row
-from console.history.whatif.minute_traffic import COLUMNS, KNOWN, traffic_of_minutes
+from console.history.whatif.minute_traffic import COLUMNS, KNOWN
+from console.history.whatif.recommend import ADVICE, recommendation_row
+from console.history.whatif.recording import recording_of_minutes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,14 +29,24 @@ if TYPE_CHECKING:
 DAYS = 7
 _ALWAYS = (dt.datetime(1970, 1, 1, tzinfo=dt.UTC), dt.datetime(9999, 1, 1, tzinfo=dt.UTC))
 
-#: Modules of the replay, for the executors.
+_MODULES = (
+    "causes",
+    "comparison",
+    "demand",
+    "fleet_recommendations",
+    "minute_traffic",
+    "recommend",
+    "recording",
+    "replay",
+)
+#: Modules of the simulation, for the executors.
 _CODE = (
     "__init__",
     "history/__init__",
     "history/storage/__init__",
     "history/storage/durations",
     "history/whatif/__init__",
-    *(f"history/whatif/{m}" for m in ("comparison", "fleet_recommendations", "minute_traffic", "replay")),
+    *(f"history/whatif/{m}" for m in _MODULES),
 )
 
 _KEY = ("broker", "virtualhost", "name")
@@ -68,7 +79,7 @@ def write_recommendations(tables: Tables, on_step: Callable[[str], None] = lambd
     send_code(tables.spark)
     found = fleet_recommendations(tables.read_ranges("minutes", ranges), weeks)
     rows = found.withColumns({name: F.timestamp_millis(f"{name}_ms") for name in ("begin", "at")}).localCheckpoint()
-    tables.replace("advice", [_ALWAYS], rows, at_once=True)
+    tables.replace("recommendations", [_ALWAYS], rows, at_once=True)
     return rows.count(), round(time.perf_counter() - began, 3)
 
 
@@ -105,13 +116,12 @@ def recommendation_of_queue(minutes: pa.Table) -> pa.Table:
     """Return the row of `_ROW` for the minutes of one queue, in any order; no row if there is not enough data."""
     minutes = minutes.sort_by("ms")
     got = {name: minutes[name].cast(pa.float64()).to_numpy() for name in ("ms", *COLUMNS)}
-    found = traffic_of_minutes(got)
+    found = recording_of_minutes(got)
     if found is None:
         return _ROW.empty_table()
     first: dict[str, Any] = {name: minutes[name][0].as_py() for name in (*_KEY, "begin_ms", "at_ms")}
     first["queue"] = first.pop("name")
-    recommendation = recommendation_row(found.traffic, found.current, found.peak_messages, found.peak_bytes)
-    return pa.Table.from_pylist([first | recommendation], schema=_ROW)
+    return pa.Table.from_pylist([first | recommendation_row(found)], schema=_ROW)
 
 
 def send_code(spark: SparkSession) -> None:

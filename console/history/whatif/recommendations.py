@@ -1,6 +1,6 @@
 """Query the recommendations that `fleet_recommendations.py` computed, the queues with the most blocked time first.
 
-The columns are those of `comparison.ADVICE`, the queue's key and the evaluated week. A nightly job writes the
+The columns are those of `recommend.ADVICE`, the queue's key and the evaluated week. A nightly job writes the
 table.
 """
 
@@ -10,22 +10,20 @@ from typing import Any
 
 from console.history.storage.reader import NothingRecorded, Reader
 
-TABLE = "advice"
-#: Kinds of recommendations in `comparison.py`.
-KINDS = ("raise-capacity", "add-consumers", "lower-resume", "never-reached", "no-limit", "none")
+TABLE = "recommendations"
 
 _WHERE = """
-FROM {advice}
+FROM {recommendations}
 WHERE ($broker = '' OR broker = $broker) AND ($virtualhost = '' OR virtualhost = $virtualhost)
     AND ($queue = '' OR queue = $queue) AND (kind = $kind OR ($kind = '' AND (kind <> 'none' OR $queue <> '')))
     AND ($search = '' OR contains(lower(queue), $search))
 """
 _COLUMNS = """broker, virtualhost, queue, epoch_ms(begin) AS "from", epoch_ms("at") AS until,
-    kind, text, observed_seconds, recorded_blocked_seconds,
-    replayed_blocked_seconds, replayed_episodes, peak_messages, peak_bytes,
+    kind, text, observed_seconds, recorded_blocked_seconds, recorded_overfull_seconds,
+    simulated_blocked_low_seconds, simulated_blocked_high_seconds, peak_messages, peak_bytes,
     stop_messages, resume_messages, stop_bytes, resume_bytes,
     recommended_stop_messages, recommended_resume_messages, recommended_stop_bytes, recommended_resume_bytes,
-    recommended_blocked_seconds, recommended_episodes, recommended_peak_bytes"""
+    recommended_blocked_low_seconds, recommended_blocked_high_seconds, recommended_peak_bytes"""
 
 
 def page(

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from console.history.storage.durations import DAY, SAMPLE_VALIDITY_MS
+from console.history.storage.durations import DAY, MINUTE, SAMPLE_VALIDITY_MS
 from console.history.storage.queue_key import QueueKey
 from console.history.storage.reader import Reader
-from console.history.whatif.minute_traffic import (
-    COLUMNS,
-    FEWEST,
-    KNOWN,
-    Recorded,
-    highest,
-    limits_at_end,
-    traffic_of_minutes,
+from console.history.whatif.minute_traffic import COLUMNS, KNOWN
+from console.history.whatif.recording import (
+    SAMPLE_COLUMNS,
+    Blocked,
+    Recording,
+    blocked_of_minutes,
+    recording_of_minutes,
+    recording_of_samples,
 )
-from console.history.whatif.replay import Samples, traffic
 
 #: Ranges up to this long are replayed from samples, longer ones from minutes.
 SAMPLES_UP_TO = 2 * DAY
@@ -30,8 +27,7 @@ SAMPLES_UP_TO = 2 * DAY
 LONGEST = 100 * DAY
 
 _SAMPLES = """
-SELECT epoch_ms("at") AS ms, coalesce(state, '') AS state, depth_messages, depth_bytes,
-    enqueued_messages, dequeued_messages, stop_messages, resume_messages, stop_bytes, resume_bytes
+SELECT epoch_ms("at") AS ms, coalesce(state, '') AS state, [columns]
 FROM {samples}
 WHERE broker = $broker AND virtualhost = $virtualhost AND queue = $name
     AND epoch_ms("at") >= $begin AND epoch_ms("at") < $end
@@ -45,42 +41,31 @@ WHERE [known] AND broker = $broker AND virtualhost = $virtualhost AND name = $na
     AND epoch_ms("at") >= $begin AND epoch_ms("at") < $end
 ORDER BY "at"
 """
+_SAMPLES = _SAMPLES.replace("[columns]", ", ".join(SAMPLE_COLUMNS))
 _MINUTES = _MINUTES.replace("[columns]", ", ".join(COLUMNS)).replace("[known]", KNOWN)
 
 
-def recorded(reader: Reader, queue: QueueKey, begin: int, end: int) -> Recorded | None:
-    """Return the queue's traffic in [begin, end), ms; None without enough data. Raises NothingRecorded,
+def recorded(reader: Reader, queue: QueueKey, begin: int, end: int) -> Recording | None:
+    """Return what was recorded of the queue in [begin, end), ms; None without enough data. Raises NothingRecorded,
     HistoryBroken."""
     found = _from_samples(reader, queue, begin, end) if end - begin <= SAMPLES_UP_TO else None
     return found or _from_minutes(reader, queue, begin, end)
 
 
-def _from_samples(reader: Reader, queue: QueueKey, begin: int, end: int) -> Recorded | None:
+def _from_samples(reader: Reader, queue: QueueKey, begin: int, end: int) -> Recording | None:
     got = _columns(reader, _SAMPLES, queue, begin, end)
-    if len(got["ms"]) < FEWEST:
+    return recording_of_samples(got, list(got["state"]), SAMPLE_VALIDITY_MS, _blocked(reader, queue, begin, end))
+
+
+def _blocked(reader: Reader, queue: QueueKey, begin: int, end: int) -> Blocked | None:
+    """Return the blocked producer time as in the other pages: that of the minutes."""
+    if not reader.has("minutes"):
         return None
-    state = got["state"].astype(str)
-    samples = Samples(
-        got["ms"],
-        got["depth_messages"],
-        np.nan_to_num(got["depth_bytes"]),
-        got["enqueued_messages"],
-        got["dequeued_messages"],
-        np.char.startswith(state, "OVERFULL"),
-        np.char.endswith(state, "STOPPED"),
-    )
-    return Recorded(
-        "samples",
-        traffic(samples, SAMPLE_VALIDITY_MS),
-        limits_at_end(got),
-        highest(got["depth_messages"]),
-        highest(got["depth_bytes"]),
-    )
+    return blocked_of_minutes(_columns(reader, _MINUTES, queue, begin - begin % MINUTE, end))
 
 
-def _from_minutes(reader: Reader, queue: QueueKey, begin: int, end: int) -> Recorded | None:
-    got = _columns(reader, _MINUTES, queue, begin, end)
-    return traffic_of_minutes(got)
+def _from_minutes(reader: Reader, queue: QueueKey, begin: int, end: int) -> Recording | None:
+    return recording_of_minutes(_columns(reader, _MINUTES, queue, begin, end))
 
 
 def _columns(reader: Reader, sql: str, queue: QueueKey, begin: int, end: int) -> dict[str, Any]:

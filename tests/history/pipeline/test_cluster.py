@@ -20,8 +20,8 @@ import pytest
 from console.history.pipeline.run import Run
 from console.history.pipeline.spark.java import find_java
 from console.history.storage.tables import Tables
-from console.history.whatif.comparison import ADVICE
 from console.history.whatif.fleet_recommendations import recommendation_of_queue
+from console.history.whatif.recommend import ADVICE
 from tests.history.delta import read
 from tests.history.processes import contents, environment, manage, running
 from tests.history.rows import Story, land
@@ -86,7 +86,7 @@ def story() -> dict[str, list[dict[str, Any]]]:
 
 
 def advice(url: Path) -> list[dict[str, Any]]:
-    table = read(str(url), "advice").sort_by("queue")
+    table = read(str(url), "recommendations").sort_by("queue")
     return list(table.select(["queue", *ADVICE.names]).to_pylist())
 
 

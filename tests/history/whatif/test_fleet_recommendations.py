@@ -13,9 +13,9 @@ from rest_framework.test import APIClient
 from console.history.generate.generator import Plan, make_history
 from console.history.storage.landing import Landing
 from console.history.storage.layout import LAYOUTS
-from console.history.whatif.comparison import ADVICE
 from console.history.whatif.fleet_recommendations import last_weeks, recommendation_of_queue, write_recommendations
 from console.history.whatif.minute_traffic import COLUMNS
+from console.history.whatif.recommend import ADVICE
 from tests.history.rows import Story
 from tests.history.runs import History
 
@@ -69,14 +69,17 @@ def test_recommendations_equal_those_of_the_single_queues(history: History, clie
         assert (one["advice"]["kind"], one["advice"]["text"]) == (row["kind"], row["text"])
         assert one["observed_ms"] == round(row["observed_seconds"] * 1000)
         assert one["recorded_blocked_ms"] == round(row["recorded_blocked_seconds"] * 1000)
-        assert one["current"]["blocked_ms"] == round(row["replayed_blocked_seconds"] * 1000)
+        assert one["recorded_overfull_ms"] == round(row["recorded_overfull_seconds"] * 1000)
+        for end in ("low", "high"):
+            assert one["current"][f"blocked_{end}_ms"] == round(row[f"simulated_blocked_{end}_seconds"] * 1000)
         limits = one["advice"]["limits"]
         if limits is None:
-            assert row["recommended_blocked_seconds"] is None
+            assert row["recommended_blocked_low_seconds"] is None
         else:
-            assert limits["blocked_ms"] == round(row["recommended_blocked_seconds"] * 1000)
-            assert limits["capacity_messages"] == round(row["recommended_stop_messages"])
-            assert limits["resume_bytes"] == round(row["recommended_resume_bytes"])
+            for end in ("low", "high"):
+                assert limits[f"blocked_{end}_ms"] == round(row[f"recommended_blocked_{end}_seconds"] * 1000)
+            assert limits["capacity_messages"] == row["recommended_stop_messages"]
+            assert limits["resume_bytes"] == row["recommended_resume_bytes"]
     of_queue = client.get(
         "/api/v1/history/advice/", {"broker": "made", "queue": recommendations[0]["queue"], **_host(recommendations[0])}
     ).json()
@@ -93,13 +96,13 @@ def test_recommendations_are_replaced_and_cover_each_brokers_last_recorded_week(
     history.land(full(Story("old"), "orders"))
     history.run()
     write_recommendations(history.tables)
-    (first,) = history.rows("advice")
+    (first,) = history.rows("recommendations")
     history.land(full(Story("new"), "orders"), Story("old").watch(7200, 9 * 86_400))
     history.run()
     weeks = last_weeks(history.tables)
     assert weeks["old"][0] > weeks["new"][0] + 86_400_000
     assert write_recommendations(history.tables)[0] == 1
-    (row,) = history.rows("advice")
+    (row,) = history.rows("recommendations")
     assert (first["broker"], row["broker"]) == ("old", "new"), (
         "the other broker has no traffic in its last recorded week"
     )
@@ -113,7 +116,7 @@ def test_without_recorded_data_no_recommendations_are_written(history: History, 
 
 def test_table_has_the_columns_of_a_recommendation() -> None:
     kinds = {"string": pa.string(), "double": pa.float64(), "bigint": pa.int64()}
-    declared = [one.split() for one in LAYOUTS["advice"].columns.split(",")]
+    declared = [one.split() for one in LAYOUTS["recommendations"].columns.split(",")]
     assert pa.schema([(name, kinds[kind]) for name, kind in declared[5:]]) == ADVICE
 
 

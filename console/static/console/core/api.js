@@ -53,6 +53,7 @@ function sentence(status, body) {
  */
 const aboutBroker = (path) => {
   if (path.startsWith("brokers/") || path.startsWith("history/")) return path; // their paths have the broker
+  if (/[?&]broker=/.test(path)) return path; // a second one would be refused
   const broker = new URLSearchParams(location.search).get("broker");
   return broker ? `${path}${path.includes("?") ? "&" : "?"}broker=${encodeURIComponent(broker)}` : path;
 };

@@ -6,13 +6,25 @@ import { byId, fill, h, setText } from "../core/elements.js";
 import { bytes, clock, duration, exact, exactAmount, plural } from "../core/format.js";
 import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
-import { begin, fetchHistory, historyQueueUrl, Loading, showEmpty, whatIfUrl } from "./data.js";
+import {
+  begin,
+  durations,
+  fetchHistory,
+  historyQueueUrl,
+  Loading,
+  policyUrl,
+  showEmpty,
+  whatIfUrl,
+} from "./data.js";
 
 /** @type {Record<string, string>} */
 const KINDS = {
   "": "All recommendations",
-  "raise-capacity": "Raise the capacity",
+  "no-consumer": "No consumer",
+  unacknowledged: "No acknowledgement",
   "add-consumers": "Add consumers",
+  "raise-capacity": "Raise the capacity",
+  "no-room": "No room for more",
   "lower-resume": "Lower the resume level",
   "never-reached": "Capacity never reached",
   "no-limit": "No limit",
@@ -36,7 +48,7 @@ const ms = (seconds) => (seconds === null || seconds === undefined ? null : seco
 
 /** @param {any} one */
 function row(one) {
-  const simulated = one.recommended_blocked_seconds;
+  const [low, high] = [ms(one.recommended_blocked_low_seconds), ms(one.recommended_blocked_high_seconds)];
   const peak = one.recommended_peak_bytes;
   return h(
     "tr",
@@ -55,28 +67,25 @@ function row(one) {
       "td",
       { class: "wrap", "data-label": "Recommendation" },
       one.text,
-      h("span", { class: "tag" }, KINDS[one.kind] ?? one.kind),
+      h("span", { class: "muted kind" }, KINDS[one.kind] ?? one.kind),
     ),
     h(
       "td",
       {
         class: "num",
-        "data-label": "Overfull, actual",
+        "data-label": "Blocked producer time, actual",
         title:
           one.recorded_blocked_seconds === null
             ? ""
-            : `${exact(Math.round(one.recorded_blocked_seconds))} s of ${duration(ms(one.observed_seconds))}`,
+            : `${exact(Math.round(one.recorded_blocked_seconds))} s in ${duration(ms(one.observed_seconds))}; ` +
+              `overfull for ${duration(ms(one.recorded_overfull_seconds))}`,
       },
       duration(ms(one.recorded_blocked_seconds)),
     ),
     h(
       "td",
-      {
-        class: "num",
-        "data-label": "Overfull, simulated",
-        title: simulated === null ? "" : `${exact(Math.round(simulated))} s`,
-      },
-      simulated === null ? "–" : duration(ms(simulated)),
+      { class: "num", "data-label": "Blocked producer time, simulated" },
+      high === null ? "–" : durations(low, high),
     ),
     h(
       "td",
@@ -85,14 +94,33 @@ function row(one) {
     ),
     h(
       "td",
-      { class: "num" },
+      { class: "num links" },
       h(
         "a",
         { href: whatIfUrl(one, one.until ? { from: addressMoment(one.from), until: addressMoment(one.until) } : {}) },
         "Simulate limits",
       ),
+      policyLink(one),
     ),
   );
+}
+
+/**
+ * Return a link to the policy editor with the recommended limits entered, or null.
+ *
+ * @param {any} one
+ */
+function policyLink(one) {
+  const levels = (/** @type {string} */ prefix) =>
+    Object.fromEntries(
+      ["messages", "bytes"].flatMap((unit) => [
+        [`capacity_${unit}`, one[`${prefix}stop_${unit}`] ?? 0],
+        [`resume_${unit}`, one[`${prefix}resume_${unit}`] ?? 0],
+      ]),
+    );
+  if (one.recommended_stop_messages === null || one.recommended_stop_messages === undefined) return null;
+  const url = policyUrl(one, levels("recommended_"), levels(""));
+  return url ? h("a", { href: url }, "Edit policy") : null;
 }
 
 /** @param {any[]} rows */
@@ -186,7 +214,11 @@ async function replayNow(signal) {
       text: answer.advice.text,
       observed_seconds: answer.observed_ms / 1000,
       recorded_blocked_seconds: answer.recorded_blocked_ms / 1000,
-      recommended_blocked_seconds: simulated ? simulated.blocked_ms / 1000 : null,
+      recorded_overfull_seconds: answer.recorded_overfull_ms / 1000,
+      recommended_blocked_low_seconds: simulated ? simulated.blocked_low_ms / 1000 : null,
+      recommended_blocked_high_seconds: simulated ? simulated.blocked_high_ms / 1000 : null,
+      ...levelsOf("", answer.current),
+      ...levelsOf("recommended_", simulated),
       recommended_peak_bytes: simulated ? simulated.peak_bytes : null,
     });
     show(rows);
@@ -194,6 +226,18 @@ async function replayNow(signal) {
   }
   return rows;
 }
+
+/**
+ * @param {string} prefix
+ * @param {any} limits
+ */
+const levelsOf = (prefix, limits) =>
+  Object.fromEntries(
+    ["messages", "bytes"].flatMap((unit) => [
+      [`${prefix}stop_${unit}`, limits ? limits[`capacity_${unit}`] : null],
+      [`${prefix}resume_${unit}`, limits ? limits[`resume_${unit}`] : null],
+    ]),
+  );
 
 /** @param {string} text */
 function caveat(text) {

@@ -2,7 +2,9 @@
 
 import { get, query } from "../core/api.js";
 import { byId, fill, h, icon } from "../core/elements.js";
-import { queueUrl } from "../core/object_names.js";
+import { duration } from "../core/format.js";
+import { formatName, queueUrl } from "../core/object_names.js";
+import { settings } from "../core/settings.js";
 
 /**
  * @param {string} what
@@ -59,6 +61,41 @@ export const incidentUrl = (key, range = {}) =>
 export const whatIfUrl = (key, range = {}) =>
   `/history/what-if${queueUrl(key.virtualhost, key.queue ?? key.name).replace(/^\/queues/, "")}` +
   `${params({ broker: key.broker, ...range })}`;
+
+/**
+ * Return the address of the policy editor of a queue with other limits entered, which it previews; "" for a broker that
+ * this console does not manage. `limits`, `current`: stop and resume levels; levels of a unit that does not change are
+ * not entered.
+ *
+ * @param {any} key
+ * @param {Record<string, number>} limits
+ * @param {Record<string, number>} current
+ */
+export function policyUrl(key, limits, current) {
+  if (!settings.brokers.some((/** @type {any} */ one) => one.slug === key.broker)) return "";
+  const object = formatName("Queue", { virtualhost: key.virtualhost, name: key.queue ?? key.name });
+  const address = new URLSearchParams({ object, broker: key.broker });
+  for (const unit of ["messages", "bytes"]) {
+    const [stop, resume] = [`capacity_${unit}`, `resume_${unit}`];
+    if (limits[stop] === current[stop] && limits[resume] === current[resume]) continue;
+    address.append("set", `capacity_${unit}:${limits[stop]}`);
+    if (!limits[stop]) continue;
+    address.append("set", `flow_stop_${unit}:100%`);
+    address.append("set", `flow_resume_${unit}:${limits[resume]}`);
+  }
+  return `/policies/scope/?${address}`;
+}
+
+/**
+ * Format a range of times; one time if both ends look the same.
+ *
+ * @param {number | null} low
+ * @param {number | null} high
+ */
+export function durations(low, high) {
+  const [from, until] = [duration(low), duration(high)];
+  return from === until ? from : `${from} to ${until}`;
+}
 
 /** Instructions for a console that has recorded nothing. */
 const gettingStarted = () => [

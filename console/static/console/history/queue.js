@@ -146,7 +146,7 @@ function load() {
   episodes.show(parameters);
   const fixed = { from: addressMoment(range.from), until: addressMoment(range.until) };
   byId("incident").href = incidentUrl(about, fixed);
-  byId("what-if").href = whatIfUrl(about);
+  byId("what-if").href = whatIfUrl(about, range.length ? { range: range.length } : fixed);
 }
 
 range.addEventListener("change", load);

@@ -4,7 +4,8 @@ import { post } from "../core/api.js";
 import { byId, fill, h, icon, setText } from "../core/elements.js";
 import { amount, bytes, count, duration, exact, exactAmount, percent, readAmount } from "../core/format.js";
 import { settings } from "../core/settings.js";
-import { begin, historyQueueUrl, Loading, showEmpty } from "./data.js";
+import { addressMoment } from "../core/moments.js";
+import { begin, durations, historyQueueUrl, Loading, policyUrl, showEmpty } from "./data.js";
 import { RangePicker } from "./range_picker.js";
 
 const LIMITS = [
@@ -167,25 +168,31 @@ const limitsTitle = (one) =>
   LIMITS.map(([name, label]) => `${label}: ${one[name] ? exact(one[name]) : "no limit"}`).join("\n");
 
 /**
+ * Return a link to the policy editor with these limits entered, or null.
+ *
+ * @param {any} limits
+ * @param {any} current
+ */
+function applyLink(limits, current) {
+  const url = policyUrl(key, limits, current);
+  return url ? h("a", { href: url }, "Edit policy") : null;
+}
+
+/**
  * @param {any} one
  * @param {string} label
  * @param {any} current
  * @param {any} observed
  */
 function outcomeRow(one, label, current, observed) {
-  /** @param {any} name */
-  const change = (name) =>
-    one === current || !current[name] || one[name] === current[name]
-      ? ""
-      : one[name] < current[name]
-        ? "best"
-        : "worse";
-  const difference =
-    one === current || !current.blocked_ms
-      ? ""
-      : one.blocked_ms <= current.blocked_ms
-        ? ` (−${Math.round((1 - one.blocked_ms / current.blocked_ms) * 100)}%)`
-        : ` (+${Math.round((one.blocked_ms / current.blocked_ms - 1) * 100)}%)`;
+  /** @param {string} name */
+  const change = (name) => {
+    if (one === current) return "";
+    const [low, high] = name.endsWith("_ms") ? [name.replace("_ms", "_low_ms"), name.replace("_ms", "_high_ms")] : [];
+    if (low && high && low in one)
+      return one[high] < current[low] ? "best" : one[low] > current[high] ? "worse" : "";
+    return !current[name] || one[name] === current[name] ? "" : one[name] < current[name] ? "best" : "worse";
+  };
   return h(
     "tr",
     { class: one === current ? "now" : "" },
@@ -195,23 +202,38 @@ function outcomeRow(one, label, current, observed) {
       h("strong", {}, label),
       h("small", { class: "muted limits-words" }, describeLimits(one)),
     ),
-    h("td", { class: change("episodes") }, exact(one.episodes)),
+    h("td", {}, countRange(one.episodes_low, one.episodes_high)),
     h(
       "td",
       {
-        class: change("blocked_ms"),
-        title: `${exact(one.blocked_ms)} ms, ${percent(one.blocked_ms, observed)} of the time`,
+        class: change("overfull_ms"),
+        title: `${percent(one.overfull_low_ms, observed)} to ${percent(one.overfull_high_ms, observed)} of the time`,
       },
-      `${duration(one.blocked_ms)}${difference}`,
+      durations(one.overfull_low_ms, one.overfull_high_ms),
+    ),
+    h(
+      "td",
+      { class: change("blocked_ms"), title: `${exact(one.blocked_low_ms)} to ${exact(one.blocked_high_ms)} ms` },
+      durations(one.blocked_low_ms, one.blocked_high_ms),
     ),
     h("td", { class: change("longest_ms"), title: `${exact(one.longest_ms)} ms` }, duration(one.longest_ms)),
     h("td", { title: exactAmount(one.peak_messages, "messages") }, count(one.peak_messages)),
     h("td", { class: change("peak_bytes"), title: exactAmount(one.peak_bytes, "bytes") }, bytes(one.peak_bytes)),
+    h("td", {}, one === current ? null : applyLink(one, current)),
   );
 }
 
-/** @param {any} advice */
-function showAdvice(advice) {
+/**
+ * @param {number} low
+ * @param {number} high
+ */
+const countRange = (low, high) => (low === high ? exact(low) : `${exact(low)} to ${exact(high)}`);
+
+/**
+ * @param {any} advice
+ * @param {any} current
+ */
+function showAdvice(advice, current) {
   const use = advice.limits
     ? h(
         "p",
@@ -233,6 +255,7 @@ function showAdvice(advice) {
           },
           "Add as scenario",
         ),
+        applyLink(advice.limits, current),
       )
     : null;
   fill(byId("advice"), h("p", {}, h("strong", {}, advice.text)), use);
@@ -250,23 +273,32 @@ function show(result) {
     showEmpty(byId("outcome"), "No recorded traffic in this range; logs alone are not enough. Choose another range.");
     return;
   }
-  showAdvice(result.advice);
+  showAdvice(result.advice, result.current);
   setText(
     byId("observed"),
     `from ${duration(result.observed_ms)} of ` +
       `${result.source === "samples" ? "samples" : "one-minute values"}; overfull, actual: ` +
-      `${duration(result.recorded_blocked_ms)}`,
+      `${duration(result.recorded_overfull_ms)}; blocked producer time, actual: ${duration(result.recorded_blocked_ms)}`,
   );
   setText(
     byId("differ"),
-    `Actual: ${duration(result.recorded_blocked_ms)}, the recorded overfull time under the limits of that time. ` +
-      `Simulated: ${duration(result.current.blocked_ms)} under the current limits, with an assumed demand while ` +
-      "producers were blocked. Compare simulated figures only with each other. Both exclude operators' stops.",
+    `Actual: ${duration(result.recorded_blocked_ms)} of blocked producer time, the sum over all producers, by any ` +
+      `cause; overfull for ${duration(result.recorded_overfull_ms)}, under the limits of that time. Simulated: under ` +
+      "the limits of each row; blocked producer time is the overfull time times " +
+      `${Math.round(result.blocked_producers * 10) / 10} producers, the recorded mean. Simulated figures exclude ` +
+      "operators' stops.",
   );
   byId("differ").hidden = false;
-  const head = ["Limits", "Episodes, simulated", "Overfull, simulated", "Longest", "Peak, messages", "Peak use"].map(
-    (label) => h("th", { scope: "col" }, label),
-  );
+  const head = [
+    "Limits",
+    "Episodes",
+    "Overfull, simulated",
+    "Blocked producer time, simulated",
+    "Longest, at most",
+    "Peak, messages",
+    "Peak use",
+  ].map((label) => h("th", { scope: "col" }, label));
+  head.push(h("th", { scope: "col" }, h("span", { class: "sr" }, "Policy")));
   const rows = [
     outcomeRow(result.current, "Current", result.current, result.observed_ms),
     ...result.candidates.map((/** @type {any} */ one, /** @type {any} */ index) =>
@@ -300,7 +332,12 @@ function suggest({ current }) {
 
 function load() {
   range.renew();
-  byId("queue-link").href = historyQueueUrl(key, range.length ? { range: range.length } : {});
+  byId("queue-link").href = historyQueueUrl(
+    key,
+    range.length
+      ? { range: range.length }
+      : { from: addressMoment(range.from), until: addressMoment(range.until) },
+  );
   loading.load(
     "outcome",
     (/** @type {AbortSignal} */ signal) =>

@@ -14,6 +14,7 @@ import { ChangedBy } from "../widgets/changed_by.js";
 import { EditProblem } from "../widgets/edit_problem.js";
 import { EditSession } from "../widgets/edit_session.js";
 import { field } from "../widgets/fields.js";
+import { enterInitialValues } from "../widgets/initial_values.js";
 import { declaredField, fieldText, fieldValue, inRows, labelOf, origin, scopeUrl } from "../widgets/policy_fields.js";
 import { showOverrides, showPreview } from "../widgets/policy_preview.js";
 
@@ -151,7 +152,10 @@ async function request() {
     form.hidden = false;
     const first = !explained;
     const differences = show(object, explanation);
-    if (first) edited(); // before the response
+    if (first) {
+      enterInitialValues(fields, explanation.fields);
+      edited(); // before the response
+    }
     return differences;
   } catch (error) {
     failed(error);
