@@ -11,7 +11,7 @@ import contextlib
 import datetime as dt
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from django.db import DatabaseError, IntegrityError, close_old_connections, connection, transaction
 from django.utils import timezone
@@ -47,7 +47,7 @@ class Lost(Exception):
 def lease(name: str, *, seconds: float = SECONDS) -> Iterator[threading.Event]:
     """Own the lease within the block. Yields an event that is set if the lease expires. Raises Busy at the start, Lost
     at the end."""
-    _take(name, seconds)
+    take(name, seconds)
     ended = threading.Event()
     lost = threading.Event()
 
@@ -58,7 +58,7 @@ def lease(name: str, *, seconds: float = SECONDS) -> Iterator[threading.Event]:
                 close_old_connections()
                 now = time.monotonic()
                 try:
-                    owned = _extend(name, seconds)
+                    owned = extend([name], seconds)
                 except DatabaseError:
                     # The database may recover before the lease expires; after that, others may own it.
                     owned = time.monotonic() - renewed < seconds
@@ -78,14 +78,14 @@ def lease(name: str, *, seconds: float = SECONDS) -> Iterator[threading.Event]:
     finally:
         ended.set()
         renewals.join()
-        _own(name).delete()
+        release(name)
     if lost.is_set():
         raise Lost(f"the lease {name!r} of {this_process()} has expired")
 
 
-def _take(name: str, seconds: float) -> None:
-    """Acquire the lease. Of concurrent processes one succeeds: the first to insert the row, or the first to claim an
-    existing one. Raises Busy."""
+def take(name: str, seconds: float) -> None:
+    """Acquire a lease that the caller extends and releases itself. Of concurrent processes one succeeds: the first to
+    insert the row, or the first to claim an existing one. Raises Busy."""
     length = dt.timedelta(seconds=seconds)
     while True:
         # IntegrityError: another process inserted the row and has deleted it since. Try again.
@@ -112,10 +112,16 @@ def _is_silent(name: str, row: Lease, seconds: float) -> bool:
     return steady() - since >= seconds
 
 
-def _own(name: str) -> LeasedRows:
-    """Return the row of the lease if this process owns it."""
-    return Lease.objects.filter(name=name, lease_holder__startswith=f"{this_process()}:")
+def extend(names: Collection[str], seconds: float) -> bool:
+    """Extend leases. Return whether this process owns them all."""
+    return _own(names).update(**signed(dt.timedelta(seconds=seconds))) == len(names)
 
 
-def _extend(name: str, seconds: float) -> bool:
-    return _own(name).update(**signed(dt.timedelta(seconds=seconds))) == 1
+def release(name: str) -> None:
+    """Release the lease, if this process owns it."""
+    _own([name]).delete()
+
+
+def _own(names: Collection[str]) -> LeasedRows:
+    """Return the rows of those leases that this process owns."""
+    return Lease.objects.filter(name__in=names, lease_holder__startswith=f"{this_process()}:")

@@ -6,6 +6,7 @@ import datetime as dt
 import subprocess
 import sys
 import threading
+from collections.abc import Collection
 from typing import Any
 
 import psutil
@@ -154,24 +155,24 @@ def test_lease_acquired_by_another_process_raises_at_the_end() -> None:
 
 
 def test_short_database_failure_does_not_lose_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    extend, failures = lease_module._extend, iter(["away", "still away"])
+    extend, failures = lease_module.extend, iter(["away", "still away"])
 
-    def failing_at_first(name: str, seconds: float) -> bool:
+    def failing_at_first(names: Collection[str], seconds: float) -> bool:
         if (failure := next(failures, None)) is not None:
             raise OperationalError(failure)
-        return extend(name, seconds)
+        return extend(names, seconds)
 
-    monkeypatch.setattr(lease_module, "_extend", failing_at_first)
+    monkeypatch.setattr(lease_module, "extend", failing_at_first)
     with lease("work", seconds=2.0):
         until = Lease.objects.get().lease_until
         wait_until(lambda: renewed(until), "it is renewed")
 
 
 def test_database_failure_until_expiry_loses_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(name: str, seconds: float) -> bool:
+    def failing(names: Collection[str], seconds: float) -> bool:
         raise OperationalError("away")
 
-    monkeypatch.setattr(lease_module, "_extend", failing)
+    monkeypatch.setattr(lease_module, "extend", failing)
 
     def own() -> None:
         with lease("work", seconds=0.2):

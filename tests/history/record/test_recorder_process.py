@@ -31,6 +31,8 @@ class Pair:
         monkeypatch.setenv("HEADGATE_DATA", str(self.data))
         monkeypatch.setenv("HEADGATE_BROKER_PORT", str(self.port))
         self.started: list[Running] = []
+        migrated = Running(["manage.py", "migrate", "--verbosity", "0"], folder)
+        assert migrated.process.wait(60) == 0, migrated.err
 
     def broker(self) -> Running:
         data = str(self.data / "broker")
@@ -100,19 +102,25 @@ def test_kills_of_broker_and_recorder_lose_and_duplicate_no_event(pair: Pair) ->
     assert len(set(pair.landing.read_all("events")["run"].to_pylist())) == 1
 
 
-@pytest.mark.timeout(120)
-def test_terminated_recorder_stores_its_rows_and_a_second_recorder_is_refused(pair: Pair) -> None:
+@pytest.mark.timeout(180)
+def test_second_recorder_stands_by_and_takes_over_a_killed_or_ended_one(pair: Pair) -> None:
     pair.broker()
-    recorder = pair.recorder()
-    second = Running(["manage.py", "recorder"], pair.folder)
-    second.process.wait(30)
-    assert second.process.returncode == 1
-    assert f"another recorder uses the data folder {pair.data}" in second.err
-    last = asyncio.run(pair.act(3))
+    first = pair.recorder()
+    second = pair._ready("recorder", said="standing by")
+    last = asyncio.run(pair.act(30))
+    os.kill(first.process.pid, signal.SIGKILL)
+    first.process.wait()
+    second.wait_for("recording local", within=60)
+    last = asyncio.run(pair.act(10))
+    third = pair._ready("recorder", "--rotate", "0.1", said="standing by")
+    second.process.send_signal(signal.SIGTERM)
+    assert second.process.wait(20) == 0
+    assert pair.landing.names("events")  # it landed what it had at its end
+    third.wait_for("recording local", within=60)
     wait_until(lambda: pair.has(last), f"event {last} is stored")
-    recorder.process.send_signal(signal.SIGTERM)
-    assert recorder.process.wait(10) == 0
-    assert pair.landing.names("events")
+    counted = Counter(pair.numbers())
+    assert sorted(counted) == list(range(1, max(counted) + 1))
+    assert max(counted.values()) == 1
 
 
 @pytest.mark.timeout(120)
