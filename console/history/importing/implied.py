@@ -2,8 +2,9 @@
 
 - RabbitMQ blocks publishers while any node has an alarm, and writes a line for each. The broker's producers are stopped
   from the first alarm to the end of the last one; a node that starts again has none.
-- ActiveMQ writes when a producer has been blocked, again after a while, and nothing at the end. A block lasts at least
-  from its first to its last line. It is recorded with this length, and ends where the evidence does.
+- ActiveMQ writes when a producer is blocked, again after a while if that goes on or happens again, and nothing at the
+  end. A block is recorded from its first line to its last one; lines of one destination at most a minute apart are of
+  one block. Its end is the last evidence, not the moment of the end.
 """
 
 from __future__ import annotations

@@ -72,6 +72,7 @@ def test_landing_files_have_one_broker_and_no_name_of_a_recorder(landing: Landin
             assert len(set(landing.read(kind, name)["broker"].to_pylist())) == 1
 
 
+@pytest.mark.domain("imports understood time")
 def test_time_about_an_unread_event_line_is_not_covered(landing: Landing) -> None:
     lines = [line(0, "BRK-1001 : Startup"), line(1, OVERFULL), line(2, "closing"), "	at a.b.C"]
     lines += [
@@ -102,6 +103,7 @@ def test_no_span_covers_an_unread_line(landing: Landing, seed: int, monkeypatch:
         assert any(a <= n and n + 1 <= b for a, b in spans) == (known and bool(behind)), (n, spans)
 
 
+@pytest.mark.domain("imports unread lines")
 def test_log_with_too_many_unread_lines_is_refused_with_examples(landing: Landing) -> None:
     lines = [line(n, OVERFULL if n % 2 else UNDERFULL) for n in range(99)]
     import_lines(landing, [*lines, line(99, UNREAD)])
@@ -265,6 +267,7 @@ def test_interrupted_import_continues_without_doubled_or_lost_rows(
     assert covered(landing) == covered(whole) == [(0, 299)]
 
 
+@pytest.mark.domain("imports once")
 def test_repeated_import_reads_only_what_was_added(landing: Landing, tmp_path: Path) -> None:
     lines = busy(600)
     text = "".join(f"{each}\n" for each in lines)

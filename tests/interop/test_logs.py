@@ -1,0 +1,216 @@
+"""Logs that real brokers write while their flow control blocks a client, against what the client has seen.
+
+Broker-J, Artemis and ActiveMQ come from Maven's central repository and run without a store (`logs/`).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proton import Message, ProtonException
+from proton.utils import BlockingConnection
+
+from console.history.importing.log_import import LogImport, Options
+from console.history.storage.landing import Landing
+from tests.interop.peers import built, need, run
+from tests.up.running import free_port, wait_until
+
+HOW = (
+    "install a JDK (17 or later) and Maven, on Debian `apt-get install default-jdk-headless maven`, and be online once"
+)
+FILES = Path(__file__).parent / "logs"
+JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Duser.timezone=UTC")
+WITHIN = 90.0  # s, also on a slow machine
+BLOCKED = 1.5  # s, how long the client is blocked at least
+MESSAGES, SIZE = 12, 12_000
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A broker: its classes' file in `logs/`, and the lines that say that it blocks a producer."""
+
+    name: str
+    blocks: bytes
+    layout: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+BROKER_J = [Kind("broker-j-7", b"CHN-1005"), Kind("broker-j-10", b"CHN-1005")]
+ARTEMIS = Kind("artemis", b"AMQ222183", "%d %-5level [%logger] %msg%n")
+ACTIVEMQ = Kind("activemq", b"Usage Manager Memory Limit", "%d | %-5p | %m | %c | %t%n%throwable{full}")
+
+
+@dataclass
+class Seen:
+    """Times in ms: the client's longest send, when its block was in the log, when a consumer began to drain, and the
+    end of the last send."""
+
+    blocked: tuple[float, float]
+    logged: float
+    drained: float
+    end: float
+    log: Path
+
+
+@contextmanager
+def running(kind: Kind, classes: Path, folder: Path, port: int) -> Iterator[Path]:
+    """Run the broker; return the path of its log."""
+    log = folder / "broker.log"
+    main: list[str | Path]
+    if kind in BROKER_J:
+        main = ["org.apache.qpid.server.Main", "-icp", FILES / "broker-j.json", "-st", "Memory"]
+        main += ["-prop", f"qpid.work_dir={folder}", "-prop", f"amqp.port={port}"]
+        options = []
+    else:
+        main = [FILES / ("Artemis.java" if kind is ARTEMIS else "ActiveMQ.java"), str(port)]
+        options = [f"-Dlog.file={log}", f"-Dlog.layout={kind.layout}"]
+        options.append(f"-Dlog4j2.configurationFile={FILES / 'log4j2.properties'}")
+    with (folder / "output.txt").open("wb") as output:
+        process = subprocess.Popen(
+            [need("java", HOW), *JVM, *options, "-cp", f"{classes}/*", *main],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env={**os.environ, "TZ": "UTC"},
+        )
+    try:
+        yield log
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def connect(port: int) -> BlockingConnection:
+    return BlockingConnection(f"127.0.0.1:{port}", timeout=WITHIN, virtual_host="default")
+
+
+def accepts(port: int) -> bool:
+    """Return whether the broker is ready; Broker-J listens before its virtual host is there."""
+    try:
+        connect(port).close()
+    except ProtonException:
+        return False
+    return True
+
+
+def blocked_client(kind: Kind, classes: Path, folder: Path) -> Seen:
+    """Send until flow control blocks, hold that for a while, drain the queue; return what the client has seen."""
+    port = free_port()
+    sends: list[tuple[float, float]] = []
+    failures: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            with closing(connect(port)) as connection:
+                sender = connection.create_sender("orders")
+                for _ in range(MESSAGES):
+                    began = time.time() * 1000
+                    sender.send(Message(body="x" * SIZE), timeout=WITHIN)
+                    sends.append((began, time.time() * 1000))
+        except BaseException as error:
+            failures.append(error)
+
+    with running(kind, classes, folder, port) as log:
+        wait_until(lambda: accepts(port), "the broker accepts connections", WITHIN)
+        client = threading.Thread(target=send)
+        client.start()
+        wait_until(lambda: kind.blocks in log.read_bytes() or failures, "flow control blocks the client", WITHIN)
+        logged = time.time() * 1000
+        time.sleep(BLOCKED)
+        drained = time.time() * 1000
+        with closing(connect(port)) as connection:
+            receiver = connection.create_receiver("orders", credit=MESSAGES)
+            for _ in range(MESSAGES if not failures else 0):
+                receiver.receive(timeout=WITHIN)
+                receiver.accept()
+        client.join(WITHIN)
+    assert not failures, failures
+    assert len(sends) == MESSAGES
+    return Seen(max(sends, key=lambda times: times[1] - times[0]), logged, drained, sends[-1][1], log)
+
+
+@pytest.fixture
+def classes(request: pytest.FixtureRequest) -> Path:
+    """Fetch the broker with Maven, once."""
+    maven = need("mvn", HOW)
+    pom = FILES / f"{request.param.name}.xml"
+    assert request.config.cache is not None
+
+    def libraries(folder: Path) -> None:
+        step = ("dependency:copy-dependencies", f"-DoutputDirectory={folder}")
+        run(f"fetching {request.param.name} with Maven", HOW, maven, "--batch-mode", "--quiet", "--file", pom, *step)
+
+    return built(request.config.cache.mkdir(f"interop-{request.param.name}"), [pom], libraries)
+
+
+def events(seen: Seen, tmp_path: Path) -> dict[str, list[dict[str, Any]]]:
+    """Import the log; return its events by kind. All event lines were read, and the blocked time is covered."""
+    landing = Landing(str(tmp_path / "history"))
+    report = LogImport(landing, "real", Options(UTC)).import_file(seen.log)
+    assert not report.unread, report.examples
+    spans = [(ms(row["at"]), ms(row["until"])) for row in landing.read_all("coverage").to_pylist()]
+    assert min(at for at, _ in spans) <= seen.blocked[1]
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(landing.read_all("events").to_pylist(), key=lambda row: (row["at"], row["sequence"])):
+        found.setdefault(row["kind"], []).append(row)
+    return found
+
+
+def ms(at: Any) -> float:
+    return float(at.timestamp() * 1000)
+
+
+@pytest.mark.domain("imports real logs")
+@pytest.mark.parametrize(("kind", "classes"), [(kind, kind) for kind in BROKER_J], indirect=["classes"], ids=str)
+def test_episode_and_block_of_broker_j_are_those_of_its_client(kind: Kind, classes: Path, tmp_path: Path) -> None:
+    seen = blocked_client(kind, classes, tmp_path)
+    found = events(seen, tmp_path)
+    overfull, underfull = found["queue-overfull"][0], found["queue-underfull"][0]
+    assert (overfull["virtualhost"], overfull["queue"]) == ("default", "orders")
+    assert (overfull["depth_messages"], overfull["stop_messages"]) == (6, 5)
+    assert (underfull["depth_messages"], underfull["resume_messages"]) == (2, 2)
+    blocked, unblocked = found["producer-blocked"][0], found["producer-released"][0]
+    for begin, end in ((overfull, underfull), (blocked, unblocked)):
+        assert ms(begin["at"]) <= seen.logged
+        assert seen.drained - 1 <= ms(end["at"]) <= seen.blocked[1] + 1
+        assert ms(end["at"]) - ms(begin["at"]) >= BLOCKED * 1000 - 1
+    assert blocked["reasons"] == ["queue-overfull:orders"]
+    connections = {(row["connection"], row["channel"]) for row in (blocked, unblocked)}
+    assert len(connections) == 1
+    assert connections <= {(row["connection"], row["channel"]) for row in found["producer-detached"]}
+    assert blocked["connection"] in {row["connection"] for row in found["connection-closed"]}
+
+
+@pytest.mark.domain("imports real logs")
+@pytest.mark.parametrize("classes", [ARTEMIS], indirect=True, ids=str)
+def test_overfull_address_of_artemis_is_that_of_its_client(classes: Path, tmp_path: Path) -> None:
+    seen = blocked_client(ARTEMIS, classes, tmp_path)
+    found = events(seen, tmp_path)
+    overfull, underfull = found["queue-overfull"][0], found["queue-underfull"][0]
+    assert (overfull["queue"], overfull["stop_bytes"], underfull["queue"]) == ("orders", 50_000, "orders")
+    assert overfull["depth_bytes"] > 50_000
+    assert ms(overfull["at"]) <= seen.logged
+    assert seen.drained - 1 <= ms(underfull["at"]) <= seen.blocked[1] + 1
+
+
+@pytest.mark.domain("imports real logs")
+@pytest.mark.parametrize("classes", [ACTIVEMQ], indirect=True, ids=str)
+def test_overfull_destination_of_activemq_lies_within_the_blocks_of_its_client(classes: Path, tmp_path: Path) -> None:
+    seen = blocked_client(ACTIVEMQ, classes, tmp_path)
+    found = events(seen, tmp_path)
+    overfull, underfull = found["queue-overfull"][0], found["queue-underfull"][0]
+    assert (overfull["queue"], overfull["stop_bytes"], underfull["queue"]) == ("orders", 50_000, "orders")
+    assert seen.blocked[0] - 1 <= ms(overfull["at"]) <= seen.logged
+    assert ms(overfull["at"]) <= ms(found["queue-underfull"][-1]["at"]) <= seen.end + 1
