@@ -19,6 +19,8 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+#: Later than any end, ms.
+_ONGOING = 2**62
 _COLUMNS = ("virtualhost", "queue", "client", "link", "connection", "channel", "reasons")
 
 
@@ -62,7 +64,12 @@ def blocks(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataFra
     ended = ended.withColumn("first", first)
     same = ended.groupBy("broker", "producer", "virtualhost", "queue", F.col("first.ms").alias("end_ms")).agg(
         F.min_by(F.struct("ms", *_COLUMNS[2:]), F.struct("ms", "seq")).alias("begin"),
-        F.first("first.what").alias("ended_by"),
+        F.min("first.what").alias("ended_by"),
+    )
+    # One block for one start: a producer may be blocked, released and blocked within a ms.
+    last = F.coalesce("end_ms", F.lit(_ONGOING))
+    same = same.groupBy("broker", "producer", "virtualhost", "queue", F.col("begin.ms").alias("start_ms")).agg(
+        F.min_by("begin", last).alias("begin"), F.max_by(F.struct("end_ms", "ended_by"), last).alias("last")
     )
     return same.select(
         "broker",
@@ -70,9 +77,9 @@ def blocks(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataFra
         "queue",
         "producer",
         *(F.col(f"begin.{name}").alias(name) for name in _COLUMNS[2:]),
-        F.timestamp_millis("begin.ms").alias("start"),
-        F.timestamp_millis("end_ms").alias("end"),
-        "ended_by",
+        F.timestamp_millis("start_ms").alias("start"),
+        F.timestamp_millis("last.end_ms").alias("end"),
+        F.col("last.ended_by").alias("ended_by"),
     )
 
 

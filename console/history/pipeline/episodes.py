@@ -2,8 +2,8 @@
 
 An event, or a sample of all queues, is evidence of a queue's state at its time. An episode is a maximal sequence of
 evidence of the overfull state. So a lost underfull event, a recorder that started late and a restart of the broker need
-no special rules but one: a restart is no evidence of a state. The next evidence decides: an underfull event means that
-the queue was still overfull.
+no special rules but one: a restart is no evidence of a state. The next evidence decides whether an ongoing episode went
+on: an underfull event means that the queue was still overfull.
 
 As in `blocks.py`, only evidence since a given time is read; episodes ongoing then are carried over.
 """
@@ -31,9 +31,11 @@ def overfull(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataF
     # Backwards, since Spark computes growing frames in linear time, but shrinking ones in quadratic time.
     backwards = Window.partitionBy(*_QUEUE).orderBy(F.desc("ms"), F.desc("seq"))
     following = backwards.rowsBetween(Window.unboundedPreceding, -1)
+    earlier = ordered.rowsBetween(Window.unboundedPreceding, -1)
     states = (
         evidence.withColumn("later", F.last("was", ignorenulls=True).over(following))
-        .withColumn("overfull", F.coalesce("on", "later", F.lit(False)))
+        .withColumn("known", F.last("on", ignorenulls=True).over(earlier))
+        .withColumn("overfull", F.coalesce("on", F.col("known") & F.col("later"), F.lit(False)))
         .withColumn("before", F.coalesce(F.lag("overfull").over(ordered), F.lit(False)))
         .where("overfull <> before")
         .withColumn("number", F.sum(F.col("overfull").cast("int")).over(ordered))
@@ -41,12 +43,16 @@ def overfull(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataF
     begin, end = F.col("overfull"), ~F.col("overfull")
     runs = states.groupBy(*_QUEUE, "number").agg(
         F.first(F.when(begin, F.struct("start_ms", "ms", "stop_messages", "stop_bytes")), ignorenulls=True).alias("b"),
-        F.first(F.when(end, F.struct("ms", "what", "state", "actor", "later")), ignorenulls=True).alias("e"),
+        F.first(F.when(end, F.struct("ms", "what", "state", "actor", "later", "on")), ignorenulls=True).alias("e"),
+    )
+    # One episode for one start, of which its id is made: a queue may become overfull twice within a ms.
+    runs = runs.groupBy(*_QUEUE, F.col("b.start_ms").alias("start_ms")).agg(
+        F.min_by("b", "number").alias("b"), F.max_by("e", "number").alias("e")
     )
     causes = _causes(events)
     found = runs.select(
         *_QUEUE,
-        F.col("b.start_ms").alias("start_ms"),
+        "start_ms",
         F.col("b.ms").alias("seen_ms"),
         F.col("b.stop_messages"),
         F.col("b.stop_bytes"),
@@ -54,7 +60,7 @@ def overfull(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataF
         F.col("e.what").alias("what"),
         F.col("e.state").alias("end_state"),
         F.col("e.actor").alias("end_actor"),
-        F.expr("NOT (e.what <=> 'restart' AND e.later IS NULL)").alias("settled"),
+        F.expr("e.ms IS NULL OR e.on IS NOT NULL OR e.later IS NOT NULL").alias("settled"),
     ).where("start_ms IS NOT NULL")
     with_causes = found.join(causes, ["broker", "end_ms"], "left")
     released, released_actor = _release()

@@ -134,15 +134,15 @@ class Blocks:
 
     def forget(self, before: int, needed: Callable[[Block], bool]) -> None:
         """Forget blocks that ended before that time, unless they are `needed`."""
-        self._free_at = {queue: at for queue, at in self._free_at.items() if at >= before}
-        kept: list[Block] = []
+        remaining: list[Block] = []
         gone: list[Block] = []
         for block in self.closed:
             ended = block.end is not None and block.end < before
-            (gone if ended and not needed(block) else kept).append(block)
-        self.closed = kept
+            (gone if ended and not needed(block) else remaining).append(block)
+        self.closed = remaining
         for block in gone:
             self._remove(block)
+        self._free_at = {queue: at for queue, at in self._free_at.items() if at >= before}
 
     def _begin(self, row: Mapping[str, Any]) -> None:
         get = row.get

@@ -208,9 +208,9 @@ class Episodes:
         """Forget settled episodes that ended before that time."""
         self._evidence_at = {queue: at for queue, at in self._evidence_at.items() if at >= before}
         for queue, episodes in list(self.of_queue.items()):
-            kept = [each for each in episodes if each.end is None or not each.settled or each.end >= before]
-            if kept:
-                self.of_queue[queue] = kept
+            remaining = [each for each in episodes if each.end is None or not each.settled or each.end >= before]
+            if remaining:
+                self.of_queue[queue] = remaining
             else:
                 del self.of_queue[queue]
 
