@@ -45,7 +45,7 @@ def main(queues: int, seconds: int) -> None:
     chance = random.Random(1)
     rollups = BrokerRollups("b")
     spent = {"take": 0.0, "close": 0.0, "open minute": 0.0, "open hour": 0.0}
-    closings = asked = 0
+    closings = times = 0
     for second in range(seconds):
         rows = samples(queues, second, chance)
         began = time.process_time()
@@ -56,7 +56,7 @@ def main(queues: int, seconds: int) -> None:
             began = time.process_time()
             rollups.open_minutes()
             spent["open minute"] += time.process_time() - began
-            asked += 1
+            times += 1
     minutes = rollups.open_minutes()
     began = time.process_time()
     rollups.open_hours(minutes)
@@ -67,7 +67,7 @@ def main(queues: int, seconds: int) -> None:
     if closings:
         each = (spent["close"] - spent["take"] / taken * queues * closings) / closings / queues
         print(f"close a minute       {each * 1e6:8.2f} us a queue")
-    print(f"rows, open minute    {spent['open minute'] / asked / queues * 1e6:8.2f} us a queue")
+    print(f"rows, open minute    {spent['open minute'] / times / queues * 1e6:8.2f} us a queue")
     print(f"rows, open hour      {spent['open hour'] / queues * 1e6:8.2f} us a queue")
     print(f"all, open minute every 2 s: {sum(spent.values()) / seconds:.1%} of a core")
     began = time.process_time()
