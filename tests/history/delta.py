@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable
 
+from console.history.storage.commits import DeltaFolder
 from console.history.storage.file_systems import of_table
-from console.history.storage.layout import LAYOUTS, table_url
+from console.history.storage.layout import table_url
 from console.history.storage.reader import columns_of
 
 Row = dict[str, Any]
@@ -29,7 +29,6 @@ _ARROW = {
 def write(url: str, name: str, rows: Iterable[Mapping[str, Any]], contains: Mapping[str, int] | None = None) -> None:
     """Append rows to a table; times are ms. Missing columns are null. `contains`: versions of transaction identifiers
     that the same commit sets."""
-    layout = LAYOUTS[name]
     rows = list(rows)
     arrays: dict[str, pa.Array] = {}
     for column, kind in columns_of(name):
@@ -37,18 +36,8 @@ def write(url: str, name: str, rows: Iterable[Mapping[str, Any]], contains: Mapp
         if kind == "TIMESTAMPTZ":
             values = [None if value is None else value * 1000 for value in values]
         arrays[column] = pa.array(values, _ARROW[kind])
-    days = [dt.datetime.fromtimestamp(row[layout.time] / 1000, dt.UTC).date() for row in rows]
-    arrays[layout.partition] = pa.array(
-        [day.replace(day=1) if layout.partition == "month" else day for day in days], pa.date32()
-    )
-    states = [Transaction(each, version) for each, version in (contains or {}).items()]
-    write_deltalake(
-        table_url(url, name),
-        pa.table(arrays),
-        mode="append",
-        partition_by=[layout.partition],
-        commit_properties=CommitProperties(app_transactions=states),
-    )
+    folder = DeltaFolder(url, name)
+    folder.commit(folder.write_file(pa.table(arrays)), versions=contains)
 
 
 def read(url: str, name: str) -> pa.Table:

@@ -14,8 +14,8 @@ from console.history.storage.layout import LAYOUTS
 from tests.history.delta import read
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-#: Tables that depend only on the landed rows; `taken` has times.
-COMPARED = tuple(name for name in LAYOUTS if name not in ("taken", "recommendations"))
+#: Tables that depend only on the landed rows.
+COMPARED = tuple(name for name in LAYOUTS if name != "recommendations")
 
 
 def environment(data: Path, **more: str) -> dict[str, str]:

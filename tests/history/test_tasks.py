@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import deltalake
-import pyarrow as pa
 import pytest
 from celery.exceptions import Retry
 from django.utils import timezone
@@ -25,9 +23,9 @@ from console.history.pipeline.maintenance import sweep
 from console.history.pipeline.pieces import Piece, Pieces
 from console.history.pipeline.pipeline_leases import alive
 from console.history.storage.backlog import find_backlog
+from console.history.storage.commits import DeltaFolder
 from console.history.storage.landing import Landing
-from console.history.storage.landing_names import recorder_file
-from console.history.storage.layout import table_url
+from console.history.storage.landing_names import landed_id, recorder_file, sequence_of
 from console.leases.lease import Busy
 from tests.history.rows import Story, land, table
 
@@ -57,11 +55,17 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
     return stand_in
 
 
+def record(url: str, story: Story, number: int) -> None:
+    """Land the rows as a recorder does."""
+    for kind, rows in story.rows.items():
+        if rows:
+            Landing(url).publish(kind, table(kind, rows), recorder_file(story.broker, number))
+
+
 def take_all(url: str) -> None:
-    """Record every landing file as processed, as the pipeline does."""
-    landed = Landing(url).landed()
-    rows = {"kind": [kind for kind, _ in landed], "file": [name for _, name in landed]}
-    deltalake.write_deltalake(table_url(url, "taken"), pa.table(rows), mode="append")
+    """Mark every landing file of the recorder of `b` as processed, as the pipeline does."""
+    for kind, name in Landing(url).landed():
+        DeltaFolder(url, kind).commit([], versions={landed_id(kind, "b"): sequence_of(name) or 0})
 
 
 def age(url: str, by: dt.timedelta) -> None:
@@ -159,13 +163,13 @@ def test_scheduled_tasks_exist() -> None:
 
 
 def test_sweep_removes_only_processed_files_that_no_writer_reads(url: str) -> None:
-    land(url, Story().watch(0, 1).sample(0, 1).rows)
+    record(url, Story().watch(0, 1).sample(0, 1), 1)
     now = timezone.now()
     assert sweep(url, now) == 0
     take_all(url)
     assert sweep(url, now) == 0
-    age(url, dt.timedelta(hours=2))
-    land(url, Story().watch(1, 2).rows)
+    age(url, dt.timedelta(hours=3))
+    record(url, Story().watch(1, 2), 2)
     assert sweep(url, now) == 2
     assert find_backlog(url).files == 1
 

@@ -1,84 +1,200 @@
-"""Select the landing files of the next run, from their names and footers. No row is read."""
+"""Select the landing files of the next run, from their names and footers, and set aside those that cannot be read."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from console.history.storage.landing import Landing, LandingError
+from console.history.storage.landing import SCHEMAS, Landing, LandingError
+from console.history.storage.landing_names import broker_of, landed_id, sequence_of
 from console.history.storage.layout import LAYOUTS
 
 if TYPE_CHECKING:
-    from console.history.storage.tables import Range, Tables
+    from console.history.storage.tables import Tables
 
 KINDS = ("events", "samples", "coverage")
 
 #: Maximum number of landing files, and of rows, per kind and run, so that a large backlog is processed in steps that
 #: fit the heap.
-MOST_FILES, MOST_ROWS = 400, 10_000_000
+MOST_FILES, MOST_ROWS = 4000, 10_000_000
 
-_ALL_TIMES = (dt.datetime(1, 1, 2, tzinfo=dt.UTC), dt.datetime(9999, 1, 1, tzinfo=dt.UTC))
+#: Rows outside of this time are an error of their writer.
+_FIRST, _LAST = dt.datetime(1970, 1, 1, tzinfo=dt.UTC), dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Files, row counts and bounds by kind. `bounds`: first and last time of the rows; `more`: further files exist;
-    `unreadable`: file -> reason."""
+class LandedFile:
+    """A file with rows. `first`, `last`: times of its rows, ms."""
 
-    files: Mapping[str, list[str]]
-    rows: Mapping[str, int]
-    bounds: Mapping[str, Range]
+    kind: str
+    name: str
+    rows: int
+    first: int
+    last: int
+    brokers: frozenset[str]
+
+
+@dataclass(slots=True)
+class Batch:
+    """`more`: further files exist; `unreadable`: file that was set aside -> reason."""
+
+    files: list[LandedFile] = field(default_factory=list)
     more: bool = False
-    unreadable: Mapping[str, str] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+    def names(self, kind: str) -> list[str]:
+        return [file.name for file in self.files if file.kind == kind]
+
+    def rows(self, kind: str) -> int:
+        return sum(file.rows for file in self.files if file.kind == kind)
+
+    def bounds(self, kind: str) -> dict[str, tuple[int, int]]:
+        """Return (first, last) time of the rows by broker, ms."""
+        found: dict[str, tuple[int, int]] = {}
+        for file in self.files:
+            if file.kind == kind:
+                for broker in file.brokers:
+                    known = found.get(broker, (file.first, file.last))
+                    found[broker] = (min(known[0], file.first), max(known[1], file.last))
+        return found
+
+    def sequences(self, kind: str) -> dict[str, int]:
+        """Return the versions of transaction identifiers: the last sequence of each recorder."""
+        found: dict[str, int] = {}
+        for file in self.files:
+            number = sequence_of(file.name)
+            if file.kind == kind and number is not None:
+                name = landed_id(kind, broker_of(file.name))
+                found[name] = max(number, found.get(name, 0))
+        return found
 
     @property
-    def count(self) -> int:
-        return sum(map(len, self.files.values()))
+    def brokers(self) -> set[str]:
+        return {broker for file in self.files for broker in file.brokers}
 
 
-def find_batch(tables: Tables) -> Batch:
-    """Return the next batch. Raises LandingError."""
-    found = {kind: tables.landing.names(kind) for kind in KINDS}
-    processed: set[tuple[str, str]] = set()
-    if any(found.values()):
-        rows = tables.gather("taken", ["kind", "file"])
-        processed = set(zip(rows["kind"].to_pylist(), rows["file"].to_pylist(), strict=True))
-    files: dict[str, list[str]] = {kind: [] for kind in KINDS}
-    counts = dict.fromkeys(KINDS, 0)
-    bounds: dict[str, Range] = {}
-    more, unreadable = False, {}
-    for kind, names in found.items():
-        for name in names:
-            if (kind, name) in processed:
-                continue
-            if len(files[kind]) >= MOST_FILES or counts[kind] >= MOST_ROWS:
-                more = True
+def find_batch(tables: Tables, brokers: Collection[str] | None = None) -> Batch:
+    """Return the next batch of these brokers, or of all. Raises LandingError."""
+    batch = Batch()
+    for kind in KINDS:
+        count = rows = 0
+        for name in unprocessed(tables, kind, tables.landing.names(kind)):
+            if count >= MOST_FILES or rows >= MOST_ROWS:
+                batch.more = True
                 break
             try:
-                count, (first, last) = _footer(tables.landing, kind, name)
+                file = inspect(tables.landing, kind, name)
             except LandingError as error:
-                unreadable[f"{kind}/{name}"] = str(error)
+                tables.landing.set_aside(kind, name, str(error))
+                batch.unreadable[f"{kind}/{name}"] = str(error)
                 continue
-            files[kind].append(name)
-            counts[kind] += count
-            known = bounds.get(kind, (first, last))
-            bounds[kind] = (min(known[0], first), max(known[1], last))
-    return Batch(files, counts, bounds, more, unreadable)
+            if brokers is None or file.brokers <= set(brokers):
+                batch.files.append(file)
+                count, rows = count + 1, rows + file.rows
+    return batch
 
 
-def _footer(landing: Landing, kind: str, name: str) -> tuple[int, Range]:
-    """Return the number of rows of a file, and their first and last time. Raises LandingError."""
+def unprocessed(tables: Tables, kind: str, names: Collection[str]) -> Iterator[str]:
+    """Yield the names of files that the table does not contain: of a recorder's files, those after the last committed
+    sequence; other files are removed once they are processed."""
+    done: dict[str, int] = {}
+    for name in names:
+        number = sequence_of(name)
+        if number is not None:
+            broker = broker_of(name)
+            if broker not in done:
+                done[broker] = tables.version(kind, landed_id(kind, broker)) or 0
+            if number <= done[broker]:
+                continue
+        yield name
+
+
+def set_aside_damaged(landing: Landing, batch: Batch) -> dict[str, str]:
+    """Read every file of a batch that could not be processed, and set aside those that cannot be read; return their
+    reasons."""
+    found = {}
+    for file in batch.files:
+        try:
+            landing.read(file.kind, file.name)
+        except LandingError as error:
+            landing.set_aside(file.kind, file.name, str(error))
+            found[f"{file.kind}/{file.name}"] = str(error)
+    return found
+
+
+def inspect(landing: Landing, kind: str, name: str) -> LandedFile:
+    """Return what the footer says about a file. Raises LandingError with the reason if it cannot be processed."""
     footer: pq.FileMetaData = landing.footer(kind, name)
-    at = footer.schema.names.index(LAYOUTS[kind].time) if LAYOUTS[kind].time in footer.schema.names else None
-    if at is None:
-        raise LandingError(f"{name} has no column {LAYOUTS[kind].time}")
-    statistics = [footer.row_group(group).column(at).statistics for group in range(footer.num_row_groups)]
-    moments = [value for each in statistics if each is not None and each.has_min_max for value in (each.min, each.max)]
-    if len(moments) < 2 * len(statistics) or not moments:
-        return footer.num_rows, _ALL_TIMES
-    utc = [value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC) for value in moments]
-    return footer.num_rows, (min(utc), max(utc))
+    _check_columns(name, SCHEMAS[kind], footer.schema.to_arrow_schema())
+    if not footer.num_rows:
+        return LandedFile(kind, name, 0, 0, 0, frozenset())
+    low, high = _bounds(landing, kind, name, footer, LAYOUTS[kind].time)
+    first, last = _utc(low), _utc(high)
+    if first < _FIRST or last >= _LAST:
+        raise LandingError(f"{name} has rows from {first} to {last}: it may have rows of the years 1970 to 2199")
+    low, high = _bounds(landing, kind, name, footer, "broker")
+    brokers = [low] if low == high else pc.unique(_column(landing, kind, name, "broker")).to_pylist()
+    if broker_of(name) and brokers != [broker_of(name)]:
+        raise LandingError(f"{name} has rows of other brokers than its name says")
+    return LandedFile(kind, name, footer.num_rows, _ms(first), _ms(last), frozenset(map(str, brokers)))
+
+
+def _check_columns(name: str, wanted: pa.Schema, found: pa.Schema) -> None:
+    for column in wanted:
+        if column.name in found.names:
+            given = found.field(column.name).type
+            if not _same_type(column.type, given):
+                raise LandingError(f"{name}: the column {column.name} is of type {given}, not {column.type}")
+        elif not column.nullable:
+            raise LandingError(f"{name} has no column {column.name}")
+
+
+def _same_type(wanted: pa.DataType, found: pa.DataType) -> bool:
+    if pa.types.is_timestamp(wanted):
+        return bool(pa.types.is_timestamp(found) and found.tz is not None and found.unit in ("ms", "us"))
+    if pa.types.is_list(wanted):
+        return bool(pa.types.is_list(found) and pa.types.is_string(found.value_type))
+    return bool(wanted == found)
+
+
+def _bounds(landing: Landing, kind: str, name: str, footer: pq.FileMetaData, column: str) -> tuple[object, object]:
+    """Return the least and the greatest value of a column, from the statistics or else from the rows. Raises
+    LandingError."""
+    index = footer.schema.to_arrow_schema().names.index(column)
+    # Columns before the only list are single columns of the file, and so are these.
+    of_groups = [footer.row_group(group).column(index) for group in range(footer.num_row_groups)]
+    found = [each.statistics for each in of_groups if each.path_in_schema == column]
+    if len(found) == len(of_groups) and all(each is not None and each.has_min_max for each in found):
+        return min(each.min for each in found), max(each.max for each in found)
+    least_and_most = pc.min_max(_column(landing, kind, name, column)).as_py()
+    if least_and_most["min"] is None:
+        raise LandingError(f"{name}: the column {column} has no values")
+    return least_and_most["min"], least_and_most["max"]
+
+
+def _column(landing: Landing, kind: str, name: str, column: str) -> pa.ChunkedArray:
+    values = landing.read(kind, name)[column]
+    if values.null_count:
+        raise LandingError(f"{name}: the column {column} has rows without a value")
+    return values
+
+
+def _utc(value: object) -> dt.datetime:
+    if not isinstance(value, dt.datetime):
+        raise LandingError(f"{value!r} is no time")
+    return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
+
+
+def _ms(time: dt.datetime) -> int:
+    return round(time.timestamp() * 1000)
+
+
+def bounds_of(batches: Mapping[str, tuple[int, int]], more: int = 0) -> dict[str, list[tuple[int, int]]]:
+    """Return half-open ranges by broker that contain these bounds; `more`: ms added at both ends."""
+    return {broker: [(first - more, last + 1 + more)] for broker, (first, last) in batches.items()}

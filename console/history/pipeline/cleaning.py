@@ -12,7 +12,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from console.history.storage.layout import LAYOUTS
-from console.history.storage.tables import partition_column
+from console.history.storage.tables import PART, arranged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,15 +27,13 @@ def complete(kind: str, landed: DataFrame) -> DataFrame:
     return landed.where(has_all)
 
 
-def clean(kind: str, landed: DataFrame) -> DataFrame:
-    """Return the complete rows without duplicates, and with the partition column.
-
-    They are partitioned and sorted as in the table, so that rows are moved only once."""
+def clean(kind: str, landed: DataFrame, expected: int) -> DataFrame:
+    """Return the complete rows without duplicates, arranged as in the table, so that rows are moved only once.
+    `expected`: as for `Tables.append`."""
     layout = LAYOUTS[kind]
-    rows = complete(kind, landed).withColumn(layout.partition, partition_column(layout.partition, F.col(layout.time)))
-    same = Window.partitionBy(layout.partition, *layout.key).orderBy(layout.time)
-    rows = rows.repartition(layout.partition).withColumn("duplicate", F.lag(F.lit(True)).over(same))
-    return rows.where("duplicate IS NULL").drop("duplicate")
+    rows = arranged(kind, complete(kind, landed), expected)
+    same = Window.partitionBy("of", layout.partition, *layout.key, PART).orderBy(layout.time)
+    return rows.withColumn("duplicate", F.lag(F.lit(True)).over(same)).where("duplicate IS NULL").drop("duplicate")
 
 
 def not_stored(kind: str, rows: DataFrame, stored: DataFrame) -> DataFrame:

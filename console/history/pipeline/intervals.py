@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 
 from console.history.storage.durations import DAY
@@ -32,26 +31,23 @@ def joined(ranges: Iterable[tuple[int, int]], most: int = MOST_RANGES) -> list[t
 
 
 def portions(
-    intervals: Sequence[tuple[int, int]], rows: Mapping[int, int], most: int = MOST_ROLLED
-) -> list[list[tuple[int, int]]]:
-    """Split intervals into portions of whole days with up to `most` rows, or of a single day. `intervals`: in order and
-    disjoint; `rows`: by day since the epoch."""
-    found: list[list[tuple[int, int]]] = [[]]
-    count, last = 0, None
-    for begin, end in intervals:
-        for day in range(begin // DAY, -(-end // DAY)):
-            if day != last:
-                count, last = count + rows.get(day, 0), day
-                if found[-1] and day in rows and count > most:
-                    found.append([])
-                    count = rows.get(day, 0)
-            found[-1].append((max(begin, day * DAY), min(end, (day + 1) * DAY)))
-    return [joined(portion) for portion in found]
-
-
-def as_ranges(intervals: Iterable[tuple[int, int]]) -> list[tuple[dt.datetime, dt.datetime]]:
-    return [(moment(begin), moment(end)) for begin, end in intervals]
-
-
-def moment(ms: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(ms / 1000, dt.UTC)
+    intervals: Mapping[str, Sequence[tuple[int, int]]], rows: Mapping[int, int], most: int = MOST_ROLLED
+) -> list[dict[str, list[tuple[int, int]]]]:
+    """Split intervals by broker into portions of whole days with up to `most` rows, or of a single day, in the order of
+    time. `intervals`: in order and disjoint; `rows`: by day since the epoch."""
+    by_day: dict[int, list[tuple[str, tuple[int, int]]]] = {}
+    for broker, several in intervals.items():
+        for begin, end in several:
+            for day in range(begin // DAY, -(-end // DAY)):
+                part = (max(begin, day * DAY), min(end, (day + 1) * DAY))
+                by_day.setdefault(day, []).append((broker, part))
+    found: list[dict[str, list[tuple[int, int]]]] = []
+    count = 0
+    for day in sorted(by_day):
+        count += rows.get(day, 0)
+        if not found or (day in rows and count > most):
+            found.append({})
+            count = rows.get(day, 0)
+        for broker, part in by_day[day]:
+            found[-1].setdefault(broker, []).append(part)
+    return [{broker: joined(of) for broker, of in portion.items()} for portion in found]

@@ -1,13 +1,13 @@
 """Maintenance of the history: removal of processed landing files, retention, compaction.
 
-Each job may be stopped at any time and repeated. The caller owns the lease, since rewriting a partition and running
-the pipeline on it at the same time would make one of the two fail.
+Each job may be stopped at any time and repeated. The caller owns the leases of the brokers, since rewriting a partition
+and running the pipeline on it at the same time would make one of the two fail.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from console.history.storage.backlog import processed_files
@@ -26,37 +26,55 @@ ABANDONED = dt.timedelta(days=1)
 
 
 def sweep(url: str, now: dt.datetime) -> int:
-    """Remove processed landing files that no writer reads any more, and unfinished files of writers that were killed;
-    return the number of the former."""
+    """Remove processed landing files that no writer and no reader needs any more, and unfinished files of writers that
+    were killed; return the number of the former."""
     landing = Landing(url)
     landing.remove_unfinished(now - ABANDONED)
     settled = now - dt.timedelta(seconds=SETTLED_SECONDS)
-    processed = processed_files(url)
-    done = [file for file, at in landing.landed().items() if at < settled and file in processed]
+    landed = landing.landed()
+    processed = processed_files(url, landed)
+    done = [file for file in processed if landed[file] < settled]
     for kind, name in done:
         landing.remove(kind, name)
     return len(done)
 
 
-def compact(tables: Tables, today: dt.date, on_step: Callable[[str], None] = lambda _name: None) -> int:
+def compact(
+    tables: Tables,
+    today: dt.date,
+    on_step: Callable[[str], None] = lambda _name: None,
+    *,
+    brokers: Collection[str] | None = None,
+) -> int:
     """Rewrite every partition with several files as one sorted file, a growing one only if it has many; return the
-    number of rewritten partitions."""
+    number of rewritten partitions. `brokers`: None for all."""
     rewritten = 0
     for name, layout in LAYOUTS.items():
         on_step(name)
         growing = today.replace(day=1) if layout.partition == "month" else today
-        full = [part for part in tables.crowded(name) if part < growing]
-        crowded = [part for part in tables.crowded(name, MOST_FILES) if part >= growing]
-        for partition in [*full, *crowded]:
-            tables.compact(name, [partition])
-        rewritten += len(full) + len(crowded)
+        for (broker, partition), count in tables.crowded(name, brokers).items():
+            if partition < growing or count > MOST_FILES:
+                tables.compact(name, broker, partition)
+                rewritten += 1
     return rewritten
 
 
-def retain(tables: Tables, today: dt.date, on_step: Callable[[str], None] = lambda _name: None) -> None:
-    """Delete rows beyond their retention, then remove files that no table version in use needs."""
+def retain(
+    tables: Tables,
+    today: dt.date,
+    on_step: Callable[[str], None] = lambda _name: None,
+    *,
+    brokers: Collection[str] | None = None,
+) -> None:
+    """Delete rows beyond their retention. `brokers`: None for all."""
     for name, layout in LAYOUTS.items():
         on_step(name)
         if layout.keep_days is not None:
-            tables.delete_before(name, today - dt.timedelta(days=layout.keep_days))
+            tables.delete_before(name, today - dt.timedelta(days=layout.keep_days), brokers)
+
+
+def vacuum(tables: Tables, on_step: Callable[[str], None] = lambda _name: None) -> None:
+    """Remove files that no table version in use needs."""
+    for name in LAYOUTS:
+        on_step(name)
         tables.vacuum(name)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from console.history.models import HistoryRun
 from console.history.pipeline import job_requests
 from console.history.pipeline.pipeline_leases import (
+    UPGRADE,
     broker_lease,
     job_lease,
     require_no_older_run,
@@ -118,23 +119,25 @@ class Pieces:
         return sorted({file.broker for file in listed})
 
     def _run(self, broker: str) -> None:
-        broker = ""  # a run is for all brokers
-        with lease(broker_lease(broker)):
+        with contextlib.ExitStack() as leases:
+            for each in [broker] if broker else self._waiting():
+                leases.enter_context(lease(broker_lease(each)))
             listing = LandingListing(self._url)
             before = listing.files()
             more = True
             while more:
                 with recorded(HistoryRun.RUN, broker) as row, self._usable(row) as tables:
-                    report = self._run_once(tables, self._steps(row))
+                    report = self._run_once(tables, broker, self._steps(row))
                     row.report(report)
                     more = report.more
             self._sweep()
             note_processed(before, listing.files())
 
-    def _run_once(self, tables: Tables, on_step: OnStep) -> Report:
+    def _run_once(self, tables: Tables, broker: str, on_step: OnStep) -> Report:
+        """Run once. `broker`: empty for files whose names have none, which may have rows of any broker."""
         from console.history.pipeline.run import Run
 
-        return Run(tables, on_step).run()
+        return Run(tables, on_step, brokers=[broker] if broker else None).run()
 
     def _sweep(self) -> None:
         from console.history.pipeline import maintenance
@@ -148,30 +151,37 @@ class Pieces:
         from console.history.pipeline.run import Report
 
         now = dt.datetime.now(dt.UTC)
-        with waiting_lease(broker_lease("")), recorded(work) as row, self._usable(row) as tables:
+        with recorded(work) as row, self._usable(row) as tables:
             on_step = self._steps(row)
             if work == HistoryRun.RETAIN:
                 on_step("landing")
                 self._sweep()
                 forget_old_runs()
-                maintenance.retain(tables, now.date(), on_step)
+                for broker in tables.brokers():
+                    with waiting_lease(broker_lease(broker)):
+                        maintenance.retain(tables, now.date(), on_step, brokers=[broker])
+                maintenance.vacuum(tables, on_step)
             elif work == HistoryRun.ADVISE:
                 count, seconds = self._advise(tables, on_step)
                 row.report(Report(rows={"advice": count}, seconds={"advice": seconds}))
                 self._say(f"recommendations for {count:,} queues in {seconds:g} s")
             else:
-                maintenance.compact(tables, now.date(), on_step)
+                for broker in tables.brokers():
+                    with waiting_lease(broker_lease(broker)):
+                        maintenance.compact(tables, now.date(), on_step, brokers=[broker])
 
     # -- the session --------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _usable(self, row: Recorded) -> Iterator[Tables]:
         """Yield the tables; start Spark if it has not started. Raises Unusable if Spark has ended within the block."""
+        from console.history.pipeline.opening import open_tables
         from console.history.pipeline.spark.session import is_alive
-        from console.history.storage.tables import Tables
 
         if self._tables is None:
-            self._tables = Tables(self._start_session(self._steps(row)), self._url)
+            session = self._start_session(self._steps(row))
+            with waiting_lease(UPGRADE):
+                self._tables = open_tables(session, self._url, self._steps(row))
             self._shown.enter_context(session_up())
         try:
             yield self._tables

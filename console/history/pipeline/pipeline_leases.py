@@ -24,6 +24,8 @@ from console.leases.process import is_dead
 
 #: The lease of older releases.
 OLDER = "history"
+#: The lease of a process that opens the tables, and converts those of an older release.
+UPGRADE = "history-upgrade"
 #: Seconds after which the lease of a waiting process expires without renewal.
 ALIVE_SECONDS = 120.0
 

@@ -41,7 +41,8 @@ def minutes(  # noqa: PLR0917 -- each argument is a different table
     ranges: DataFrame,
     keep: Callable[[DataFrame], DataFrame] = lambda rows: rows,
 ) -> DataFrame:
-    """Return the rows of the table `minutes` within `ranges`: (range_from, range_to), ms, whole hours, disjoint.
+    """Return the rows of the table `minutes` within `ranges`: (range_broker, range_from, range_to), ms, whole hours,
+    disjoint by broker.
 
     `samples` and `events`: of the ranges and of `SAMPLE_VALIDITY_MS` before each. `spans`: `spans.spans` of the ranges
     and of `SAMPLE_VALIDITY_MS` before each; `sampled`: the same of samples only. `episodes` and `blocks`: all that
@@ -56,8 +57,8 @@ def minutes(  # noqa: PLR0917 -- each argument is a different table
 
 
 def coarser(minutes: DataFrame, spans: DataFrame, ranges: DataFrame, step: int) -> DataFrame:
-    """Return rows of `hours` or `days` from those of `minutes`. `step`: ms; `ranges`: (range_from, range_to), whole
-    steps."""
+    """Return rows of `hours` or `days` from those of `minutes`. `step`: ms; `ranges`: (range_broker, range_from,
+    range_to), whole steps."""
     at = F.unix_millis("at")
     weight = F.col("known_ms")
     slot = (at - at % step).alias("slot")
@@ -211,7 +212,7 @@ def _finished(rows: DataFrame, watched: DataFrame, step: int) -> DataFrame:
 def _watched(spans: DataFrame, ranges: DataFrame, step: int = MINUTE) -> DataFrame:
     """Return (broker, slot, watched_ms): the recorded time of each slot."""
     parts = (
-        spans.join(ranges, F.expr("span_from < range_to AND span_to > range_from"))
+        spans.join(ranges, F.expr("broker = range_broker AND span_from < range_to AND span_to > range_from"))
         .select(
             "broker",
             F.greatest("span_from", "range_from").alias("from_ms"),

@@ -1,52 +1,52 @@
-"""One run of the pipeline: ingest new landing files and update all tables.
+"""One run of the pipeline: ingest new landing files of some brokers and update all tables.
 
     landing -> events, samples, coverage -> blocks -> episodes -> minutes -> hours, days -> processed files
 
 Rows that the new data can change are recomputed from the tables, in batch, and replaced: blocks and episodes from the
-first new row on, carrying over those that were ongoing then, and rollups for the affected hours. So the tables are a
-function of all landed rows, in any order. A file counts as processed once all else is committed. The files of a killed
-run are left for the next one, which finds some of their rows stored already and computes the same tables, even if the
-killed run had changed blocks and episodes, but not the rollups (`pending_rollups.py`).
+first new row on (`interval_changes.py`), and rollups for the affected closed hours (`rollup_changes.py`). So the
+tables are a function of all landed rows, in any order. What a run is about to change is noted first
+(`pending_rollups.py`): the run after one that was killed does the rest.
 
-Most runs ingest a few seconds of recording. Unaffected tables are not recomputed: in particular, blocks and episodes
-without a new event and without an ongoing one.
-
-Runs must not overlap: the caller owns the lease (`console/leases/lease.py`).
+A run touches only rows of its brokers. Runs for the same broker must not overlap: the caller owns the broker's lease
+(`console/leases/lease.py`); runs for different brokers may.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import gc
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from console.history.pipeline import blocks as blocks_step
-from console.history.pipeline import episodes as episodes_step
-from console.history.pipeline import rollups, stops
-from console.history.pipeline.batches import Batch, find_batch
+from console.history.pipeline.batches import (
+    KINDS,
+    Batch,
+    bounds_of,
+    find_batch,
+    set_aside_damaged,
+    unprocessed,
+)
 from console.history.pipeline.cleaning import clean, complete, not_stored
-from console.history.pipeline.intervals import as_ranges, joined, moment, portions
-from console.history.pipeline.pending_rollups import Interval, PendingRollups
-from console.history.pipeline.spans import spans
-from console.history.storage.durations import DAY, HOUR, MINUTE, SAMPLE_VALIDITY_MS
-from console.history.storage.tables import Tables, schema
+from console.history.pipeline.interval_changes import IntervalChanges
+from console.history.pipeline.pending_rollups import Changes, PendingRollups
+from console.history.pipeline.rollup_changes import Rolled, RollupChanges
+from console.history.storage.durations import DAY, HOUR, SAMPLE_VALIDITY_MS
+from console.history.storage.landing_names import broker_of, retained_id, rolled_id, sequence_of
+from console.history.storage.tables import Range, Tables, moment
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: Up to this many rows a run uses the mode with the shortest start: simple plans, no compilation, commits at once.
+#: Up to this many rows a run uses the mode with the shortest start: simple plans, no compilation.
 FEW_ROWS = 100_000
-#: Up to this many hours of rollups are committed at once.
-FEW_HOURS = 4
 
-END_OF_TIME = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
+#: A recorder that has published for less than this, in ms, is active: it has the rollups of its broker's open hour.
+_ACTIVE = HOUR
 
 #: Spark's optimizations for large queries take longer than a small query.
 _QUICK = {
@@ -64,8 +64,8 @@ _LARGE = {
 @dataclass(frozen=True, slots=True)
 class Report:
     """The result of a run. `files`: number of processed files; `rows`: ingested rows by kind; `seconds`: by step;
-    `newest`: time of the newest row; `more`: files are left for the next run; `unreadable`: skipped files with the
-    reason."""
+    `newest`: time of the newest row; `more`: files are left for the next run; `unreadable`: files that were set aside,
+    with the reason."""
 
     files: int = 0
     rows: dict[str, int] = field(default_factory=dict)
@@ -75,84 +75,128 @@ class Report:
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Changes:
-    """What the new rows of one broker can change. `since`: time of the first one, ms."""
-
-    since: int
-    blocks: bool = False  # producers were blocked
-    fills: bool = False  # a queue's state was reported
-    stops: bool = False
+def brokers_waiting(tables: Tables) -> list[str]:
+    """Return the brokers with work for a run: landing files, or pending work of a run that was killed."""
+    found = set(PendingRollups(tables.landing).load())
+    others = False
+    for kind in KINDS:
+        for name in unprocessed(tables, kind, tables.landing.names(kind)):
+            if sequence_of(name) is not None:
+                found.add(broker_of(name))
+            else:
+                others = True
+    return sorted(found | (find_batch(tables).brokers if others else set()))
 
 
 class Run:
-    """See the module. `on_step` is called with the name of each step before it starts."""
+    """See the module. `brokers`: None for all with work. `on_step` is called with the name of each step before it
+    starts. `now`: ms."""
 
-    def __init__(self, tables: Tables, on_step: Callable[[str], None] = lambda _name: None) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        on_step: Callable[[str], None] = lambda _name: None,
+        *,
+        brokers: Collection[str] | None = None,
+        now: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
         self.tables = tables
         self.spark = tables.spark
         self._on_step = on_step
+        self._brokers = brokers
+        self._now = now
         self._seconds: dict[str, float] = {}
         self._few = True
-        self._pending: PendingRollups
+        self._pending = PendingRollups(tables.landing)
         self._persisted: list[DataFrame] = []
 
     def run(self) -> Report:
         """Run once. Raises errors of Spark and of the landing folder; then the next run processes the same files."""
-        batch = find_batch(self.tables)
-        if not batch.count:
+        batch = find_batch(self.tables, self._brokers)
+        pending = self._pending.load(self._brokers)
+        brokers = {*batch.brokers, *pending}
+        if not brokers and not batch.files:
             return Report(unreadable=batch.unreadable)
-        self._few = sum(batch.rows.values()) <= FEW_ROWS
+        self._configure(sum(batch.rows(kind) for kind in KINDS))
+        try:
+            self._process(batch, pending)
+        except Exception:
+            damaged = set_aside_damaged(self.tables.landing, batch)
+            if not damaged:
+                raise
+            batch = find_batch(self.tables, self._brokers)
+            batch.unreadable |= damaged
+            self._process(batch, self._pending.load(self._brokers))
+        finally:
+            self._release()
+        last = max((file.last for file in batch.files if file.rows), default=None)
+        return Report(
+            len(batch.files),
+            {kind: batch.rows(kind) for kind in KINDS},
+            dict(self._seconds),
+            None if last is None else moment(last),
+            batch.more,
+            batch.unreadable,
+        )
+
+    def _configure(self, rows: int) -> None:
+        self._few = rows <= FEW_ROWS
         settings = dict(_QUICK if self._few else _LARGE)
         if str(self.spark.sparkContext.master).startswith("local"):
             # Few partitions are faster for few rows; more partitions spill less each. A cluster has its own setting.
             settings["spark.sql.shuffle.partitions"] = "2" if self._few else "8"
+        elif self._few:
+            settings["spark.sql.adaptive.enabled"] = "true"  # combines the partitions of a large setting
         for key, value in settings.items():
             self.spark.conf.set(key, value)
-        try:
-            self._process(batch)
-        finally:
-            self._release()
-        newest = max((last for _first, last in batch.bounds.values() if last < END_OF_TIME), default=None)
-        rows = dict(batch.rows)
-        return Report(batch.count, rows, dict(self._seconds), newest, batch.more, batch.unreadable)
 
-    def _process(self, batch: Batch) -> None:
-        tables = self.tables
-        with self._step("landing"):
-            files = {kind: tables.landed(kind, names) for kind, names in batch.files.items() if names}
-            landed = {kind: clean(kind, rows) for kind, rows in files.items()}
-            if self._few:
-                landed = {kind: self._keep(rows) for kind, rows in landed.items()}
-                changes, hours = self._changes(landed)
-            else:  # duplicates change nothing, and reading a few columns again is faster than caching all
-                changes, hours = self._changes({kind: complete(kind, rows) for kind, rows in files.items()})
+    def _process(self, batch: Batch, pending: Mapping[str, Changes]) -> None:
+        landed = self._landed(batch)
+        changes = self._changes(landed, pending)
+        for each in changes.values():
+            self._pending.store(each)
         with self._step("store"):
             for kind, rows in landed.items():
-                first, last = batch.bounds[kind]
-                stored = tables.read_ranges(kind, [(first, min(last + dt.timedelta(milliseconds=1), END_OF_TIME))])
-                tables.append(kind, not_stored(kind, rows, stored), at_once=self._few)
-        self._pending = PendingRollups(tables.landing)
-        self._intervals(changes)
-        for part in self._portions(self._hours(hours, self._pending.intervals)):
-            self._rollups(part)
-            self._release()
-        with self._step("taken"):
-            now = dt.datetime.now(dt.UTC)
-            processed = [(kind, name) for kind, names in batch.files.items() for name in names]
-            columns = {
-                "kind": [kind for kind, _ in processed],
-                "file": [name for _, name in processed],
-                "rows": pa.nulls(len(processed), pa.int64()),
-                "at": pa.array([now] * len(processed), pa.timestamp("us", tz="UTC")),
-            }
-            tables.append("taken", pa.table(columns), at_once=True)
-            self._pending.clear()
+                self._append(kind, rows, batch)
+        self._release()
+        rolled = self._rolled(changes)
+        self._intervals(changes, rolled)
+        rollups = RollupChanges(self.tables, rolled, keep=self._keep, release=self._release, step=self._step)
+        rollups.update({broker: each.ranges for broker, each in changes.items()})
+        with self._step("processed"):
+            for file in batch.files:
+                if sequence_of(file.name) is None:
+                    self.tables.landing.remove(file.kind, file.name)
+            for broker in changes:
+                self._pending.clear(broker)
 
     # -- new rows -------------------------------------------------------------------------------------------------
 
-    def _changes(self, landed: Mapping[str, DataFrame]) -> tuple[dict[str, _Changes], set[int]]:
-        """Return what the new rows can change, by broker, and the hours (since the epoch) that they affect."""
+    def _landed(self, batch: Batch) -> dict[str, DataFrame]:
+        return {kind: self.tables.landed(kind, names) for kind in KINDS if (names := batch.names(kind))}
+
+    def _append(self, kind: str, landed: DataFrame, batch: Batch) -> None:
+        bounds = batch.bounds(kind)
+        days = 1 + max(((last - first) // DAY for first, last in bounds.values()), default=0)
+        expected = batch.rows(kind) // days
+        stored = self.tables.read_ranges(kind, bounds_of(bounds))
+        rows = not_stored(kind, clean(kind, landed, expected), stored)
+        self.tables.append(kind, rows, expected=expected, versions=batch.sequences(kind))
+
+    def _changes(self, landed: Mapping[str, DataFrame], pending: Mapping[str, Changes]) -> dict[str, Changes]:
+        """Return what the new rows can change, by broker, with the pending changes of a run that was killed."""
+        changes = dict(pending)
+        with self._step("landing"):
+            for found in self._changes_of_rows({kind: complete(kind, rows) for kind, rows in landed.items()}):
+                if found.broker in changes:
+                    changes[found.broker].include(found)
+                else:
+                    changes[found.broker] = found
+        return changes
+
+    def _changes_of_rows(self, landed: Mapping[str, DataFrame]) -> Iterable[Changes]:
+        if not landed:
+            return
         ms = F.unix_millis("at")
         affected = F.array(_hour(ms), _hour(ms + SAMPLE_VALIDITY_MS))
         no = F.lit(False)
@@ -183,187 +227,73 @@ class Run:
         found = together.groupBy("broker", "hour").agg(
             F.min("ms").alias("since"), *(F.max(name).alias(name) for name in ("blocks", "fills", "stops"))
         )
-        changes: dict[str, _Changes] = {}
-        hours = set()
         for row in found.collect():
-            hours.add(row.hour)
-            one = changes.setdefault(row.broker, _Changes(row.since))
-            one.since = min(one.since, row.since)
-            one.blocks, one.fills, one.stops = one.blocks or row.blocks, one.fills or row.fills, one.stops or row.stops
-        return changes, hours
+            hour = [(row.hour * HOUR, (row.hour + 1) * HOUR)]
+            yield Changes(row.broker, row.since, hour, row.blocks, row.fills, row.stops)
+
+    # -- times ----------------------------------------------------------------------------------------------------
+
+    def _rolled(self, changes: Mapping[str, Changes]) -> Rolled:
+        """Return up to when the tables have rollups. Those of the hour that a recorder is in are not made yet."""
+        tables = self.tables
+        active = self._active_recorders()
+        since, until, complete_from = {}, {}, {}
+        for broker in changes:
+            # The three tables are committed one after the other: a run that was killed may have missed some.
+            since[broker] = min(tables.version(name, rolled_id(broker)) or 0 for name in ("minutes", "hours", "days"))
+            end = self._recorded_until(broker)
+            if broker in active:
+                reached = end // HOUR * HOUR
+            else:
+                last = max((high for _low, high in changes[broker].ranges), default=0)
+                reached = -(-max(end, last) // HOUR) * HOUR
+            until[broker] = max(reached, since[broker])
+            cuts = [tables.version(name, retained_id(broker)) or 0 for name in (*KINDS, "minutes")]
+            # A sample is valid for some time, so the first hour has lost rows, too.
+            complete_from[broker] = max(cuts) + HOUR if any(cuts) else 0
+        return Rolled(since, until, complete_from)
+
+    def _recorded_until(self, broker: str) -> int:
+        """Return the end of a broker's recording, ms; 0 if it has none."""
+        ends = [
+            most
+            for file in self.tables.files("coverage")
+            if file.broker == broker and (most := file.bounds.get("until", (None, None, True))[1]) is not None
+        ]
+        return max((int(end.timestamp() * 1000) for end in ends), default=0)
+
+    def _active_recorders(self) -> set[str]:
+        """Return the brokers whose recorder has published a file recently: its sequence is a time in ns."""
+        since = (self._now() - _ACTIVE) * 1_000_000
+        return {broker_of(name) for name in self.tables.landing.names("coverage") if (sequence_of(name) or 0) > since}
 
     # -- blocks and episodes --------------------------------------------------------------------------------------
 
-    def _intervals(self, changes: Mapping[str, _Changes]) -> None:
-        """Update blocks and episodes; note the intervals in which the start or the end of one has changed."""
+    def _intervals(self, changes: Mapping[str, Changes], rolled: Rolled) -> None:
+        """Update blocks and episodes; add the hours for which one has become longer or shorter to `changes`."""
+
+        def note(hours: Mapping[str, list[Range]]) -> None:
+            for broker, ranges in hours.items():
+                changes[broker].ranges = sorted({*changes[broker].ranges, *ranges})
+                self._pending.store(changes[broker])
+
+        intervals = IntervalChanges(
+            self.tables,
+            changes,
+            horizons={broker: self._recorded_until(broker) for broker in changes},
+            complete_from=rolled.complete_from,
+            keep=self._keep,
+            note=note,
+        )
         with self._step("holds"):
-            affected = self._affected_brokers("holds", changes)
-            if since := {name: one.since for name, one in changes.items() if one.blocks or name in affected}:
-                self._blocks(since)
+            intervals.blocks()
         with self._step("episodes"):
-            affected = self._affected_brokers("episodes", changes, "overfull")
-            if since := {name: one.since for name, one in changes.items() if one.fills or name in affected}:
-                self._overfull(since)
+            intervals.overfull()
         with self._step("stops"):
-            affected = self._affected_brokers("episodes", changes, "stopped")
-            if since := {name: one.since for name, one in changes.items() if one.stops or name in affected}:
-                self._stopped(since)
+            intervals.stops()
+        self._release()
 
-    def _affected_brokers(self, name: str, changes: Mapping[str, _Changes], kind: str = "") -> set[str]:
-        """Return the brokers with a row of that table that the new rows may change."""
-        settled = pc.field("settled") if name == "episodes" else pc.scalar(True)
-        first = pa.scalar(moment(min(one.since for one in changes.values())), pa.timestamp("us", tz="UTC"))
-        maybe = pc.field("end").is_null() | (pc.field("end") >= first) | ~settled
-        columns = ["broker", "end", *(["settled", "kind"] if name == "episodes" else [])]
-        rows = self.tables.gather(name, columns, maybe).to_pylist()
-        return {
-            row["broker"]
-            for row in rows
-            if row["broker"] in changes
-            and row.get("kind", "") == kind
-            and (
-                row["end"] is None or not row.get("settled", True) or row["end"] >= moment(changes[row["broker"]].since)
-            )
-        }
-
-    def _blocks(self, since: Mapping[str, int]) -> None:
-        events, samples = self._later("events", since), self._later("samples", since).where("whole")
-        first = moment(min(since.values()))
-        stored = self.tables.read_touching("holds", "end", first)
-        before = self._keep(stored.where(_of_brokers(since, "coalesce(unix_millis(end), {ms}) >= {ms}")))
-        carried = before.where(_of_brokers(since, "unix_millis(start) < {ms}"))
-        self._refresh("holds", before, blocks_step.blocks(events, samples, carried))
-
-    def _overfull(self, since: Mapping[str, int]) -> None:
-        before = self._episodes("overfull", since)
-        carried = before.where(_of_brokers(since, "unix_millis(seen) < {ms}"))
-        found = self._keep(
-            episodes_step.overfull(self._later("events", since), self._later("samples", since).where("whole"), carried)
-        )
-        first = found.agg(F.unix_millis(F.min("start"))).first()
-        if first is not None and first[0] is not None:
-            found = self._measured(found, moment(first[0]))
-        self._refresh("episodes", before, found)
-
-    def _stopped(self, since: Mapping[str, int]) -> None:
-        before = self._episodes("stopped", since)
-        carried = before.where(_of_brokers(since, "unix_millis(seen) < {ms}"))
-        self._refresh("episodes", before, stops.stopped(self._later("events", since), carried))
-
-    def _episodes(self, kind: str, since: Mapping[str, int]) -> DataFrame:
-        """Return the episodes that rows since then may change."""
-        stored = self.tables.read("episodes").where(f"kind = '{kind}'")
-        return self._keep(stored.where(_of_brokers(since, "NOT settled OR coalesce(unix_millis(end), {ms}) >= {ms}")))
-
-    def _later(self, name: str, since: Mapping[str, int]) -> DataFrame:
-        rows = self.tables.read_ranges(name, [(moment(min(since.values())), END_OF_TIME)])
-        return rows.where(_of_brokers(since, "unix_millis(at) >= {ms}"))
-
-    def _measured(self, overfull: DataFrame, first: dt.datetime) -> DataFrame:
-        tables = self.tables
-        columns = ("broker", "virtualhost", "queue", "at", "depth_messages", "depth_bytes")
-        points = [tables.read_ranges(name, [(first, END_OF_TIME)]).select(*columns) for name in ("samples", "events")]
-        together = points[0].unionByName(points[1]).where("queue IS NOT NULL")
-        return episodes_step.measured(overfull, together, tables.read_touching("holds", "end", first), self._horizons())
-
-    def _horizons(self) -> DataFrame:
-        """Return (broker, horizon_ms): the end of each broker's recording."""
-        followed = self.tables.read("coverage").where("followed")
-        return followed.groupBy("broker").agg(F.max(F.unix_millis("until")).alias("horizon_ms"))
-
-    def _refresh(self, name: str, before: DataFrame, found: DataFrame) -> None:
-        """Replace the stored rows `before` by the rows `found`."""
-        tables = self.tables
-        columns = schema(name).names
-        missing = [F.lit(None).cast(f.dataType).alias(f.name) for f in schema(name) if f.name not in found.columns]
-        old, new = before.select(*columns), self._keep(found.select("*", *missing).select(*columns))
-        both = old.withColumn("n", F.lit(-1)).unionByName(new.withColumn("n", F.lit(1)))
-        differing = both.groupBy(*columns).agg(F.sum("n").alias("n")).where("n <> 0")
-        bounds = ("broker", "virtualhost", "queue", "start", "end")
-        rows = (
-            differing.groupBy(*bounds)
-            .agg(F.sum("n").alias("n"))
-            .groupBy(
-                F.expr(f"unix_millis(start) div {HOUR}").alias("begin"),
-                F.expr(f"unix_millis(end) div {HOUR}").alias("end"),
-            )
-            .agg(F.min(F.unix_millis("start")).alias("first"), F.max(F.abs("n")).alias("moved"))
-            .collect()
-        )
-        if not rows:
-            return
-        # A row with unchanged bounds changes no rollup.
-        self._pending.note((row.begin * HOUR, None if row.end is None else row.end * HOUR) for row in rows if row.moved)
-        first = moment(min(row.first for row in rows))
-        ranges = [(first, END_OF_TIME)]
-        keys = ("id",) if name == "episodes" else ("broker", "producer", "virtualhost", "queue", "start")
-        same_key = [F.col(f"mine.{key}").eqNullSafe(F.col(f"old.{key}")) for key in keys]
-        keep = tables.read_ranges(name, ranges).alias("mine").join(old.alias("old"), same_key, "left_anti")
-        tables.replace(name, ranges, keep.unionByName(new.where(F.col("start") >= F.lit(first))), at_once=self._few)
-
-    # -- rollups --------------------------------------------------------------------------------------------------
-
-    def _hours(self, affected: Iterable[int], changed: Iterable[Interval]) -> list[tuple[int, int]]:
-        """Return the hours, as disjoint (from, to) in ms, whose rollups may have changed."""
-        ranges = [(hour * HOUR, (hour + 1) * HOUR) for hour in affected]
-        horizon = max(end for _begin, end in ranges)
-        if any(end is None for _begin, end in changed):
-            latest = self._horizons().agg(F.max("horizon_ms")).first()
-            horizon = max(horizon, latest[0] if latest and latest[0] else 0)
-        for begin, end in changed:
-            last = horizon if end is None else end
-            ranges.append((begin // HOUR * HOUR, (max(begin, last) // HOUR + 1) * HOUR))
-        return joined(ranges)
-
-    def _portions(self, hours: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-        """Return the hours in portions that fit the heap. A sample contributes to all minutes until the next one, so
-        sparse samples cause many rows each."""
-        if self._few:
-            return [list(hours)]
-        rows: dict[int, int] = {}
-        for file in self.tables.files("samples"):
-            day = (file.partition - dt.date(1970, 1, 1)).days
-            rows[day] = rows.get(day, 0) + file.rows * SAMPLE_VALIDITY_MS // MINUTE
-        return portions(hours, rows)
-
-    def _rollups(self, hours: Sequence[tuple[int, int]]) -> None:
-        tables = self.tables
-        ranges = as_ranges(hours)
-        at_once = self._few and sum(end - begin for begin, end in hours) <= FEW_HOURS * HOUR
-        with_before = [(begin - dt.timedelta(milliseconds=SAMPLE_VALIDITY_MS), end) for begin, end in ranges]
-        first, last = with_before[0][0], with_before[-1][1]
-        frame = self._frame(hours)
-        coverage = tables.read_touching("coverage", "until", first, last)
-        watched = self._keep(spans(coverage))
-        sampled = self._keep(spans(coverage, sampled=True))
-        intervals = {name: tables.read_touching(name, "end", ranges[0][0], last) for name in ("episodes", "holds")}
-        with self._step("minutes"):
-            rows = rollups.minutes(
-                tables.read_ranges("samples", with_before),
-                tables.read_ranges("events", with_before),
-                watched,
-                sampled,
-                intervals["episodes"],
-                intervals["holds"],
-                frame,
-                self._keep,
-            )
-            tables.replace("minutes", ranges, rows, at_once=at_once)
-        with self._step("hours"):
-            rows = rollups.coarser(tables.read_ranges("minutes", ranges), watched, frame, HOUR)
-            tables.replace("hours", ranges, rows, at_once=at_once)
-        with self._step("days"):
-            days = joined([(begin // DAY * DAY, -(-end // DAY) * DAY) for begin, end in hours])
-            ranges = as_ranges(days)
-            coverage = tables.read_touching("coverage", "until", ranges[0][0], ranges[-1][1])
-            rows = rollups.coarser(tables.read_ranges("minutes", ranges), spans(coverage), self._frame(days), DAY)
-            tables.replace("days", ranges, rows, at_once=at_once)
-
-    def _frame(self, ranges: Sequence[tuple[int, int]]) -> DataFrame:
-        rows = ", ".join(f"({begin}L, {end}L)" for begin, end in ranges)
-        return self.spark.sql(f"SELECT * FROM VALUES {rows} AS t(range_from, range_to)")  # noqa: S608 -- numbers only
-
-    # -- inside ---------------------------------------------------------------------------------------------------
+    # -- inside -------------------------------------------------------------------------------------------------
 
     def _keep(self, rows: DataFrame) -> DataFrame:
         """Cache rows that are needed more than once."""
@@ -380,31 +310,16 @@ class Run:
         self._persisted.clear()
         gc.collect()
 
-    def _step(self, name: str) -> _Timed:
+    @contextlib.contextmanager
+    def _step(self, name: str) -> Iterator[None]:
         self._on_step(name)
-        return _Timed(self._seconds, name)
-
-
-class _Timed:
-    def __init__(self, seconds: dict[str, float], name: str) -> None:
-        self._seconds, self._name = seconds, name
-
-    def __enter__(self) -> None:
-        self._began = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        took = time.perf_counter() - self._began
-        self._seconds[self._name] = round(self._seconds.get(self._name, 0.0) + took, 3)
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            took = time.perf_counter() - began
+            self._seconds[name] = round(self._seconds.get(name, 0.0) + took, 3)
 
 
 def _hour(ms: Column) -> Column:
     return F.floor(ms / HOUR)
-
-
-def _of_brokers(since: Mapping[str, int], condition: str) -> Column:
-    """Return `condition` for the rows of these brokers, with the broker's time in place of {ms}."""
-    of_one = [(F.col("broker") == name) & F.expr(condition.format(ms=ms)) for name, ms in since.items()]
-    together = of_one[0]
-    for each in of_one[1:]:
-        together = together | each
-    return together

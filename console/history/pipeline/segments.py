@@ -96,7 +96,10 @@ def _points(samples: DataFrame, events: DataFrame) -> DataFrame:
 def _segments(points: DataFrame, sampled: DataFrame, ranges: DataFrame) -> DataFrame:
     """Return the validity of each point, cut at minutes: `slot` is the minute, `segment_ms` the part of it."""
     inside = points.join(
-        ranges, (F.col("ms") >= F.col("range_from") - SAMPLE_VALIDITY_MS) & (F.col("ms") < F.col("range_to"))
+        ranges,
+        (F.col("broker") == F.col("range_broker"))
+        & (F.col("ms") >= F.col("range_from") - SAMPLE_VALIDITY_MS)
+        & (F.col("ms") < F.col("range_to")),
     )
     day = F.expr(f"ms div {DAY}")
     with_spans = (
@@ -181,7 +184,7 @@ def _of_blocks(blocks: DataFrame, spans: DataFrame, ranges: DataFrame) -> DataFr
 def _cut_intervals(intervals: DataFrame, spans: DataFrame, ranges: DataFrame, time: str, count: str) -> DataFrame:
     """Return the parts of intervals (`begin`, `end`, null: ongoing) within spans and ranges, cut at minutes."""
     inside = intervals.where("queue IS NOT NULL").join(
-        ranges, F.expr("begin < range_to AND (end IS NULL OR end >= range_from)")
+        ranges, F.expr("broker = range_broker AND begin < range_to AND (end IS NULL OR end >= range_from)")
     )
     days = F.expr(f"sequence(greatest(begin, range_from) div {DAY}, least(end, range_to) div {DAY})")
     parts = (

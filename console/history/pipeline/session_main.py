@@ -132,15 +132,10 @@ def _die_with_parent() -> None:
 
 def start_spark(on_step: OnStep) -> SparkSession:
     """Start Spark. Raises NoJava, SessionFailed."""
-    from console.history.pipeline.spark.jars import missing
     from console.history.pipeline.spark.launcher_output import filtered_launcher_output
     from console.history.pipeline.spark.session import start_session
 
-    if jars := missing():
-        on_step("fetching Delta Lake's jars")
-        say(f"downloading {jars}: they are not on this machine")
-    else:
-        on_step("starting Spark")
+    on_step("starting Spark")
     with filtered_launcher_output():
         return start_session(scratch=settings.DATA / "spark")
 

@@ -100,6 +100,7 @@ def status(reader: Reader, brokers: Iterable[Mapping[str, Any]], schedule: Mappi
     files: list[LandedFile] = []
     try:
         files = LandingListing(reader.url).files()
+        found.unreadable = Landing(reader.url).files_set_aside()
     except OSError as error:
         found.trouble.append(f"The landing folder cannot be read: {first_line(error)}")
     _add_backlog(found, files, now)
@@ -128,7 +129,6 @@ def _add_runs(found: Status) -> None:
     newest = of_pipeline.first()
     if newest is None:
         return
-    found.unreadable = dict(newest.unreadable)
     successful = of_pipeline.filter(error="").first()
     failed = of_pipeline.exclude(error="").exclude(error__in=INTERRUPTED)
     if successful is not None:

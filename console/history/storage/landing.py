@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from console.history.storage.file_systems import file_system
 
 #: Maximum age, in seconds, of files that a writer reads in the landing folder to find its last position.
-SETTLED_SECONDS = 3600
+SETTLED_SECONDS = 7200
 
 #: Maximum number of rows of a file.
 MAX_ROWS = 500_000
@@ -289,6 +289,32 @@ class Landing:
             return []  # created or removed between two checks of pyarrow
         except (pa.ArrowException, OSError) as error:
             raise LandingError(f"{place} cannot be read: {_why(error)}") from error
+        return found
+
+    def file_names(self, folder: str) -> list[str]:
+        """Return the names of the finished files in a folder relative to the root, sorted. Raises LandingError."""
+        return sorted(each.base_name for each in self.entries(folder) if each.is_file and each.base_name[0] != ".")
+
+    def set_aside(self, kind: str, name: str, reason: str) -> None:
+        """Move a file that cannot be processed to the folder `aside`, with the reason, so that it does not delay the
+        others. Raises LandingError."""
+        self.put(f"aside/{kind}/{name}.reason", reason.encode())
+        source, target = f"{self.folder(kind)}/{name}", f"{self.root}/aside/{kind}/{name}"
+        try:
+            self._files.move(source, target)
+        except FileNotFoundError:
+            return
+        except (pa.ArrowException, OSError) as error:
+            raise LandingError(f"{source} cannot be moved: {_why(error)}") from error
+
+    def files_set_aside(self) -> dict[str, str]:
+        """Return the reason by file, as `kind/name`. Raises LandingError."""
+        found = {}
+        for kind in SCHEMAS:
+            for name in self.file_names(f"aside/{kind}"):
+                if not name.endswith(".reason"):
+                    reason = self.get(f"aside/{kind}/{name}.reason") or b""
+                    found[f"{kind}/{name}"] = reason.decode(errors="replace")
         return found
 
     def remove_unfinished(self, before: dt.datetime) -> int:

@@ -51,3 +51,9 @@ def landed_id(kind: str, broker: str) -> str:
 def rolled_id(broker: str) -> str:
     """Return the transaction identifier of the time up to which rollups are in the tables."""
     return f"rolled/{broker}"
+
+
+def retained_id(broker: str) -> str:
+    """Return the transaction identifier of the time, in ms, from which on a table has all rows: retention has deleted
+    earlier ones."""
+    return f"retained/{broker}"

@@ -1,7 +1,8 @@
 """The tables of the history: columns, layout on disk, retention.
 
-Every table is a Delta Lake table at `<HEADGATE_HISTORY_URL>/tables/<name>`. Times are UTC, durations in ms, depths in
-messages and bytes. Null is "unknown", everywhere.
+Every table is a Delta Lake table at `<HEADGATE_HISTORY_URL>/tables/<name>`, partitioned by broker and by day or month,
+so that runs for different brokers do not touch the same files. The files contain the broker, too, for readers that
+open them without the log. Times are UTC, durations in ms, depths in messages and bytes. Null is "unknown", everywhere.
 
 `events`, `samples` and `coverage` are the landing rows without duplicates (`landing.py` describes the columns). The
 other tables are computed from these three, and can be recomputed:
@@ -52,8 +53,9 @@ _RECOMMENDATIONS = """
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The layout of a table. `columns`: as DDL; "": those of the landing schema. `time`: the column of a row's time,
-    from which the partition column, `day` or `month` (a date), is derived. `order`: sort order within a file, so that
-    readers of one queue skip the rest. `key`: columns that identify a row. `keep_days`: retention; None: unlimited."""
+    from which the second partition column, `day` or `month` (a date), is derived; the first one is `broker`. `order`:
+    sort order within a file, so that readers of one queue skip the rest. `key`: columns that identify a row.
+    `keep_days`: retention; None: unlimited."""
 
     time: str
     partition: str
@@ -66,12 +68,12 @@ class Layout:
 _BY_NAME = ("kind", "broker", "virtualhost", "name", "at")
 
 LAYOUTS: Mapping[str, Layout] = {
-    "events": Layout("at", "day", ("broker", "at", "sequence"), 1100, key=KEYS["events"]),
+    "events": Layout("at", "month", ("broker", "at", "sequence"), 1100, key=KEYS["events"]),
     "samples": Layout("at", "day", ("broker", "virtualhost", "queue", "at"), 32, key=KEYS["samples"]),
     "coverage": Layout("at", "month", ("broker", "at"), 1100, key=KEYS["coverage"]),
     "holds": Layout(
         "start",
-        "day",
+        "month",
         ("broker", "virtualhost", "queue", "start"),
         400,
         """
@@ -94,12 +96,10 @@ LAYOUTS: Mapping[str, Layout] = {
         """,
     ),
     "minutes": Layout("at", "day", _BY_NAME, 100, _ROLLUP),
-    "hours": Layout("at", "day", _BY_NAME, 1100, _ROLLUP),
+    "hours": Layout("at", "month", _BY_NAME, 1100, _ROLLUP),
     "days": Layout("at", "month", _BY_NAME, None, _ROLLUP),
     # One row per queue for the week until `at`; replaced as a whole.
     "recommendations": Layout("at", "month", ("broker", "virtualhost", "queue"), None, _RECOMMENDATIONS),
-    # Which landing files are in the tables above.
-    "taken": Layout("at", "day", ("at",), 3, "kind string, file string, rows bigint, at timestamp"),
 }
 
 

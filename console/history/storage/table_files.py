@@ -19,8 +19,8 @@ _LISTED = ("path", "size_bytes", "num_records", "partition.", "min.", "max.", "n
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """One file. `path`: as in the log. `partition`, `after`: first day of its partition and the day after it. `size`:
-    bytes. `bounds`: column -> (minimum, maximum, has nulls); None: unknown."""
+    """One file, of one broker. `path`: as in the log. `partition`, `after`: first day of its partition and the day
+    after it. `size`: bytes. `bounds`: column -> (minimum, maximum, has nulls); None: unknown."""
 
     path: str
     partition: dt.date
@@ -28,6 +28,7 @@ class TableFile:
     rows: int
     size: int
     bounds: dict[str, tuple[Any, Any, bool]]
+    broker: str = ""
 
     def may_have_days(self, begin: dt.datetime | None, end: dt.datetime | None) -> bool:
         """Return whether its partition overlaps [begin, end). None: no bound."""
@@ -50,7 +51,8 @@ class TableFile:
 
 
 def table_files(delta: DeltaTable, layout: Layout) -> list[TableFile]:
-    """Return the files of the version that `delta` has loaded."""
+    """Return the files of the version that `delta` has loaded. Of a table with the partitions of an earlier release
+    `broker` is empty."""
     import pyarrow as pa
 
     actions = pa.table(delta.get_add_actions(flatten=True))
@@ -58,22 +60,26 @@ def table_files(delta: DeltaTable, layout: Layout) -> list[TableFile]:
     bounded = [column[4:] for column in actions.column_names if column.startswith("min.")]
     found = []
     for row in rows:
-        partition: dt.date = row[f"partition.{layout.partition}"]
+        of_time = next(name for name in (layout.partition, "day", "month") if f"partition.{name}" in row)
+        partition: dt.date = row[f"partition.{of_time}"]
+        broker = row.get("partition.broker")  # a table of an earlier release has no such partition
         found.append(
             TableFile(
                 path=row["path"],
                 partition=partition,
-                after=_end_of_partition(partition, layout),
+                after=_end_of_partition(partition, of_time),
                 rows=row.get("num_records") or 0,
                 size=row.get("size_bytes") or 0,
-                bounds={c: (row[f"min.{c}"], row.get(f"max.{c}"), row.get(f"null_count.{c}") != 0) for c in bounded},
+                bounds={c: (row[f"min.{c}"], row.get(f"max.{c}"), row.get(f"null_count.{c}") != 0) for c in bounded}
+                | ({} if broker is None else {"broker": (broker, broker, False)}),
+                broker=broker or "",
             )
         )
     return found
 
 
-def _end_of_partition(first: dt.date, layout: Layout) -> dt.date:
+def _end_of_partition(first: dt.date, length: str) -> dt.date:
     """Return the first day after a partition."""
-    if layout.partition == "month":
+    if length == "month":
         return (first.replace(day=1) + dt.timedelta(days=32)).replace(day=1)
     return first + dt.timedelta(days=1)

@@ -1,47 +1,45 @@
-"""The pipeline's access to data: reads landing files, reads and writes Delta Lake tables.
+"""The pipeline's access to data: reads landing files and tables, writes tables.
 
-Every write is one Delta commit: a reader sees the table before or after it. This module does not interpret rows.
-
-`deltalake` lists a table's files from its log, and Spark reads the relevant ones. Rows computed by Spark are committed
-in one of two ways: with `at_once` they are collected and written by `deltalake`, which takes milliseconds for a few
-seconds of recording; otherwise Spark's executors write them (`delta-spark`), for large amounts. The result is the same
-for readers.
+`deltalake` lists a table's files from its log, Spark reads the relevant ones and writes plain Parquet files into the
+table's folder, and `commits.py` commits them. No row passes through the driver, whose memory does not depend on the
+number of queues. This module does not interpret rows.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
-from deltalake.exceptions import TableNotFoundError
+import pyarrow.fs as pafs
 from pyspark.sql import functions as F
 
-from console.history.storage.file_systems import of_table
+from console.history.storage.commits import DeltaFolder, NewFile, broker_hash
+from console.history.storage.file_systems import file_system
 from console.history.storage.landing import SCHEMAS, Landing
+from console.history.storage.landing_names import retained_id
 from console.history.storage.layout import LAYOUTS, table_url
-from console.history.storage.table_files import TableFile, table_files
+from console.history.storage.table_files import TableFile
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-#: Unused files are removed after this time, which exceeds the duration of any query.
-_PROPERTIES = {
-    "delta.logRetentionDuration": "interval 1 days",
-    "delta.deletedFileRetentionDuration": "interval 1 days",
-    "delta.checkpointInterval": "50",
-    "delta.enableDeletionVectors": "false",
-}
+#: Approximate maximum number of rows of a file of one broker and partition; more are written as several files.
+ROWS_PER_FILE = 4_000_000
 
-#: Columns with statistics per file, in addition to those of the sort order.
-_BOUNDED = ("until", "end")
+#: Column that distinguishes the files of a broker and partition.
+PART = "part_of_partition"
 
-Range = tuple[dt.datetime, dt.datetime]
+#: Half-open, as (from, to), ms.
+Range = tuple[int, int]
+#: Ranges by broker.
+Ranges = Mapping[str, Sequence[Range]]
+#: Versions of transaction identifiers.
+Versions = Mapping[str, int]
+
+ALWAYS: Range = (-(1 << 60), 1 << 60)
 
 
 class Tables:
@@ -51,170 +49,215 @@ class Tables:
         self.spark = spark
         self.url = url
         self.landing = Landing(url)
-        self._open: dict[str, DeltaTable] = {}
+        self._folders = {name: DeltaFolder(url, name) for name in LAYOUTS}
 
-    # -- landing ------------------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------------------
 
     def landed(self, kind: str, files: Sequence[str]) -> DataFrame:
         """Return the rows of these landing files."""
         base = _spark_url(self.url)
         return self._parquet([f"{base}/landing/{kind}/{name}" for name in files], landing_schema(kind))
 
-    # -- tables -------------------------------------------------------------------------------------------------
-
     def read(self, name: str, keep: Callable[[TableFile], bool] = lambda _file: True) -> DataFrame:
         """Return the rows of the files for which `keep` is true, without the partition column."""
-        base = table_url(self.url, name)
-        paths = [_spark_url(f"{base}/{file.path}") for file in self.files(name) if keep(file)]
-        return self._parquet(paths, schema(name))
+        return self._rows(name, [file for file in self.files(name) if keep(file)])
 
-    def read_ranges(self, name: str, ranges: Iterable[Range]) -> DataFrame:
-        """Return the rows whose time is in one of the half-open ranges."""
-        ranges = list(ranges)
+    def read_ranges(self, name: str, ranges: Ranges) -> DataFrame:
+        """Return the rows of these brokers whose time is in one of the broker's ranges, which are disjoint."""
         time = LAYOUTS[name].time
-        rows = self.read(name, lambda file: any(file.may_have_moments(time, begin, end) for begin, end in ranges))
-        conditions = [f"{time} >= {_literal(begin)} AND {time} < {_literal(end)}" for begin, end in ranges]
-        return rows.where(" OR ".join(f"({each})" for each in conditions) or "false")
+        rows = self.read(name, lambda file: any(_overlaps(file, time, each) for each in ranges.get(file.broker, ())))
+        return within(rows, time, frame(self.spark, ranges))
 
-    def read_touching(self, name: str, until: str, begin: dt.datetime, end: dt.datetime | None = None) -> DataFrame:
-        """Return the rows whose interval, from their time to the column `until` (null: ongoing), overlaps [begin,
-        end]."""
+    def read_touching(self, name: str, until: str, spans: Mapping[str, Range]) -> DataFrame:
+        """Return the rows of these brokers whose interval, from their time to the column `until` (null: ongoing),
+        overlaps the broker's span, its end included."""
         time = LAYOUTS[name].time
-        after = None if end is None else end + dt.timedelta(milliseconds=1)
-        rows = self.read(
-            name, lambda file: file.may_have_moments(until, begin, None) and file.may_have_moments(time, None, after)
+
+        def keep(file: TableFile) -> bool:
+            if file.broker not in spans:
+                return False
+            begin, end = spans[file.broker]
+            return file.may_have_moments(until, moment(begin), None) and _overlaps(file, time, (ALWAYS[0], end + 1))
+
+        bounds = F.broadcast(frame(self.spark, {broker: [span] for broker, span in spans.items()}))
+        rows = self.read(name, keep)
+        mine = F.col("broker").eqNullSafe(F.col("range_broker"))
+        overlaps = F.expr(
+            f"({until} IS NULL OR unix_millis({until}) >= range_from) AND unix_millis({time}) <= range_to"
         )
-        rows = rows.where(f"{until} IS NULL OR {until} >= {_literal(begin)}")
-        return rows if end is None else rows.where(f"{time} <= {_literal(end)}")
-
-    def gather(self, name: str, columns: Sequence[str], condition: Any = None) -> pa.Table:
-        """Return columns of the rows that meet a pyarrow condition, without Spark."""
-        rows = self._table(name).to_pyarrow_dataset(filesystem=of_table(table_url(self.url, name)))
-        return rows.to_table(columns=list(columns), filter=condition)
-
-    def append(self, name: str, rows: DataFrame | pa.Table, *, at_once: bool) -> None:
-        """Append rows. With `at_once`, no rows cause no commit."""
-        self._write(name, rows, None, at_once=at_once)
-
-    def replace(self, name: str, ranges: Iterable[Range], rows: DataFrame, *, at_once: bool) -> None:
-        """Replace all rows whose time is in one of the half-open ranges by `rows`, in one commit."""
-        self._write(name, rows, list(ranges), at_once=at_once)
+        return rows.join(bounds, mine & overlaps, "left_semi")
 
     def files(self, name: str) -> list[TableFile]:
-        return table_files(self._table(name), LAYOUTS[name])
+        return self._folders[name].files()
+
+    def version(self, name: str, transaction: str) -> int | None:
+        """Return the last committed version of a transaction identifier of the table."""
+        return self._folders[name].version(transaction)
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def append(self, name: str, rows: DataFrame, *, expected: int, versions: Versions | None = None) -> None:
+        """Append rows, and set versions of transaction identifiers, in one commit. `expected`: approximate number of
+        rows of the largest broker and partition."""
+        self._write(name, rows, (), expected, versions)
+
+    def replace(
+        self, name: str, ranges: Ranges, rows: DataFrame, *, expected: int, versions: Versions | None = None
+    ) -> None:
+        """Replace the rows whose broker and time are in these ranges by `rows`, in one commit. Files without such rows
+        are not touched."""
+        time = LAYOUTS[name].time
+        removed, partly = [], []
+        for file in self.files(name):
+            if any(_overlaps(file, time, each) for each in ranges.get(file.broker, ())):
+                removed.append(file)
+                if not any(_contains(each, file, time) for each in ranges[file.broker]):
+                    partly.append(file)
+        if partly:
+            rest = within(self._rows(name, partly), time, frame(self.spark, ranges), outside=True)
+            columns = schema(name).names
+            rows = rows.select(*columns).unionByName(rest.select(*columns))
+            expected += max(file.rows for file in partly)
+        self._write(name, rows, removed, expected, versions)
+
+    def mark(self, name: str, versions: Versions) -> None:
+        """Set versions of transaction identifiers."""
+        self._folders[name].commit([], versions=versions)
+
+    def brokers(self) -> list[str]:
+        """Return the brokers with rows."""
+        return sorted({file.broker for name in LAYOUTS for file in self.files(name)})
 
     # -- maintenance ----------------------------------------------------------------------------------------------
 
-    def crowded(self, name: str, most: int = 1) -> list[dt.date]:
-        """Return the partitions with more than `most` files."""
-        counts: dict[dt.date, int] = {}
+    def crowded(self, name: str, brokers: Collection[str] | None = None) -> dict[tuple[str, dt.date], int]:
+        """Return the number of files by broker and partition, of those with several."""
+        counts: dict[tuple[str, dt.date], int] = {}
         for file in self.files(name):
-            counts[file.partition] = counts.get(file.partition, 0) + 1
-        return sorted(part for part, count in counts.items() if count > most)
+            if brokers is None or file.broker in brokers:
+                key = (file.broker, file.partition)
+                counts[key] = counts.get(key, 0) + 1
+        return {key: count for key, count in sorted(counts.items()) if count > 1}
 
-    def compact(self, name: str, partitions: Collection[dt.date]) -> None:
-        """Rewrite each of these partitions as one sorted file. Readers see the same rows throughout."""
-        layout = LAYOUTS[name]
-        for partition in sorted(partitions):
-            rows = self.read(name, lambda file, wanted=partition: file.partition == wanted)  # type: ignore[misc]
-            condition = f"{layout.partition} = DATE'{partition}'"
-            self._commit_by_spark(name, rows, {"replaceWhere": condition, "dataChange": "false"}, "overwrite")
+    def compact(self, name: str, broker: str, partition: dt.date) -> None:
+        """Rewrite a partition as few sorted files. Readers see the same rows throughout."""
+        files = [file for file in self.files(name) if (file.broker, file.partition) == (broker, partition)]
+        rows = sum(file.rows for file in files)
+        self._write(name, self._rows(name, files), files, rows, None, same_rows=True)
 
-    def delete_before(self, name: str, before: dt.date) -> int:
-        """Delete the partitions that end before that day; return the number of deleted rows."""
+    def delete_before(self, name: str, before: dt.date, brokers: Collection[str] | None = None) -> int:
+        """Delete the partitions that end before that day; return the number of deleted rows. The time from which on
+        rows are retained is the version of the transaction identifier `landing_names.retained_id`."""
         layout = LAYOUTS[name]
         oldest = before.replace(day=1) if layout.partition == "month" else before
-        if not any(file.partition < oldest for file in self.files(name)):
-            return 0
-        return int(self._table(name).delete(f"{layout.partition} < '{oldest}'")["num_deleted_rows"] or 0)
+        old = [f for f in self.files(name) if f.partition < oldest and (brokers is None or f.broker in brokers)]
+        since = int(dt.datetime.combine(oldest, dt.time(), dt.UTC).timestamp() * 1000)
+        versions = {retained_id(broker): since for broker in {file.broker for file in old}}
+        self._folders[name].commit([], old, versions)
+        return sum(file.rows for file in old)
 
     def vacuum(self, name: str) -> None:
         """Remove files that no version of the last day needs, and expired log entries."""
-        table = self._table(name)
+        table = self._folders[name].current()
         table.vacuum(retention_hours=24, dry_run=False, enforce_retention_duration=False)
         table.create_checkpoint()
         table.cleanup_metadata()
 
     # -- inside -------------------------------------------------------------------------------------------------
 
+    def _rows(self, name: str, files: Iterable[TableFile]) -> DataFrame:
+        base = table_url(self.url, name)
+        return self._parquet([_spark_url(f"{base}/{file.path}") for file in files], schema(name))
+
     def _parquet(self, paths: list[str], columns: StructType) -> DataFrame:
         if not paths:
             return no_rows(self.spark, columns)
-        rows = self.spark.read.schema(columns).parquet(*paths)
+        # A path is no pattern, whatever characters the folder's name has.
+        rows = self.spark.read.schema(columns).option("__globPaths__", "false").parquet(*paths)
         return rows.select(*columns.names)
 
-    def _table(self, name: str) -> DeltaTable:
-        """Return the current version of the table; create a missing one."""
-        table = self._open.get(name)
-        if table is None:
-            url = table_url(self.url, name)
-            try:
-                table = DeltaTable(url)
-            except TableNotFoundError:
-                table = self._create(name, url)
-            self._open[name] = table
-        else:
-            table.update_incremental()
-        return table
-
-    def _create(self, name: str, url: str) -> DeltaTable:
+    def _write(
+        self,
+        name: str,
+        rows: DataFrame,
+        removed: Collection[TableFile],
+        expected: int,
+        versions: Versions | None,
+        *,
+        same_rows: bool = False,
+    ) -> None:
+        folder = self._folders[name]
+        folder.current()
         layout = LAYOUTS[name]
-        columns = _arrow_schema(name)
-        if "://" not in url:
-            os.makedirs(url, mode=0o700, exist_ok=True)
-        bounded = dict.fromkeys((*layout.order, *(c for c in _BOUNDED if c in columns.names)))
-        return DeltaTable.create(
-            url,
-            columns.append(pa.field(layout.partition, pa.date32())),
-            mode="ignore",
-            partition_by=[layout.partition],
-            configuration={**_PROPERTIES, "delta.dataSkippingStatsColumns": ",".join(bounded)},
-        )
+        if PART not in rows.columns:
+            rows = arranged(name, rows, expected)
+        key = ["of", layout.partition]
+        columns = [F.col(field.name).cast(field.dataType).alias(field.name) for field in schema(name)]
+        rows = rows.select(*columns, *key).sortWithinPartitions(*key, *layout.order)
+        path = folder.new_path()
+        written = f"{table_url(self.url, name)}/{path}"
+        rows.write.partitionBy(*key).option("compression", "zstd").parquet(_spark_url(written))
+        folder.commit(self._found(name, path), removed, versions, same_rows=same_rows)
 
-    def _write(self, name: str, rows: DataFrame | pa.Table, ranges: list[Range] | None, *, at_once: bool) -> None:
-        if not isinstance(rows, pa.Table) and not at_once:
-            options = {} if ranges is None else {"replaceWhere": _spark_condition(name, ranges)}
-            self._commit_by_spark(name, rows, options, "append" if ranges is None else "overwrite")
-            return
-        layout = LAYOUTS[name]
-        table = rows if isinstance(rows, pa.Table) else rows.select(*schema(name).names).toArrow()
-        table = (
-            table.select(schema(name).names).cast(_arrow_schema(name)).sort_by([(c, "ascending") for c in layout.order])
-        )
-        if ranges is None and not table.num_rows:
-            return
-        time = table.column(layout.time)
-        if layout.partition == "month":
-            time = pc.floor_temporal(time, unit="month")
-        table = table.append_column(layout.partition, time.cast(pa.date32()))
-        hooks = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
-        commit = CommitProperties(max_commit_retries=3)
-        if ranges is None:
-            write_deltalake(
-                self._table(name), table, mode="append", post_commithook_properties=hooks, commit_properties=commit
-            )
-        else:
-            write_deltalake(
-                self._table(name),
-                table,
-                mode="overwrite",
-                predicate=_condition(name, ranges),
-                post_commithook_properties=hooks,
-                commit_properties=commit,
-            )
+    def _found(self, name: str, path: str) -> list[NewFile]:
+        """Return the files that Spark has written below `path`."""
+        files, root = file_system(table_url(self.url, name))
+        found = []
+        hashes: dict[str, str] = {}
+        for info in files.get_file_info(pafs.FileSelector(f"{root}/{path}", recursive=True, allow_not_found=True)):
+            if not info.is_file or not info.base_name.endswith(".parquet") or info.base_name[0] in "._":
+                continue
+            relative = info.path[info.path.rindex(f"{path}/") :]
+            _, of, partition, _ = relative.split("/")
+            key = of.removeprefix("of=")
+            if key not in hashes:
+                hashes[key] = self._broker_of(info.path, files, key)
+            found.append(NewFile(relative, hashes[key], dt.date.fromisoformat(partition.rpartition("=")[2])))
+        return found
 
-    def _commit_by_spark(self, name: str, rows: DataFrame, options: dict[str, str], mode: str) -> None:
-        layout = LAYOUTS[name]
-        self._table(name)
-        partition = partition_column(layout.partition, F.col(layout.time)).alias(layout.partition)
-        if layout.partition in rows.columns:
-            partition = F.col(layout.partition)  # equal, but lets Spark use an existing partitioning
-        rows = rows.select(
-            *(F.col(field.name).cast(field.dataType).alias(field.name) for field in schema(name)), partition
-        )
-        # One sorted file per partition and write, so that readers open few files.
-        rows = rows.repartition(layout.partition).sortWithinPartitions(layout.partition, *layout.order)
-        rows.write.format("delta").mode(mode).options(**options).save(_spark_url(table_url(self.url, name)))
+    def _broker_of(self, path: str, files: pafs.FileSystem, expected: str) -> str:
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(path, filesystem=files) as file:
+            broker: str = next(file.iter_batches(1, columns=["broker"]))["broker"][0].as_py()
+        if broker_hash(broker) != expected:
+            raise ValueError(f"{path} has rows of another broker: {broker!r}")
+        return broker
+
+
+def arranged(name: str, rows: DataFrame, expected: int) -> DataFrame:
+    """Return the rows with the columns `of` (hash of the broker), partition and `PART`, moved to the tasks that write
+    them: one per broker and partition, or several for many rows. Those of one queue stay together, so that its readers
+    open one file."""
+    layout = LAYOUTS[name]
+    by = [column for column in layout.order if column in ("virtualhost", "queue", "name")] or [layout.time]
+    parts = max(1, -(-expected // ROWS_PER_FILE))
+    rows = rows.withColumns(
+        {
+            "of": F.substring(F.sha2(F.col("broker"), 256), 1, 16),
+            layout.partition: partition_column(layout.partition, F.col(layout.time)),
+            PART: F.pmod(F.hash(*by), F.lit(parts)) if parts > 1 else F.lit(0),
+        }
+    )
+    return rows.repartition("of", layout.partition, *([PART] if parts > 1 else []))
+
+
+# -- frames -----------------------------------------------------------------------------------------------------
+
+
+def frame(spark: SparkSession, ranges: Ranges) -> DataFrame:
+    """Return the ranges as (range_broker, range_from, range_to)."""
+    rows = ", ".join(f"({_text(broker)}, {a}L, {b}L)" for broker, several in ranges.items() for a, b in several)
+    if not rows:
+        return spark.sql("SELECT '' AS range_broker, 0L AS range_from, 0L AS range_to WHERE false")
+    return spark.sql(f"SELECT * FROM VALUES {rows} AS t(range_broker, range_from, range_to)")  # noqa: S608 -- quoted
+
+
+def within(rows: DataFrame, time: str, ranges: DataFrame, *, outside: bool = False) -> DataFrame:
+    """Return the rows whose broker and time are in one of the half-open ranges of `frame`; or the others."""
+    ms = F.unix_millis(time)
+    inside = F.col("broker").eqNullSafe(F.col("range_broker")) & (ms >= F.col("range_from")) & (ms < F.col("range_to"))
+    return rows.join(F.broadcast(ranges), inside, "left_anti" if outside else "left_semi")
 
 
 def no_rows(spark: SparkSession, columns: StructType) -> DataFrame:
@@ -238,42 +281,37 @@ def schema(name: str) -> StructType:
     return StructType([StructField(field.name, field.dataType, True) for field in declared])
 
 
-def _arrow_schema(name: str) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    declared = to_arrow_schema(schema(name), timezone="UTC")
-    utc = pa.timestamp("us", tz="UTC")
-    return pa.schema([pa.field(f.name, utc if pa.types.is_timestamp(f.type) else f.type) for f in declared])
-
-
 def partition_column(partition: str, time: Column) -> Column:
     return F.to_date(time) if partition == "day" else F.to_date(F.trunc(time, "month"))
 
 
-def _partition(time: dt.datetime, partition: str) -> dt.date:
-    return time.date() if partition == "day" else time.date().replace(day=1)
+def moment(ms: int) -> dt.datetime:
+    """Return a time; one outside of the calendar as its first or last moment."""
+    try:
+        return _EPOCH + dt.timedelta(milliseconds=ms)
+    except OverflowError:
+        return _LAST if ms > 0 else _FIRST
 
 
-def _condition(name: str, ranges: Iterable[Range], date: str = "", moment: str = "") -> str:
-    """Return an SQL condition on both the partition and the time, so that files are skipped by both."""
-    layout = LAYOUTS[name]
-    conditions = []
-    for begin, end in ranges:
-        first, last = (_partition(each, layout.partition) for each in (begin, end))
-        times = [f"{moment}'{each.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}'" for each in (begin, end)]
-        conditions.append(
-            f"({layout.partition} >= {date}'{first}' AND {layout.partition} <= {date}'{last}'"
-            f" AND {layout.time} >= {times[0]} AND {layout.time} < {times[1]})"
-        )
-    return " OR ".join(conditions) or "false"
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_FIRST, _LAST = dt.datetime(1, 1, 1, tzinfo=dt.UTC), dt.datetime(9999, 12, 31, tzinfo=dt.UTC)
 
 
-def _spark_condition(name: str, ranges: Iterable[Range]) -> str:
-    return _condition(name, ranges, "DATE", "TIMESTAMP")
+def _overlaps(file: TableFile, time: str, bounds: Range) -> bool:
+    begin, end = moment(bounds[0]), moment(bounds[1])
+    return file.may_have_days(begin, end) and file.may_have_moments(time, begin, end)
 
 
-def _literal(time: dt.datetime) -> str:
-    return f"TIMESTAMP'{time.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}'"
+def _contains(bounds: Range, file: TableFile, time: str) -> bool:
+    """Return whether all rows of the file are in the range."""
+    least, most, null = file.bounds.get(time, (None, None, True))
+    if null or least is None or most is None:
+        return False
+    return bool(moment(bounds[0]) <= least and most < moment(bounds[1]))
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _spark_url(url: str) -> str:

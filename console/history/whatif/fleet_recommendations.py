@@ -6,7 +6,6 @@ processors of the cluster. Those processes need numpy, numba and pyarrow; the co
 
 from __future__ import annotations
 
-import datetime as dt
 import tempfile
 import time
 import zipfile
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from console.history.storage.tables import Tables
 
 DAYS = 7
-_ALWAYS = (dt.datetime(1970, 1, 1, tzinfo=dt.UTC), dt.datetime(9999, 1, 1, tzinfo=dt.UTC))
 
 _MODULES = (
     "causes",
@@ -70,16 +68,18 @@ def write_recommendations(tables: Tables, on_step: Callable[[str], None] = lambd
     seconds. Without recorded data, write nothing."""
     from pyspark.sql import functions as F
 
+    from console.history.storage.tables import ALWAYS
+
     began = time.perf_counter()
     on_step("advice")
     weeks = last_weeks(tables)
     if not weeks:
         return 0, 0.0
-    ranges = [(_moment(begin), _moment(end)) for begin, end in weeks.values()]
     send_code(tables.spark)
-    found = fleet_recommendations(tables.read_ranges("minutes", ranges), weeks)
+    minutes = tables.read_ranges("minutes", {broker: [week] for broker, week in weeks.items()})
+    found = fleet_recommendations(minutes, weeks)
     rows = found.withColumns({name: F.timestamp_millis(f"{name}_ms") for name in ("begin", "at")}).localCheckpoint()
-    tables.replace("recommendations", [_ALWAYS], rows, at_once=True)
+    tables.replace("recommendations", {broker: [ALWAYS] for broker in weeks}, rows, expected=0)
     return rows.count(), round(time.perf_counter() - began, 3)
 
 
@@ -133,7 +133,3 @@ def send_code(spark: SparkSession) -> None:
         for name in _CODE:
             archive.write(root / f"{name}.py", f"console/{name}.py")
     spark.sparkContext.addPyFile(str(packed))
-
-
-def _moment(ms: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(ms / 1000, dt.UTC)

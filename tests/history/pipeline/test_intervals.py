@@ -37,11 +37,11 @@ def test_merged_intervals_are_few_ordered_disjoint_and_cover_the_given_ones(
 def test_portions_cover_the_same_hours_in_order_within_the_limit_or_are_one_day(
     given: list[tuple[int, int]], rows: dict[int, int], most: int
 ) -> None:
-    intervals = joined(in_ms(given), 1000)
-    found = portions(intervals, rows, most)
-    assert [hour for portion in found for hour in hours(portion)] == hours(intervals)
-    for portion in found:
-        days = {hour * HOUR // DAY for hour in hours(portion)}
+    by_broker = {"a": joined(in_ms(given), 20), "b": joined(in_ms(given[::2]), 20)}
+    found = portions(by_broker, rows, most)
+    for broker, intervals in by_broker.items():
+        assert [hour for portion in found for hour in hours(portion.get(broker, []))] == hours(intervals)
+    at = [{hour * HOUR // DAY for each in portion.values() for hour in hours(each)} for portion in found]
+    for days in at:
         assert sum(rows.get(day, 0) for day in days) <= most or len(days & set(rows)) == 1
-    at = [{hour * HOUR // DAY for hour in hours(portion)} for portion in found]
-    assert all(not one & other for one, other in itertools.pairwise(at)), "a day lies in one portion"
+    assert all(max(one) < min(other) for one, other in itertools.pairwise(at)), "a day lies in one portion"

@@ -11,6 +11,7 @@ import pytest
 
 from console.history.pipeline import run as run_module
 from console.history.pipeline.run import Run
+from console.history.storage.commits import DeltaFolder
 from console.history.storage.tables import Tables
 from tests.history.rows import Story
 from tests.history.runs import DERIVED, History
@@ -77,16 +78,19 @@ class Died(BaseException):
     pass
 
 
-class Mortal(Tables):
-    """Fails directly after a given number of commits."""
+def die_after(commits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the process fail directly after this number of commits."""
+    left = commits
+    commit = DeltaFolder.commit
 
-    left = 0
-
-    def _write(self, *arguments: Any, **options: Any) -> None:
-        super()._write(*arguments, **options)
-        self.left -= 1
-        if self.left == 0:
+    def mortal(self: DeltaFolder, *arguments: Any, **options: Any) -> None:
+        nonlocal left
+        commit(self, *arguments, **options)
+        left -= 1
+        if left == 0:
             raise Died
+
+    monkeypatch.setattr(DeltaFolder, "commit", mortal)
 
 
 @pytest.mark.parametrize("seed", [1])
@@ -97,12 +101,12 @@ def test_run_after_one_killed_at_any_commit_completes_the_tables(
     for stories in (FIRST, LATER):
         history.land(*stories)
         for commits in random.Random(seed).sample(range(1, 9), 4):
-            tables = Mortal(spark, history.url)
-            tables.left = commits
-            try:
-                Run(tables).run()
-            except Died:
-                deaths += 1
+            with pytest.MonkeyPatch.context() as patch:
+                die_after(commits, patch)
+                try:
+                    Run(Tables(spark, history.url)).run()
+                except Died:
+                    deaths += 1
         history.run()
     assert deaths >= 6
     assert history.all_derived() == straight.all_derived()

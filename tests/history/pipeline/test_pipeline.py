@@ -66,7 +66,7 @@ def test_plan_of_minutes_has_the_minimum_number_of_exchanges(processed: Processe
         plans.append(rows._jdf.queryExecution().executedPlan().toString())
         return rows
 
-    ranges = spark.sql("SELECT * FROM VALUES (0L, 9999999999999L) AS t(range_from, range_to)")
+    ranges = spark.sql("SELECT * FROM VALUES ('b', 0L, 9999999999999L) AS t(range_broker, range_from, range_to)")
     spark.conf.set("spark.sql.maxPlanStringLength", 1_000_000)
     try:
         inputs = [tables.read(name) for name in ("samples", "events", "episodes", "holds")]

@@ -159,7 +159,7 @@ def test_files_written_by_spark_have_the_bounds_for_their_selection(history: His
     for broker in ("a", "z"):
         story = Story(broker).watch(0, 60).sample(0, 1).sample(30, 2)
         rows = history.tables.spark.createDataFrame(table("samples", story.rows["samples"]), landing_schema("samples"))
-        history.tables.append("samples", rows, at_once=False)
+        history.tables.append("samples", rows, expected=2)
     paths = sorted(Path(table_url(history.url, "samples")).rglob("*.parquet"))
     assert len(paths) == 2
     for path in paths:

@@ -1,1 +1,1 @@
-"""Spark on this machine or a cluster: the session, its Java, its jars, its scratch folder."""
+"""Spark on this machine or a cluster: the session, its Java, its scratch folder."""

@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.history.pipeline.spark.jars import jar_settings, missing
 from console.history.pipeline.spark.java import Java, find_java
 from console.history.pipeline.spark.scratch import claim
 
@@ -24,15 +23,14 @@ LOCAL = "local[2]"
 #: Settings for all masters. Times are UTC: the content of a table must not depend on the machine.
 _EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     # Seconds. The job has the lowest priority, so on a busy machine a broadcast may take long.
     "spark.sql.broadcastTimeout": "21600",
-    # deltalake and DuckDB, the readers, know tables of this protocol.
-    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
-    "spark.databricks.delta.snapshotPartitions": "1",
+    # Only committed files are part of a table: no marker of a finished job, no checksums beside the files.
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Paths of files are given one by one, and need no parallel listing.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
@@ -78,15 +76,11 @@ class SessionFailed(Exception):
     """Spark could not be started. The message has the reason and the remedy."""
 
 
-class NoJars(SessionFailed):
-    """Delta Lake's jars are not on this machine and could not be fetched."""
-
-
 def start_session(
     master: str = "", *, name: str = "headgate-history", java: Java | None = None, scratch: Path | None = None
 ) -> SparkSession:
     """Return this process's session, or start one. `scratch`: folder for temporary files of local sessions.
-    Raises NoJava, NoJars, SessionFailed."""
+    Raises NoJava, SessionFailed."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -105,7 +99,7 @@ def start_session(
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     heap = os.environ.get("HEADGATE_SPARK_MEMORY") or "512m"
-    settings = {**_EVERYWHERE, **(_LOCAL if local else {}), **jar_settings(), "spark.driver.memory": heap}
+    settings = {**_EVERYWHERE, **(_LOCAL if local else {}), **_jars(), "spark.driver.memory": heap}
     options = " ".join((*(f'"{each}"' for each in java.options), *(_LOCAL_JVM if local else ())))
     if local and scratch is not None:
         mine = _claimed(scratch)
@@ -118,13 +112,14 @@ def start_session(
     try:
         return builder.getOrCreate()
     except (PySparkRuntimeError, OSError, subprocess.SubprocessError) as error:
-        if "spark.jars.packages" in settings and missing():
-            raise NoJars(
-                f"Delta Lake's jars could not be fetched ({settings['spark.jars.packages']}): give this machine"
-                " access to a"
-                f" Maven repository once, or put {missing()} into a folder and set HEADGATE_SPARK_JARS to it"
-            ) from error
         raise SessionFailed(f"Spark cannot be started ({master}): {error}") from error
+
+
+def _jars() -> dict[str, str]:
+    """Return Spark's setting for the jars in HEADGATE_SPARK_JARS, such as an object store's file system."""
+    folder = os.environ.get("HEADGATE_SPARK_JARS")
+    found = sorted(str(path) for path in Path(folder).glob("*.jar")) if folder else []
+    return {"spark.jars": ",".join(found)} if found else {}
 
 
 def _claimed(scratch: Path) -> Path:

@@ -1,0 +1,201 @@
+"""Update the tables of blocks and episodes for new rows of some brokers, and return when rollups change by that.
+
+Blocks and episodes are recomputed from the broker's first new row on, carrying over those that were ongoing then. A
+long one that ends today was counted up to the last rollup already: only the time by which an interval became longer or
+shorter changes rollups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from console.history.pipeline import blocks as blocks_step
+from console.history.pipeline import episodes as episodes_step
+from console.history.pipeline import stops
+from console.history.pipeline.pending_rollups import Changes
+from console.history.pipeline.spans import spans
+from console.history.storage.durations import HOUR
+from console.history.storage.tables import ALWAYS, Range, Tables, frame, schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: Called with the hours whose rollups are about to change, by broker, before a commit.
+Note = Callable[[Mapping[str, list[Range]]], None]
+
+
+class IntervalChanges:
+    """`horizons`: by broker, the time up to which it was recorded, ms; `complete_from`: by broker, the time
+    from which on all raw rows are stored, ms; `keep`: caches rows; `note`: see Note."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        changes: Mapping[str, Changes],
+        *,
+        horizons: Mapping[str, int],
+        complete_from: Mapping[str, int],
+        keep: Callable[[DataFrame], DataFrame],
+        note: Note,
+    ) -> None:
+        self._tables = tables
+        self._changes = changes
+        self._horizons = horizons
+        self._complete_from = complete_from
+        self._keep = keep
+        self._note = note
+
+    def blocks(self) -> None:
+        affected = self._affected("holds")
+        since = self._since(lambda each: each.blocks or each.broker in affected)
+        if not since:
+            return
+        events, samples = self._later("events", since), self._later("samples", since).where("whole")
+        before = self._keep(self._tables.read_touching("holds", "end", _from(since)))
+        carried = _earlier(before, "start", since)
+        found = self._keep(blocks_step.blocks(events, samples, carried))
+        found = blocks_step.known_until(found, self._recorded(found))
+        self._refresh("holds", before, found, ("broker", "producer", "virtualhost", "queue", "start"))
+
+    def overfull(self) -> None:
+        affected = self._affected("episodes", "overfull")
+        since = self._since(lambda each: each.fills or each.broker in affected)
+        if not since:
+            return
+        before = self._episodes("overfull", since)
+        carried = _earlier(before, "seen", since)
+        events, samples = self._later("events", since), self._later("samples", since).where("whole")
+        found = self._keep(episodes_step.overfull(events, samples, carried))
+        recorded = self._keep(self._recorded(found))
+        found = self._keep(episodes_step.known_until(found, recorded))
+        self._refresh("episodes", before, self._measured(found, before, since, recorded), ("id",))
+
+    def stops(self) -> None:
+        affected = self._affected("episodes", "stopped")
+        since = self._since(lambda each: each.stops or each.broker in affected)
+        if since:
+            before = self._episodes("stopped", since)
+            carried = _earlier(before, "seen", since)
+            self._refresh("episodes", before, stops.stopped(self._later("events", since), carried), ("id",))
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _since(self, is_affected: Callable[[Changes], bool]) -> dict[str, int]:
+        return {broker: each.since for broker, each in self._changes.items() if is_affected(each)}
+
+    def _affected(self, name: str, kind: str = "") -> set[str]:
+        """Return the brokers with a row of that table that the new rows may change."""
+        since = {broker: each.since for broker, each in self._changes.items()}
+        rows = self._episodes(kind, since) if kind else self._tables.read_touching(name, "end", _from(since))
+        return {row.broker for row in rows.select("broker").distinct().collect()}
+
+    def _episodes(self, kind: str, since: Mapping[str, int]) -> DataFrame:
+        """Return the episodes that rows since then may change."""
+        stored = self._tables.read("episodes", lambda file: file.broker in since).where(F.col("kind") == kind)
+        bounds = F.broadcast(_times(self._tables, since))
+        touched = F.expr("broker = range_broker AND (NOT settled OR coalesce(unix_millis(end) >= range_from, true))")
+        return self._keep(stored.join(bounds, touched, "left_semi"))
+
+    def _later(self, name: str, since: Mapping[str, int]) -> DataFrame:
+        return self._tables.read_ranges(name, {broker: [(ms, ALWAYS[1])] for broker, ms in since.items()})
+
+    def _recorded(self, intervals: DataFrame) -> DataFrame:
+        """Return the recorded spans during these intervals."""
+        rows = intervals.groupBy("broker").agg(F.unix_millis(F.min("start")).alias("first")).collect()
+        first = {row.broker: (row["first"], ALWAYS[1]) for row in rows}
+        return spans(self._tables.read_touching("coverage", "until", first))
+
+    def _measured(
+        self, found: DataFrame, before: DataFrame, since: Mapping[str, int], recorded: DataFrame
+    ) -> DataFrame:
+        """Add the measured columns. The points before `since` of an episode that only became longer were measured by an
+        earlier run."""
+        tables = self._tables
+        times = _times(tables, since).withColumnsRenamed({"range_broker": "broker", "range_from": "since_ms"})
+        complete_from = _times(tables, {broker: self._complete_from.get(broker, ALWAYS[0]) for broker in since})
+        complete_from = complete_from.withColumnsRenamed({"range_broker": "broker", "range_from": "complete_ms"})
+        found = self._keep(episodes_step.measured_from(found, before, times.select("broker", "since_ms")))
+        rows = found.groupBy("broker").agg(
+            F.min("points_from").alias("first"), F.unix_millis(F.min("start")).alias("start")
+        )
+        firsts = {row.broker: (row.first, row.start) for row in rows.collect()}
+        columns = ("broker", "virtualhost", "queue", "at", "depth_messages", "depth_bytes")
+        ranges = {broker: [(first, ALWAYS[1])] for broker, (first, _) in firsts.items()}
+        points = [tables.read_ranges(name, ranges).select(*columns) for name in ("samples", "events")]
+        together = points[0].unionByName(points[1]).where("queue IS NOT NULL")
+        blocks = tables.read_touching("holds", "end", {b: (start, ALWAYS[1]) for b, (_, start) in firsts.items()})
+        horizons = _times(tables, {broker: self._horizons.get(broker, 0) for broker in since})
+        horizons = horizons.withColumnsRenamed({"range_broker": "broker", "range_from": "horizon_ms"})
+        measured = episodes_step.measured(found, together, blocks, horizons.select("broker", "horizon_ms"), recorded)
+        return episodes_step.never_less(measured, before, complete_from.select("broker", "complete_ms"))
+
+    def _refresh(self, name: str, before: DataFrame, found: DataFrame, key: tuple[str, ...]) -> None:
+        """Replace the stored rows `before` by the rows `found`."""
+        columns = schema(name).names
+        missing = [F.lit(None).cast(f.dataType).alias(f.name) for f in schema(name) if f.name not in found.columns]
+        old, new = before.select(*columns), self._keep(found.select("*", *missing).select(*columns))
+        both = old.withColumn("n", F.lit(-1)).unionByName(new.withColumn("n", F.lit(1)))
+        differing = self._keep(both.groupBy(*columns).agg(F.sum("n").alias("n")).where("n <> 0"))
+        first = {
+            row.broker: [(row["first"], row["last"] + 1)]
+            for row in differing.groupBy("broker")
+            .agg(F.unix_millis(F.min("start")).alias("first"), F.unix_millis(F.max("start")).alias("last"))
+            .collect()
+        }
+        if not first:
+            return
+        self._note(self._changed_hours(differing, key))
+        is_old = F.lit(True)
+        for column in key:
+            is_old = is_old & F.col(f"mine.{column}").eqNullSafe(F.col(f"old.{column}"))
+        mine = self._tables.read_ranges(name, first).alias("mine")
+        unchanged = mine.join(old.alias("old"), is_old, "left_anti")
+        ranges = F.broadcast(frame(self._tables.spark, first))
+        inside = F.expr("broker = range_broker AND unix_millis(start) >= range_from AND unix_millis(start) < range_to")
+        changed = new.join(ranges, inside, "left_semi")
+        self._tables.replace(name, first, unchanged.unionByName(changed), expected=0)
+
+    def _changed_hours(self, differing: DataFrame, key: tuple[str, ...]) -> dict[str, list[Range]]:
+        """Return the hours for which an interval became longer or shorter. Ongoing ones end with the recording."""
+        horizons = _times(self._tables, {broker: self._horizons.get(broker, 0) for broker in self._changes})
+        horizons = horizons.select(F.col("range_broker").alias("broker"), F.col("range_from").alias("horizon_ms"))
+        end = F.coalesce(F.unix_millis("end"), F.greatest("horizon_ms", F.unix_millis("start")))
+        same = list(dict.fromkeys(("broker", *key, "start")))
+        rows = (
+            differing.join(F.broadcast(horizons), "broker", "left")
+            .withColumn("end_ms", end)
+            .groupBy(*same)
+            .agg(F.count("*").alias("rows"), F.min("end_ms").alias("low"), F.max("end_ms").alias("high"))
+            .withColumn("begin", F.when(F.col("rows") > 1, F.col("low")).otherwise(F.unix_millis("start")))
+            # An interval with unchanged bounds changes no rollup.
+            .where("rows = 1 OR low <> high")
+            .select("broker", F.expr(f"begin div {HOUR}").alias("first"), F.expr(f"high div {HOUR}").alias("last"))
+            .distinct()
+            .collect()
+        )
+        found: dict[str, list[Range]] = {}
+        for row in rows:
+            found.setdefault(row.broker, []).append((row["first"] * HOUR, (row["last"] + 1) * HOUR))
+        return found
+
+
+def _from(since: Mapping[str, int]) -> dict[str, Range]:
+    return {broker: (ms, ALWAYS[1]) for broker, ms in since.items()}
+
+
+def _times(tables: Tables, times: Mapping[str, int]) -> DataFrame:
+    """Return (range_broker, range_from, range_to) with a time by broker."""
+    return frame(tables.spark, _ranges_from(times))
+
+
+def _ranges_from(times: Mapping[str, int]) -> dict[str, list[Range]]:
+    return {broker: [(ms, ALWAYS[1])] for broker, ms in times.items()}
+
+
+def _earlier(rows: DataFrame, column: str, since: Mapping[str, int]) -> DataFrame:
+    bounds = F.broadcast(frame(rows.sparkSession, _ranges_from(since)))
+    before: Column = F.expr(f"broker = range_broker AND unix_millis({column}) < range_from")
+    return rows.join(bounds, before, "left_semi")
