@@ -29,7 +29,22 @@ def without_java(folder: Path) -> dict[str, str]:
     """Return an environment without an installed Java."""
     tools = folder / "bin"
     tools.mkdir()
-    for name in ("sh", "bash", "env", "dirname", "basename", "ps", "uname", "head", "cat", "ls", "grep", "sed", "nice"):
+    for name in (
+        "sh",
+        "bash",
+        "chmod",
+        "env",
+        "dirname",
+        "basename",
+        "ps",
+        "uname",
+        "head",
+        "cat",
+        "ls",
+        "grep",
+        "sed",
+        "nice",
+    ):
         if found := shutil.which(name):
             (tools / name).symlink_to(found)
     inherited = {"PATH": str(tools)}
