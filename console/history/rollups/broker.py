@@ -191,10 +191,10 @@ class BrokerRollups:
         closed: Closed,
     ) -> None:
         """Count the values of samples and events, and close all minutes before `covered`."""
-        intervals = self._intervals()
+        intervals = _Intervals(self._intervals())
         points = [row for row in events if row.get("queue") is not None and _has_depth(row)]
         if self._minute is None:
-            firsts = [self._recorded.spans[0][0], *(interval.start for interval in intervals)]
+            firsts = [self._recorded.spans[0][0], *intervals.first()]
             firsts += [rows[0]["at"] for rows in (samples, points) if rows]
             self._minute = min(firsts) // MINUTE * MINUTE
         place = _Place(self._recorded.spans)
@@ -231,9 +231,7 @@ class BrokerRollups:
             for episode in episodes:
                 episode.measure(at, messages, size)
 
-    def _follow_event(
-        self, row: Mapping[str, Any], place: _Place, intervals: Sequence[Interval], closed: Closed
-    ) -> int:
+    def _follow_event(self, row: Mapping[str, Any], place: _Place, intervals: _Intervals, closed: Closed) -> int:
         """Count the values of an event; return the end of the open minute."""
         at = row["at"]
         end = self._close_until(at, intervals, closed)
@@ -253,11 +251,12 @@ class BrokerRollups:
 
     # -- closing ------------------------------------------------------------------------------------------------
 
-    def _close_until(self, at: int, intervals: Sequence[Interval], closed: Closed) -> int:
+    def _close_until(self, at: int, intervals: _Intervals, closed: Closed) -> int:
         """Close all minutes that end until `at`; return the end of the open one."""
         assert self._minute is not None
         while self._minute + MINUTE <= at:
-            rows = self._rows_of_minute(intervals, self._minute + MINUTE)
+            end = self._minute + MINUTE
+            rows = self._rows_of_minute(intervals.during(self._minute, end), end)
             closed.minutes += rows
             hours = self._hours
             for row in rows:
@@ -274,19 +273,16 @@ class BrokerRollups:
             self._minute = following
         return self._minute + MINUTE
 
-    def _following_minute(self, at: int, intervals: Sequence[Interval]) -> int:
+    def _following_minute(self, at: int, intervals: _Intervals) -> int:
         """Begin the next minute of which anything is known: return its start."""
         assert self._minute is not None
         end = self._minute + MINUTE
         if self._begin_minute_of_queues(end):
             return end
-        following = [at]
-        for interval in intervals:
-            if interval.start >= end:
-                following.append(interval.start)
-            elif interval.end is None or interval.end > end:
-                recorded = self._recorded.first_after(end)
-                following.append(at if recorded is None else recorded)
+        following = [at, *intervals.first()]
+        if intervals.any_after(end):
+            recorded = self._recorded.first_after(end)
+            following.append(at if recorded is None else recorded)
         return min(following) // MINUTE * MINUTE
 
     def _begin_minute_of_queues(self, at: int) -> bool:
@@ -440,6 +436,29 @@ class BrokerRollups:
         found._samples = [dict(zip(SAMPLE_COLUMNS, values, strict=True)) for values in state["samples"]]
         found._events = [dict(row) for row in state["events"]]
         return found
+
+
+class _Intervals:
+    """Episodes and blocks by minute, in order of time."""
+
+    def __init__(self, intervals: Iterable[Interval]) -> None:
+        self._later = sorted(intervals, key=lambda interval: interval.start, reverse=True)
+        self._present: list[Interval] = []
+
+    def during(self, at: int, end: int) -> Sequence[Interval]:
+        """Return those that overlap or touch a minute. It is not before that of the last call."""
+        while self._later and self._later[-1].start < end:
+            self._present.append(self._later.pop())
+        self._present = [each for each in self._present if each.end is None or each.end >= at]
+        return self._present
+
+    def any_after(self, at: int) -> bool:
+        """Return whether one that has begun goes on after that time."""
+        return any(each.end is None or each.end > at for each in self._present)
+
+    def first(self) -> Sequence[int]:
+        """Return the start of the first one that has not begun, if there is one."""
+        return [each.start for each in self._later[-1:]]
 
 
 class _Place:
