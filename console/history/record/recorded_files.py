@@ -150,23 +150,26 @@ class RecordedFiles:
         position: Position | None,
         published: int,
         rollups: Mapping[str, Sequence[FreshFile]] | None = None,
+        *,
+        durable: bool = False,
     ) -> None:
         """Publish the rows that are in no landing file, and the files of rollups made by `store`. `position`: after the
-        events among them; `published`: time of the broker's clock, ms, up to which they are complete."""
+        events among them; `published`: time of the broker's clock, ms, up to which they are complete; `durable`: a
+        power failure does not lose these rows."""
         self._check()
         files = {kind: tuple(listed) for kind, listed in (rollups or {}).items() if listed}
         for kind, rows in tails.items():
             if rows.num_rows:
-                files[kind] = (self.store(kind, rows, self._sequence(kind)),)
+                files[kind] = (self.store(kind, rows, self._sequence(kind), durable=durable),)
         stored = None if position is None else asdict(position)
-        self._list(Catalog(self.slug, published, files, stored))
+        self._list(Catalog(self.slug, published, files, stored), durable=durable)
 
-    def store(self, kind: str, rows: pa.Table, sequence: int = 0) -> FreshFile:
+    def store(self, kind: str, rows: pa.Table, sequence: int = 0, *, durable: bool = False) -> FreshFile:
         """Write a file that a later catalog lists."""
         self._made += 1
         name = f"{kind}~{self._clock()}-{self._made}.parquet"
         first, last = bounds(kind, rows)
-        self.landing.put(f"{self._folder}/{name}", encoded(rows), durable=False)
+        self.landing.put(f"{self._folder}/{name}", encoded(rows), durable=durable)
         self._obsolete[name] = self._steady()
         return FreshFile(name, first, last, rows.num_rows, sequence)
 
@@ -186,8 +189,8 @@ class RecordedFiles:
         self._check()
         self.landing.put(f"{self._folder}/{name}", content, durable=False)
 
-    def _list(self, catalog: Catalog) -> None:
-        self.landing.put(f"{self._folder}/{CATALOG}", catalog.encode(), durable=False)
+    def _list(self, catalog: Catalog, *, durable: bool) -> None:
+        self.landing.put(f"{self._folder}/{CATALOG}", catalog.encode(), durable=durable)
         now = self._steady()
         for listed in self._listed.values():
             self._obsolete |= {each.file: now for each in listed}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ from console.history.record.recorded_files import RecordedFiles
 from console.history.record.unlanded import Unlanded
 from console.history.storage.durations import HOUR
 from console.history.storage.event_rows import Row, event_row, sample_row
+from console.history.storage.fresh import RAW
 from console.history.storage.landing import Landing, LandingError
 from console.history.storage.table_versions import rolled_until
 
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 
 BROKER = object_name("Broker")
 _PAGE = 500  # queues per request
+_ROWS = ("events", "samples")
 #: ms after which a change has arrived in a sample, if anything sent later has arrived. Samples are sent every second.
 _SAMPLE_DELAY_MS = 1500
 
@@ -44,16 +46,16 @@ _SAMPLE_DELAY_MS = 1500
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Seconds. `publish`: between two tails, longer if publishing takes more than `share` of a processor, `idle` if
-    there is only coverage. `rotate`: between two landing files, fewer once there are `rows` rows, `rotate_idle` if
-    there is only coverage. `whole`: between two reads of all queues. `answer`: timeout of a request. `retry_first`,
-    `retry_most`: delays before a new connection. `most_samples`: maximum buffered while the folder cannot be written;
-    the oldest are dropped first."""
+    there is only coverage. `rotate`: between two landing files, fewer once there are `rows` rows; `rotate_coverage`: of
+    coverage, which grows by one row a connection. `whole`: between two reads of all queues. `answer`: timeout of a
+    request. `retry_first`, `retry_most`: delays before a new connection. `most_samples`: maximum buffered while the
+    folder cannot be written; the oldest are dropped first."""
 
     publish: float = 1.0
     share: float = 0.05
     idle: float = 15.0
     rotate: float = 60.0
-    rotate_idle: float = 900.0
+    rotate_coverage: float = 900.0
     rows: int = 20_000
     whole: float = 300.0
     answer: float = 10.0
@@ -98,7 +100,7 @@ class Recorder:
         self._trouble = "not connected yet"
         self._published = 0.0  # monotonic seconds
         self._pace = Pace(self.timing.publish, self.timing.share)
-        self._landing_due = float("inf")  # monotonic seconds
+        self._landing_due = self._coverage_due = float("inf")  # monotonic seconds
         self._hour: int | None = None  # of the broker's clock, up to which rows are published
 
     @property
@@ -188,7 +190,7 @@ class Recorder:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._followed_from, self._is_covered = None, False
-            await self._publish(landing=True)
+            await self._publish(RAW)
 
     async def _resume_after(self, admin: BrokerAdmin, broker: ManagedObject) -> int:
         """Return the number of the event to continue after: 0 for another journal, which has its own numbers."""
@@ -275,10 +277,7 @@ class Recorder:
 
     def _has_news(self) -> None:
         self._news.set()
-        self._land_within(self.timing.rotate)
-
-    def _land_within(self, seconds: float) -> None:
-        self._landing_due = min(self._landing_due, time.monotonic() + seconds)
+        self._landing_due = min(self._landing_due, time.monotonic() + self.timing.rotate)
 
     async def _read_whole(self, admin: BrokerAdmin) -> None:
         """Read all queues at the start and periodically: unchanged queues are in no sample."""
@@ -314,7 +313,11 @@ class Recorder:
             hour = certain // HOUR
             has_closed = self._hour is not None and hour > self._hour
             self._hour = hour
-            await self._publish(landing=has_closed or time.monotonic() >= self._landing_due or self._is_full())
+            now = time.monotonic()
+            if has_closed or now >= self._coverage_due:
+                await self._publish(RAW)
+            else:
+                await self._publish(_ROWS if now >= self._landing_due or self._is_full() else ())
 
     async def _wait_until_due(self) -> None:
         timing = self.timing
@@ -333,10 +336,11 @@ class Recorder:
     def _cover(self, at: int, until: int, **values: Any) -> None:
         row = {"broker": self.slug, "run": self.run_name, "source": "recorder", **values, "at": at, "until": until}
         self._unlanded.cover(row)
-        self._land_within(self.timing.rotate_idle)
+        self._coverage_due = min(self._coverage_due, time.monotonic() + self.timing.rotate_coverage)
 
-    async def _publish(self, *, landing: bool) -> None:
-        """Publish the rows that are not landed; if `landing`, land them first. Unwritten rows remain buffered."""
+    async def _publish(self, landing: Sequence[str]) -> None:
+        """Publish the rows that are not landed; land those of the kinds `landing` first. Unwritten rows remain
+        buffered."""
         self._published = time.monotonic()
         self._news.clear()
         self._full.clear()
@@ -349,6 +353,8 @@ class Recorder:
             self._pace.took(seconds)
             if landing:
                 self._landing_due = float("inf") if self._unlanded.is_sealed else self._published + self.timing.rotate
+            if "coverage" in landing:
+                self._coverage_due = float("inf")
             if self._trouble and self._followed_from is not None:
                 self._report("")
         finally:
@@ -357,17 +363,18 @@ class Recorder:
             if len(self._unlanded.events) < self.timing.rows:
                 self._room.set()
 
-    def _write(self, landing: bool) -> float:
+    def _write(self, landing: Sequence[str]) -> float:
         """Return the processor time that this took, in seconds, without that of the rollups."""
         unlanded, files = self._unlanded, self._files
         began = time.thread_time()
         tails = {kind: rows for kind, rows in unlanded.tables().items() if rows.num_rows}
-        has_landed = landing and bool(tails)
-        if has_landed:
-            for kind, rows in list(tails.items()):  # samples before their coverage
-                files.land(kind, rows, unlanded.position if kind == "events" else None)
+        has_landed = False
+        for kind in landing:  # samples before their coverage
+            if kind in tails:
+                files.land(kind, tails.pop(kind), unlanded.position if kind == "events" else None)
                 unlanded.landed(kind)
-                del tails[kind]
+                has_landed = True
+        if has_landed:
             files.remember()
         took = time.thread_time() - began
         while self._untaken:
@@ -375,7 +382,8 @@ class Recorder:
             self._with_rollups(lambda rollups, received=received: rollups.take(*received))  # type: ignore[misc]
         fresh = self._with_rollups(FreshRollups.files)
         began = time.thread_time()
-        files.publish(tails, unlanded.position, unlanded.covered_until, fresh)
+        # Landed rows whose coverage a power failure has lost would be unknown.
+        files.publish(tails, unlanded.position, unlanded.covered_until, fresh, durable=has_landed)
         took += time.thread_time() - began
         if has_landed:
             self._with_rollups(FreshRollups.store_state)

@@ -27,7 +27,7 @@ from console.history.storage.landing_names import sequence_of
 from tests.console.standin import Connected
 
 QUICK = Timing(
-    publish=0.01, rotate=0.02, rotate_idle=0.02, idle=0.02, retry_first=0.01, retry_most=0.05, answer=5, whole=60
+    publish=0.01, rotate=0.02, rotate_coverage=0.02, idle=0.02, retry_first=0.01, retry_most=0.05, answer=5, whole=60
 )
 BROKER = object_name("Broker")
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
@@ -295,10 +295,11 @@ async def test_coverage_grows_while_nothing_changes_and_not_while_disconnected(l
 def newest(recorder: Recorder) -> int:
     """Return the depth in the newest buffered sample; 0 if there is none."""
     samples = recorder._unlanded.samples
-    if samples.received:
-        return int(samples.received[-1]["depth_messages"])
-    rows = samples.table()
-    return int(rows["depth_messages"][-1].as_py()) if rows.num_rows else 0
+    for rows in (samples.received, *reversed(list(samples._sealed))):
+        if rows:
+            return int(rows[-1]["depth_messages"])
+    converted = list(samples._converted)
+    return int(converted[-1]["depth_messages"][-1].as_py()) if converted else 0
 
 
 async def test_full_disk_loses_no_event_and_lost_samples_are_a_gap(landing: FullDisk) -> None:
@@ -306,7 +307,7 @@ async def test_full_disk_loses_no_event_and_lost_samples_are_a_gap(landing: Full
     await memory.create(ORDERS, {})
     producer = memory.attach_producer("orders")
     timing = Timing(
-        publish=0.01, rotate=0.02, rotate_idle=0.02, idle=0.02, retry_first=0.01, answer=5, rows=50, most_samples=20
+        publish=0.01, rotate=0.02, rotate_coverage=0.02, idle=0.02, retry_first=0.01, answer=5, rows=50, most_samples=20
     )
     async with recording(memory, landing, timing) as recorder:
         await looked(landing, memory)
@@ -371,7 +372,7 @@ async def test_tail_of_a_killed_recorder_lands_once(landing: FullDisk, tmp_path:
     memory = InMemoryBroker()
     await memory.create(ORDERS, {})
     await facts(memory)
-    slow = replace(QUICK, rotate=3600, rotate_idle=3600)
+    slow = replace(QUICK, rotate=3600, rotate_coverage=3600)
     async with recording(memory, landing, slow):
         await until(lambda: len(tail(landing, "events")) == memory.engine.last_event, "events are published")
         memory.advance(2000)
@@ -434,7 +435,7 @@ async def test_files_that_the_catalog_no_longer_lists_are_removed_after_the_grac
 async def test_closed_hour_lands_at_once(landing: FullDisk) -> None:
     memory = InMemoryBroker()
     await memory.create(ORDERS, {})
-    async with recording(memory, landing, replace(QUICK, rotate=3600, rotate_idle=3600)) as recorder:
+    async with recording(memory, landing, replace(QUICK, rotate=3600, rotate_coverage=3600)) as recorder:
         await until(lambda: recorder._followed_from is not None and tail(landing, "samples"), "it records")
         memory.advance(3000)
         await until(lambda: tail(landing, "coverage"), "the open hour is covered")
