@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from proton import Message, ProtonException
 from proton.utils import BlockingConnection
 
 from console.history.importing.log_import import LogImport, Options
+from console.history.rollups.broker import BrokerRollups
 from console.history.storage.landing import Landing
 from tests.interop.peers import built, need, run
 from tests.up.running import free_port, wait_until
@@ -155,62 +156,70 @@ def classes(request: pytest.FixtureRequest) -> Path:
     return built(request.config.cache.mkdir(f"interop-{request.param.name}"), [pom], libraries)
 
 
-def events(seen: Seen, tmp_path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Import the log; return its events by kind. All event lines were read, and the blocked time is covered."""
+Rows = list[dict[str, Any]]
+
+
+def imported(seen: Seen, tmp_path: Path) -> tuple[Rows, Rows, Rows]:
+    """Import the log; return its events, episodes and blocks, with times in ms. All event lines have been read."""
     landing = Landing(str(tmp_path / "history"))
     report = LogImport(landing, "real", Options(UTC)).import_file(seen.log)
     assert not report.unread, report.examples
-    spans = [(ms(row["at"]), ms(row["until"])) for row in landing.read_all("coverage").to_pylist()]
-    assert min(at for at, _ in spans) <= seen.blocked[1]
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in sorted(landing.read_all("events").to_pylist(), key=lambda row: (row["at"], row["sequence"])):
-        found.setdefault(row["kind"], []).append(row)
-    return found
+    events, coverage = (
+        [{name: ms(value) for name, value in row.items()} for row in landing.read_all(kind).to_pylist()]
+        for kind in ("events", "coverage")
+    )
+    assert any(row["at"] <= seen.blocked[0] and seen.drained <= row["until"] for row in coverage)
+    rollups = BrokerRollups("real")
+    # The same episodes as in the tables; the rollups of a recorder wait for its coverage.
+    begin, end = (of(row["at"] for row in events) for of in (min, max))
+    rollups.take(events=events, coverage=[{**coverage[0], "at": begin, "until": end + 1, "source": "recorder"}])
+    return events, rollups.episodes(), rollups.holds()
 
 
-def ms(at: Any) -> float:
-    return float(at.timestamp() * 1000)
+def ms(value: Any) -> Any:
+    return round(value.timestamp() * 1000) if isinstance(value, datetime) else value
 
 
 @pytest.mark.domain("imports real logs")
 @pytest.mark.parametrize(("kind", "classes"), [(kind, kind) for kind in BROKER_J], indirect=["classes"], ids=str)
-def test_episode_and_block_of_broker_j_are_those_of_its_client(kind: Kind, classes: Path, tmp_path: Path) -> None:
+def test_episodes_and_blocks_of_broker_j_are_those_of_its_client(kind: Kind, classes: Path, tmp_path: Path) -> None:
     seen = blocked_client(kind, classes, tmp_path)
-    found = events(seen, tmp_path)
-    overfull, underfull = found["queue-overfull"][0], found["queue-underfull"][0]
-    assert (overfull["virtualhost"], overfull["queue"]) == ("default", "orders")
+    events, episodes, blocks = imported(seen, tmp_path)
+    overfull = next(row for row in events if row["kind"] == "queue-overfull")
+    underfull = next(row for row in events if row["kind"] == "queue-underfull")
     assert (overfull["depth_messages"], overfull["stop_messages"]) == (6, 5)
     assert (underfull["depth_messages"], underfull["resume_messages"]) == (2, 2)
-    blocked, unblocked = found["producer-blocked"][0], found["producer-released"][0]
-    for begin, end in ((overfull, underfull), (blocked, unblocked)):
-        assert ms(begin["at"]) <= seen.logged
-        assert seen.drained - 1 <= ms(end["at"]) <= seen.blocked[1] + 1
-        assert ms(end["at"]) - ms(begin["at"]) >= BLOCKED * 1000 - 1
-    assert blocked["reasons"] == ["queue-overfull:orders"]
-    connections = {(row["connection"], row["channel"]) for row in (blocked, unblocked)}
-    assert len(connections) == 1
-    assert connections <= {(row["connection"], row["channel"]) for row in found["producer-detached"]}
-    assert blocked["connection"] in {row["connection"] for row in found["connection-closed"]}
+    for row in (episodes[0], blocks[0]):
+        assert (row["virtualhost"], row["queue"]) == ("default", "orders")
+        assert row["start"] <= seen.logged
+        assert seen.drained - 1 <= row["end"] <= seen.blocked[1] + 1
+        assert row["end"] - row["start"] >= BLOCKED * 1000 - 1
+    assert blocks[0]["ended_by"] in ("producer-released", "queue-underfull")
+    assert not [row for row in (*episodes, *blocks) if row["end"] is None]
+    # The connection is closed on the thread [Broker-Config].
+    closed = {row["connection"] for row in events if row["kind"] == "connection-closed"}
+    assert {row["connection"] for row in blocks} <= closed
 
 
 @pytest.mark.domain("imports real logs")
 @pytest.mark.parametrize("classes", [ARTEMIS], indirect=True, ids=str)
 def test_overfull_address_of_artemis_is_that_of_its_client(classes: Path, tmp_path: Path) -> None:
     seen = blocked_client(ARTEMIS, classes, tmp_path)
-    found = events(seen, tmp_path)
-    overfull, underfull = found["queue-overfull"][0], found["queue-underfull"][0]
-    assert (overfull["queue"], overfull["stop_bytes"], underfull["queue"]) == ("orders", 50_000, "orders")
-    assert overfull["depth_bytes"] > 50_000
-    assert ms(overfull["at"]) <= seen.logged
-    assert seen.drained - 1 <= ms(underfull["at"]) <= seen.blocked[1] + 1
+    events, episodes, _ = imported(seen, tmp_path)
+    overfull = next(row for row in events if row["kind"] == "queue-overfull")
+    assert overfull["depth_bytes"] > overfull["stop_bytes"] == 50_000
+    assert (episodes[0]["virtualhost"], episodes[0]["queue"]) == ("default", "orders")
+    assert episodes[0]["start"] <= seen.logged
+    assert seen.drained - 1 <= episodes[0]["end"] <= seen.blocked[1] + 1
 
 
 @pytest.mark.domain("imports real logs")
 @pytest.mark.parametrize("classes", [ACTIVEMQ], indirect=True, ids=str)
 def test_overfull_destination_of_activemq_lies_within_the_blocks_of_its_client(classes: Path, tmp_path: Path) -> None:
     seen = blocked_client(ACTIVEMQ, classes, tmp_path)
-    found = events(seen, tmp_path)
-    overfull, underfull = found["queue-overfull"][0], found["queue-underfull"][0]
-    assert (overfull["queue"], overfull["stop_bytes"], underfull["queue"]) == ("orders", 50_000, "orders")
-    assert seen.blocked[0] - 1 <= ms(overfull["at"]) <= seen.logged
-    assert ms(overfull["at"]) <= ms(found["queue-underfull"][-1]["at"]) <= seen.end + 1
+    events, episodes, _ = imported(seen, tmp_path)
+    assert next(row for row in events if row["kind"] == "queue-overfull")["stop_bytes"] == 50_000
+    if episodes:  # one line alone says nothing about a duration
+        assert {row["queue"] for row in episodes} == {"orders"}
+        assert seen.blocked[0] - 1 <= episodes[0]["start"] <= seen.logged
+        assert episodes[0]["start"] <= episodes[-1]["end"] <= seen.end + 1

@@ -23,10 +23,12 @@ class LogError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines without their ends. `end`: position of the byte after them, in the uncompressed log; `before`: the
-    last bytes before it; `complete`: the last line has an end."""
+    """Whole lines without their ends. `raw`: the same in one piece, and the beginning of the next line. `end`: position
+    of the byte after the lines, in the uncompressed log; `before`: the last bytes before it; `complete`: the last line
+    has an end."""
 
     lines: list[bytes]
+    raw: bytes
     end: int
     before: bytes = b""
     complete: bool = True
@@ -56,10 +58,10 @@ def blocks(path: Path, report: Report, begin: int, on_read: Callable[[int, int],
                     report.failed(rest[:300].decode("utf-8", "replace"), "no end of line")
                     rest = b""
                 if lines:
-                    yield Block(lines, position - len(rest), before)
+                    yield Block(lines, whole, position - len(rest), before)
                 on_read(file.tell(), size)
             if rest:
-                yield Block([rest], position, complete=False)
+                yield Block([rest], rest, position, complete=False)
     except OSError as error:
         raise LogError(f"{path} cannot be read: {error.strerror or error}") from error
 

@@ -28,12 +28,14 @@ from console.history.importing.understood import Understood
 from console.history.storage.event_rows import Row, table
 from console.history.storage.landing import Landing
 from console.history.storage.landing_names import part
-from console.history.storage.log_lines import Columns, Unreadable, has_code, may_be_event, read_line
+from console.history.storage.log_lines import Columns, Unreadable, has_code, may_be_event, may_be_qpid, read_line
+from console.history.storage.other_brokers import may_be_other
 
 #: Maximum number of events between two positions, and of bytes.
 BATCH = 50_000
 _BYTES = 64 << 20
 _REPEATS = 2_000  # ms: lines with the same time are at most this far apart in the file
+_FIRST_LINES = 1_000  # of a block: a broker's log has one of `_BROKERS` among those of some block
 _NEIGHBOURS = 50  # lines without a time, such as those of a stack trace
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")  # colours
 #: Begins the text of a report of old RabbitMQ releases, whose message is in the next line.
@@ -161,12 +163,18 @@ class _Reading:
         report, lines = self.report, block.lines
         report.lines += len(lines)
         if not report.known:
-            report.known = self._options.layout is not None or _BROKERS.search(b"\n".join(lines)) is not None
+            first = b"\n".join(lines[:_FIRST_LINES])
+            report.known = self._options.layout is not None or _BROKERS.search(first) is not None
         every_time = self._options.fold == "order" and self._set_back(lines)
+        may_be = may_be_event if may_be_other(block.raw) else may_be_qpid
+        if not (every_time or self.understood.broken or may_be(block.raw)):
+            report.other_lines += len(lines)
+            self._lines_before = self._before(lines, len(lines))
+            return
         for number, raw in enumerate(lines):
             if self.understood.broken or every_time:
                 self._understand([raw])
-            if not may_be_event(raw):
+            if not may_be(raw):
                 report.other_lines += 1
                 continue
             line = _ESCAPES.sub("", raw.decode("utf-8", "replace")).rstrip("\r")

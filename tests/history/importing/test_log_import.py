@@ -13,6 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from django.core.management import call_command
 
 from console.history.importing.log_files import LogError
 from console.history.importing.log_import import LogImport, Options
@@ -275,3 +276,26 @@ def test_invalid_option_is_refused_by_name(tmp_path: Path, arguments: list[str],
     done = command(tmp_path, *arguments, str(LOGS / "client.log"))
     assert done.returncode != 0
     assert said in done.stderr
+
+
+def test_command_that_is_interrupted_says_how_to_continue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings.HEADGATE_HISTORY_URL = str(tmp_path / "history")
+
+    def interrupted(importing: LogImport, path: Path, progress: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LogImport, "import_file", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        call_command("import_log", str(LOGS / "client.log"), broker="old")
+    assert ended.value.code == 130
+    assert "repeat the command to continue" in capsys.readouterr().err
+
+
+def test_command_refuses_a_log_with_too_many_unread_lines(tmp_path: Path) -> None:
+    done = command(tmp_path, "--broker", "qpid-1", str(LOGS / "broker-j-old.log"))
+    assert done.returncode == 1
+    assert "2 of 9 event lines (22%) could not be read" in done.stderr
+    assert "many bytes" in done.stderr
+    assert not Landing(str(tmp_path / "history")).names("events")
