@@ -123,7 +123,7 @@ class Pieces:
             for each in [broker] if broker else self._waiting():
                 leases.enter_context(lease(broker_lease(each)))
             listing = LandingListing(self._url)
-            before = listing.files()
+            before = [file for file in listing.files() if broker in ("", file.broker)]
             more = True
             while more:
                 with recorded(HistoryRun.RUN, broker) as row, self._usable(row) as tables:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from console.history.pipeline.blocks import blocks
-from console.history.pipeline.episodes import overfull
+from console.history.pipeline.episodes import known_until, overfull
+from console.history.pipeline.spans import spans
 from console.history.storage.tables import schema
 from tests.history.rows import Story, at, table
 
@@ -52,6 +53,16 @@ def test_episode_that_a_restart_ends_is_settled_by_later_evidence(rows_of: Any) 
     assert (episode["released_by"], episode["settled"]) == ("restart", False)
     (episode,) = rows_of(Story().overfull(5).event(10, "broker-ready").sample(20, 2, whole=True))["episodes"]
     assert (episode["released_by"], episode["settled"]) == ("restart", True)
+
+
+def test_episode_does_not_end_before_the_evidence_of_it(spark: Any) -> None:
+    """It was seen in time that was not recorded, and began in time that was."""
+    story = Story().watch(0, 20).sample(30, 30, whole=True, state="OVERFULL", overfull_since=at(10))
+    story.event(40, "broker-ready")
+    frames = {kind: spark.createDataFrame(table(kind, rows)) for kind, rows in story.rows.items()}
+    found = overfull(frames["events"], frames["samples"], spark.createDataFrame([], schema("episodes")))
+    (episode,) = known_until(found, spans(frames["coverage"])).collect()
+    assert (_seconds(episode, "start"), _seconds(episode, "end")) == (10, 40)
 
 
 def test_episodes_and_blocks_that_begin_twice_within_a_ms_have_one_row(rows_of: Any) -> None:
