@@ -29,7 +29,6 @@ from console.api.history_why import render_events
 from console.api.strict import StrictAPIView
 from console.history.query import blocked, catalog, episode_list, incident
 from console.history.query.series import RESOLUTIONS, series
-from console.history.storage.backlog import find_backlog
 from console.history.storage.reader import NothingRecorded
 
 _RESOLUTIONS = ("auto", *(resolution.name for resolution in RESOLUTIONS))
@@ -47,6 +46,8 @@ class HistoryCatalogView(StrictAPIView):
             brokers = catalog.brokers(history(request))
         except NothingRecorded:
             brokers = []
+        from console.history.storage.backlog import find_backlog
+
         landed = not brokers and bool(find_backlog(settings.HEADGATE_HISTORY_URL).files)
         return Response({"recorded": bool(brokers), "landed": landed, "now": now_ms(), "brokers": brokers})
 

@@ -22,7 +22,6 @@ from console.api.strict import StrictAPIView
 from console.history.storage.durations import DAY
 from console.history.whatif import recommendations
 from console.history.whatif.kinds import KINDS
-from console.history.whatif.recorded_traffic import LONGEST, recorded
 
 if TYPE_CHECKING:
     from console.history.whatif.comparison import Simulated
@@ -130,8 +129,10 @@ class WhatIfView(StrictAPIView):
         " nothing.",
     )
     def post(self, request: Request) -> Response:
+        # Libraries of 100 MB, for this alone.
         from console.history.whatif.comparison import CAVEAT, compare
         from console.history.whatif.recommend import recommend
+        from console.history.whatif.recorded_traffic import LONGEST, recorded
 
         body = self.body
         queue = queue_of(body["broker"] or "", body["virtualhost"] or "", body["queue"])

@@ -27,7 +27,7 @@ from console.history.pipeline.pipeline_leases import (
 from console.history.pipeline.processed_files import processed_files
 from console.history.storage.durations import DAY, MINUTE
 from console.history.storage.fresh import CATALOG, folder
-from console.history.storage.landing import Landing, LandingError
+from console.history.storage.landing_keys import LandingError
 from console.history.storage.landing_listing import LandedFile, LandingListing
 from console.history.storage.layout import LAYOUTS
 from console.history.storage.reader import HistoryBroken, NothingRecorded, Reader
@@ -265,6 +265,8 @@ def _recordings(
 
 def _published(found: Status, url: str, slug: str) -> dt.datetime | None:
     """Return when the recorder of the broker last published what it has not landed."""
+    from console.history.storage.landing import Landing
+
     try:
         return Landing(url).modified(f"{folder(slug)}/{CATALOG}")
     except LandingError as error:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from console.history.storage.durations import DAY
 from console.history.storage.fresh import REPLACED_BY
-from console.history.storage.landing import KEYS
+from console.history.storage.landing_keys import KEYS
 from console.history.storage.layout import LAYOUTS
 
 #: Measures of an interval that never fall: of the table's row and the recorder's, the greater counts.

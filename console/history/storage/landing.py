@@ -27,6 +27,19 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from console.history.storage.file_systems import file_system
+from console.history.storage.landing_keys import KEYS, LandingError
+
+__all__ = [
+    "COVERAGE",
+    "EVENTS",
+    "KEYS",
+    "MAX_ROWS",
+    "SAMPLES",
+    "SCHEMAS",
+    "SETTLED_SECONDS",
+    "Landing",
+    "LandingError",
+]
 
 #: Maximum age, in seconds, of files that a writer reads in the landing folder to find its last position.
 SETTLED_SECONDS = 7200
@@ -153,17 +166,6 @@ COVERAGE = pa.schema(
 )
 
 SCHEMAS: Mapping[str, pa.Schema] = {"events": EVENTS, "samples": SAMPLES, "coverage": COVERAGE}
-
-#: Rows with equal values in these columns are duplicates.
-KEYS: Mapping[str, tuple[str, ...]] = {
-    "events": ("broker", "run", "number"),
-    "samples": ("broker", "virtualhost", "queue", "at"),
-    "coverage": ("broker", "run", "at", "until", "followed"),
-}
-
-
-class LandingError(Exception):
-    """The landing folder cannot be used. The message is one line with its name and the reason."""
 
 
 class Landing:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from console.history.storage.landing import KEYS
+from console.history.storage.landing_keys import KEYS
 
 _ROLLUP = """
     broker string, virtualhost string, kind string, name string, queue string, at timestamp,

@@ -11,10 +11,14 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from console.history.storage.fresh import CATALOG, FOLDER, RAW, Catalog, FreshFile, decode, folder
-from console.history.storage.landing import Landing, LandingError
+from console.history.storage.landing_keys import LandingError
 from console.history.storage.landing_names import broker_of, sequence_of
+
+if TYPE_CHECKING:
+    from console.history.storage.landing import Landing
 
 _Signature = tuple[int, int, int]
 
@@ -60,6 +64,8 @@ class PublishedFiles:
         """Return a view that is at most `seconds` old, with the landing files of these kinds."""
         with self._lock:
             if self._landing is None:
+                from console.history.storage.landing import Landing
+
                 self._landing = Landing(self._url)
             if time.monotonic() - self._view.read_at >= seconds:
                 self._view = View(self._catalogs(self._landing), time.monotonic())

@@ -11,15 +11,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
 
-import duckdb
+if TYPE_CHECKING:
+    import duckdb
 
 #: About 75 MB of footers; a queue's month has about thirty files.
 MOST_FILES = 2000
 _MEMORY = "512MB"
 _THREADS = 2
 
-Connection = duckdb.DuckDBPyConnection
+Connection: TypeAlias = "duckdb.DuckDBPyConnection"
 
 
 class QueryDatabase:
@@ -66,6 +68,8 @@ class QueryDatabase:
 
     def _open(self) -> Connection:
         if self._first is None:
+            import duckdb
+
             settings: dict[str, str | bool | int | float | list[str]] = {
                 "threads": _THREADS,
                 "memory_limit": _MEMORY,

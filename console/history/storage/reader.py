@@ -21,12 +21,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-import duckdb
-
 from console.history.storage import combined, table_versions
 from console.history.storage.durations import DAY, HOUR, MINUTE
 from console.history.storage.fresh import RAW, Catalog
-from console.history.storage.landing import LandingError
+from console.history.storage.landing_keys import LandingError
 from console.history.storage.landing_names import landed_id, rolled_id
 from console.history.storage.layout import LAYOUTS
 from console.history.storage.object_store import ObjectStore, StoreError
@@ -52,9 +50,13 @@ _MOST_NEWEST = 1000
 
 Row = dict[str, Any]
 T = TypeVar("T")
-#: Exceptions for an unreadable file; on an object store DuckDB wraps those of pyarrow.
-_UNREADABLE = (duckdb.IOException,)
-_UNREADABLE_ON_A_STORE = (duckdb.IOException, StoreError, duckdb.InvalidInputException)
+
+
+def _unreadable(*, on_store: bool) -> tuple[type[Exception], ...]:
+    """Return the exceptions for an unreadable file; on an object store DuckDB wraps those of pyarrow."""
+    import duckdb
+
+    return (duckdb.IOException, StoreError, duckdb.InvalidInputException) if on_store else (duckdb.IOException,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class Reader:
     def __init__(self, url: str) -> None:
         self.url = url
         self._store = ObjectStore(url) if "://" in url else None
-        self._unreadable = _UNREADABLE_ON_A_STORE if self._store else _UNREADABLE
+        self._unreadable = _unreadable(on_store=self._store is not None)
         self._tables = {name: OpenTable(url, name) for name in LAYOUTS}
         self._published = PublishedFiles(url)
         self._newest: dict[tuple[str, int, str], int | None] = {}  # of tables that do not state what they contain
@@ -165,6 +167,8 @@ class Reader:
         read: Callable[[Connection, str, dict[str, Any]], T],
         connection: Callable[[], AbstractContextManager[Connection]],
     ) -> T:
+        import duckdb
+
         for refresh in (False, True):
             try:
                 with connection() as on:
