@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds after a connection before a missing condition counts as ended: detectors need time to find it again.
 SETTLE = 15.0
+#: Seconds between two polls while there is no rule: a first one is found within this time.
+WITHOUT_RULES = 3.0
 #: Events of a broker that one poll processes.
 MAX_EVENTS = 2000
 #: Seconds before a disconnected broker becomes a condition; a rule's pending period adds to it.
@@ -75,15 +77,16 @@ class Evaluator:
     _scopes: dict[str, tuple[float, list[Row]]] = field(default_factory=dict)
 
     def run(self, ended: Callable[[], bool], pause: Callable[[float], object]) -> None:
-        """Poll once a second until `ended`. An error of one broker does not affect the others."""
+        """Poll once a second until `ended`, less often without rules. An error of one broker does not affect the
+        others."""
         try:
             while not ended():
-                self.poll()
-                pause(1.0)
+                pause(1.0 if self.poll() else WITHOUT_RULES)
         finally:
             connection.close()
 
-    def poll(self) -> None:
+    def poll(self) -> bool:
+        """Evaluate the rules. Return whether there are any."""
         self._check_clock()
         rules = list(Rule.objects.prefetch_related("receivers"))
         if rules:
@@ -97,6 +100,7 @@ class Evaluator:
         if self.clock() - self._cleaned > 60:
             self._cleaned = self.clock()
             self._clean(rules)
+        return bool(rules)
 
     def _check_clock(self) -> None:
         """If the clock has been set since the last poll, shift stored times by the same difference, so that pending

@@ -313,3 +313,16 @@ def test_request_for_another_host_is_refused(web: tuple[subprocess.Popen[str], i
     _, port = web
     assert get(port, "/login/") == 200
     assert get(port, "/login/", Host="evil.example") == 400
+
+
+def test_web_process_loads_the_libraries_of_the_history_with_its_first_page_only(tmp_path: Path) -> None:
+    code = """
+import sys
+import django
+django.setup()
+import console.management.commands.web, console.asgi, console.urls
+print(sorted({"pyspark", "pyarrow", "duckdb", "numpy", "numba", "pandas", "deltalake"} & set(sys.modules)))
+"""
+    env = os.environ | {"HEADGATE_DATA": str(tmp_path), "DJANGO_SETTINGS_MODULE": "console.settings"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr

@@ -6,7 +6,6 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-import time
 from typing import Any
 
 from django.core.management.base import BaseCommand
@@ -19,6 +18,8 @@ from console.management.ready import require_database
 LEASE = 20.0
 #: Interval of trying to acquire the lease, s.
 RETRY = 2.0
+#: Interval of looking at the clock and the threads, s.
+LOOK = 0.5
 #: A step of the clock by at least this much restarts beat, ms.
 CLOCK_STEP = 2000
 
@@ -85,7 +86,7 @@ def _run(ended: threading.Event, lost: threading.Event) -> bool:
                 beat = start_beat()
             if not (beat.is_alive() and alerts.is_alive() and halted.is_alive()):
                 return False
-            time.sleep(0.1)
+            ended.wait(LOOK)
         return True
     finally:
         over.set()
