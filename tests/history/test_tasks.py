@@ -7,6 +7,7 @@ import datetime as dt
 import os
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,16 @@ from console.history.models import JobRequest
 from console.history.pipeline import job_requests
 from console.history.pipeline.job_requests import request_facts
 from console.history.pipeline.maintenance import sweep
-from console.history.pipeline.pieces import Piece, Pieces
-from console.history.pipeline.pipeline_leases import alive
+from console.history.pipeline.pieces import OnStep, Piece, Pieces
+from console.history.pipeline.pipeline_leases import alive, broker_lease, is_working
+from console.history.pipeline.processed_files import processed_files
+from console.history.pipeline.run import Report
+from console.history.pipeline.run_records import Recorded
 from console.history.storage.backlog import find_backlog
 from console.history.storage.commits import DeltaFolder
 from console.history.storage.landing import Landing
 from console.history.storage.landing_names import landed_id, recorder_file, sequence_of
+from console.history.storage.tables import Tables
 from console.leases.lease import Busy
 from tests.history.rows import Story, land, table
 
@@ -153,6 +158,29 @@ def test_process_of_pieces_fulfils_the_requests_or_puts_them_back(url: str) -> N
         facts = request_facts(row)
         assert facts is not None
         assert (facts["state"], row.attempts) == (state, attempts)
+
+
+def test_run_of_one_broker_leaves_the_files_of_others(url: str) -> None:
+    class Work(Pieces):
+        @contextlib.contextmanager
+        def _usable(self, row: Recorded) -> Iterator[Tables]:
+            yield None  # type: ignore[misc]
+
+        def _run_once(self, tables: Tables, broker: str, on_step: OnStep) -> Report:
+            assert is_working(broker_lease(broker))
+            assert not is_working(broker_lease("b"))
+            return Report()
+
+        def _sweep(self) -> None:
+            pass
+
+    for broker in ("a", "b"):
+        rows = Story(broker).watch(0, 1).rows["coverage"]
+        Landing(url).publish("coverage", table("coverage", rows), recorder_file(broker, 5))
+        Landing(url).publish("coverage", table("coverage", rows), f"log~{broker}~1")
+    Work(url, lambda _on_step: None, lambda *_: (0, 0.0)).execute(Piece(broker="a"))  # type: ignore[arg-type, return-value]
+    found = processed_files()
+    assert (set(found), found["a"].orders, len(found["a"].others)) == ({"a"}, {"coverage": 5}, 1)
 
 
 def test_scheduled_tasks_exist() -> None:

@@ -86,17 +86,18 @@ def blocks(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataFra
 def known_until(blocks: DataFrame, recorded: DataFrame) -> DataFrame:
     """End blocks that a restart of the broker ended with the last recorded moment before it: until then the producers
     were blocked, and a broker that does not run blocks none. `recorded`: as `spans.spans`."""
-    return last_recorded(blocks, F.col("ended_by") == "broker-ready", recorded)
+    return last_recorded(blocks, F.col("ended_by") == "broker-ready", "start", recorded)
 
 
-def last_recorded(intervals: DataFrame, affected: Column, recorded: DataFrame) -> DataFrame:
-    """Move the `end` of the affected intervals back to the last recorded moment before it, if the interval has one."""
+def last_recorded(intervals: DataFrame, affected: Column, seen: str, recorded: DataFrame) -> DataFrame:
+    """Move the `end` of the affected intervals back to the last recorded moment before it, if there is one since the
+    time in the column `seen`."""
     rows = intervals.withColumn("interval", F.monotonically_increasing_id())
     late = rows.where(affected).select(
-        "interval", "broker", F.unix_millis("start").alias("start_ms"), F.unix_millis("end").alias("end_ms")
+        "interval", "broker", F.unix_millis(seen).alias("seen_ms"), F.unix_millis("end").alias("end_ms")
     )
     spans = F.broadcast(recorded.withColumnRenamed("broker", "its_broker"))
-    overlap = F.expr("broker = its_broker AND span_from <= end_ms AND span_to >= start_ms")
+    overlap = F.expr("broker = its_broker AND span_from <= end_ms AND span_to >= seen_ms")
     known = late.join(spans, overlap).groupBy("interval").agg(F.max(F.least("span_to", "end_ms")).alias("known_ms"))
     end = F.coalesce(F.timestamp_millis("known_ms"), F.col("end"))
     return rows.join(known, "interval", "left").withColumn("end", end).drop("interval", "known_ms")

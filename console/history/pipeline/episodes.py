@@ -106,7 +106,7 @@ def _release() -> tuple[Column, Column]:
 def known_until(episodes: DataFrame, recorded: DataFrame) -> DataFrame:
     """End episodes that a restart ended with the last recorded moment before it: until then the queue was overfull, and
     what it was afterwards is unknown. `recorded`: as `spans.spans`."""
-    found = last_recorded(episodes, F.col("released_by") == "restart", recorded)
+    found = last_recorded(episodes, F.col("released_by") == "restart", "seen", recorded)
     return found.withColumn("duration_ms", F.unix_millis("end") - F.unix_millis("start"))
 
 

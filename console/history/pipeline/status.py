@@ -98,10 +98,12 @@ def status(reader: Reader, brokers: Iterable[Mapping[str, Any]], schedule: Mappi
     _add_runs(found)
     found.is_process_alive, found.is_session_up = is_process_alive(), is_session_up()
     files: list[LandedFile] = []
+    from console.history.storage.landing import Landing
+
     try:
         files = LandingListing(reader.url).files()
         found.unreadable = Landing(reader.url).files_set_aside()
-    except OSError as error:
+    except (LandingError, OSError) as error:
         found.trouble.append(f"The landing folder cannot be read: {first_line(error)}")
     _add_backlog(found, files, now)
     unfinished = JobRequest.objects.filter(finished=None).order_by("id")
