@@ -8,7 +8,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema_serializer
 from rest_framework import serializers
 
-from console.api.schema import INVALID, Refusal, number_field, parameter, text_field
+from console.api.schema import INVALID, Refusal, number_field, page_of, parameter, text_field
 from console.history.query import blocked
 from console.history.query.incident import GROUPS
 from console.history.query.series import FIELDS
@@ -286,3 +286,14 @@ Recommendation = type(
         "recommended_peak_bytes": _float("Memory or disk required by the recommended limits."),
     },
 )
+
+
+class RequiredBytes(serializers.Serializer[Any]):
+    broker = text_field("The broker.")
+    required_bytes = number_field("What its recommended capacities need together, beyond the recorded peaks.")
+    memory_free_bytes = number_field("Free memory below its limit now; absent: not known.", required=False)
+    store_free_bytes = number_field("Free disk space below its store's limit now; absent: not known.", required=False)
+
+
+class Recommendations(page_of(Recommendation)):  # type: ignore[misc]
+    required = RequiredBytes(many=True)

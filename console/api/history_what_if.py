@@ -173,11 +173,11 @@ class AdviceView(StrictAPIView):
             schema.parameter("search", "Text in the queue's name."),
             *schema.PAGE,
         ],
-        responses={200: schema.page_of(shapes.Recommendation), **shapes.REFUSALS},
+        responses={200: shapes.Recommendations, **shapes.REFUSALS},
         summary="List recommendations",
         description="Computed nightly from each broker's last recorded week; 404 before the first run. The simulation"
-        " of"
-        " limits computes the recommendation of one queue for any range.",
+        " of limits computes the recommendation of one queue for any range, and compares it with the room below the"
+        " broker's limits.",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
@@ -194,7 +194,22 @@ class AdviceView(StrictAPIView):
             kind=choice_in(query, "kind", KINDS),
             search=query.get("search", "").strip(),
         )
-        return Response({"count": count, "page": number, "page_size": size, "results": rows})
+        return Response(
+            {"count": count, "page": number, "page_size": size, "results": rows, "required": _required(request)}
+        )
+
+
+def _required(request: Request) -> list[dict[str, Any]]:
+    """Return what the recommended capacities of each broker need together, beside what it has left."""
+    rights = request_rights(request._request)
+    return [
+        {
+            "broker": broker,
+            "required_bytes": round(required),
+            **{f"{room.what}_free_bytes": round(room.free_bytes) for room in rooms_of(rights, broker)},
+        }
+        for broker, required in recommendations.required_bytes(history(request)).items()
+    ]
 
 
 def _limits(number: int, given: Mapping[str, int]) -> Any:

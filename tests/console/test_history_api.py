@@ -16,9 +16,11 @@ import pytest
 from django.core.handlers.asgi import ASGIRequest
 from rest_framework.test import APIClient
 
+from brokers.model import object_name
 from console.api.history_downloads import download
 from console.audit.models import AuditEntry
 from console.history.storage.layout import table_url
+from tests.console.conftest import Broker
 from tests.history.delta import (
     DAY,
     HOUR,
@@ -32,6 +34,7 @@ from tests.history.delta import (
     write,
 )
 from tests.history.rows import Story, land
+from tests.history.whatif import simulation
 
 pytestmark = pytest.mark.django_db
 
@@ -499,3 +502,49 @@ def test_recommendations_are_not_found_before_the_first_run_of_the_job(
     recorded_hour: str, as_viewer: APIClient
 ) -> None:
     assert "no recommendations" in query(as_viewer, "advice", 404)["detail"]
+
+
+COUNTED = ("enqueued_messages", "dequeued_messages", "overfull_ms")
+
+
+def limit_memory(broker: Broker, limit: int) -> None:
+    broker.do(lambda memory: memory.management.update(object_name("Broker"), {"memory_limit": limit}, 1))
+    link = broker.connected()
+    broker.lose()
+    broker.come_back()  # reads the broker again
+    assert (link.broker or {})["memory_limit_bytes"] == limit
+
+
+def test_recommendations_state_what_they_need_together_and_what_the_broker_has(
+    url: str, as_viewer: APIClient, broker: Broker
+) -> None:
+    row = {"broker": "local", "virtualhost": "default", "begin": T, "at": T + HOUR, "text": "Raise it."}
+    row |= {"kind": "raise-capacity", "recommended_peak_bytes": 5e6, "peak_bytes": 1e6}
+    write(url, "recommendations", [{**row, "queue": name} for name in ("orders", "invoices")])
+    limit_memory(broker, 6_000_000)
+    (required,) = query(as_viewer, "advice")["required"]
+    assert (required["required_bytes"], required["memory_free_bytes"]) == (8_000_000, 6_000_000)
+    broker.lose()
+    assert query(as_viewer, "advice")["required"] == [{"broker": "local", "required_bytes": 8_000_000}]
+
+
+def test_capacity_beyond_the_brokers_memory_is_not_recommended(url: str, as_viewer: APIClient, broker: Broker) -> None:
+    write(url, "coverage", [coverage(T, T + HOUR)])
+    run = simulation.simulate(simulation.loads()["one-off overload"], 300, 200, 1000.0)
+    columns = simulation.samples(run, 300, 200)
+    rows = zip(*(columns[name] for name in ("ms", "depth_messages", *COUNTED)), strict=True)
+    levels = {"stop_messages": 300, "resume_messages": 200}
+    samples = [
+        sample(
+            T + int(ms) - simulation.START, int(depth), **dict(zip(COUNTED, map(int, counts), strict=True)), **levels
+        )
+        for ms, depth, *counts in rows
+        if ms < simulation.START + HOUR
+    ]
+    write(url, "samples", samples)
+    limit_memory(broker, 1000)
+    refused = replay(as_viewer)["advice"]
+    assert (refused["kind"], refused["limits"]) == ("no-room", None)
+    assert "the broker's memory has 1.0 kB free below its limit" in refused["text"]
+    broker.lose()  # what the broker has is not known
+    assert replay(as_viewer)["advice"]["kind"] == "raise-capacity"

@@ -18,7 +18,7 @@ import pyarrow as pa
 from console.history.storage.durations import DAY, MINUTE
 from console.history.whatif.minute_traffic import COLUMNS, KNOWN
 from console.history.whatif.recommend import ADVICE, recommendation_row
-from console.history.whatif.recording import recording_of_minutes
+from console.history.whatif.recording import Consumers, recording_of_minutes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from console.history.storage.tables import Tables
 
 DAYS = 7
+#: The consumers of a queue are those in its samples of the end of the week, ms.
+CONSUMERS_OF = DAY
 
 _MODULES = (
     "causes",
@@ -77,7 +79,8 @@ def write_recommendations(tables: Tables, on_step: Callable[[str], None] = lambd
         return 0, 0.0
     send_code(tables.spark)
     minutes = tables.read_ranges("minutes", {broker: [week] for broker, week in weeks.items()})
-    found = fleet_recommendations(minutes, weeks)
+    ends = {broker: [(end - CONSUMERS_OF, end)] for broker, (_begin, end) in weeks.items()}
+    found = fleet_recommendations(minutes, tables.read_ranges("samples", ends), weeks)
     rows = found.withColumns({name: F.timestamp_millis(f"{name}_ms") for name in ("begin", "at")}).localCheckpoint()
     tables.replace("recommendations", {broker: [ALWAYS] for broker in weeks}, rows, expected=0)
     return rows.count(), round(time.perf_counter() - began, 3)
@@ -93,8 +96,9 @@ def last_weeks(tables: Tables) -> dict[str, Week]:
     return {broker: (end - DAYS * DAY, end) for broker, end in ends.items()}
 
 
-def fleet_recommendations(minutes: DataFrame, weeks: Mapping[str, Week]) -> DataFrame:
-    """Return a row of `_ROW` for each queue with enough data in its broker's week. Pure."""
+def fleet_recommendations(minutes: DataFrame, samples: DataFrame, weeks: Mapping[str, Week]) -> DataFrame:
+    """Return a row of `_ROW` for each queue with enough data in its broker's week. `samples`: of the end of the weeks.
+    Pure."""
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -108,15 +112,33 @@ def fleet_recommendations(minutes: DataFrame, weeks: Mapping[str, Week]) -> Data
         .join(F.broadcast(bounds), "broker")
         .where("ms >= begin_ms AND ms < at_ms")
         .select(*_KEY, "begin_ms", "at_ms", "ms", *COLUMNS)
+        .join(_consumers(samples, bounds), list(_KEY), "left")
     )
     return known.groupBy(*_KEY).applyInArrow(recommendation_of_queue, from_arrow_schema(_ROW))
+
+
+def _consumers(samples: DataFrame, bounds: DataFrame) -> DataFrame:
+    """Return the consumers of queues in their overfull samples, as `recorded_traffic.py` reads them for one queue."""
+    from pyspark.sql import functions as F
+
+    share = F.coalesce("unacknowledged_messages", F.lit(0)) / F.col("depth_messages")
+    return (
+        samples.where("state LIKE 'OVERFULL%' AND depth_messages > 0 AND consumers IS NOT NULL")
+        .withColumn("ms", F.unix_millis("at"))
+        .join(F.broadcast(bounds), "broker")
+        .where(F.expr(f"ms >= at_ms - {CONSUMERS_OF} AND ms < at_ms"))
+        .groupBy("broker", "virtualhost", F.col("queue").alias("name"))
+        .agg(F.max("consumers").alias("consumers_most"), F.avg(share).alias("unacknowledged_share"))
+    )
 
 
 def recommendation_of_queue(minutes: pa.Table) -> pa.Table:
     """Return the row of `_ROW` for the minutes of one queue, in any order; no row if there is not enough data."""
     minutes = minutes.sort_by("ms")
     got = {name: minutes[name].cast(pa.float64()).to_numpy() for name in ("ms", *COLUMNS)}
-    found = recording_of_minutes(got)
+    most = minutes["consumers_most"][0].as_py()
+    consumers = None if most is None else Consumers(float(most), float(minutes["unacknowledged_share"][0].as_py()))
+    found = recording_of_minutes(got, consumers)
     if found is None:
         return _ROW.empty_table()
     first: dict[str, Any] = {name: minutes[name][0].as_py() for name in (*_KEY, "begin_ms", "at_ms")}

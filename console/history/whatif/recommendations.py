@@ -25,6 +25,11 @@ _COLUMNS = """broker, virtualhost, queue, epoch_ms(begin) AS "from", epoch_ms("a
     recommended_stop_messages, recommended_resume_messages, recommended_stop_bytes, recommended_resume_bytes,
     recommended_blocked_low_seconds, recommended_blocked_high_seconds, recommended_peak_bytes"""
 
+_REQUIRED = """
+SELECT broker, sum(greatest(recommended_peak_bytes - peak_bytes, 0)) AS required
+FROM {recommendations} WHERE kind = 'raise-capacity' GROUP BY broker ORDER BY broker
+"""
+
 
 def page(
     reader: Reader,
@@ -48,3 +53,10 @@ def page(
         given | {"size": size, "offset": (number - 1) * size},
     )
     return count, rows
+
+
+def required_bytes(reader: Reader) -> dict[str, float]:
+    """Return, by broker, what all its recommended capacities together need beyond the recorded peaks, bytes. Raises
+    NothingRecorded, HistoryBroken."""
+    rows = reader.rows(_REQUIRED, {})
+    return {row["broker"]: row["required"] for row in rows}

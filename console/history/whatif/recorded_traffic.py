@@ -6,15 +6,17 @@ enqueued and dequeued in it.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from console.history.storage.durations import DAY, MINUTE, SAMPLE_VALIDITY_MS
 from console.history.storage.queue_key import QueueKey
-from console.history.storage.reader import Reader
+from console.history.storage.reader import NothingRecorded, Reader
 from console.history.whatif.minute_traffic import COLUMNS, KNOWN
 from console.history.whatif.recording import (
     SAMPLE_COLUMNS,
     Blocked,
+    Consumers,
     Recording,
     blocked_of_minutes,
     recording_of_minutes,
@@ -23,6 +25,8 @@ from console.history.whatif.recording import (
 
 #: Ranges up to this long are replayed from samples, longer ones from minutes.
 SAMPLES_UP_TO = 2 * DAY
+#: Of a range replayed from minutes, the consumers are those in the samples of its end, as long as this.
+CONSUMERS_OF = DAY
 #: The longest range of a replay, as minutes are retained for 100 days.
 LONGEST = 100 * DAY
 
@@ -40,6 +44,14 @@ FROM {minutes}
 WHERE [known] AND broker = $broker AND virtualhost = $virtualhost AND name = $name
     AND epoch_ms("at") >= $begin AND epoch_ms("at") < $end
 ORDER BY "at"
+"""
+_CONSUMERS = """
+SELECT epoch_ms(max("at")) AS ms, max(consumers) AS most,
+    avg(coalesce(unacknowledged_messages, 0) / depth_messages) AS share
+FROM {samples}
+WHERE broker = $broker AND virtualhost = $virtualhost AND queue = $name
+    AND epoch_ms("at") >= $begin AND epoch_ms("at") < $end
+    AND state LIKE 'OVERFULL%' AND depth_messages > 0 AND consumers IS NOT NULL
 """
 _SAMPLES = _SAMPLES.replace("[columns]", ", ".join(SAMPLE_COLUMNS))
 _MINUTES = _MINUTES.replace("[columns]", ", ".join(COLUMNS)).replace("[known]", KNOWN)
@@ -59,13 +71,26 @@ def _from_samples(reader: Reader, queue: QueueKey, begin: int, end: int) -> Reco
 
 def _blocked(reader: Reader, queue: QueueKey, begin: int, end: int) -> Blocked | None:
     """Return the blocked producer time as in the other pages: that of the minutes."""
-    if not reader.has("minutes"):
+    try:
+        return blocked_of_minutes(_columns(reader, _MINUTES, queue, begin - begin % MINUTE, end))
+    except NothingRecorded:
         return None
-    return blocked_of_minutes(_columns(reader, _MINUTES, queue, begin - begin % MINUTE, end))
 
 
 def _from_minutes(reader: Reader, queue: QueueKey, begin: int, end: int) -> Recording | None:
-    return recording_of_minutes(_columns(reader, _MINUTES, queue, begin, end))
+    return recording_of_minutes(
+        _columns(reader, _MINUTES, queue, begin, end), _consumers(reader, queue, max(begin, end - CONSUMERS_OF), end)
+    )
+
+
+def _consumers(reader: Reader, queue: QueueKey, begin: int, end: int) -> Consumers | None:
+    try:
+        got = _columns(reader, _CONSUMERS, queue, begin, end)
+    except NothingRecorded:
+        return None
+    if not len(got["most"]) or math.isnan(got["most"][0]):
+        return None
+    return Consumers(float(got["most"][0]), float(got["share"][0]))
 
 
 def _columns(reader: Reader, sql: str, queue: QueueKey, begin: int, end: int) -> dict[str, Any]:

@@ -34,8 +34,8 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Consumers:
-    """The queue's consumers while it was overfull. `most`: highest number of them; `unacknowledged_share`: mean share
-    of its messages that they had received and not acknowledged."""
+    """The queue's consumers in its samples while it was overfull. `most`: highest number of them;
+    `unacknowledged_share`: mean share of its messages that they had received and not acknowledged."""
 
     most: float
     unacknowledged_share: float
@@ -105,8 +105,9 @@ def recording_of_samples(
     )
 
 
-def recording_of_minutes(got: Mapping[str, Floats]) -> Recording | None:
-    """Convert `ms` and `minute_traffic.COLUMNS` of one queue, in order. Return None without enough data."""
+def recording_of_minutes(got: Mapping[str, Floats], consumers: Consumers | None = None) -> Recording | None:
+    """Convert `ms` and `minute_traffic.COLUMNS` of one queue, in order. `consumers`: minutes do not have them. Return
+    None without enough data."""
     if len(got["ms"]) < FEWEST:
         return None
     intervals = recorded_of_minutes(got, bursts=True)
@@ -120,6 +121,7 @@ def recording_of_minutes(got: Mapping[str, Floats]) -> Recording | None:
         highest(got["messages_max"]),
         highest(got["bytes_max"]),
         blocked_of_minutes(got),
+        consumers,
     )
 
 

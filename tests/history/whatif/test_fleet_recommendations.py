@@ -125,6 +125,7 @@ def test_minutes_in_any_order_give_one_row_and_too_few_give_none() -> None:
         dict.fromkeys(COLUMNS, 0.0)
         | {"messages_mean": 10.0 * n, "messages_max": 10.0 * n, "messages_in": 10.0, "stop_messages": 1000.0}
         | {"ms": n * 60_000, "broker": "b", "virtualhost": "v", "name": "q", "begin_ms": 0, "at_ms": 600_000}
+        | {"consumers_most": 1, "unacknowledged_share": 0.0}
         for n in range(10)
     ]
     rows = [recommendation_of_queue(pa.Table.from_pylist(queue)) for queue in (minutes, minutes[::-1], minutes[:2])]

@@ -129,9 +129,33 @@ function show(rows) {
   fill(byId("rows"), rows.map(row));
 }
 
+/**
+ * Show what all recommended capacities of a broker need together, and whether it has as much.
+ *
+ * @param {any[]} required
+ */
+function showRequired(required) {
+  byId("required").hidden = !required.length;
+  fill(
+    byId("required"),
+    required.map((one) => {
+      const rooms = ["memory", "store"].filter((what) => `${what}_free_bytes` in one);
+      const short = rooms.filter((what) => one[`${what}_free_bytes`] < one.required_bytes);
+      return h(
+        "p",
+        {},
+        `All recommended capacities of ${one.broker} together need up to ${bytes(one.required_bytes)} more.`,
+        rooms.map((what) => ` Free ${what} below its limit: ${bytes(Math.max(one[`${what}_free_bytes`], 0))}.`),
+        short.length ? h("strong", {}, " Not enough for all of them.") : null,
+      );
+    }),
+  );
+}
+
 /** @param {any} options */
-function showPage({ count, results }) {
+function showPage({ count, results, required }) {
   show(results);
+  showRequired(required);
   caveat(results.length ? CAVEAT : "");
   setText(
     byId("advice-of"),
