@@ -51,6 +51,8 @@ _USAGE = re.compile(
     r"|Usage Manager (?:Memory Limit|Memory Usage limit) reached\. .*? flooding (?P<flooded>\S+?)\. "
     r"|(?P<store>Persistent store|Temp Store|Job Scheduler Store) is Full[ ,(].*)"
 )
+#: The usage that the line begins with: the destination's, and the broker's memory as its parent.
+_BROKER_MEMORY_FULL = re.compile(r"Parent:Usage\([^)]*:?memory\) percentUsage=1\d\d%")
 _BLOCKING_FOR = re.compile(r"\(blocking for: (?P<seconds>\d+)s\)")
 
 
@@ -132,6 +134,8 @@ def _usage(match: re.Match[str]) -> Columns:
     lasted = {"lasted_ms": int(duration["seconds"]) * 1000 if duration else None}
     if match["store"]:
         return of_broker(BLOCKED_NOW, text, f"{match['store'].lower()} full") | lasted
+    if match["flooded"] and _BROKER_MEMORY_FULL.search(match.string, 0, match.start()):
+        return of_broker(BLOCKED_NOW, text, "broker memory full") | lasted
     name = match["queue"] or match["topic"] or match["flooded"]
     columns = of_queue(BLOCKED_NOW, name.removeprefix("queue://"), text, "OVERFULL") | lasted
     if limit := match["limit"] or match["topic_limit"]:

@@ -295,3 +295,29 @@ def test_log_with_the_first_line_of_another_one_is_read_whole(landing: Landing, 
 def test_import_with_other_options_reads_the_log_again(landing: Landing) -> None:
     read = [import_lines(landing, busy(30), zone=zone).lines for zone in (UTC, PARIS, UTC)]
     assert read == [30, 30, 0]
+
+
+# -- logs of users ----------------------------------------------------------------------------------------------------
+
+LOGS = Path(__file__).parents[1] / "logs"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "rabbitmq-3.6.log",
+            [("2019-05-06T03:56:36", "producers-stopped"), ("2019-05-06T03:56:42", "producers-started")],
+        ),
+        ("rabbitmq-3.7.log", [("2019-04-17T19:46:29.300000", "producers-stopped")]),
+        (
+            "activemq-5.log",
+            [("2020-01-24T09:36:04.213000", "queue-overfull"), ("2020-01-24T09:36:04.213000", "queue-underfull")],
+        ),
+    ],
+)
+def test_log_of_a_user_is_read(landing: Landing, name: str, expected: list[tuple[str, str]]) -> None:
+    report = LogImport(landing, "old", Options(UTC)).import_file(LOGS / name)
+    assert report.unread == 0
+    rows = sorted(landing.read_all("events").to_pylist(), key=lambda row: (row["at"], row["sequence"]))
+    assert [(row["at"].isoformat().removesuffix("+00:00"), row["kind"]) for row in rows] == expected

@@ -89,6 +89,13 @@ THROTTLED = "Producers will be throttled to the rate at which messages are remov
             {"kind": "blocked-now", "lasted_ms": 31_000} | ORDERS,
         ),
         (
+            "INFO | Usage(default:memory:queue://a.dlq:memory) percentUsage=69%, usage=467812303, limit=668309914,"
+            " percentUsageMinDelta=1%;Parent:Usage(default:memory) percentUsage=100%, usage=668329690, limit=668309914,"
+            " percentUsageMinDelta=1%: Usage Manager Memory Limit reached. Producer (ID:a-1:49:3:1) stopped to prevent"
+            f" flooding queue://a.dlq.{MORE} (blocking for: 964s)",
+            {"kind": "blocked-now", "scope": "broker", "reason": "broker memory full", "lasted_ms": 964_000},
+        ),
+        (
             "Usage(Main:store) percentUsage=100%: Persistent store is Full, 100% of 1048576. Stopping producer"
             f" (ID:host-1:1:1) to prevent flooding queue://orders.{MORE} (blocking for: 1s)",
             {"kind": "blocked-now", "scope": "broker", "reason": "persistent store full", "lasted_ms": 1000},
