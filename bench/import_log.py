@@ -15,7 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from console.history.importing.log_import import LogImport, Options
+from console.history.importing.log_import import LogImport
+from console.history.importing.log_reading import Options
 from console.history.storage.landing import Landing
 
 PREFIX = "{stamp},{ms:03} INFO  [virtualhost-default-iopool-2] ({logger}) - "

@@ -20,7 +20,8 @@ import pytest
 from proton import Message, ProtonException
 from proton.utils import BlockingConnection
 
-from console.history.importing.log_import import LogImport, Options
+from console.history.importing.log_import import LogImport
+from console.history.importing.log_reading import Options
 from console.history.rollups.broker import BrokerRollups
 from console.history.storage.landing import Landing
 from tests.interop.peers import built, need, run

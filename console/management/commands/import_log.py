@@ -15,7 +15,8 @@ from django.core.management.base import BaseCommand
 
 from console.history.importing.layouts import Layout, LayoutError, parse_layout
 from console.history.importing.log_files import LogError
-from console.history.importing.log_import import LogImport, Options
+from console.history.importing.log_import import LogImport
+from console.history.importing.log_reading import Options
 from console.history.importing.log_report import Report
 from console.history.storage.landing import Landing, LandingError
 from console.management.progress import progress

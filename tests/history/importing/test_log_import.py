@@ -16,7 +16,8 @@ import pytest
 from django.core.management import call_command
 
 from console.history.importing.log_files import LogError
-from console.history.importing.log_import import LogImport, Options
+from console.history.importing.log_import import LogImport
+from console.history.importing.log_reading import Options
 from console.history.storage.landing import KEYS, Landing
 from tests.up.running import ROOT
 

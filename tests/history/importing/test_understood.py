@@ -15,7 +15,8 @@ import pytest
 
 from console.history.importing.layouts import parse_layout
 from console.history.importing.log_files import LogError
-from console.history.importing.log_import import LogImport, Options
+from console.history.importing.log_import import LogImport
+from console.history.importing.log_reading import Options
 from console.history.storage.landing import KEYS, Landing
 from console.history.storage.landing_names import sequence_of
 
