@@ -61,6 +61,7 @@ def ats(reader: Reader, name: str, **given: Any) -> list[int]:
     return [row["t"] for row in reader.rows(f'SELECT epoch_ms("at") AS t FROM {{{name}}} ORDER BY t', **given)]
 
 
+@pytest.mark.domain("fresh alone")
 def test_history_without_a_table_is_read_from_the_recorder_alone(tmp_path: Path, opened: Any) -> None:
     with pytest.raises(NothingRecorded):
         catalog.brokers(opened(tmp_path))
@@ -222,6 +223,7 @@ def test_recorders_episodes_and_blocks_replace_the_tables_and_peaks_never_fall(t
     assert holds == [{"producer": "other", "ended_by": None}, {"producer": "p", "ended_by": "seen"}]
 
 
+@pytest.mark.domain("fresh visibility")
 def test_fresh_rows_are_visible_to_those_with_permission_only(tmp_path: Path, opened: Any) -> None:
     for broker in ("local", "other"):
         recording = Recording(tmp_path, broker)
@@ -286,6 +288,7 @@ def _steps(url: str) -> Iterator[None]:
             yield
 
 
+@pytest.mark.domain("fresh once")
 def test_queries_see_each_row_once_while_the_recorder_lands_and_the_pipeline_commits(tmp_path: Path) -> None:
     reader = Reader(str(tmp_path))
     ended = threading.Event()

@@ -114,6 +114,7 @@ def test_published_rows_are_the_rollups_of_what_was_taken_in_few_files(landing: 
     assert rollups_of(given)["episodes"]
 
 
+@pytest.mark.domain("fresh resumed")
 @pytest.mark.parametrize("lost", ["nothing", "the state", "a file of the state"])
 def test_next_recorder_continues_with_what_has_landed_since_the_state(
     landing: FullDisk, lost: str, tmp_path: Path

@@ -97,6 +97,7 @@ def test_dead_process_of_another_host_is_replaced_when_its_leases_have_expired(h
     assert not any(dead.owns(slug) for slug in BROKERS)
 
 
+@pytest.mark.domain("fresh one recorder")
 def test_process_that_cannot_extend_its_leases_stops_before_another_one_starts(hosts: Hosts) -> None:
     hosts.start("x", "y")
     hosts.look(5)

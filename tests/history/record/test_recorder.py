@@ -352,6 +352,7 @@ def test_file_appears_complete_and_a_failed_write_leaves_nothing(landing: Landin
     assert sorted(p.name for p in Path(landing.folder("events")).iterdir()) == ["one.parquet"]
 
 
+@pytest.mark.domain("fresh tail")
 async def test_rows_are_published_in_a_tail_before_they_land(landing: FullDisk) -> None:
     memory = InMemoryBroker()
     await memory.create(ORDERS, {})
@@ -367,6 +368,7 @@ async def test_rows_are_published_in_a_tail_before_they_land(landing: FullDisk) 
     assert not tail(landing, "events")
 
 
+@pytest.mark.domain("fresh tail")
 @pytest.mark.parametrize("when", ["before landing", "after landing", "after the catalog", "between two kinds"])
 async def test_tail_of_a_killed_recorder_lands_once(landing: FullDisk, tmp_path: Path, when: str) -> None:
     memory = InMemoryBroker()

@@ -102,6 +102,7 @@ def test_kills_of_broker_and_recorder_lose_and_duplicate_no_event(pair: Pair) ->
     assert len(set(pair.landing.read_all("events")["run"].to_pylist())) == 1
 
 
+@pytest.mark.domain("fresh one recorder")
 @pytest.mark.timeout(180)
 def test_second_recorder_stands_by_and_takes_over_a_killed_or_ended_one(pair: Pair) -> None:
     pair.broker()
