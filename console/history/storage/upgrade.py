@@ -38,14 +38,18 @@ def upgrade_tables(url: str, on_step: Callable[[str], None] = lambda _name: None
     again. Raises LandingError, deltalake's errors."""
     landing = Landing(url)
     old = [name for name in LAYOUTS if _is_old(url, name) or landing.get(_note(name)) is not None]
-    if not old and not _exists(url, "taken"):
+    noted = landing.get(_note("rolled"))
+    if not old and noted is None and not _exists(url, "taken"):
         return {}
-    rolled = _rolled_until(url)
+    # Computed once: a conversion that was killed may have changed the table that it is computed from.
+    rolled: dict[str, int] = _rolled_until(url) if noted is None else json.loads(noted)
+    landing.put(_note("rolled"), json.dumps(rolled).encode())
     for name in LAYOUTS:
         if name in old:
             on_step(f"converting {name}")
             _convert(url, name, landing, rolled)
     _remove_processed(url, landing)
+    landing.delete(_note("rolled"))
     return {broker: (until, until + HOUR) for broker, until in rolled.items()}
 
 
