@@ -291,7 +291,7 @@ def _service(recorded: Recorded) -> Floats:
 
 
 def _best(went: Floats, seconds: Floats, lasting: float) -> float:
-    """Return the highest rate over intervals that together last at least so many seconds, messages/s."""
+    """Return the highest rate over intervals that together last at least `lasting` seconds, messages/s."""
     times = np.concatenate([[0.0], np.cumsum(seconds)])
     if times[-1] <= 0:
         return 0.0

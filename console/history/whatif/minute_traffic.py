@@ -179,7 +179,7 @@ def _split(  # noqa: PLR0917 - numbers of one minute
 
 
 def _with_pause(minute: _Part, rate: float, idle: float, highest: float) -> list[_Part]:
-    """Split a minute at whose begin and end a queue was overfull, with so many seconds between in which it was not."""
+    """Split a minute at whose begin and end a queue was overfull, with `idle` seconds between in which it was not."""
     if idle < _SHORTEST_PAUSE:
         return [minute]
     half = (minute.seconds - idle) / 2

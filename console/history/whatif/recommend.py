@@ -1,7 +1,7 @@
 """Recommend limits for what was recorded of a queue, or say why other limits are no remedy. Pure.
 
 The page of one queue and the nightly job for all queues use it. A recommended capacity is a whole number, fits into
-the broker's memory and store as far as these are known, and is compared with what was recorded.
+the broker's memory and store if these are known, and is compared with what was recorded.
 """
 
 from __future__ import annotations
@@ -236,8 +236,8 @@ def _capacity(recording: Recording, simulation: Simulation, now: Simulated, room
 
 
 def _smallest(simulation: Simulation, tried: list[Limits], allowed: float) -> tuple[Limits, Simulated] | None:
-    """Return the smallest of ascending limits with at most so many overfull seconds in every reconstruction, by
-    bisection; None if the largest has more."""
+    """Return the smallest of the ascending limits `tried` with at most `allowed` overfull seconds in every
+    reconstruction, by bisection; None if the largest has more."""
     best = simulation.of(tried[-1])
     if best.high.blocked_seconds > allowed:
         return None
@@ -282,7 +282,7 @@ def _duration(seconds: float) -> str:
     whole = round(seconds)
     for length, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if whole >= 2 * length:
-            return f"{whole / length:,.1f} {unit}"
+            return f"{whole / length:,.3g} {unit}"
     return f"{whole} s"
 
 

@@ -67,7 +67,7 @@ function row(one) {
       "td",
       { class: "wrap", "data-label": "Recommendation" },
       one.text,
-      h("span", { class: "muted kind" }, KINDS[one.kind] ?? one.kind),
+      h("small", { class: "muted" }, KINDS[one.kind] ?? one.kind),
     ),
     h(
       "td",
@@ -100,6 +100,7 @@ function row(one) {
         { href: whatIfUrl(one, one.until ? { from: addressMoment(one.from), until: addressMoment(one.until) } : {}) },
         "Simulate limits",
       ),
+      " ",
       policyLink(one),
     ),
   );

@@ -255,6 +255,7 @@ function showAdvice(advice, current) {
           },
           "Add as scenario",
         ),
+        " ",
         applyLink(advice.limits, current),
       )
     : null;
