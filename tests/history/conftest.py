@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from console.history.pipeline.run import QUICK
 from console.history.pipeline.spark.session import start_session
 from tests.history.runs import History
 
@@ -19,6 +20,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         session = start_session(name="headgate-tests", scratch=tmp_path_factory.mktemp("spark"))
         yield session
         session.stop()
+
+
+@pytest.fixture(scope="module")
+def quick_spark(spark: Any) -> Iterator[Any]:
+    """Spark as it is for few rows, without optimizations that take longer than these."""
+    settings = {**QUICK, "spark.sql.shuffle.partitions": "2"}
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)
 
 
 @pytest.fixture(autouse=True)

@@ -49,7 +49,7 @@ FEW_ROWS = 100_000
 _ACTIVE = HOUR
 
 #: Spark's optimizations for large queries take longer than a small query.
-_QUICK = {
+QUICK = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -141,7 +141,7 @@ class Run:
 
     def _configure(self, rows: int) -> None:
         self._few = rows <= FEW_ROWS
-        settings = dict(_QUICK if self._few else _LARGE)
+        settings = dict(QUICK if self._few else _LARGE)
         if str(self.spark.sparkContext.master).startswith("local"):
             # Few partitions are faster for few rows; more partitions spill less each. A cluster has its own setting.
             settings["spark.sql.shuffle.partitions"] = "2" if self._few else "8"

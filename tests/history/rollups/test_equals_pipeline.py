@@ -4,7 +4,7 @@ histories: side by side as different brokers, in one computation by Spark."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -63,31 +63,14 @@ def of_pipeline(spark: Any, histories: list[RandomHistory]) -> Mapping[str, list
     return {name: [_plain(row) for row in frame.toArrow().to_pylist()] for name, frame in tables.items()}
 
 
-@pytest.fixture
-def quick(spark: Any) -> Iterator[Any]:
-    """Spark without what takes longer than so few rows."""
-    settings = {
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    before = {name: spark.conf.get(name) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value)
-
-
 def _plain(row: Row) -> Row:
     times = {name: round(row[name].timestamp() * 1000) for name in _TIMES if row.get(name) is not None}
     return row | times
 
 
-def test_rollups_of_the_recorder_equal_those_of_the_pipeline(quick: Any) -> None:
+def test_rollups_of_the_recorder_equal_those_of_the_pipeline(quick_spark: Any) -> None:
     histories = [random_history(random.Random(seed), f"b{seed}", rows=50) for seed in range(HISTORIES)]
-    expected = of_pipeline(quick, histories)
+    expected = of_pipeline(quick_spark, histories)
     for history in histories:
         fed = feed(history)
         mine = {
