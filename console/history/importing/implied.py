@@ -68,7 +68,10 @@ class Implied:
             yield start, {**known, "kind": begins}
         elif columns.get("queue"):
             yield at, {**known, "kind": "client-warning"}
-        end = {name: columns.get(name) for name in ("object", "object_type", "virtualhost", "queue", "scope", "reason")}
+        end = {
+            name: columns.get(name)
+            for name in ("object", "object_type", "virtualhost", "queue", "scope", "reason", "actor")
+        }
         end |= {"kind": ends, "text": f"(the last line about this block) {columns['text']}"}
         if columns.get("queue"):
             end["state"] = "NORMAL"

@@ -94,7 +94,8 @@ def of_queue(kind: str, queue: str, text: str, state: str | None) -> Columns:
 
 
 def of_broker(kind: str, text: str, reason: str) -> Columns:
-    return {"kind": kind, "text": text, "scope": "broker", "reason": reason, **_BROKER}
+    """Return a stop or start of all producers by the broker itself, which is its actor."""
+    return {"kind": kind, "text": text, "scope": "broker", "reason": reason, "actor": "broker", **_BROKER}
 
 
 def _artemis(code: str, words: str) -> Columns:

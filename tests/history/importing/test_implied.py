@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from console.history.importing.implied import SAME_BLOCK, Implied
+from console.history.rollups.broker import BrokerRollups
+from console.history.storage.landing import SCHEMAS
 from console.history.storage.log_lines import read_line
 from console.history.storage.other_brokers import Columns
 
@@ -73,4 +75,19 @@ def test_full_store_stops_the_whole_broker_since_the_producer_has_been_blocked()
     assert events((30_000, STORE), (60_000, STORE)) == [
         (25_000, "producers-stopped", "broker"),
         (60_000, "producers-started", "broker"),
+    ]
+
+
+def test_overlapping_alarms_are_one_episode_of_all_producers() -> None:
+    implied, rollups = Implied(), BrokerRollups("x")
+    lines = [(1000, MEMORY.format("set")), (2000, DISK.format("set")), (3000, MEMORY.format("cleared"))]
+    lines += [(4000, DISK.format("cleared")), (9000, MEMORY.format("set"))]
+    found = [event for at, line in lines for event in implied.events(at, columns(line))]
+    empty = dict.fromkeys(SCHEMAS["events"].names)
+    rows = [{**empty, **event, "broker": "x", "at": at, "sequence": n} for n, (at, event) in enumerate(found)]
+    rollups.take(events=rows, coverage=[{"at": 0, "until": 10_000, "followed": True, "source": "recorder"}])
+    names = ("kind", "scope", "start", "end", "actor", "reason")
+    assert [tuple(row[name] for name in names) for row in rollups.episodes()] == [
+        ("stopped", "broker", 1000, 4000, "broker", "memory alarm on rabbit@a"),
+        ("stopped", "broker", 9000, None, "broker", "memory alarm on rabbit@a"),
     ]
