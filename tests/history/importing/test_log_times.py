@@ -34,6 +34,15 @@ def read(head: str, zone: str = "UTC") -> int | None:
         ("[02/Jun/2014:14:14:05 +0200] ", 0),
         ("Mon Jun  2 12:14:05 2014 ", 0),
         ("Mon Jun 02 12:14:05 UTC 2014 ", 0),
+        ("2014.06.02 12:14:05,123 ", 123),
+        ("2014-06-02T14:14:05+02 ", 0),
+        ("02.06.2014 12:14:05,123 ", 123),
+        ("20140602T121405.123Z ", 123),
+        ("20140602 12:14:05,123 ", 123),
+        ("Jun 02, 2014 12:14:05 PM org.example.Broker start", 0),
+        ("Jun 2, 2014 12:14:05\u202fPM org.example.Broker start", 0),
+        ("=INFO REPORT==== 2-Jun-2014::12:14:05 ===", 0),
+        ("2014-06-02 12:14:05.123456+00:00 [warning] <0.381.0> ", 123),
         ("Jun  2 12:14:05 host qpidd[12]: ", 0),
         ("<30>Jun  2 12:14:05 host qpidd[12]: ", 0),
         ("Jun  2 23:00:00 host qpidd[12]: 2014-06-02 12:14:05 [Broker] ", 0),
@@ -66,6 +75,22 @@ def test_repeated_hour_in_autumn_is_resolved_by_the_order_of_lines() -> None:
     assert None not in read
     assert read == sorted(read)  # type: ignore[type-var]
     assert read[-1] - read[0] == 7_201_000  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("offset", range(1, 7))
+def test_step_back_in_the_repeated_hour_is_a_step_of_the_clock_unless_it_is_small(offset: int) -> None:
+    times = LogTimes(ZoneInfo("Europe/Paris"), WRITTEN)
+    first = times.read("2013-10-27 02:30:10 ")
+    second = times.read(f"2013-10-27 02:30:{10 - offset:02} ")
+    assert first is not None
+    assert second == first - offset * 1000 + (3_600_000 if offset > 5 else 0)
+
+
+def test_abbreviated_zone_says_which_one_a_repeated_time_is() -> None:
+    times = LogTimes(ZoneInfo("Europe/Paris"), WRITTEN)
+    read = [times.read(f"Sun Oct 27 02:30:00 {zone} 2013 x") for zone in ("CET", "CEST", "CET")]
+    assert None not in read
+    assert read[0] == read[2] == read[1] + 3_600_000  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(

@@ -224,9 +224,13 @@ def test_sparse_episode_ends_after_the_clock_was_set_back(
 # -- repeated and interrupted imports ---------------------------------------------------------------------------------
 
 
-def busy(count: int, seed: int = 5) -> list[str]:
+def busy(count: int, seed: int = 5, *more: str) -> list[str]:
     dice = random.Random(seed)
-    return [line(n // 3, dice.choice([OVERFULL, UNDERFULL, "x"]), dice.choice("ab")) for n in range(count)]
+    return [line(n // 3, dice.choice([OVERFULL, UNDERFULL, "x", *more]), dice.choice("ab")) for n in range(count)]
+
+
+ACTIVEMQ = "Usage Manager Memory Limit (1000) reached on queue://{}, size 5. Producers will be throttled"
+ALARMS = [f"memory resource limit alarm {what} on node rabbit@{node}" for what in ("set", "cleared") for node in "cd"]
 
 
 def rows(landing: Landing) -> dict[tuple[Any, ...], Any]:
@@ -246,7 +250,7 @@ def test_interrupted_import_continues_without_doubled_or_lost_rows(
     monkeypatch.setattr("console.history.importing.log_files._BLOCK", 3000)
     monkeypatch.setattr("console.history.importing.log_import.BATCH", 50)
     path = tmp_path / "broker.log"
-    content = "".join(f"{each}\n" for each in busy(900)).encode()
+    content = "".join(f"{each}\n" for each in busy(900, 5, ACTIVEMQ, *ALARMS)).encode()
     path.write_bytes(gzip.compress(content) if packed else content)
     whole = Landing(str(tmp_path / "whole"))
     LogImport(whole, "old", Options(UTC)).import_file(path)
