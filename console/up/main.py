@@ -67,6 +67,8 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
     https = options.tls_certificate is not None
     url = f"{'https' if https else 'http'}://{_authority(host, options.port)}/"
     environment = {
+        # glibc keeps freed memory in an arena for each thread, and here are many mostly idle threads.
+        "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX") or "2",
         "HEADGATE_DATA": str(options.data),
         "HEADGATE_ALLOWED_HOSTS": ",".join(filter(None, [os.environ.get("HEADGATE_ALLOWED_HOSTS"), _bracketed(host)])),
         "HEADGATE_BROKER_HOST": amqp_host,

@@ -34,6 +34,8 @@ class Command(BaseCommand):
         if not 0 < rotate <= 3600:
             self.stderr.write(f"--rotate is {rotate:g}: it must be above 0 and at most 3600 seconds")
             sys.exit(1)
+        # pyarrow loads pandas, which takes 30 MB, to recognize its types among values. There are none here.
+        sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]  # makes an import fail
         try:
             landing = Landing(settings.HEADGATE_HISTORY_URL)
         except LandingError as error:
