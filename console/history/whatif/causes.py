@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from console.history.whatif.recording import Recording
 
 #: A queue without consumption in this share of its overfull time was not consumed.
-_IDLE_SHARE = 0.8
+_IDLE_SHARE = 0.7
 #: Shorter times without consumption, seconds, are pauses of the consumers, which a capacity can absorb.
 _LONG = 600.0
 #: Consumers that hold this share of the queue's messages do not acknowledge them.
-_UNACKNOWLEDGED = 0.5
+_UNACKNOWLEDGED = 0.4
 #: A rate below this, messages/s, is none.
 _NO_RATE = 1e-3
 
