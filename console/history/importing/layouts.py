@@ -114,6 +114,10 @@ _DATES = {"d", "date"}
 _MESSAGES = {"m", "msg", "message"}
 _NESTED = {"highlight", "style", "replace", "enc", "encode", "maxLen", "maxLength", "notEmpty", "varsNotEmpty"}
 _LINE_ENDS = {"n"}
+_ANYTHING = ".{0,200}?"
+#: Maximum length of a line with a pattern, in characters: lines of events are short, and a search takes longer in long
+#: ones than in proportion to their length.
+_LONGEST = 8192
 _WORDS = {"p": r"\w+", "le": r"\w+", "level": r"\w+"}
 #: Nothing, or stack traces in other lines.
 _AFTER = {"ex", "exception", "throwable", "xEx", "xException", "xThrowable", "rEx", "rException", "wEx", "nopex"}
@@ -156,7 +160,7 @@ class _Pattern:
         self._regex = re.compile(form.rstrip() + r"\s*$", re.DOTALL)
 
     def split(self, line: str, times: LogTimes) -> tuple[int | None, str] | None:
-        match = self._regex.match(line)
+        match = self._regex.match(line) if len(line) <= _LONGEST else None
         if not match:
             return None
         parts = match.groupdict()
@@ -214,13 +218,13 @@ class _Pattern:
                 raise LayoutError(f"{self._text!r} has two messages")
             self._message = True
             return "(?P<message>.*)"
-        # Unknown converters may print anything.
-        value = _WORDS.get(name, ".*?")
+        # Other converters may print anything, but not much, which bounds a search.
+        value = _WORDS.get(name, _ANYTHING)
         return rf"\s*{value}\s*" if width else value
 
     def _date(self, options: list[str]) -> str:
         if self._dated:
-            return ".*?"
+            return _ANYTHING
         self._dated = True
         pattern = self._without_zone(options)
         if pattern in ("UNIX", "UNIX_MILLIS"):

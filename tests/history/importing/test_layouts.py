@@ -83,6 +83,8 @@ def test_wrong_layout_is_refused_with_the_reason(layout: str, why: str) -> None:
         ("json", "[1, 2]"),
         ("json", '{"message": 5}'),
         ("json", "{" * 100_000),
+        ("%c %t %d %m%n", "a " * 500_000),
+        ("%d | %m | %c | %t%n", "2014-06-02 12:14:05,123 " + "| " * 100_000 + "x" * 500),
     ],
 )
 def test_line_of_another_layout_is_not_split(layout: str, line: str) -> None:
