@@ -323,12 +323,17 @@ class Recorder:
         timing = self.timing
         # The first coverage of a connection is published as soon as there is some.
         idle = timing.idle if self._is_covered else timing.publish
+        until = min(self._published + idle, time.monotonic() + self._seconds_to_next_hour())
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(_loop_time(self._published + idle)):
+            async with asyncio.timeout_at(_loop_time(until)):
                 await self._news.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(_loop_time(self._published + self._pace.seconds)):
                 await self._full.wait()
+
+    def _seconds_to_next_hour(self) -> float:
+        """Return the seconds until the present hour can be covered to its end."""
+        return (HOUR - (self._now() - _SAMPLE_DELAY_MS) % HOUR) / 1000
 
     def _is_full(self) -> bool:
         return max(len(self._unlanded.events), len(self._unlanded.samples)) >= self.timing.rows

@@ -22,6 +22,9 @@ from console.history.record.recorders import Recorders
 from console.history.storage.landing import Landing, LandingError
 from console.links.registry import connector
 
+#: Default of --publish, seconds. Each publication takes about six requests of an object store.
+LOCAL, STORE = Timing().publish, 5.0
+
 
 class Command(BaseCommand):
     help = "Record events and samples of all configured brokers into the landing folder of the history."
@@ -29,11 +32,20 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--rotate", type=float, default=Timing().rotate, help="seconds between landing files")
+        parser.add_argument(
+            "--publish",
+            type=float,
+            help=f"seconds between publications (default: {LOCAL:g}; {STORE:g} on object stores)",
+        )
 
-    def handle(self, *args: Any, rotate: float, **options: Any) -> None:
-        if not 0 < rotate <= 3600:
-            self.stderr.write(f"--rotate is {rotate:g}: it must be above 0 and at most 3600 seconds")
-            sys.exit(1)
+    def handle(self, *args: Any, rotate: float, publish: float | None, **options: Any) -> None:
+        if publish is None:
+            publish = STORE if "://" in settings.HEADGATE_HISTORY_URL else LOCAL
+        for option, seconds in (("rotate", rotate), ("publish", publish)):
+            if not 0 < seconds <= 3600:
+                self.stderr.write(f"--{option} is {seconds:g}: it must be above 0 and at most 3600 seconds")
+                sys.exit(1)
+        timing = Timing(rotate=rotate, publish=publish)
         # pyarrow loads pandas, which takes 30 MB, to recognize its types among values. There are none here.
         sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]  # makes an import fail
         try:
@@ -46,7 +58,7 @@ class Command(BaseCommand):
 
         def start(slug: str) -> Recorder:
             may_write = partial(ownership.owns, slug)
-            return Recorder(slug, connector(entries[slug]), landing, timing=Timing(rotate=rotate), may_write=may_write)
+            return Recorder(slug, connector(entries[slug]), landing, timing=timing, may_write=may_write)
 
         asyncio.run(_run(Recorders(ownership, start, self._say)))
 

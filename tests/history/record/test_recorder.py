@@ -448,6 +448,15 @@ async def test_closed_hour_lands_at_once(landing: FullDisk) -> None:
         assert max(_ms(row["until"]) for row in rows(landing, "coverage")) >= end
 
 
+@pytest.mark.parametrize(("now", "seconds"), [(5 * HOUR - 3000, 4.5), (5 * HOUR + 1000, 0.5), (5 * HOUR + 1500, 3600)])
+def test_idle_recorder_publishes_when_an_hour_closes(landing: FullDisk, now: int, seconds: float) -> None:
+    async def connect() -> Connected:
+        raise AssertionError("it does not run")
+
+    recorder = Recorder("local", connect, landing, clock=lambda: now)
+    assert recorder._seconds_to_next_hour() == seconds
+
+
 async def test_position_in_files_of_the_previous_release_is_understood(landing: FullDisk) -> None:
     memory = InMemoryBroker()
     await facts(memory)

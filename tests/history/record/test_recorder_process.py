@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
 from brokers.drivers.bundled import BundledBroker
 from brokers.model import object_name
@@ -132,3 +133,10 @@ def test_recorder_waits_for_its_broker(pair: Pair) -> None:
     last = asyncio.run(pair.act(2))
     wait_until(lambda: pair.has(last), f"event {last} is stored")
     assert recorder.process.poll() is None
+
+
+@pytest.mark.parametrize("option", ["--rotate", "--publish"])
+def test_interval_that_is_too_short_or_too_long_is_refused(option: str) -> None:
+    for seconds in ("0", "3601"):
+        with pytest.raises(SystemExit):
+            call_command("recorder", option, seconds)
