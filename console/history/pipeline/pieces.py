@@ -72,6 +72,7 @@ class Pieces:
         self._advise = advise
         self._say = say
         self._on_step = on_step
+        self.files = 0  # processed landing files
         self._tables: Tables | None = None
         self._shown = contextlib.ExitStack()
 
@@ -130,6 +131,7 @@ class Pieces:
                     report = self._run_once(tables, broker, self._steps(row))
                     row.report(report)
                     more = report.more
+                    self.files += report.files
             self._sweep()
             note_processed(before, listing.files())
 

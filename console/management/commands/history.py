@@ -22,10 +22,13 @@ from console.history.models import HistoryRun, JobRequest
 from console.history.pipeline import job_requests
 from console.history.pipeline.pieces import OnStep, Piece, Pieces, Unusable
 from console.history.pipeline.pipeline_leases import alive, is_process_alive
+from console.history.pipeline.processed_files import processed_files
 from console.history.pipeline.run_records import reason
 from console.history.pipeline.runner import Runner
 from console.history.pipeline.session_process import SessionProcess
+from console.history.storage.landing_listing import LandingListing
 from console.leases.lease import Busy, Lost
+from console.management.progress import progress
 from console.management.ready import require_database
 
 if TYPE_CHECKING:
@@ -89,24 +92,28 @@ class Command(BaseCommand):
             return
         from console.history.pipeline.spark import scratch
 
-        pieces = _pieces(self._say)
+        total = _waiting_files() if work == HistoryRun.RUN else None
         try:
-            while True:
-                try:
-                    pieces.execute(Piece(work))
-                    return
-                except Busy as busy:
-                    if not busy.ran_out:
-                        self._say(str(busy))
-                        sys.exit(BUSY)
-                time.sleep(_CHECK)
+            with progress(work, total=total, unit="files") as bar:
+                pieces = _pieces(self._say, lambda step: bar.at(pieces.files, what=step))
+                while True:
+                    try:
+                        pieces.execute(Piece(work))
+                        bar.at(pieces.files)
+                        return
+                    except Busy as busy:
+                        if not busy.ran_out:
+                            self._say(str(busy))
+                            sys.exit(BUSY)
+                    finally:
+                        pieces.close()
+                    time.sleep(_CHECK)
         except Unusable as error:
             self._fail(str(error))
         except Exception as error:  # Spark and file systems raise many types
             self._fail(reason(error))
         finally:
             scratch.leave()
-            pieces.close()
 
     def _follow(self, work: str) -> bool:
         """Request the work and wait for its end. Return False if the process that would do it has ended."""
@@ -137,6 +144,12 @@ class Command(BaseCommand):
 
 def _start_session() -> SessionProcess:
     return SessionProcess([sys.executable, str(_MANAGE), "history", "--session"])
+
+
+def _waiting_files() -> int:
+    processed = processed_files()
+    files = LandingListing(settings.HEADGATE_HISTORY_URL).files()
+    return sum(file.broker not in processed or not processed[file.broker].has(file) for file in files)
 
 
 def _pieces(say: Callable[[str], None], on_step: OnStep = lambda _name: None) -> Pieces:
