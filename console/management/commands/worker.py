@@ -38,7 +38,6 @@ class Command(BaseCommand):
             without_gossip=True,
             without_mingle=True,
             without_heartbeat=True,
-            quiet=True,
         )
         try:
             worker.start()
