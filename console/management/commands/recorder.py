@@ -46,8 +46,6 @@ class Command(BaseCommand):
                 self.stderr.write(f"--{option} is {seconds:g}: it must be above 0 and at most 3600 seconds")
                 sys.exit(1)
         timing = Timing(rotate=rotate, publish=publish)
-        # pyarrow loads pandas, which takes 30 MB, to recognize its types among values. There are none here.
-        sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]  # makes an import fail
         try:
             landing = Landing(settings.HEADGATE_HISTORY_URL)
         except LandingError as error:
