@@ -34,7 +34,7 @@ from measured import ROOT, Failed, progress, table
 from console.history.generate.generator import Plan, make_history
 from console.history.storage.landing import Landing
 
-STEPS = ("landing", "store", "holds", "episodes", "stops", "minutes", "hours", "days", "taken")
+STEPS = ("landing", "store", "holds", "episodes", "stops", "minutes", "hours", "days", "processed")
 PARTS = ("steps", "delay", "pages")
 DELAY_AIM = 15  # s
 UNTIL = datetime(2026, 11, 1, tzinfo=UTC)

@@ -92,7 +92,7 @@ function nextRun(status) {
   const next = status.next_runs[0];
   if (!next) return "when data lands";
   const due = next.at > status.now ? ["in ", untilElement(next.at)] : ["now"];
-  return [due, h("small", { class: "muted block wrap" }, REASONS[next.reason] ?? next.reason)];
+  return [...due, h("small", { class: "muted block wrap" }, REASONS[next.reason] ?? next.reason)];
 }
 
 /**
