@@ -152,6 +152,10 @@ Heat = type(
             child=serializers.ListField(child=serializers.IntegerField(allow_null=True)),
             help_text="For each queue and slot: ms of the measure; null: not recorded.",
         ),
+        "unwatched": serializers.DictField(
+            child=_spans("Spans of one broker, each [from, until]."),
+            help_text="For each broker of `queues`: spans that were not recorded.",
+        ),
     },
 )
 

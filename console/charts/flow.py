@@ -10,11 +10,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 Unit = Literal["messages", "bytes"]
+_TITLE_FONT = {"color": "var(--muted)", "size": 11}
 #: A field, its name in the legend, colour, dash and width (px).
 Line = tuple[str, str, str, str, float]
 
-#: Lowest upper end of an axis of amounts: otherwise ticks would be thousandths ("m") of a message.
-LEAST_RANGE = {"include": [0, 5]}
+#: The time axis, in the browser's zone, which the page names.
+TIME: dict[str, Any] = {
+    "type": "date",
+    "showgrid": False,
+    "title": {"text": "Time", "standoff": 6, "font": _TITLE_FONT},
+}
 
 #: Fields of a sample that a figure shows, besides `at` (ms since the epoch) and `overfull`.
 LINES: tuple[Line, ...] = (
@@ -22,6 +27,23 @@ LINES: tuple[Line, ...] = (
     ("effective_stop_{unit}", "Stop", "var(--chart-stop)", "dash", 1.2),
     ("effective_resume_{unit}", "Resume", "var(--chart-resume)", "dot", 1.5),
 )
+
+
+def axis_title(text: str) -> dict[str, Any]:
+    """Return the title of a vertical axis: what it measures, and the unit."""
+    return {"text": text, "standoff": 6, "font": _TITLE_FONT}
+
+
+def amount_axis(title: str) -> dict[str, Any]:
+    """Return an axis of amounts from 0 on, at least to 5. Ticks are plain numbers, from 10,000 on with k, M or G."""
+    return {
+        "rangemode": "tozero",
+        "fixedrange": True,
+        "autorangeoptions": {"include": [0, 5]},
+        "exponentformat": "SI",
+        "separatethousands": True,
+        "title": axis_title(title),
+    }
 
 
 def overfull_value(state: str | None) -> int | None:
@@ -121,7 +143,7 @@ def _depth_layout(unit: Unit) -> dict[str, Any]:
         "tickfont": {"color": "var(--muted)", "size": 11},
     }
     return {
-        "margin": {"l": 56, "r": 12, "t": 8, "b": 32},
+        "margin": {"l": 64, "r": 12, "t": 8, "b": 52},
         "height": 320,
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -137,15 +159,7 @@ def _depth_layout(unit: Unit) -> dict[str, Any]:
         },
         "hovermode": "x unified",
         "hoverlabel": {"bgcolor": "var(--surface)", "bordercolor": "var(--border)", "font": {"color": "var(--text)"}},
-        "xaxis": {**axis, "type": "date", "showgrid": False, "fixedrange": True},
-        "yaxis": {
-            **axis,
-            "rangemode": "tozero",
-            "fixedrange": True,
-            "autorangeoptions": LEAST_RANGE,
-            "tickformat": "~s",
-            "ticksuffix": "B" if unit == "bytes" else "",
-            "title": {"text": "", "standoff": 4},
-        },
+        "xaxis": {**axis, **TIME, "fixedrange": True},
+        "yaxis": {**axis, **amount_axis(f"Depth, {unit}")},
         "yaxis2": {"overlaying": "y", "side": "right", "range": [0, 1], "visible": False, "fixedrange": True},
     }

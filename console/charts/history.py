@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from console.charts.flow import LEAST_RANGE
+from console.charts.flow import TIME, amount_axis, axis_title
 
 Unit = Literal["messages", "bytes"]
 
@@ -20,7 +20,7 @@ _AXIS = {
 }
 _LAYOUT: dict[str, Any] = {
     # The right margin has room for the second axis of one of two charts, so that their time axes are aligned.
-    "margin": {"l": 56, "r": 40, "t": 8, "b": 40},
+    "margin": {"l": 64, "r": 52, "t": 8, "b": 56},
     "paper_bgcolor": "rgba(0,0,0,0)",
     "plot_bgcolor": "rgba(0,0,0,0)",
     "font": {"family": "var(--font)", "size": 12, "color": "var(--text)"},
@@ -84,11 +84,7 @@ def _depth_traces(unit: Unit) -> list[dict[str, Any]]:
 
 def _level_traces(unit: Unit) -> list[dict[str, Any]]:
     return [
-        {
-            **_line(f"{level}_{unit}", name, colour, width=width, dash=dash),
-            "line": {"color": colour, "width": width, "dash": dash, "shape": "hv"},
-        }
-        for level, name, colour, dash, width in _LEVELS
+        _line(f"{level}_{unit}", name, colour, width=width, dash=dash) for level, name, colour, dash, width in _LEVELS
     ]
 
 
@@ -140,16 +136,8 @@ def _queue_layout(unit: Unit) -> dict[str, Any]:
                 "font": {"size": 11, "color": "var(--muted)"},
             }
         ],
-        "xaxis": {**_AXIS, "type": "date", "showgrid": False, "anchor": "y3"},
-        "yaxis": {
-            **_AXIS,
-            "domain": [0.24, 1],
-            "rangemode": "tozero",
-            "fixedrange": True,
-            "autorangeoptions": LEAST_RANGE,
-            "tickformat": "~s",
-            "ticksuffix": "B" if unit == "bytes" else "",
-        },
+        "xaxis": {**_AXIS, **TIME, "anchor": "y3"},
+        "yaxis": {**_AXIS, **amount_axis(f"Depth, {unit}"), "domain": [0.24, 1]},
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
         "yaxis3": {
             **_AXIS,
@@ -168,23 +156,13 @@ def rates_figure() -> dict[str, Any]:
         _span(*SPANS[0]),
         _line("rate_in", "In, messages/s", "var(--chart-depth)", width=1.5),
         _line("rate_out", "Out, messages/s", "var(--chart-resume)", width=1.5, dash="dash"),
-        {
-            **_line("blocked_producers", "Blocked producers", "var(--chart-stop)", width=1.2),
-            "yaxis": "y3",
-            "line": {"color": "var(--chart-stop)", "width": 1.2, "shape": "hv"},
-        },
+        {**_line("blocked_producers", "Blocked producers", "var(--chart-stop)", width=1.2), "yaxis": "y3"},
     ]
     layout = {
         **_LAYOUT,
         "height": 220,
-        "xaxis": {**_AXIS, "type": "date", "showgrid": False},
-        "yaxis": {
-            **_AXIS,
-            "rangemode": "tozero",
-            "fixedrange": True,
-            "autorangeoptions": LEAST_RANGE,
-            "tickformat": "~s",
-        },
+        "xaxis": {**_AXIS, **TIME},
+        "yaxis": {**_AXIS, **amount_axis("Messages/s")},
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
         "yaxis3": {
             **_AXIS,
@@ -195,20 +173,19 @@ def rates_figure() -> dict[str, Any]:
             "showgrid": False,
             "tick0": 0,
             "tickformat": ",d",
+            "title": axis_title("Blocked producers"),
         },
     }
     return {"data": traces, "layout": layout}
 
 
 def heat_figure() -> dict[str, Any]:
-    """Return the heat map of blocked time by queue and time slot; slots without a recording show the hatching below."""
+    """Return the heat map of blocked time by queue and time slot, with time without a recording hatched above it."""
     traces = [
-        {**_span(*SPANS[0]), "yaxis": "y"},
         {
             "type": "heatmap",
             "meta": "heat",
             "name": "",
-            "yaxis": "y2",
             "xgap": 1,
             "ygap": 1,
             "zmin": 0,
@@ -225,20 +202,19 @@ def heat_figure() -> dict[str, Any]:
                 "len": 1,
                 "outlinewidth": 0,
                 "tickfont": {"color": "var(--muted)", "size": 11},
+                "title": {"side": "right", "font": {"color": "var(--muted)", "size": 11}},
             },
         },
+        {**_span(*SPANS[0]), "yaxis": "y"},
     ]
     layout = {
         **_LAYOUT,
         "hovermode": "closest",
-        "margin": {"l": 150, "r": 10, "t": 6, "b": 44},
-        "xaxis": {**_AXIS, "type": "date", "showgrid": False},
-        "yaxis": {"range": [0, 1], "visible": False, "fixedrange": True},
-        "yaxis2": {
+        "margin": {"l": 166, "r": 10, "t": 6, "b": 56},
+        "xaxis": {**_AXIS, **TIME},
+        "yaxis": {
             **_AXIS,
-            "overlaying": "y",
-            "side": "left",
-            "autorange": "reversed",
+            "title": axis_title("Queue"),
             "fixedrange": True,
             "showgrid": False,
             "zeroline": False,
@@ -253,7 +229,7 @@ def _line(meta: str, name: str, colour: str, *, width: float, dash: str = "solid
         "mode": "lines",
         "name": name,
         "meta": meta,
-        "line": {"color": colour, "width": width, "dash": dash},
+        "line": {"color": colour, "width": width, "dash": dash, "shape": "hv"},
         "connectgaps": False,
         "hovertemplate": "%{y:,}",
         **more,

@@ -160,6 +160,42 @@ async def test_unrecorded_time_is_not_shown_as_overfull(people: People, url: str
     assert widths == [5, 5]
 
 
+async def test_charts_hatch_unrecorded_time_in_rollups_too_and_draw_nothing_through_it(
+    people: People, url: str
+) -> None:
+    write(url, "coverage", [coverage(T, T + 90 * SECOND), coverage(T + 30 * MINUTE, T + 60 * MINUTE)])
+    minutes = [rollup(T + m * MINUTE, messages_mean=5.0, rate_in=0.5) for m in (0, 1, *range(30, 60))]
+    blocked = rollup(T + MINUTE, blocked_ms=1000, watched_ms=30_000, messages_mean=5.0, rate_in=0.5)
+    write(url, "minutes", [*minutes[:1], blocked, *minutes[2:]])
+    write(url, "episodes", [episode(T + MINUTE, T + MINUTE + SECOND)])
+    write(url, "events", [event(T + MINUTE, "queue-overfull", 1, **QUEUE)])
+    page = await people.page("ada", "viewers")
+    await page.goto(f"/history/queues/default/orders/?from={iso(T)}&until={iso(T + 3 * HOUR)}")
+    await expect(page.locator("#resolution")).to_contain_text("one point per minute")
+    for chart, line in (("#chart", "messages"), ("#rates", "rate_in")):
+        gaps, points = await page.evaluate(
+            """async ([chart, line, start]) => {
+                const named = (meta) => document.querySelector(chart).data.find((trace) => trace.meta === meta);
+                const [bars, shown] = [named("unwatched"), named(line)];
+                const gaps = bars.x.map((x, i) => [x - bars.width[i] / 2 - start, x + bars.width[i] / 2 - start]);
+                return [gaps, shown.x.map((x, i) => [x - start, shown.y[i]])];
+            }""",
+            [chart, line, T],
+        )
+        assert gaps == [[90 * SECOND, 30 * MINUTE], [60 * MINUTE, 180 * MINUTE]]
+        value = points[0][1]
+        first_run = [[0, value], [MINUTE, value], [90 * SECOND, value], [90 * SECOND, None]]
+        assert points[:5] == [*first_run, [30 * MINUTE, value]]
+    await expect(page.locator("#chart .ytitle")).to_have_text("Depth, messages")
+    await expect(page.locator("#rates .xtitle")).to_have_text("Time")
+    await page.goto(f"/history/?from={iso(T)}&until={iso(T + HOUR)}")
+    await expect(page.locator("#heat .heatmaplayer image")).to_have_count(1)
+    widths = await page.evaluate(
+        """() => document.querySelector("#heat").data.find((trace) => trace.meta === "unwatched").width"""
+    )
+    assert widths == [30 * MINUTE - 90 * SECOND]
+
+
 async def test_most_blocked_queue_links_to_its_charts_and_a_shorter_range_shows_samples(
     people: People, recorded_hour: str
 ) -> None:

@@ -212,6 +212,20 @@ def test_raw_series_extends_each_sample_and_has_a_gap_where_nothing_was_recorded
     assert found["capacity_messages"][points.index((T + 10 * MINUTE, 1001))] == 1000  # the last sample's
 
 
+@pytest.mark.parametrize("resolution", ["minute", "hour", "day"])
+def test_gap_shorter_than_a_step_is_named_in_every_resolution(
+    recorded_hour: str, as_viewer: APIClient, resolution: str
+) -> None:
+    found = query(as_viewer, "series", queue="orders", resolution=resolution)
+    assert found["unwatched"] == [[T + 40 * MINUTE, T + 45 * MINUTE]]
+
+
+def test_heat_map_names_the_unrecorded_time_of_each_broker(recorded_hour: str, as_viewer: APIClient) -> None:
+    found = query(as_viewer, "heat")
+    assert found["queues"]
+    assert found["unwatched"] == {"local": [[T + 40 * MINUTE, T + 45 * MINUTE]]}
+
+
 def test_log_entry_applies_only_at_its_moment(url: str, as_viewer: APIClient) -> None:
     write(url, "coverage", [coverage(T, T + HOUR, source="log")])
     about = {"queue": "orders", "source": "log"}

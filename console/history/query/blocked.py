@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from console.history.query.coverage import Span, watched
+from console.history.query.coverage import Span, gaps, shortest_gap, watched
 from console.history.storage.durations import DAY, HOUR, MINUTE
 from console.history.storage.reader import Reader
 
@@ -112,7 +112,8 @@ def heat(
     most: int = 25,
 ) -> dict[str, Any]:
     """Return blocked time by queue and time slot. `values[i][j]`: ms of queue i in the `bucket_ms` from `at[j]` on;
-    null: not recorded. Raises NothingRecorded, HistoryBroken."""
+    null: not recorded. `unwatched`: the spans that were not recorded, by broker. Raises NothingRecorded,
+    HistoryBroken."""
     source = _source(begin, end, now)
     bucket = max(source.step, next(bucket for bucket, up_to in _BUCKETS if end - begin <= up_to))
     low, high = _rounded(begin, end, bucket)
@@ -142,6 +143,10 @@ def heat(
             [cells.get(at, 0 if slot in recorded_slots.get(key[0], ()) else None) for slot, at in enumerate(times)]
             for key, cells in queues.items()
         ],
+        "unwatched": {
+            slug: gaps(recorded.get(slug, []), low, min(high, now), shortest_gap(low, high))
+            for slug in {key[0] for key in queues}
+        },
     }
 
 

@@ -51,3 +51,9 @@ def gaps(spans: list[Span], begin: int, end: int, least: int = _TOLERANCE) -> li
     if end - reached >= least:
         found.append((reached, end))
     return found
+
+
+def shortest_gap(begin: int, end: int) -> int:
+    """Return the shortest gap, in ms, that a chart of [begin, end) shows: less than a pixel, and above what the reads
+    of one recorder can be apart."""
+    return max(5_000, (end - begin) // 2_000)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from console.history.query.coverage import Span, gaps, watched
+from console.history.query.coverage import Span, gaps, shortest_gap, watched
 from console.history.storage.durations import DAY, HOUR, MINUTE, SAMPLE_VALIDITY_MS
 from console.history.storage.queue_key import QueueKey
 from console.history.storage.reader import Reader
@@ -137,8 +137,8 @@ def series(
             answer = {"resolution": each.name, "step_ms": each.step, **found}
         if found["known"]:
             break
-    least = max(answer["step_ms"], 5_000)
-    return {"from": begin, "until": end, **answer, "unwatched": gaps(spans, begin, min(end, now), least)}
+    unwatched = gaps(spans, begin, min(end, now), shortest_gap(begin, end))
+    return {"from": begin, "until": end, **answer, "unwatched": unwatched}
 
 
 def _rolled_up(reader: Reader, queue: QueueKey, begin: int, end: int, resolution: Resolution) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pytest
 
 from console.charts.flow import depth_figure, overfull_value
-from console.charts.history import queue_figure
+from console.charts.history import heat_figure, queue_figure, rates_figure
 
 SAMPLES = [
     {
@@ -70,6 +70,30 @@ def test_axis_of_amounts_has_no_ticks_below_one_message(unit: Any) -> None:
         axis = go.Figure(figure).layout.yaxis
         assert axis.autorangeoptions.include == (0, 5)
         assert axis.range is None  # it would take precedence
+
+
+@pytest.mark.parametrize(
+    ("figure", "axis", "title"),
+    [
+        (depth_figure("messages"), "yaxis", "Depth, messages"),
+        (depth_figure("bytes"), "yaxis", "Depth, bytes"),
+        (queue_figure("messages"), "yaxis", "Depth, messages"),
+        (queue_figure("bytes"), "yaxis", "Depth, bytes"),
+        (rates_figure(), "yaxis", "Messages/s"),
+        (rates_figure(), "yaxis3", "Blocked producers"),
+        (heat_figure(), "yaxis", "Queue"),
+    ],
+)
+def test_axes_name_what_they_measure_and_its_unit(figure: dict[str, Any], axis: str, title: str) -> None:
+    drawn = go.Figure(_coloured(figure))
+    assert drawn.layout[axis].title.text == title
+    assert drawn.layout.xaxis.title.text == "Time"
+
+
+@pytest.mark.parametrize("figure", [depth_figure("messages"), queue_figure("bytes"), rates_figure()])
+def test_ticks_have_no_prefix_for_thousandths(figure: dict[str, Any]) -> None:
+    axis = go.Figure(_coloured(figure)).layout.yaxis
+    assert (axis.tickformat, axis.exponentformat) == (None, "SI")  # Plotly uses prefixes from 10,000 on
 
 
 def test_limit_of_zero_is_not_drawn() -> None:

@@ -85,7 +85,7 @@ test("a limit of 0 is none, and an unknown state is a gap", () => {
   assert.equal(named(made, "effective_capacity_messages").visible, false);
   assert.deepEqual(named(made, "overfull").y, [1, null]);
   assert.deepEqual(named(made, "depth_messages").y, [5, null]);
-  assert.deepEqual(made.layout.margin, { l: 44, r: 6 });
+  assert.deepEqual(made.layout.margin, { l: 58, r: 6 });
 });
 
 test("colours come from the theme, values stay as they are", () => {
@@ -94,13 +94,16 @@ test("colours come from the theme, values stay as they are", () => {
   assert.deepEqual(made, { line: { color: "<--accent>" }, x: ["var(--accent)"], list: [1, "<--text>", null] });
 });
 
-test("an area below a line with gaps is a separate trace", () => {
+test("an area below a line with gaps is a separate trace, with vertical edges at the gaps", () => {
   const [area, line, other] = withAreas([
-    { meta: "depth", fill: "tozeroy", y: [1, null], line: { width: 2 } },
+    { meta: "depth", fill: "tozeroy", x: [1, 2, 3, 4, 5], y: [7, null, null, 8, 9], line: { width: 2 } },
     { meta: "rate", y: [], line: {} },
   ]);
-  assert.deepEqual([area.meta, area.y, area.line.width, area.showlegend], ["area_depth", [1, 0], 0, false]);
+  assert.deepEqual([area.meta, area.line.width, area.showlegend], ["area_depth", 0, false]);
+  assert.deepEqual(area.x, [1, 1, 1, 4, 4, 5, 5]);
+  assert.deepEqual(area.y, [0, 7, 0, 0, 8, 9, 0]);
   assert.deepEqual([line.meta, line.fill, line.showlegend], ["depth", "none", true]);
+  assert.equal(area.legendgroup, line.legendgroup);
   assert.equal(other.meta, "rate");
 });
 

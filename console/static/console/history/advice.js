@@ -6,16 +6,7 @@ import { byId, fill, h, setText } from "../core/elements.js";
 import { bytes, clock, duration, exact, exactAmount, plural } from "../core/format.js";
 import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
-import {
-  begin,
-  durations,
-  fetchHistory,
-  historyQueueUrl,
-  Loading,
-  policyUrl,
-  showEmpty,
-  whatIfUrl,
-} from "./data.js";
+import { begin, durations, fetchHistory, historyQueueUrl, Loading, policyUrl, showEmpty, whatIfUrl } from "./data.js";
 
 /** @type {Record<string, string>} */
 const KINDS = {

@@ -2,9 +2,10 @@
 
 import { clock, duration, exact, exactAmount, moment, plural } from "../core/format.js";
 import { stopInWords } from "../core/object_names.js";
-import { plain } from "../widgets/chart_figures.js";
+import { plain, withAreas } from "../widgets/chart_figures.js";
 import { TimeChart } from "../widgets/charts.js";
 import { editLines } from "./events.js";
+import { recorded, stepPoints } from "./recorded_time.js";
 
 /** @type {Record<string, string>} */
 const SYMBOLS = {
@@ -64,26 +65,6 @@ function putSpans(figure, meta, spans) {
 }
 
 /**
- * Return the recorded parts of [from, until), ms; `series` has the range and its `unwatched` spans.
- *
- * @param {any} from
- * @param {any} until
- * @param {any} series
- */
-export function recorded(from, until, series) {
-  const parts = [];
-  let at = Math.max(from, series.from);
-  const end = Math.min(until, series.until);
-  for (const [begin, over] of series.unwatched) {
-    if (over <= at || begin >= end) continue;
-    if (begin > at) parts.push([at, begin]);
-    at = over;
-  }
-  if (at < end) parts.push([at, end]);
-  return parts;
-}
-
-/**
  * Episodes as labelled spans, cut to the recorded time: the rest is shaded as no data.
  *
  * @param {any[]} episodes
@@ -129,6 +110,21 @@ function markText(event) {
         ? `: ${plain(stopInWords(event.scope))}`
         : "";
   return `<b>${WORDS[event.kind] ?? event.kind}</b>${what}${who}${why}<br>${moment(event.at)}`;
+}
+
+/**
+ * Times of a chart's lines, and a function from the values of a series to those of a line. Samples are valid as the API
+ * has them; the value of a minute, hour or day for the recorded parts of it.
+ *
+ * @param {any} series
+ */
+function lineOf(series) {
+  if (series.resolution === "raw") return { x: series.at, values: (/** @type {any[]} */ given) => given };
+  const points = stepPoints(series, Date.now());
+  return {
+    x: points.map(([at]) => at),
+    values: (/** @type {any[]} */ given) => points.map(([, index]) => (index < 0 ? null : given[index])),
+  };
 }
 
 export class QueueChart {
@@ -230,8 +226,8 @@ export class QueueChart {
     const { series, marks } = this.#shown;
     const { unit } = this;
     this.#spans(figure);
-    const x = series.at;
     const raw = series.resolution === "raw";
+    const { x, values: along } = lineOf(series);
     /**
      * @param {any} meta
      * @param {any[]} values
@@ -239,8 +235,8 @@ export class QueueChart {
     const put = (meta, values) => {
       const line = trace(figure, meta);
       line.x = x;
-      line.y = values;
-      if (!values || values.every((/** @type {any} */ value) => value === null)) line.visible = false;
+      line.y = values ? along(values) : [];
+      if (line.y.every((/** @type {any} */ value) => value === null)) line.visible = false;
     };
     const continuous = series.continuous;
     const values = series[unit];
@@ -256,7 +252,6 @@ export class QueueChart {
         ? values.map((/** @type {any} */ value, /** @type {any} */ index) => (continuous[index] ? null : value))
         : values.map(() => null),
     );
-    if (raw) trace(figure, unit).line.shape = "hv";
     put(`${unit}_max`, raw ? null : series[`${unit}_max`]);
     put(`${unit}_p95`, raw ? null : series[`${unit}_p95`]);
     const limits = Object.fromEntries(
@@ -269,9 +264,6 @@ export class QueueChart {
     // A stop level at the capacity, and a resume level at the stop level, would draw the same line twice.
     if (String(limits.stop) === String(limits.capacity)) trace(figure, `stop_${unit}`).visible = false;
     if (String(limits.resume) === String(limits.stop)) trace(figure, `resume_${unit}`).visible = false;
-    if (!raw)
-      for (const line of [trace(figure, unit), trace(figure, `${unit}_max`)])
-        line.mode = x.length < 40 ? "lines+markers" : "lines";
     this.#putMarks(
       figure,
       marks.filter((/** @type {any} */ mark) => mark.at >= series.from && mark.at < series.until),
@@ -296,6 +288,7 @@ export class QueueChart {
       figure.layout.annotations = [];
     }
     if (height) figure.layout.height = height;
+    figure.data = withAreas(figure.data);
   }
 
   /**
@@ -323,14 +316,15 @@ export class QueueChart {
     const { series } = this.#shown;
     const gaps = series.unwatched.map((/** @type {any} */ [from, until]) => ({ from, until, text: "No data" }));
     putSpans(figure, "unwatched", gaps);
-    const x = series.at;
+    const { x, values: along } = lineOf(series);
     const most = Math.max(1, ...series.blocked_producers.map((/** @type {any} */ value) => value ?? 0));
     figure.layout.yaxis3.range = [0, most * 1.15];
     figure.layout.yaxis3.dtick = Math.ceil(most / 3);
+    figure.layout.yaxis3.visible = series.blocked_producers.some((/** @type {any} */ value) => value !== null);
     for (const meta of ["rate_in", "rate_out", "blocked_producers"]) {
       const line = trace(figure, meta);
       line.x = x;
-      line.y = series[meta];
+      line.y = along(series[meta]);
       if (series[meta].every((/** @type {any} */ value) => value === null)) line.visible = false;
     }
   }

@@ -28,7 +28,7 @@ const heatChart = new TimeChart(byId("heat"), settings.figures.heat, {
   zoomed: (/** @type {any} */ from, /** @type {any} */ until) => range.set(from, until),
   widen: () => range.widen(),
   clicked: (/** @type {any} */ point) => {
-    if (!heat || point.y === undefined || !(point.y in heat.queues)) return;
+    if (!heat || point.data.meta !== "heat") return;
     const at = heat.at[point.pointIndex?.[1] ?? point.pointNumber?.[1]];
     location.assign(
       historyQueueUrl(heat.queues[point.y], { from: addressMoment(at), until: addressMoment(at + heat.bucket_ms) }),
@@ -99,6 +99,27 @@ function showTop(element, answer, options) {
   );
 }
 
+/**
+ * Hatch the time that was not recorded: one bar per span, over the neighbouring rows of one broker.
+ *
+ * @param {any} bars
+ * @param {any} answer
+ */
+function putGaps(bars, answer) {
+  const gaps = answer.queues.flatMap((/** @type {any} */ queue, /** @type {number} */ index) => {
+    if (answer.queues[index - 1]?.broker === queue.broker) return [];
+    let rows = 1;
+    while (answer.queues[index + rows]?.broker === queue.broker) rows += 1;
+    return answer.unwatched[queue.broker].map((/** @type {any} */ [from, until]) => ({ index, rows, from, until }));
+  });
+  bars.visible = gaps.length > 0;
+  bars.x = gaps.map((/** @type {any} */ gap) => (gap.from + gap.until) / 2);
+  bars.width = gaps.map((/** @type {any} */ gap) => gap.until - gap.from);
+  bars.base = gaps.map((/** @type {any} */ gap) => gap.index - 0.5);
+  bars.y = gaps.map((/** @type {any} */ gap) => gap.rows);
+  bars.text = gaps.map((/** @type {any} */ gap) => `No data for ${duration(gap.until - gap.from)}`);
+}
+
 /** @param {any} answer */
 function showHeat(answer) {
   heat = answer;
@@ -132,22 +153,18 @@ function showHeat(answer) {
     );
     map.colorbar.tickvals = [0, map.zmax / 2, map.zmax];
     map.colorbar.ticktext = [0, map.zmax / 2, map.zmax].map((value) => duration(value));
-    const gaps = figure.data.find((/** @type {any} */ trace) => trace.meta === "unwatched");
-    const slots = answer.at.filter(
-      (/** @type {any} */ _, /** @type {any} */ slot) =>
-        answer.at[slot] < Date.now() && answer.values.every((/** @type {any} */ line) => line[slot] === null),
+    map.colorbar.title.text = MEASURE_LABELS[measure];
+    putGaps(
+      figure.data.find((/** @type {any} */ trace) => trace.meta === "unwatched"),
+      answer,
     );
-    gaps.visible = slots.length > 0;
-    gaps.x = slots.map((/** @type {any} */ at) => at + answer.bucket_ms / 2);
-    gaps.width = answer.bucket_ms;
-    gaps.y = slots.map(() => 1);
-    gaps.text = slots.map(() => "No data");
     const longest = byId("heat").clientWidth < 520 ? 14 : 24;
-    figure.layout.yaxis2.tickvals = map.y;
-    figure.layout.yaxis2.ticktext = names.map((/** @type {any} */ name) =>
+    figure.layout.yaxis.range = [answer.queues.length - 0.5, -0.5];
+    figure.layout.yaxis.tickvals = map.y;
+    figure.layout.yaxis.ticktext = names.map((/** @type {any} */ name) =>
       plain(name.length > longest ? `${name.slice(0, longest - 1)}…` : name),
     );
-    figure.layout.height = Math.max(150, 70 + answer.queues.length * 22);
+    figure.layout.height = Math.max(180, 90 + answer.queues.length * 22);
   });
   byId("heat").setAttribute(
     "aria-label",

@@ -4,11 +4,12 @@ import { byId, fill, findAll, h, setAttribute, setText } from "../core/elements.
 import { duration, exact, plural } from "../core/format.js";
 import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
-import { describeResolution, formatPeak, QueueChart, recorded } from "./chart.js";
+import { describeResolution, formatPeak, QueueChart } from "./chart.js";
 import { begin, fetchHistory, incidentUrl, Loading, repeat, showEmpty, whatIfUrl } from "./data.js";
 import { Episodes, setCount } from "./episodes.js";
 import { showEvents } from "./events.js";
 import { RangePicker } from "./range_picker.js";
+import { recorded } from "./recorded_time.js";
 
 const MARKS = ["producers-stopped", "producers-started", "policy-changed", "queue-purged"];
 /** Episodes shaded in the chart; of more, the longest. */

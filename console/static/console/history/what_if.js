@@ -3,8 +3,8 @@
 import { post } from "../core/api.js";
 import { byId, fill, h, icon, setText } from "../core/elements.js";
 import { amount, bytes, count, duration, exact, exactAmount, percent, readAmount } from "../core/format.js";
-import { settings } from "../core/settings.js";
 import { addressMoment } from "../core/moments.js";
+import { settings } from "../core/settings.js";
 import { begin, durations, historyQueueUrl, Loading, policyUrl, showEmpty } from "./data.js";
 import { RangePicker } from "./range_picker.js";
 
@@ -189,8 +189,7 @@ function outcomeRow(one, label, current, observed) {
   const change = (name) => {
     if (one === current) return "";
     const [low, high] = name.endsWith("_ms") ? [name.replace("_ms", "_low_ms"), name.replace("_ms", "_high_ms")] : [];
-    if (low && high && low in one)
-      return one[high] < current[low] ? "best" : one[low] > current[high] ? "worse" : "";
+    if (low && high && low in one) return one[high] < current[low] ? "best" : one[low] > current[high] ? "worse" : "";
     return !current[name] || one[name] === current[name] ? "" : one[name] < current[name] ? "best" : "worse";
   };
   return h(
@@ -335,9 +334,7 @@ function load() {
   range.renew();
   byId("queue-link").href = historyQueueUrl(
     key,
-    range.length
-      ? { range: range.length }
-      : { from: addressMoment(range.from), until: addressMoment(range.until) },
+    range.length ? { range: range.length } : { from: addressMoment(range.from), until: addressMoment(range.until) },
   );
   loading.load(
     "outcome",

@@ -37,7 +37,7 @@ export function themed(value, read) {
 
 /**
  * Split areas below lines into separate traces, behind the others. Plotly fills the area below a line with gaps as one
- * shape, with ramps across the gaps; an area that is 0 in the gaps has no ramps.
+ * shape, with ramps across the gaps; an area that goes down to 0 and up again at the ends of each gap has no ramps.
  *
  * @param {Trace[]} traces
  * @returns {Trace[]}
@@ -46,20 +46,43 @@ export function withAreas(traces) {
   /** @type {Trace[]} */
   const areas = [];
   const lines = traces.map((trace) => {
-    if (trace.fill !== "tozeroy") return trace;
+    if (!trace.fill || trace.fill === "none") return trace;
     const bare = trace.line.width === 0; // an area only: the legend shows it
     areas.push({
       ...trace,
+      ...withEdges(trace.x ?? [], trace.y ?? []),
       meta: `area_${trace.meta}`,
-      y: trace.y.map((/** @type {number | null} */ y) => y ?? 0),
       line: { ...trace.line, width: 0 },
       hovertemplate: null,
       hoverinfo: "skip",
       showlegend: bare,
+      legendgroup: trace.meta,
     });
-    return { ...trace, fill: "none", fillcolor: null, showlegend: !bare };
+    return { ...trace, fill: "none", fillcolor: null, showlegend: !bare, legendgroup: trace.meta };
   });
   return [...areas, ...lines];
+}
+
+/**
+ * Return the points of an area: the values, and 0 at the begin and the end of each run of them.
+ *
+ * @param {any[]} x
+ * @param {(number | null)[]} y
+ */
+function withEdges(x, y) {
+  /** @type {{x: any[], y: number[]}} */
+  const points = { x: [], y: [] };
+  const put = (/** @type {any} */ at, /** @type {number} */ value) => {
+    points.x.push(at);
+    points.y.push(value);
+  };
+  y.forEach((value, index) => {
+    if (value === null || value === undefined) return;
+    if ((y[index - 1] ?? null) === null) put(x[index], 0);
+    put(x[index], value);
+    if ((y[index + 1] ?? null) === null) put(x[index], 0);
+  });
+  return points;
 }
 
 /**
@@ -166,7 +189,7 @@ export function putDepth(figure, rows, unit, span, narrow) {
   // A stop level equal to the capacity, or a resume level equal to the stop level, is redundant.
   if (String(line("stop").y) === String(line("capacity").y)) line("stop").visible = false;
   if (String(line("resume").y) === String(line("stop").y)) line("resume").visible = false;
-  if (narrow) Object.assign(figure.layout.margin, { l: 44, r: 6 });
+  if (narrow) Object.assign(figure.layout.margin, { l: 58, r: 6 });
   const end = x[x.length - 1];
   figure.layout.xaxis.range = [end - span, end];
   figure.layout.xaxis.nticks = narrow ? 4 : 8;

@@ -178,8 +178,8 @@ export class TimeChart {
     if (narrow)
       figure.layout.margin = {
         ...figure.layout.margin,
-        l: Math.min(figure.layout.margin.l, 92),
-        r: Math.min(figure.layout.margin.r, 30),
+        l: Math.min(figure.layout.margin.l, 112),
+        r: Math.min(figure.layout.margin.r, 46),
       };
     if (!this.#drawn) this.#element.replaceChildren();
     // Plotly's double click would restore its first range; the page handles it.
