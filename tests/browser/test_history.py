@@ -196,6 +196,21 @@ async def test_charts_hatch_unrecorded_time_in_rollups_too_and_draw_nothing_thro
     assert widths == [30 * MINUTE - 90 * SECOND]
 
 
+async def test_end_that_was_not_recorded_is_the_last_known_moment_in_words(people: People, url: str) -> None:
+    write(url, "coverage", [coverage(T, T + 40 * MINUTE)])
+    write(url, "samples", [sample(T + m * MINUTE, 1) for m in range(40)])
+    restarted = episode(T + 5 * MINUTE, T + 10 * MINUTE, released_by="restart")
+    write(url, "episodes", [restarted, episode(T + 30 * MINUTE, None)])
+    write(url, "events", [event(T, "queue-overfull", 1, **QUEUE)])
+    page = await people.page("ada", "viewers")
+    await page.goto(f"/history/queues/default/orders/?{WHOLE}")
+    rows = page.locator(".episodes-table tbody tr")
+    await expect(rows.nth(0)).to_contain_text(re.compile(r"10 min 0 s\s*last known at .*, not recorded since"))
+    await expect(rows.nth(1)).to_contain_text(re.compile(r"5 min 0 s\s*last known at .*, before the broker restarted"))
+    await page.goto(f"/history/incident/?{WHOLE}&broker=local&virtualhost=default&queue=orders")
+    await expect(page.locator("#charts .card-head")).to_contain_text("last known at")
+
+
 async def test_most_blocked_queue_links_to_its_charts_and_a_shorter_range_shows_samples(
     people: People, recorded_hour: str
 ) -> None:

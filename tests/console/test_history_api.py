@@ -220,6 +220,14 @@ def test_gap_shorter_than_a_step_is_named_in_every_resolution(
     assert found["unwatched"] == [[T + 40 * MINUTE, T + 45 * MINUTE]]
 
 
+def test_ongoing_episode_is_known_up_to_the_last_recorded_moment(recorded_hour: str, as_viewer: APIClient) -> None:
+    found = query(as_viewer, "episodes", queue="orders", kind="overfull")["results"]
+    assert {(each["end"], each["known_until"]) for each in found} == {
+        (T + 12 * MINUTE, T + 12 * MINUTE),
+        (None, T + HOUR),
+    }
+
+
 def test_heat_map_names_the_unrecorded_time_of_each_broker(recorded_hour: str, as_viewer: APIClient) -> None:
     found = query(as_viewer, "heat")
     assert found["queues"]

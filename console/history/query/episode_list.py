@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from console.history.query import catalog
 from console.history.storage.reader import Reader
 from console.history.storage.stop_scopes import covers
 
@@ -62,7 +64,8 @@ _EXPORTED = f'SELECT id, kind, broker, virtualhost, queue, scope, "start", "end"
 
 
 def page(reader: Reader, query: EpisodeQuery, number: int, size: int) -> tuple[int, list[dict[str, Any]]]:
-    """Return (count of matching episodes, episodes of page `number`, from 1). Raises NothingRecorded, HistoryBroken."""
+    """Return (count of matching episodes, episodes of page `number`, from 1). `known_until` of an episode: its end, or
+    the last recorded moment of its broker, ms. Raises NothingRecorded, HistoryBroken."""
     given = _given(reader, query)
     rows = reader.rows(
         f"{_LISTED}, count(*) OVER () AS matching {_WHERE} {_order(query.sort)} LIMIT $size OFFSET $offset",
@@ -74,7 +77,15 @@ def page(reader: Reader, query: EpisodeQuery, number: int, size: int) -> tuple[i
         count = rows[0]["matching"] if rows else 0
     else:
         count = reader.rows(f"SELECT count(*) AS n {_WHERE}", given, end=query.end)[0]["n"]
-    return count, [{name: value for name, value in row.items() if name != "matching"} for row in rows]
+    ongoing = any(row["end"] is None for row in rows)
+    recorded = {each["broker"]: each["last"] for each in catalog.brokers(reader)} if ongoing else {}
+    return count, [_listed(row, min(query.now, recorded.get(row["broker"], query.now))) for row in rows]
+
+
+def _listed(row: Mapping[str, Any], recorded: int) -> dict[str, Any]:
+    """Return the row of an episode; `recorded`: the last recorded moment of its broker."""
+    listed = {name: value for name, value in row.items() if name != "matching"}
+    return listed | {"known_until": max(row["start"], recorded) if row["end"] is None else row["end"]}
 
 
 def every(reader: Reader, query: EpisodeQuery) -> pa.RecordBatchReader:

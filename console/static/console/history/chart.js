@@ -1,9 +1,10 @@
 // Charts of a queue's history: depth and levels with episodes shaded and operators' actions marked; and rates.
 
-import { clock, duration, exact, exactAmount, moment, plural } from "../core/format.js";
+import { duration, exact, exactAmount, moment, plural } from "../core/format.js";
 import { stopInWords } from "../core/object_names.js";
 import { plain, withAreas } from "../widgets/chart_figures.js";
 import { TimeChart } from "../widgets/charts.js";
+import { knownUntil, lengthInWords } from "./episode_end.js";
 import { editLines } from "./events.js";
 import { recorded, stepPoints } from "./recorded_time.js";
 
@@ -76,16 +77,14 @@ function spansOf(episodes, kind, series, now) {
   return episodes
     .filter((/** @type {any} */ episode) => episode.kind === kind)
     .flatMap((/** @type {any} */ episode) => {
-      const until = episode.end ?? now;
-      const lasted =
-        episode.end === null ? `since ${clock(episode.start)}, ongoing` : duration(episode.end - episode.start);
+      const lasted = lengthInWords(episode, now);
       const why =
         kind === "stopped"
           ? `${plain(stopInWords(episode.scope))}: ${plain(episode.reason || "no reason given")} – ` +
             `${plain(episode.actor || "unknown")}`
           : `${plural(episode.producers ?? 0, "producer")} blocked`;
       const word = kind === "stopped" ? "Stopped" : "Overfull";
-      return recorded(episode.start, until, series).map(([from, to]) => ({
+      return recorded(episode.start, knownUntil(episode, now), series).map(([from, to]) => ({
         from,
         until: to,
         text: `${word} ${lasted}; ${why}`,

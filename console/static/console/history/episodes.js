@@ -5,6 +5,7 @@ import { bytes, clock, count, duration, exact, exactAmount, moment, plural } fro
 import { addressMoment } from "../core/moments.js";
 import { stopInWords } from "../core/object_names.js";
 import { fetchHistory, fileUrl, historyQueueUrl, incidentUrl, Loading, showEmpty } from "./data.js";
+import { endInWords, knownUntil } from "./episode_end.js";
 
 const SIZE = matchMedia("(max-width: 760px)").matches ? 10 : 25;
 const COLUMNS = [
@@ -227,16 +228,17 @@ export class Episodes {
 
   /** @param {any} episode */
   #row(episode) {
-    const until = episode.end ?? Date.now();
+    const now = Date.now();
+    const until = knownUntil(episode, now);
     const range = { from: addressMoment(episode.start - AROUND), until: addressMoment(until + AROUND) };
-    const length =
-      episode.end === null
-        ? h(
-            "span",
-            { class: "hot", title: `since ${moment(episode.start)}` },
-            `${duration(until - episode.start)}, ongoing`,
-          )
-        : duration(episode.duration_ms);
+    const end = endInWords(episode, now);
+    const length = [
+      h("span", end === "ongoing" ? { class: "hot", title: `since ${moment(episode.start)}` } : {}, [
+        duration(until - episode.start),
+        end === "ongoing" ? ", ongoing" : "",
+      ]),
+      end && end !== "ongoing" ? h("small", { class: "muted block wrap" }, end) : null,
+    ];
     const stopped = episode.kind === "stopped";
     const what = stopped
       ? [

@@ -7,6 +7,7 @@ import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
 import { QueueChart } from "./chart.js";
 import { begin, fetchHistory, fileUrl, historyQueueUrl, Loading, showEmpty } from "./data.js";
+import { endInWords } from "./episode_end.js";
 import { eventLine } from "./events.js";
 import { RangePicker } from "./range_picker.js";
 
@@ -170,7 +171,11 @@ function showCharts(keys) {
           return;
         }
         one.chart.unit = bytes ? "bytes" : "messages";
-        setText(one.note, bytes ? "bytes" : "messages");
+        const ends = episodes.results
+          .map((/** @type {any} */ episode) => [episode.kind, endInWords(episode, Date.now())])
+          .filter((/** @type {any} */ [, end]) => end && end !== "ongoing")
+          .map((/** @type {any} */ [kind, end]) => `${kind}: ${end}`);
+        setText(one.note, ends.slice(0, 1).join());
         one.chart.show(series, episodes.results, marks.results, { height: keys.length === 1 ? 360 : 250 });
       },
       one.box,

@@ -6,6 +6,7 @@ import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
 import { describeResolution, formatPeak, QueueChart } from "./chart.js";
 import { begin, fetchHistory, incidentUrl, Loading, repeat, showEmpty, whatIfUrl } from "./data.js";
+import { knownUntil } from "./episode_end.js";
 import { Episodes, setCount } from "./episodes.js";
 import { showEvents } from "./events.js";
 import { RangePicker } from "./range_picker.js";
@@ -57,7 +58,10 @@ function facts() {
       : null;
   /** @param {any} episode */
   const within = (episode) =>
-    recorded(episode.start, episode.end ?? Date.now(), series).reduce((all, [from, until]) => all + until - from, 0);
+    recorded(episode.start, knownUntil(episode, Date.now()), series).reduce(
+      (all, [from, until]) => all + until - from,
+      0,
+    );
   const overfull = spans.results.filter((/** @type {any} */ episode) => episode.kind === "overfull");
   const whole = spans.count <= spans.results.length;
   const overfullTime = whole
