@@ -35,7 +35,7 @@ from console.history.pipeline.cleaning import clean, complete, not_stored
 from console.history.pipeline.interval_changes import IntervalChanges
 from console.history.pipeline.pending_rollups import Changes, PendingRollups
 from console.history.pipeline.rollup_changes import Rolled, RollupChanges
-from console.history.storage.durations import DAY, HOUR, SAMPLE_VALIDITY_MS
+from console.history.storage.durations import DAY, HOUR, MINUTE, SAMPLE_VALIDITY_MS
 from console.history.storage.landing_names import broker_of, retained_id, rolled_id, sequence_of
 from console.history.storage.tables import Range, Tables, moment
 
@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 #: Up to this many rows a run uses the mode with the shortest start: simple plans, no compilation.
 FEW_ROWS = 100_000
 
-#: A recorder that has published for less than this, in ms, is active: it has the rollups of its broker's open hour.
-_ACTIVE = HOUR
+#: A recorder whose last coverage landed less than this ago, in ms, is active: it has the rollups of its broker's open
+#: hour. Coverage lands every quarter of an hour.
+_ACTIVE = 25 * MINUTE
 
 #: Spark's optimizations for large queries take longer than a small query.
 QUICK = {

@@ -1,0 +1,82 @@
+"""The hour that a recorder is in is not rolled up, whatever is ingested; it is once it has closed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from console.history.pipeline.run import Run
+from console.history.storage.backlog import find_backlog
+from console.history.storage.landing import Landing
+from console.history.storage.landing_names import recorder_file, rolled_id
+from tests.history.rows import Story, at, table
+from tests.history.runs import DERIVED, History
+
+pytestmark = pytest.mark.timeout(600)
+
+MINUTE, HOUR = 60, 3600
+
+
+def recorded(begin: int, end: int) -> Story:
+    """Return the rows from `begin` to `end`, seconds, of a broker with an episode a quarter of an hour."""
+    story = Story(numbers_from=begin + 1).watch(begin, end)
+    for second in range(begin, end, 300):
+        counts = {"enqueued_messages": second * 3, "dequeued_messages": second * 2}
+        story.sample(second, second % 97, whole=True, **counts)
+        if second % 900 == 0:
+            story.overfull(second + 20).blocked(second + 20).released(second + 50).underfull(second + 50)
+    return story
+
+
+def land_as_recorder(history: History, story: Story, second: int) -> None:
+    for kind, rows in story.rows.items():
+        name = recorder_file("b", int(at(second).timestamp() * 1e9))
+        Landing(history.url).publish(kind, table(kind, rows), name)
+
+
+def run(history: History, second: int) -> None:
+    Run(history.tables, now=lambda: int(at(second).timestamp() * 1000)).run()
+
+
+def times(history: History, name: str) -> set[Any]:
+    return {row["at"] for row in history.rows(name)}
+
+
+def rolled_until(history: History) -> set[int | None]:
+    return {history.tables.version(name, rolled_id("b")) for name in ("minutes", "hours", "days")}
+
+
+def test_rollups_end_with_the_last_closed_hour_of_an_active_recorder(
+    spark: Any, history: History, tmp_path: Any
+) -> None:
+    land_as_recorder(history, recorded(0, 30 * MINUTE), 30 * MINUTE)
+    run(history, 31 * MINUTE)
+    assert len(history.rows("samples")) == 6, "rows are ingested"
+    assert len(history.rows("episodes")) == 2
+    assert find_backlog(history.url).files == 0
+    assert not history.rows("minutes")
+
+    land_as_recorder(history, recorded(30 * MINUTE, HOUR + 100), HOUR + 100)
+    run(history, HOUR + 2 * MINUTE)
+    assert times(history, "minutes") == {at(second) for second in range(0, HOUR, MINUTE)}
+    assert times(history, "hours") == {at(0)}
+    assert rolled_until(history) == {int(at(HOUR).timestamp() * 1000)}
+    assert {row["watched_ms"] for row in history.rows("days")} == {HOUR * 1000}
+
+    late = Story(source="log", numbers_from=9000).watch(500, 501).overfull(500, "late")
+    history.land(late)
+    run(history, HOUR + 3 * MINUTE)
+    assert times(history, "minutes") == {at(second) for second in range(0, HOUR, MINUTE)}
+    assert history.rows("minutes", name="late")
+
+    end = Story(source="log", numbers_from=9500).watch(600, 601).underfull(600, "late")
+    history.land(end)
+    run(history, 4 * HOUR)
+    assert rolled_until(history) == {int(at(2 * HOUR).timestamp() * 1000)}, "the recorder has ended since"
+    at_once = History(spark, str(tmp_path / "at-once"))
+    at_once.land(recorded(0, 30 * MINUTE), recorded(30 * MINUTE, HOUR + 100), late, end)
+    at_once.run()
+    for name in DERIVED:
+        assert history.rows(name) == at_once.rows(name)
+        assert history.rows(name)
