@@ -210,8 +210,8 @@ def test_the_demo_is_started_on_request_and_stopped_with_the_rest(tmp_path: Path
         up.wait_for(READY, within=READY_WITHIN)
         up.wait_for("demo    | ", within=30)
         wait_until(lambda: any("demo" in child.cmdline() for child in up.descendants()), "the demo runs")
-        landing = tmp_path / "data" / "history" / "landing"
-        wait_until(lambda: all(list((landing / k).glob("*.parquet")) for k in ("events", "samples")), "it is recorded")
+        published = tmp_path / "data" / "history" / "recorder" / "local"
+        wait_until(lambda: all(list(published.glob(f"{k}~*")) for k in ("events", "samples")), "it is recorded")
         up.end(signal.SIGINT, within=STOPPED)
 
 
