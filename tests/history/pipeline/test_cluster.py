@@ -13,14 +13,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from console.history.pipeline.run import Run
 from console.history.pipeline.spark.java import find_java
 from console.history.storage.tables import Tables
-from console.history.whatif.fleet_recommendations import recommendation_of_queue
+from console.history.whatif.fleet_recommendations import write_recommendations
 from console.history.whatif.recommend import ADVICE
 from tests.history.delta import read
 from tests.history.processes import contents, environment, manage, running
@@ -90,17 +88,6 @@ def advice(url: Path) -> list[dict[str, Any]]:
     return list(table.select(["queue", *ADVICE.names]).to_pylist())
 
 
-def replayed(url: Path) -> list[dict[str, Any]]:
-    """Return the recommendations for both queues, computed locally."""
-    minutes = read(str(url), "minutes").filter(pc.field("kind") == "queue")
-    known = minutes.filter((pc.field("known_ms") > 0) & pc.field("messages_mean").is_valid())
-    ms = pc.cast(pc.cast(known["at"], pa.timestamp("ms", tz="UTC")), pa.int64())
-    zero = pa.array([0] * len(known), pa.int64())
-    known = known.append_column("ms", ms).append_column("begin_ms", zero).append_column("at_ms", zero)
-    rows = [recommendation_of_queue(known.filter(pc.field("name") == name)) for name in ("images", "orders")]
-    return list(pa.concat_tables(rows).select(["queue", *ADVICE.names]).to_pylist())
-
-
 def test_cluster_produces_the_tables_of_local_mode(
     cluster: tuple[str, dict[str, str]], tmp_path: Path, spark: Any
 ) -> None:
@@ -119,10 +106,12 @@ def test_cluster_produces_the_tables_of_local_mode(
     executors = [name for number in (1, 2) for name in os.listdir(tmp_path / f"worker-{number}")]
     assert len(executors) == 2, "each worker had an executor of the job"
     assert spark.sparkContext.master.startswith("local")
-    Run(Tables(spark, str(tmp_path / "local"))).run()
+    local = Tables(spark, str(tmp_path / "local"))
+    Run(local).run()
+    write_recommendations(local)
     run(tmp_path / "history", "advise", HEADGATE_SPARK_MASTER=master)
-    assert advice(tmp_path / "history") == replayed(tmp_path / "local")
-    on_cluster, local = contents(str(tmp_path / "history")), contents(str(tmp_path / "local"))
-    assert len(local["episodes"]) == 16
-    assert len(local["minutes"]) > 300
-    assert on_cluster == local
+    assert advice(tmp_path / "history") == advice(tmp_path / "local")
+    on_cluster, alone = contents(str(tmp_path / "history")), contents(str(tmp_path / "local"))
+    assert len(alone["episodes"]) == 16
+    assert len(alone["minutes"]) > 300
+    assert on_cluster == alone
