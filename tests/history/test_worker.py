@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import signal
-import sqlite3
 import sys
 from pathlib import Path
 
 from tests.history.processes import ROOT, environment, manage, running
 from tests.up.running import wait_until
 
+#: The history's process is alive on another host, so the task only queues its job.
+_SEND = """
+import datetime as dt
+from django.utils import timezone
+from console.history.models import Lease
+from console.history.tasks import retain
+
+until = timezone.now() + dt.timedelta(seconds=120)
+Lease.objects.create(name="history-process-x", lease_holder="elsewhere:1:1:1", lease_until=until)
+retain.delay()
+"""
+_QUEUED = "from console.history.models import JobRequest; print([row.work for row in JobRequest.objects.all()])"
+
 
 def test_worker_executes_a_task_and_stops_on_a_signal(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    env = environment(data)
+    env = environment(tmp_path / "data")
     assert manage("migrate", "--verbosity", "0", env=env).returncode == 0
     log = tmp_path / "worker.log"
-    with (
-        sqlite3.connect(data / "console/console.sqlite3") as database,
-        running(sys.executable, str(ROOT / "manage.py"), "worker", env=env, log=log) as process,
-    ):
-        # The history's process is alive on another host, so the task only queues its job.
-        until = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=120)
-        lease = ("history-process-x", "elsewhere:1:1:1", until.strftime("%Y-%m-%d %H:%M:%S.%f"))
-        database.execute("INSERT INTO history_held (name, holder, until) VALUES (?, ?, ?)", lease)
-        database.commit()
-        sent = manage("shell", "--command", "from console.history.tasks import retain; retain.delay()", env=env)
+    with running(sys.executable, str(ROOT / "manage.py"), "worker", env=env, log=log) as process:
+        sent = manage("shell", "--command", _SEND, env=env)
         assert sent.returncode == 0, sent.stderr
 
-        def queued() -> list[tuple[str]]:
-            return database.execute("SELECT work FROM history_jobrequest").fetchall()
+        def queued() -> str:
+            return manage("shell", "--command", _QUEUED, env=env).stdout
 
-        wait_until(lambda: queued() or process.poll() is not None, "the job is queued", within=60)
+        wait_until(lambda: "['retain']" in queued() or process.poll() is not None, "the job is queued", within=120)
         assert process.poll() is None, log.read_text()
-        assert queued() == [("retain",)]
         process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 0
