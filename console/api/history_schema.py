@@ -96,6 +96,11 @@ Series = extend_schema_serializer(deprecate_fields=["held"])(
             "step_ms": number_field("ms per point; 0: raw points."),
             "known": number_field("Number of points with data."),
             "at": serializers.ListField(child=serializers.IntegerField(), help_text="Times of the points, ascending."),
+            "state": serializers.ListField(
+                child=serializers.CharField(allow_null=True),
+                allow_null=True,
+                help_text="Raw points: the queue's state.",
+            ),
             "continuous": serializers.ListField(
                 child=serializers.BooleanField(),
                 allow_null=True,

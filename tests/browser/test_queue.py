@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from console.audit.models import AuditEntry
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import Broker, People, connections, until_in_page
 from tests.browser.test_overview import limited, opened, used, was_not_reloaded
+from tests.history.delta import coverage, sample, write
 
 pytestmark = [
     pytest.mark.browser,
@@ -70,6 +73,27 @@ async def test_unblocked_producer_without_credit_is_shown_as_waiting_with_the_re
     await expect(page.locator("#facts")).to_contain_text("3, 0 blocked, 1 waiting for credit")
     await expect(page.locator("#facts")).to_contain_text("Parkednone")
     assert await was_not_reloaded(page)
+
+
+async def test_chart_begins_with_recorded_samples_and_a_gap_where_nothing_was_recorded(
+    people: People, broker: Broker, tmp_path: Path, settings: Any
+) -> None:
+    settings.HEADGATE_HISTORY_URL = url = str(tmp_path / "history")
+    minute, now = 60_000, int(time.time() * 1000)
+    write(url, "coverage", [coverage(now - 10 * minute, now - 5 * minute), coverage(now - 2 * minute, now - 1000)])
+    write(url, "samples", [sample(now - m * minute, 77) for m in (10, 9, 8, 7, 6, 2, 1)])
+    broker.do(lambda memory: limited(memory, "orders", 100))
+    page = await opened(await people.page("ada"), PAGE)
+    await until_in_page(
+        page,
+        """([now]) => {
+            const chart = document.querySelector("#chart");
+            const line = chart.data?.find((trace) => trace.meta === "depth_messages");
+            const at = (m) => line.x.findIndex((x) => Math.abs(x - (now - m * 60000)) < 1500);
+            return line && line.y[at(10)] === 77 && line.y[at(2)] === 77 && line.y.slice(at(6), at(2)).includes(null);
+        }""",
+        [now],
+    )
 
 
 #: The texts of cells that are wider than their cell: they would lie over the next one, or be cut off.

@@ -120,7 +120,8 @@ def series(
 
     `at`: ms, ascending; every other list of `FIELDS` has a value, or null, for each. `continuous` (`held` is its
     deprecated name): whether the values apply until the next point; raw points only, values of log entries do not.
-    `unwatched`: spans that were not recorded. Raises ValueError as `select_resolution`, NothingRecorded, HistoryBroken.
+    `state`: the queue's state; raw points only. `unwatched`: spans that were not recorded. Raises ValueError as
+    `select_resolution`, NothingRecorded, HistoryBroken.
     """
     first = select_resolution(begin, end, resolution)
     spans = watched(reader, begin - SAMPLE_VALIDITY_MS, min(end, now), queue.broker).get(queue.broker, [])
@@ -155,7 +156,7 @@ def _rolled_up(reader: Reader, queue: QueueKey, begin: int, end: int, resolution
     by_time = {row["at"]: row for row in rows}
     times = list(range(low, end, step))
     columns = _columns([by_time.get(at, {}) for at in times], times)
-    return columns | {"known": len(rows), "continuous": None, "held": None}
+    return columns | {"known": len(rows), "state": None, "continuous": None, "held": None}
 
 
 def _raw(reader: Reader, queue: QueueKey, begin: int, end: int, spans: Sequence[Span]) -> dict[str, Any] | None:
@@ -174,7 +175,8 @@ def _raw(reader: Reader, queue: QueueKey, begin: int, end: int, spans: Sequence[
     points = _with_ends(_filled(rows), begin, end, spans)
     answer = _columns(points, [point["at"] for point in points])
     continuous = [bool(point.get("continuous", True)) for point in points]
-    return answer | {"known": len(points), "continuous": continuous, "held": continuous}
+    state = [point.get("state") for point in points]
+    return answer | {"known": len(points), "state": state, "continuous": continuous, "held": continuous}
 
 
 def _filled(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

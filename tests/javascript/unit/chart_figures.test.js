@@ -1,7 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { plain, putDepth, Samples, themed, withAreas } from "../../../console/static/console/widgets/chart_figures.js";
+import {
+  plain,
+  putDepth,
+  recordedSamples,
+  Samples,
+  themed,
+  withAreas,
+} from "../../../console/static/console/widgets/chart_figures.js";
 
 const sample = (at, depth = 1, more = {}) => ({ at, state: "NORMAL", depth_messages: depth, ...more });
 const times = (samples, now) => samples.rows(now).map(({ at }) => at);
@@ -45,12 +52,56 @@ test("lines end where data are not known, and continue after a gap", () => {
   assert.equal(samples.rows(9000)[2].state, null);
 });
 
+const series = (at, messages) => ({
+  at,
+  messages,
+  bytes: messages,
+  state: messages.map((value) => (value === null ? null : "NORMAL")),
+  ...Object.fromEntries(
+    ["capacity", "stop", "resume"].flatMap((level) =>
+      ["messages", "bytes"].map((unit) => [`${level}_${unit}`, at.map(() => 9)]),
+    ),
+  ),
+});
+
+test("recorded samples have gaps where nothing was recorded, and lone values are points", () => {
+  const made = recordedSamples(series([1, 2, 2, 5, 5, 8, 9], [4, 4, null, 7, null, 3, 3]));
+  assert.deepEqual(
+    made.map(({ at, state, past }) => [at, state, Boolean(past)]),
+    [
+      [1, "NORMAL", false],
+      [2, "NORMAL", false],
+      [2, null, false],
+      [5, "NORMAL", true],
+      [5, null, false],
+      [8, "NORMAL", false],
+      [9, "NORMAL", false],
+    ],
+  );
+  assert.equal(made[0].effective_stop_messages, 9);
+});
+
+test("recorded samples replace those of events, before the first one of the page", () => {
+  const samples = new Samples();
+  samples.add(sample(500, 1, { past: true }));
+  samples.add(sample(2000, 1, { past: true }));
+  samples.add(sample(9000));
+  samples.prepend(recordedSamples(series([1000, 3000, 3000, 8000, 8500, 8500, 9500], [1, 1, null, 2, 2, null, 2])));
+  assert.deepEqual(times(samples, 9000), [500, 1000, 3000, 3000, 8000, 8500, 9000, 9000]);
+});
+
+test("levels at an event of the past are drawn as no line", () => {
+  const made = figure();
+  putDepth(made, [sample(0, 5, { ...LEVELS, past: true }), sample(1000, 6, LEVELS)], "messages", 500, false);
+  assert.deepEqual(named(made, "effective_capacity_messages").y, [null, 10]);
+});
+
 test("a chart retains only its newest samples", () => {
   const samples = new Samples();
-  for (let n = 0; n < 3000; n += 1) samples.add(sample(n * 1000));
+  for (let n = 0; n < 7000; n += 1) samples.add(sample(n * 1000));
   const rows = samples.rows(0);
-  assert.equal(rows.length, 2401);
-  assert.equal(rows[0].at, 600_000);
+  assert.equal(rows.length, 6001);
+  assert.equal(rows[0].at, 1_000_000);
 });
 
 const figure = () => ({

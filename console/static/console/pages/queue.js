@@ -1,5 +1,6 @@
 // The page of a queue: chart, figures, producers and why they are blocked, consumers, limits, events.
 
+import { get, query } from "../core/api.js";
 import { atThatTime, away, drawing, shownAsOf, UNKNOWN, whenAway } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
 import { byId, fill, find, findAll, h, reconcile, setAttribute, setText } from "../core/elements.js";
@@ -7,6 +8,7 @@ import { bytes, count, duration, exact, exactAmount, percent, plural, rate } fro
 import { objectUrl, shortName, timelineUrl, whyUrl } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { setSince, sinceElement } from "../core/times.js";
+import { recordedSamples } from "../widgets/chart_figures.js";
 import { DepthChart } from "../widgets/charts.js";
 import { ConditionsLine } from "../widgets/conditions.js";
 import { criticalUnit } from "../widgets/depth.js";
@@ -62,6 +64,7 @@ for (const button of spans) {
   });
 }
 
+const LONGEST = 3_600_000; // ms that the chart shows
 const LIMITS = ["messages", "bytes"].flatMap((of) =>
   ["capacity", "stop", "resume"].map((name) => `effective_${name}_${of}`),
 );
@@ -77,6 +80,27 @@ function sampleOf(event, queue) {
   if (state === undefined || messages === undefined) return null;
   const limitsThen = Object.fromEntries(LIMITS.map((name) => [name, event.attributes[name] ?? queue[name]]));
   return { at: event.at, state, depth_messages: messages, depth_bytes: size, ...limitsThen };
+}
+
+/**
+ * Add what the recorder has of the time before the page was opened, if the history has this broker.
+ *
+ * @param {number} until ms
+ */
+async function addRecorded(until) {
+  try {
+    const { brokers } = await get("history/");
+    if (!brokers.some((/** @type {any} */ one) => one.broker === settings.broker)) return;
+    const key = { broker: settings.broker, virtualhost: settings.virtualhost, queue: settings.name };
+    const range = { from: Math.floor(until - LONGEST), until: Math.floor(until), resolution: "raw" };
+    const samples = recordedSamples(await get(`history/series/${query({ ...key, ...range })}`));
+    const first = samples.find((one) => one.state !== null && !one.past);
+    if (!first) return;
+    opened = Math.min(opened, first.at);
+    chart.prepend(samples);
+  } catch {
+    // The chart shows the depth at events instead.
+  }
 }
 
 // -- rows -------------------------------------------------------------------------------------------------------
@@ -435,6 +459,7 @@ live.addEventListener("snapshot", (event) => {
       for (const old of early) addPoint(old, queue);
       early = [];
     }
+    if (first) addRecorded(at);
   }
   render();
 });

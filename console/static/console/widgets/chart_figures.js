@@ -10,7 +10,8 @@
  * @typedef {{at: number, state: string | null, past?: boolean, [field: string]: any}} Sample
  */
 
-const MAX_SAMPLES = 2400; // per chart; a changing queue has one per second
+const MAX_SAMPLES = 6000; // per chart; a changing queue has one per second
+const JOINED = 5000; // ms; the recorder is behind the page by less
 const SPACING = 900; // ms, minimum between two samples
 const TOKEN = /var\((--[\w-]+)\)/;
 
@@ -94,10 +95,38 @@ function withEdges(x, y) {
  */
 function sampleValue(sample, field) {
   if (field.startsWith("past_")) return sample.past ? sample[field.slice(5)] : null;
-  if (field.startsWith("depth_") && sample.past) return null;
+  if (sample.past && /^(depth|effective)_/.test(field)) return null; // known at this moment only
   if (field === "overfull") return sample.state === null ? null : Number(sample.state.startsWith("OVERFULL"));
   const value = sample[field];
   return field.startsWith("effective_") ? value || null : (value ?? null);
+}
+
+/**
+ * Return the samples of a series of the history, with gaps where nothing was recorded. A value that applies only at its
+ * moment is `past`.
+ *
+ * @param {Record<string, any>} series from the API, "raw"
+ * @returns {Sample[]}
+ */
+export function recordedSamples(series) {
+  const known = (/** @type {number} */ index) => (series.messages[index] ?? series.bytes[index] ?? null) !== null;
+  return series.at.map((/** @type {number} */ at, /** @type {number} */ index) => {
+    if (!known(index)) return { at, state: null };
+    const limits = ["messages", "bytes"].flatMap((unit) =>
+      ["capacity", "stop", "resume"].map((level) => [
+        `effective_${level}_${unit}`,
+        series[`${level}_${unit}`][index] ?? undefined,
+      ]),
+    );
+    return {
+      at,
+      state: series.state[index],
+      past: !known(index - 1) && !known(index + 1),
+      depth_messages: series.messages[index],
+      depth_bytes: series.bytes[index],
+      ...Object.fromEntries(limits),
+    };
+  });
 }
 
 /** The samples of one chart, in the order of their times. */
@@ -136,6 +165,22 @@ export class Samples {
       all.push(sample);
     }
     if (all.length > MAX_SAMPLES) all.splice(0, all.length - MAX_SAMPLES);
+  }
+
+  /**
+   * Put recorded samples before the first one of the page. They replace those of events, which they include.
+   *
+   * @param {Sample[]} recorded ascending
+   */
+  prepend(recorded) {
+    if (!recorded.length) return;
+    const own = this.#samples.filter((sample) => !sample.past);
+    const begin = own.at(0)?.at ?? Number.POSITIVE_INFINITY;
+    const before = recorded.filter((sample) => sample.at < begin);
+    const last = before.at(-1);
+    if (last && last.state === null && begin - last.at < JOINED) before.pop();
+    const older = this.#samples.filter((sample) => sample.past && sample.at < recorded[0].at);
+    this.#samples = [...older, ...before, ...own].slice(-MAX_SAMPLES);
   }
 
   /**

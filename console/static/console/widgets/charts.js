@@ -91,6 +91,16 @@ export class DepthChart {
     this.#soon();
   }
 
+  /**
+   * Put recorded samples before those of the page, as `Samples` has it.
+   *
+   * @param {any[]} recorded
+   */
+  prepend(recorded) {
+    this.#samples.prepend(recorded);
+    this.#soon();
+  }
+
   #soon() {
     if (this.#timer !== null || document.visibilityState !== "visible") return;
     const wait = Math.max(0, 500 - (performance.now() - this.#last));
