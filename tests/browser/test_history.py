@@ -425,6 +425,12 @@ async def test_zoomed_range_of_a_queue_follows_to_the_simulation(people: People,
     assert [moment_of(sent[end]) for end in ("from", "until")] == [T + MINUTE, T + 31 * MINUTE]
     await page.locator("#queue-link").click()
     await expect(page).to_have_url(re.compile(f"from={iso(T + MINUTE).replace(':', '.*')}"))
+    await page.locator("#incident").click()
+    zoomed = re.compile(f"from={iso(T + MINUTE).replace(':', '.*')}.*until={iso(T + 31 * MINUTE).replace(':', '.*')}")
+    await expect(page).to_have_url(zoomed)
+    await page.locator("#charts h3 a").click()
+    await expect(page).to_have_url(re.compile("/history/queues/"))
+    await expect(page).to_have_url(zoomed)
 
 
 def moment_of(given: Any) -> int:

@@ -1,4 +1,4 @@
-// The history of all brokers: the most blocked queues and producers, blocked time by hour, and all episodes.
+// The history of all brokers: the most blocked queues and producers, blocked time by queue and time, and all episodes.
 
 import { byId, fill, findAll, h, setAttribute } from "../core/elements.js";
 import { clock, duration, exact, plural } from "../core/format.js";

@@ -17,7 +17,10 @@ const LIMITS = [
 const MOST = 10;
 const { key } = settings;
 const loading = new Loading();
-const range = new RangePicker(byId("range"), { initial: "7d", lengths: ["1h", "6h", "24h", "7d", "30d", "90d"] });
+const range = new RangePicker(byId("range"), {
+  initial: "7d",
+  lengths: ["15m", "1h", "6h", "24h", "7d", "30d", "90d"],
+});
 
 // -- scenarios ----------------------------------------------------------------------------------------------------
 
