@@ -282,7 +282,7 @@ function show(result) {
     `from ${duration(result.observed_ms)} of ` +
       `${result.source === "samples" ? "samples" : "one-minute values"}; overfull, actual: ` +
       `${duration(result.recorded_overfull_ms)}; blocked producer time, actual: ` +
-        `${duration(result.recorded_blocked_ms)}`,
+      `${duration(result.recorded_blocked_ms)}`,
   );
   setText(
     byId("differ"),
