@@ -293,6 +293,8 @@ Recommendation = type(
             "Simulated blocked producer time under the recommended limits, at least."
         ),
         "recommended_blocked_high_seconds": _float("The same, at most."),
+        "replayed_blocked_seconds": _float("Deprecated: use `simulated_blocked_high_seconds`."),
+        "recommended_blocked_seconds": _float("Deprecated: use `recommended_blocked_high_seconds`."),
         "recommended_peak_bytes": _float("Memory or disk required by the recommended limits."),
     },
 )

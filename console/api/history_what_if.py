@@ -55,6 +55,8 @@ class WhatIfOutcome(WhatIfLimits):
     blocked_high_ms = _count("The most blocked producer time that the record allows.")
     overfull_low_ms = _count("Simulated overfull time, the least that the record allows.")
     overfull_high_ms = _count("The most overfull time that the record allows.")
+    episodes = _count("Deprecated: use `episodes_high`.")
+    blocked_ms = _count("Deprecated: use `blocked_high_ms`.")
     longest_ms = _count("The longest simulated episode.")
     peak_messages = _count("Highest simulated depth in messages.")
     peak_bytes = _count("Highest simulated depth in bytes: the required memory or disk.")
@@ -195,8 +197,22 @@ class AdviceView(StrictAPIView):
             search=query.get("search", "").strip(),
         )
         return Response(
-            {"count": count, "page": number, "page_size": size, "results": rows, "required": _required(request)}
+            {
+                "count": count,
+                "page": number,
+                "page_size": size,
+                "results": [row | _former_names(row) for row in rows],
+                "required": _required(request),
+            }
         )
+
+
+def _former_names(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the deprecated names of a recommendation."""
+    return {
+        "replayed_blocked_seconds": row["simulated_blocked_high_seconds"],
+        "recommended_blocked_seconds": row["recommended_blocked_high_seconds"],
+    }
 
 
 def _required(request: Request) -> list[dict[str, Any]]:
@@ -245,6 +261,8 @@ def _outcome_facts(limits: Limits, simulated: Simulated, producers: float) -> di
         "blocked_high_ms": round(high.blocked_seconds * producers * 1000),
         "overfull_low_ms": round(low.blocked_seconds * 1000),
         "overfull_high_ms": round(high.blocked_seconds * 1000),
+        "episodes": high.episodes,  # deprecated name
+        "blocked_ms": round(high.blocked_seconds * producers * 1000),  # deprecated name
         "longest_ms": round(high.longest_seconds * 1000),
         "peak_messages": round(high.peak_messages),
         "peak_bytes": round(high.peak_bytes),
