@@ -34,7 +34,7 @@ export function endInWords(episode, now) {
 }
 
 /**
- * How long an episode lasted, as far as it is known.
+ * The known length of an episode in words.
  *
  * @param {Episode} episode
  * @param {number} now ms
