@@ -149,11 +149,17 @@ function load() {
     },
   );
   episodes.show(parameters);
+  linkRange();
+}
+
+/** Give the links to other pages the range of this one, also before anything is loaded. */
+function linkRange() {
   const fixed = { from: addressMoment(range.from), until: addressMoment(range.until) };
   byId("incident").href = incidentUrl(about, fixed);
   byId("what-if").href = whatIfUrl(about, range.length ? { range: range.length } : fixed);
 }
 
+linkRange();
 range.addEventListener("change", load);
 repeat(load, () => range.live && !byId("history").hidden, 15_000);
 begin((/** @type {any} */ catalog) => {
