@@ -140,7 +140,7 @@ def _delays(reader: Reader, seconds: float) -> tuple[list[float], list[float]]:
             at = answer["at"][answer["messages"].index(depth)]
             found.append(time.time() - at / 1000)
             shown = depth
-        time.sleep(POLL)
+        time.sleep(POLL)  # the measured time is that of a polling reader
     return found, took
 
 

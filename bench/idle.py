@@ -50,7 +50,7 @@ def main() -> int:
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as up:
             try:
                 wait_until_ready(up, options.port)
-                time.sleep(options.settle)
+                time.sleep(options.settle)  # what a start costs is not measured
                 costs = measure(psutil.Process(up.pid), options.minutes * 60)
             finally:
                 up.send_signal(signal.SIGTERM)
@@ -65,7 +65,7 @@ def wait_until_ready(up: subprocess.Popen[bytes], port: int) -> None:
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/login/", timeout=10).close()
         except (TimeoutError, urllib.error.URLError, OSError):
-            time.sleep(0.5)
+            time.sleep(0.5)  # a poll of a separate process
         else:
             return
 
@@ -77,7 +77,7 @@ def measure(up: psutil.Process, seconds: float) -> dict[str, Cost]:
     for process in family(up):
         seen[process] = (name_of(process, up), processor(process))
     while (elapsed := time.monotonic() - began) < seconds:
-        time.sleep(min(EVERY, seconds - elapsed))
+        time.sleep(min(EVERY, seconds - elapsed))  # between two samples
         now: dict[str, int] = {}
         for process in family(up):
             try:
