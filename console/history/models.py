@@ -39,11 +39,13 @@ class ProcessedFiles(models.Model):
     out. Without the row a broker gets one more run.
 
     `orders`: kind -> order of the last recorder's file; `others`: identities of other files that are still there, such
-    as those that cannot be read (`landing_listing.LandedFile`)."""
+    as those that cannot be read (`landing_listing.LandedFile`); `is_open`: the last run left the recorder's hour
+    open."""
 
     broker = models.CharField(max_length=255, primary_key=True)
     orders = models.JSONField(default=dict)
     others = models.JSONField(default=list)
+    is_open = models.BooleanField(default=True)
 
     objects: ClassVar[models.Manager[ProcessedFiles]] = models.Manager()
 

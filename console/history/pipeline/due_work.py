@@ -1,8 +1,9 @@
 """When a broker's landing files are processed: pure decisions from names, sizes and times of the files.
 
 The recorder knows the open hour, so its files wait until their hour has closed. They are processed earlier if about a
-million rows wait. Other files (imports, generated data) are of closed hours: they are processed once no further one has
-landed for some seconds, so that an import of many files is one run.
+million rows wait. A run leaves the hour of an active recorder open; if the recorder lands no further file for an hour,
+another run completes that hour. Other files (imports, generated data) are of closed hours: they are processed once no
+further one has landed for some seconds, so that an import of many files is one run.
 
 Nothing here needs a correct clock: a file whose hour never seems to close is processed after `LONGEST_WAIT`.
 """
@@ -19,6 +20,8 @@ HOUR_NS = 3_600_000_000_000
 #: After the end of an hour, in ns: the recorder lands the hour's last file within the first; without a file of the next
 #: hour the hour counts as closed after the second.
 SETTLED, SILENT = 10_000_000_000, 90_000_000_000
+#: A recorder that has landed no file for this time, in ns, has ended: coverage lands every quarter of an hour.
+ENDED = HOUR_NS
 #: No other file has landed for this time, in seconds.
 QUIET = 5.0
 #: A file waits for this time at most, in seconds.
@@ -58,6 +61,12 @@ class Processed:
 
     orders: Mapping[str, int] = field(default_factory=dict)
     others: frozenset[str] = frozenset()
+    is_open: bool = False
+
+    @property
+    def newest(self) -> int:
+        """When the last of the recorder's files landed, in ns; 0 without one."""
+        return max(self.orders.values(), default=0)
 
     def has(self, file: LandedFile) -> bool:
         if file.is_recorded:
@@ -77,7 +86,8 @@ class DueWork:
     _others: dict[str, tuple[frozenset[LandedFile], float]] = field(default_factory=dict)
 
     def find(self, files: Iterable[LandedFile], processed: Mapping[str, Processed]) -> list[BrokerWork]:
-        """Return the brokers with waiting files, that with the oldest file first."""
+        """Return the brokers with waiting files, and those whose recorder left an hour open (`files` is 0), that with
+        the oldest file first."""
         waiting: dict[str, list[LandedFile]] = {}
         for file in files:
             if file.broker not in processed or not processed[file.broker].has(file):
@@ -85,6 +95,11 @@ class DueWork:
         for broker in set(self._oldest) - set(waiting):
             del self._oldest[broker], self._others[broker]
         works = [self._work(broker, its) for broker, its in waiting.items()]
+        works += [
+            BrokerWork(broker, 0, newest + ENDED, Reason.HOUR, True, newest, newest)
+            for broker, newest in left_open(processed, self.clock()).items()
+            if broker not in waiting
+        ]
         return sorted(works, key=lambda work: (work.oldest, work.broker))
 
     def _work(self, broker: str, files: list[LandedFile]) -> BrokerWork:
@@ -109,6 +124,16 @@ class DueWork:
             due.append((now, Reason.ROWS))
         at, reason = min(due)
         return BrokerWork(broker, len(files), at, reason, at <= now, _moment(oldest), max(map(_moment, files)))
+
+
+def left_open(processed: Mapping[str, Processed], now: int) -> dict[str, int]:
+    """Return the brokers whose recorder has ended in an hour that is still open, and when its last file landed, ns.
+    `now`: ns since the epoch."""
+    return {
+        broker: each.newest
+        for broker, each in processed.items()
+        if each.is_open and each.orders and now - each.newest >= ENDED
+    }
 
 
 def all_of(files: Iterable[LandedFile]) -> dict[str, Processed]:

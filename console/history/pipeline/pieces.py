@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.history.models import HistoryRun
 from console.history.pipeline import job_requests
+from console.history.pipeline.due_work import left_open
 from console.history.pipeline.pipeline_leases import (
     UPGRADE,
     broker_lease,
@@ -22,7 +24,7 @@ from console.history.pipeline.pipeline_leases import (
     session_up,
     waiting_lease,
 )
-from console.history.pipeline.processed_files import note_processed
+from console.history.pipeline.processed_files import note_processed, processed_files
 from console.history.pipeline.run_records import Recorded, forget_old_runs, reason, recorded
 from console.history.storage.landing_listing import LandingListing
 from console.leases.lease import Busy, Lost, lease
@@ -117,7 +119,7 @@ class Pieces:
 
     def _waiting(self) -> list[str]:
         listed = LandingListing(self._url).files()
-        return sorted({file.broker for file in listed})
+        return sorted({file.broker for file in listed} | set(left_open(processed_files(), time.time_ns())))
 
     def _run(self, broker: str) -> None:
         with contextlib.ExitStack() as leases:
@@ -125,15 +127,16 @@ class Pieces:
                 leases.enter_context(lease(broker_lease(each)))
             listing = LandingListing(self._url)
             before = [file for file in listing.files() if broker in ("", file.broker)]
+            active: frozenset[str] = frozenset()
             more = True
             while more:
                 with recorded(HistoryRun.RUN, broker) as row, self._usable(row) as tables:
                     report = self._run_once(tables, broker, self._steps(row))
                     row.report(report)
-                    more = report.more
+                    more, active = report.more, report.active
                     self.files += report.files
             self._sweep()
-            note_processed(before, listing.files())
+            note_processed(before, listing.files(), [broker], active)
 
     def _run_once(self, tables: Tables, broker: str, on_step: OnStep) -> Report:
         """Run once. `broker`: empty for files whose names have none, which may have rows of any broker."""

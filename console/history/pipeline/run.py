@@ -36,7 +36,8 @@ from console.history.pipeline.interval_changes import IntervalChanges
 from console.history.pipeline.pending_rollups import Changes, PendingRollups
 from console.history.pipeline.rollup_changes import Rolled, RollupChanges
 from console.history.storage.durations import DAY, HOUR, MINUTE, SAMPLE_VALIDITY_MS
-from console.history.storage.landing_names import broker_of, retained_id, rolled_id, sequence_of
+from console.history.storage.fresh import CATALOG, decode, folder
+from console.history.storage.landing_names import broker_of, landed_id, retained_id, rolled_id, sequence_of
 from console.history.storage.tables import Range, Tables, moment
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ _LARGE = {
 class Report:
     """The result of a run. `files`: number of processed files; `rows`: ingested rows by kind; `seconds`: by step;
     `newest`: time of the newest row; `more`: files are left for the next run; `unreadable`: files that were set aside,
-    with the reason."""
+    with the reason; `active`: brokers with an active recorder, whose hour is left open."""
 
     files: int = 0
     rows: dict[str, int] = field(default_factory=dict)
@@ -74,6 +75,7 @@ class Report:
     newest: dt.datetime | None = None
     more: bool = False
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    active: frozenset[str] = frozenset()
 
 
 def brokers_waiting(tables: Tables) -> list[str]:
@@ -115,9 +117,11 @@ class Run:
         """Run once. Raises errors of Spark and of the landing folder; then the next run processes the same files."""
         batch = find_batch(self.tables, self._brokers)
         pending = self._pending.load(self._brokers)
+        pending |= self._left_open({*batch.brokers, *pending})
         brokers = {*batch.brokers, *pending}
+        active = frozenset(self._active_recorders())
         if not brokers and not batch.files:
-            return Report(unreadable=batch.unreadable)
+            return Report(unreadable=batch.unreadable, active=active)
         self._configure(sum(batch.rows(kind) for kind in KINDS))
         try:
             self._process(batch, pending)
@@ -138,6 +142,7 @@ class Run:
             None if last is None else moment(last),
             batch.more,
             batch.unreadable,
+            active,
         )
 
     def _configure(self, rows: int) -> None:
@@ -240,10 +245,9 @@ class Run:
         active = self._active_recorders()
         since, until, complete_from = {}, {}, {}
         for broker in changes:
-            # The three tables are committed one after the other: a run that was killed may have missed some.
-            since[broker] = min(tables.version(name, rolled_id(broker)) or 0 for name in ("minutes", "hours", "days"))
+            since[broker] = self._rolled_until(broker)
             end = self._recorded_until(broker)
-            if broker in active:
+            if broker in active or self._has_tail(broker):
                 reached = end // HOUR * HOUR
             else:
                 last = max((high for _low, high in changes[broker].ranges), default=0)
@@ -253,6 +257,37 @@ class Run:
             # A sample is valid for some time, so the first hour has lost rows, too.
             complete_from[broker] = max(cuts) + HOUR if any(cuts) else 0
         return Rolled(since, until, complete_from)
+
+    def _left_open(self, changed: Collection[str]) -> dict[str, Changes]:
+        """Return the hours that recorders have left open by their end, of this run's brokers without other changes."""
+        active = self._active_recorders()
+        found = {}
+        for broker in set(self._brokers or ()) - set(changed) - active:
+            since, end = self._rolled_until(broker), self._recorded_until(broker)
+            if end > since and not self._has_tail(broker):
+                first = min(since or end, end) // HOUR * HOUR
+                found[broker] = Changes(broker, end, [(first, -(-end // HOUR) * HOUR)])
+        return found
+
+    def _rolled_until(self, broker: str) -> int:
+        """Return up to when the tables have rollups, ms; 0 for none. They are committed one after the other: a run that
+        was killed may have missed some."""
+        return min(self.tables.version(name, rolled_id(broker)) or 0 for name in ("minutes", "hours", "days"))
+
+    def _has_tail(self, broker: str) -> bool:
+        """Return whether a recorder has published rows that have not landed: of one that was killed, the next one lands
+        them. Until then pages read its rollups of the open hour, which contain these rows."""
+        content = self.tables.landing.get(f"{folder(broker)}/{CATALOG}")
+        if content is None:
+            return False
+        try:
+            catalog = decode(content)
+        except ValueError:  # no recorder lands it
+            return False
+        tails = {kind: tail for kind in KINDS if (tail := catalog.tail(kind)) is not None}
+        return any(
+            tail.sequence > (self.tables.version(kind, landed_id(kind, broker)) or 0) for kind, tail in tails.items()
+        )
 
     def _recorded_until(self, broker: str) -> int:
         """Return the end of a broker's recording, ms; 0 if it has none."""

@@ -174,7 +174,7 @@ def _run(row: HistoryRun) -> Facts:
 def _add_backlog(found: Status, files: list[LandedFile], now: dt.datetime) -> None:
     works = DueWork(lambda: round(now.timestamp() * 1e9), time.monotonic).find(files, processed_files())
     found.files = sum(work.files for work in works)
-    found.oldest = min((work.oldest // MS_NS for work in works), default=None)
+    found.oldest = min((work.oldest // MS_NS for work in works if work.files), default=None)
     found.next_runs = [
         {
             "broker": work.broker,

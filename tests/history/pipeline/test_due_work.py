@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from console.history.pipeline.due_work import (
+    ENDED,
     FILE_BYTES,
     HOUR_NS,
     LONGEST_WAIT,
@@ -72,6 +74,22 @@ def test_hour_of_a_recorder_that_has_ended_closes_without_a_further_file() -> No
     assert [due(work) for work in clocks.due.find(files, {})] == [None]
     clocks.wait(1)
     assert [due(work) for work in clocks.due.find(files, {})] == [Reason.HOUR]
+
+
+def test_hour_that_a_run_left_open_is_due_an_hour_after_the_recorders_last_file() -> None:
+    clocks = Clocks()
+    files = [recorded(HOUR_10 + 50 * MINUTE_NS), recorded(HOUR_10 + 45 * MINUTE_NS, kind="coverage")]
+    (closed,) = all_of(files).values()
+    left = {"local": replace(closed, is_open=True), "other": closed, "imports": Processed({}, is_open=True)}
+    clocks.wait(50 * 60 + ENDED / 1e9 - 1)
+    assert clocks.due.find([], left) == []
+    clocks.wait(1)
+    (work,) = clocks.due.find(files, left)
+    assert (work.broker, work.files, due(work)) == ("local", 0, Reason.HOUR)
+    assert clocks.due.find([], {"local": closed}) == []
+    # The recorder has started again: the hour is rolled up with the files that wait.
+    files.append(recorded(clocks.now))
+    assert [(work.files, due(work)) for work in clocks.due.find(files, left)] == [(1, None)]
 
 
 def test_about_a_million_rows_are_due_within_the_hour() -> None:

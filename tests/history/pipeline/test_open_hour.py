@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from console.history.pipeline.run import Run
+from console.history.pipeline.run import Report, Run
 from console.history.storage.backlog import find_backlog
+from console.history.storage.fresh import CATALOG, Catalog, FreshFile, folder
 from console.history.storage.landing import Landing
 from console.history.storage.landing_names import recorder_file, rolled_id
 from tests.history.rows import Story, at, table
@@ -80,3 +81,41 @@ def test_rollups_end_with_the_last_closed_hour_of_an_active_recorder(
     for name in DERIVED:
         assert history.rows(name) == at_once.rows(name)
         assert history.rows(name)
+
+
+def tail(history: History, sequence: int) -> None:
+    """Publish a tail of coverage, as a recorder that was killed leaves it."""
+    catalog = Catalog("b", sequence // 1_000_000, {"coverage": (FreshFile("tail.parquet", 0, 1, 1, sequence),)})
+    Landing(history.url).put(f"{folder('b')}/{CATALOG}", catalog.encode())
+
+
+def test_hour_of_a_recorder_that_has_ended_is_completed_without_a_further_file(
+    spark: Any, history: History, tmp_path: Any
+) -> None:
+    land_as_recorder(history, recorded(0, 50 * MINUTE), 50 * MINUTE)
+
+    def complete(second: int) -> Report:
+        return Run(history.tables, brokers=["b"], now=lambda: int(at(second).timestamp() * 1000)).run()
+
+    report = complete(61 * MINUTE)
+    assert (report.files, report.active) == (3, {"b"}), "it may land more"
+    assert not history.rows("minutes")
+    assert complete(62 * MINUTE).active == {"b"}
+    assert not history.rows("minutes")
+
+    last = int(at(50 * MINUTE).timestamp() * 1e9)
+    tail(history, last + 1)
+    assert complete(2 * HOUR).active == set()
+    assert not history.rows("minutes"), "the rest of the hour is in the tail, which the next recorder lands"
+    tail(history, last)  # it has landed
+    assert complete(2 * HOUR).active == set()
+    assert rolled_until(history) == {int(at(HOUR).timestamp() * 1000)}
+    at_once = History(spark, str(tmp_path / "at-once"))
+    at_once.land(recorded(0, 50 * MINUTE))
+    at_once.run()
+    for name in DERIVED:
+        assert history.rows(name) == at_once.rows(name)
+        assert history.rows(name)
+    before = {name: history.tables.files(name) for name in DERIVED}
+    complete(3 * HOUR)
+    assert {name: history.tables.files(name) for name in DERIVED} == before, "nothing is left to do"

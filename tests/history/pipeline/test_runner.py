@@ -33,7 +33,7 @@ from console.history.pipeline.processed_files import note_processed
 from console.history.pipeline.runner import Runner, Timing
 from console.history.pipeline.session_process import Died, Message
 from console.history.storage.landing import Landing
-from console.history.storage.landing_listing import LandingListing
+from console.history.storage.landing_listing import LandedFile, LandingListing
 from console.history.storage.landing_names import recorder_file
 from console.leases.lease import Busy, lease
 from console.leases.models import Lease
@@ -156,6 +156,20 @@ def test_open_hour_of_a_recorder_starts_nothing(scene: Scene) -> None:
     scene.turn(after=1800)
     assert scene.sessions == []
     scene.turn(after=1900)
+    assert scene.pieces == [RUN]
+
+
+def test_hour_that_a_recorder_left_open_by_its_end_is_run_once(scene: Scene) -> None:
+    file = LandedFile("samples", "recorder~b~x.parquet", "b", True, scene.now + HOUR_NS // 2, scene.now, 9000)
+    note_processed([file], [file], ["b"], active=["b"])
+    scene.turn(after=3600)
+    assert scene.pieces == []
+    scene.turn(after=1800)
+    assert scene.pieces == [RUN]
+    note_processed([], [], ["b"])
+    scene.session.do()
+    scene.turn()
+    scene.turn(after=3600)
     assert scene.pieces == [RUN]
 
 
