@@ -30,6 +30,7 @@ from console.api.strict import StrictAPIView
 from console.history.query import blocked, catalog, episode_list, incident
 from console.history.query.series import RESOLUTIONS, series
 from console.history.storage.reader import NothingRecorded
+from console.history.whatif import recommendations
 
 _RESOLUTIONS = ("auto", *(resolution.name for resolution in RESOLUTIONS))
 _SORTS = tuple(f"{sign}{name}" for name in episode_list.SORTS for sign in ("", "-"))
@@ -42,14 +43,23 @@ class HistoryCatalogView(StrictAPIView):
         description="While nothing has been processed, `recorded` is false and `brokers` is empty.",
     )
     def get(self, request: Request) -> Response:
+        reader = history(request)
         try:
-            brokers = catalog.brokers(history(request))
+            brokers = catalog.brokers(reader)
         except NothingRecorded:
             brokers = []
         from console.history.storage.backlog import find_backlog
 
-        landed = not brokers and bool(find_backlog(settings.HEADGATE_HISTORY_URL).files)
-        return Response({"recorded": bool(brokers), "landed": landed, "now": now_ms(), "brokers": brokers})
+        landed = not brokers and (reader.is_published() or bool(find_backlog(settings.HEADGATE_HISTORY_URL).files))
+        return Response(
+            {
+                "recorded": bool(brokers),
+                "landed": landed,
+                "recommendations": recommendations.are_computed(reader),
+                "now": now_ms(),
+                "brokers": brokers,
+            }
+        )
 
 
 class HistoryQueuesView(StrictAPIView):

@@ -66,8 +66,10 @@ class RecordedBroker(serializers.Serializer[Any]):
 class HistoryCatalog(serializers.Serializer[Any]):
     recorded = serializers.BooleanField(help_text="Whether the history has data.")
     landed = serializers.BooleanField(
-        help_text="Whether landing files await their first processing while the history has no data."
+        help_text="Whether recording has started, or landing files await their first processing, while the history has"
+        " no data."
     )
+    recommendations = serializers.BooleanField(help_text="Whether recommendations have been computed for all queues.")
     now = number_field("The server's time.")
     brokers = RecordedBroker(many=True)
 

@@ -138,9 +138,9 @@ async def test_page_of_a_new_recording_shows_the_first_figures_once_computed(peo
     await expect(page.locator("#nothing")).to_contain_text("Recording has started")
     now = int(time.time() * 1000)
     write(url, "coverage", [coverage(now - 40 * MINUTE, now)])
-    await page.clock.fast_forward(11_000)
+    await page.clock.fast_forward(1_100)
     await expect(page.locator("#history")).to_be_visible()
-    await expect(page.locator("#top-queues")).to_contain_text("are computed within")
+    await expect(page.locator("#top-queues")).to_contain_text("follow within seconds")
     # By default the range covers a young history.
     await expect(page.get_by_role("button", name="1 h", exact=True)).to_have_attribute("aria-pressed", "true")
 
@@ -387,6 +387,40 @@ async def test_recommendation_links_to_the_simulation_of_the_same_week(people: P
     assert [moment_of(sent[end]) for end in ("from", "until")] == [about["begin"], about["at"]]
 
 
+async def test_recommendations_before_the_first_run_of_the_job_are_computed_without_a_failed_request(
+    people: People, recorded_hour: str
+) -> None:
+    page = await people.page("ada", "viewers")  # which fails for any response of an error
+    async with page.expect_request(lambda sent: "/history/what-if/" in sent.url) as replayed:
+        await page.goto("/history/advice/")
+    # From the first recorded moment: the week before was not recorded.
+    assert (await replayed.value).post_data_json["from"] == T
+    await expect(page.locator("#note")).to_contain_text("computed just now")
+    await expect(page.locator("#rows tr")).to_have_count(1)
+
+
+async def test_recommendation_is_readable_on_a_phone(people: People, recorded_hour: str) -> None:
+    about = {"broker": "local", "virtualhost": "default", "queue": "orders", "begin": T, "at": T + HOUR}
+    levels = {"stop_messages": 1000.0, "resume_messages": 800.0, "recommended_stop_messages": 1500}
+    text = "Recommendation: capacity 1,500 messages, now 1,000 messages. Simulated, it avoids 100% of the time."
+    write(recorded_hour, "recommendations", [{**about, **levels, "kind": "raise-capacity", "text": text}])
+    page = await people.page("ada", "viewers")
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await page.goto("/history/advice/")
+    cells = page.locator("#rows tr").locator("th, td")
+    await expect(cells).to_have_count(6)
+    boxes = await cells.evaluate_all(
+        """all => all.map(one => {
+            const range = document.createRange();
+            range.selectNodeContents(one);
+            const [outer, inner] = [one.getBoundingClientRect(), range.getBoundingClientRect()];
+            return {width: outer.width, over: inner.right - outer.right};
+        })"""
+    )
+    assert boxes[1]["width"] > 300
+    assert all(box["over"] <= 1 for box in boxes)
+
+
 async def test_recommendation_and_scenario_open_the_policy_editor_with_their_limits_previewed(
     people: People, broker: Broker, recorded_hour: str
 ) -> None:
@@ -431,6 +465,20 @@ async def test_zoomed_range_of_a_queue_follows_to_the_simulation(people: People,
     await page.locator("#charts h3 a").click()
     await expect(page).to_have_url(re.compile("/history/queues/"))
     await expect(page).to_have_url(zoomed)
+
+
+async def test_range_too_long_to_simulate_is_simulated_up_to_its_end(people: People, recorded_hour: str) -> None:
+    page = await people.page("ada", "viewers")
+    simulates = lambda sent: "/history/what-if/" in sent.url and sent.method == "POST"  # noqa: E731
+    for address in ("range=1y", f"from={iso(T - 364 * 24 * HOUR)}&until={iso(T + HOUR)}"):
+        async with page.expect_request(simulates) as request:
+            await page.goto(f"/history/what-if/default/orders/?{address}")
+        sent = (await request.value).post_data_json
+        assert sent["until"] - sent["from"] == 90 * 24 * HOUR
+        await expect(page.locator("#shortened")).to_contain_text("90 days")
+    async with page.expect_request(simulates):
+        await page.get_by_role("button", name="7 d", exact=True).click()
+    await expect(page.locator("#shortened")).to_be_hidden()
 
 
 def moment_of(given: Any) -> int:

@@ -365,6 +365,17 @@ def test_ongoing_episode_has_no_end_and_sorts_as_longest(recorded_hour: str, as_
     assert (first["start"], first["end"], first["duration_ms"]) == (T + 50 * MINUTE, None, None)
 
 
+def test_order_by_duration_counts_an_ongoing_episode_up_to_its_last_known_moment(
+    recorded_hour: str, as_viewer: APIClient
+) -> None:
+    write(recorded_hour, "episodes", [episode(T + MINUTE, T + 12 * MINUTE, "longest", id="longest")])
+    longest, ongoing, *_ = query(as_viewer, "episodes", sort="-duration")["results"]
+    assert (longest["id"], longest["duration_ms"]) == ("longest", 11 * MINUTE)
+    assert ongoing["known_until"] - ongoing["start"] == 10 * MINUTE  # days ago: recorded for an hour only
+    shortest_first = query(as_viewer, "episodes", sort="duration")["results"]
+    assert shortest_first[-2]["id"] == ongoing["id"]
+
+
 def test_episodes_of_a_queue_include_the_stops_that_covered_it(recorded_hour: str, as_viewer: APIClient) -> None:
     found = query(as_viewer, "episodes", queue="orders", sort="start")["results"]
     assert [one["kind"] for one in found] == ["overfull", "stopped", "overfull"]
@@ -524,6 +535,13 @@ def test_recommendations_are_not_found_before_the_first_run_of_the_job(
     recorded_hour: str, as_viewer: APIClient
 ) -> None:
     assert "no recommendations" in query(as_viewer, "advice", 404)["detail"]
+    assert as_viewer.get(BASE).json()["recommendations"] is False
+
+
+def test_catalog_states_that_recommendations_are_computed(recorded_hour: str, as_viewer: APIClient) -> None:
+    row = {"broker": "local", "virtualhost": "default", "queue": "orders", "begin": T, "at": T + HOUR}
+    write(recorded_hour, "recommendations", [{**row, "kind": "none", "text": "The queue was not overfull."}])
+    assert as_viewer.get(BASE).json()["recommendations"] is True
 
 
 COUNTED = ("enqueued_messages", "dequeued_messages", "overfull_ms")

@@ -44,7 +44,8 @@ class EpisodeQuery:
 
 _WHERE = """
 FROM (
-    SELECT *, coalesce(duration_ms, greatest(0, $now - epoch_ms("start"))) AS lasted FROM {episodes}
+    SELECT *, coalesce(duration_ms, greatest(0, coalesce(list_extract($known_until::BIGINT[],
+        list_position($recorded::VARCHAR[], broker)), $now) - epoch_ms("start"))) AS lasted FROM {episodes}
     WHERE epoch_ms("start") < $end AND ("end" IS NULL OR epoch_ms("end") >= $begin)
 )
 WHERE ($broker = '' OR broker = $broker)
@@ -77,9 +78,13 @@ def page(reader: Reader, query: EpisodeQuery, number: int, size: int) -> tuple[i
         count = rows[0]["matching"] if rows else 0
     else:
         count = reader.rows(f"SELECT count(*) AS n {_WHERE}", given, end=query.end)[0]["n"]
-    ongoing = any(row["end"] is None for row in rows)
-    recorded = {each["broker"]: each["last"] for each in catalog.brokers(reader)} if ongoing else {}
-    return count, [_listed(row, min(query.now, recorded.get(row["broker"], query.now))) for row in rows]
+    recorded = _known_until(reader, query.now) if any(row["end"] is None for row in rows) else {}
+    return count, [_listed(row, recorded.get(row["broker"], query.now)) for row in rows]
+
+
+def _known_until(reader: Reader, now: int) -> dict[str, int]:
+    """Return until when, ms, an ongoing episode of each broker is known: its last recorded moment, at most `now`."""
+    return {each["broker"]: min(now, each["last"]) for each in catalog.brokers(reader)}
 
 
 def _listed(row: Mapping[str, Any], recorded: int) -> dict[str, Any]:
@@ -95,10 +100,14 @@ def every(reader: Reader, query: EpisodeQuery) -> pa.RecordBatchReader:
 
 
 def _given(reader: Reader, query: EpisodeQuery) -> dict[str, Any]:
+    # The recorded time is read for this order only.
+    known = _known_until(reader, query.now) if query.sort.removeprefix("-") == "duration" else {}
     return {
         "begin": query.begin,
         "end": query.end,
         "now": query.now,
+        "recorded": list(known),
+        "known_until": list(known.values()),
         "broker": query.broker,
         "virtualhost": query.virtualhost,
         "queue": query.queue,
@@ -110,7 +119,7 @@ def _given(reader: Reader, query: EpisodeQuery) -> dict[str, Any]:
 
 def _covering(reader: Reader, query: EpisodeQuery) -> list[str]:
     """Return the ids of the stops that covered the queue."""
-    stops = replace(query, virtualhost="", queue="", kind="stopped", search="")
+    stops = replace(query, virtualhost="", queue="", kind="stopped", search="", sort="-start")
     rows = reader.rows(f"SELECT id, scope {_WHERE}", _given(reader, stops), end=query.end, where=_narrow(stops))
     return [row["id"] for row in rows if covers(row["scope"] or "", query.virtualhost, query.queue)]
 

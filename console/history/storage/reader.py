@@ -100,14 +100,22 @@ class Reader:
         narrower._condition = condition
         return narrower
 
-    def has(self, name: str) -> bool:
-        """Return whether the table exists and has a file; without the recorders' rows. Raises HistoryBroken."""
+    def is_stored(self, name: str) -> bool:
+        """Return whether the table exists and has a file: only for a table that recorders do not publish rows of.
+        Raises HistoryBroken."""
         if name not in self._tables:
             return False
         try:
             return bool(self._tables[name].files())
         except NothingRecorded:
             return False
+
+    def is_published(self) -> bool:
+        """Return whether a recorder publishes into this history. Raises HistoryBroken."""
+        try:
+            return bool(self._published.view(table_versions.FRESH_SECONDS, kinds=()).catalogs)
+        except LandingError as error:
+            raise HistoryBroken(f"What the recorders published cannot be read: {error}") from error
 
     def extent(self, name: str) -> Extent:
         """Return the current files. Raises NothingRecorded, HistoryBroken."""

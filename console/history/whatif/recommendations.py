@@ -31,6 +31,11 @@ FROM {recommendations} WHERE kind = 'raise-capacity' GROUP BY broker ORDER BY br
 """
 
 
+def are_computed(reader: Reader) -> bool:
+    """Return whether the nightly job has run. Raises HistoryBroken."""
+    return reader.is_stored(TABLE)
+
+
 def page(
     reader: Reader,
     number: int,
@@ -43,7 +48,7 @@ def page(
     search: str = "",
 ) -> tuple[int, list[dict[str, Any]]]:
     """Return (count of matching rows, rows of page `number`, from 1). Raises NothingRecorded, HistoryBroken."""
-    if not reader.has(TABLE):
+    if not are_computed(reader):
         raise NothingRecorded("no recommendations have been computed yet")
     given = {"broker": broker, "virtualhost": virtualhost, "queue": queue, "kind": kind, "search": search.lower()}
     count = reader.rows(f"SELECT count(*) AS n {_WHERE}", given)[0]["n"]

@@ -57,6 +57,12 @@ class Recording:
         return table(kind, [{**row, "broker": self.broker} for row in rows])
 
 
+def test_recorder_that_has_published_nothing_but_its_start_is_known_to_record(tmp_path: Path, opened: Any) -> None:
+    assert not opened(tmp_path).is_published()
+    Recording(tmp_path).publish(samples=[sample(T + 1000, 5)])
+    assert opened(tmp_path).is_published()
+
+
 def ats(reader: Reader, name: str, **given: Any) -> list[int]:
     return [row["t"] for row in reader.rows(f'SELECT epoch_ms("at") AS t FROM {{{name}}} ORDER BY t', **given)]
 

@@ -111,7 +111,7 @@ def test_reader_of_an_open_table_returns_new_rows(
     monkeypatch.setattr("console.history.storage.table_versions.FRESH_SECONDS", 0)
     url = str(tmp_path)
     reader = opened(url)
-    assert not reader.has("episodes")
+    assert not reader.is_stored("episodes")
     for number in (1, 2):
         write(url, "episodes", [episode(at(number), at(number + 1))])
         assert episode_list.page(reader, episode_list.EpisodeQuery(START, at(60), at(60)), 1, 10)[0] == number

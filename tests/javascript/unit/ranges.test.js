@@ -1,7 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { endOf, fitting, LENGTHS, limited, wrongRange } from "../../../console/static/console/history/ranges.js";
+import {
+  endOf,
+  fitting,
+  LENGTHS,
+  limited,
+  offered,
+  wrongRange,
+} from "../../../console/static/console/history/ranges.js";
 
 const DAY = 86_400_000;
 const NOW = Date.UTC(2026, 2, 14);
@@ -26,6 +33,20 @@ test("a zoom is ten seconds at least, three years at most, and not before 1970",
   assert.deepEqual(limited(NOW - 5000 * DAY, NOW), [NOW - 1190 * DAY, NOW]);
   assert.deepEqual(limited(-DAY, DAY), [0, DAY]);
   assert.deepEqual(limited(0, 0), [0, 5000]);
+});
+
+test("a page without a length that the address has offers its longest, and nothing for an unknown one", () => {
+  const names = ["1h", "7d", "90d"];
+  assert.equal(offered(names, "7d"), "7d");
+  assert.equal(offered(names, "1y"), "90d");
+  assert.equal(offered(names, "6h"), null);
+  assert.equal(offered(names, "constructor"), null);
+  assert.equal(offered(names, null), null);
+});
+
+test("a page with a shorter limit shows the end of a longer range", () => {
+  assert.deepEqual(limited(NOW - 365 * DAY, NOW, 90 * DAY), [NOW - 90 * DAY, NOW]);
+  assert.equal(wrongRange(NOW - 91 * DAY, NOW, 90 * DAY), "The range can be 90 days at most.");
 });
 
 test("an invalid range has an error message", () => {

@@ -28,6 +28,9 @@ const WEEK = 7 * 86_400_000;
 const loading = new Loading();
 const broker = new URLSearchParams(location.search).get("broker") ?? "";
 let page = 1;
+/** The answer of the catalog: the recorded brokers, and whether the nightly job has run. */
+/** @type {any} */
+let known = null;
 
 fill(
   byId("kind"),
@@ -205,26 +208,26 @@ function showPage({ count, results, required }) {
  * @param {AbortSignal} signal
  */
 async function replayNow(signal) {
-  const until = Date.now();
-  const catalog = await fetchHistory("", {}, signal);
-  const end = Math.min(until, Math.max(...catalog.brokers.map((/** @type {any} */ one) => one.last)) + 60_000);
-  const top = await fetchHistory(
-    "top",
-    { from: end - WEEK, until: end, of: "queues", broker, count: MOST_REPLAYED },
-    signal,
-  );
+  const recorded = known.brokers.filter((/** @type {any} */ one) => !broker || one.broker === broker);
+  if (!recorded.length) return [];
+  const end = Math.min(Date.now(), Math.max(...recorded.map((/** @type {any} */ one) => one.last)) + 60_000);
+  // Short ranges have narrower results: the unrecorded time before a young history is not part of them.
+  const begin = Math.max(end - WEEK, Math.min(...recorded.map((/** @type {any} */ one) => one.first)));
+  const range = { from: begin, until: end };
+  const top = await fetchHistory("top", { ...range, of: "queues", broker, count: MOST_REPLAYED }, signal);
   const rows = [];
   for (const one of top.rows) {
     setText(byId("progress"), `Replaying ${one.name}… (${rows.length + 1} of ${top.rows.length})`);
     const answer = await post(
       "history/what-if/",
-      { broker: one.broker, virtualhost: one.virtualhost, queue: one.name, from: end - WEEK, until: end },
+      { broker: one.broker, virtualhost: one.virtualhost, queue: one.name, ...range },
       signal,
     );
     if (!answer.advice) continue;
     const simulated = answer.advice.limits;
     rows.push({
       ...one,
+      ...range,
       queue: one.name,
       kind: answer.advice.kind,
       text: answer.advice.text,
@@ -266,18 +269,15 @@ function load() {
   loading.load(
     "advice",
     async (/** @type {AbortSignal} */ signal) => {
-      try {
-        return await fetchHistory("advice", values, signal);
-      } catch (error) {
-        if (error.status !== 404) throw error;
-        byId("filters").hidden = true;
-        fill(
-          byId("note"),
-          h("p", { class: "loading empty", id: "progress", role: "status" }, "Replaying recorded traffic…"),
-        );
-        const rows = await replayNow(signal);
-        return { replayNow: true, count: rows.length, results: rows };
-      }
+      if (!known.recommendations) known = await fetchHistory("", {}, signal);
+      if (known.recommendations) return fetchHistory("advice", values, signal);
+      byId("filters").hidden = true;
+      fill(
+        byId("note"),
+        h("p", { class: "loading empty", id: "progress", role: "status" }, "Replaying recorded traffic…"),
+      );
+      const rows = await replayNow(signal);
+      return { replayNow: true, count: rows.length, results: rows };
     },
     (/** @type {any} */ answer) => {
       if (!answer.replayNow) {
@@ -318,4 +318,6 @@ byId("kind").addEventListener("change", () => {
 });
 byId("filters").addEventListener("submit", (/** @type {any} */ event) => event.preventDefault());
 
-begin(() => {}, load);
+begin((/** @type {any} */ catalog) => {
+  known = catalog;
+}, load);

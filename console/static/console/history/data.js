@@ -160,25 +160,29 @@ export async function showPipeline(element) {
 
 const pendingFirstRun = () => [
   h("p", {}, h("strong", {}, "Recording has started.")),
-  h("p", {}, "The first figures are computed within about a minute. This page updates automatically."),
+  h("p", {}, "The first figures follow within seconds. This page updates automatically."),
 ];
 
+const RETRY_MS = 10_000;
+/** Between two looks for the first data: a recorder that has just started publishes it within seconds. */
+const FIRST_DATA_MS = 1_000;
 let retryTimer = 0;
 
 /**
- * Show in `element` why data is missing. `retry` is called by "Try again", and every 10 s while the first figures are
+ * Show in `element` why data is missing. `retry` is called by "Try again", and every `ms` while the first figures are
  * pending.
  *
  * @param {HTMLElement} element
  * @param {any} error
  * @param {(...given: any[]) => any} retry
+ * @param {number} [ms]
  */
-export function showError(element, error, retry) {
+export function showError(element, error, retry, ms = RETRY_MS) {
   if (error.name === "AbortError") return;
   if (error.status === 404) {
     fill(element, h("div", { class: "empty" }, error.begun === false ? gettingStarted() : pendingFirstRun()));
     clearTimeout(retryTimer);
-    if (retry) retryTimer = setTimeout(retry, 10_000);
+    if (retry) retryTimer = setTimeout(retry, ms);
     return;
   }
   fill(
@@ -259,7 +263,12 @@ export async function begin(prepare, load) {
   } catch (error) {
     page.hidden = true;
     nothing.hidden = false;
-    showError(nothing, error, () => begin(prepare, load));
+    // A page in the background waits.
+    const retry = () => {
+      if (document.visibilityState === "visible") begin(prepare, load);
+      else showError(nothing, error, retry, FIRST_DATA_MS);
+    };
+    showError(nothing, error, retry, FIRST_DATA_MS);
     return;
   }
   page.hidden = false;

@@ -5,7 +5,7 @@ import { h, setAttribute } from "../core/elements.js";
 import { moment } from "../core/format.js";
 import { addressMoment, readMoment } from "../core/moments.js";
 import { MomentField, zoneElement } from "../widgets/moment_field.js";
-import { endOf, fitting, LENGTHS, limited, MINUTE, wrongRange } from "./ranges.js";
+import { endOf, fitting, LENGTHS, LONGEST, limited, MINUTE, offered, wrongRange } from "./ranges.js";
 
 /** Emits "change" when the range changes, so that the page reloads its data. */
 export class RangePicker extends EventTarget {
@@ -28,17 +28,21 @@ export class RangePicker extends EventTarget {
   /** True until the user chooses a range. */
   #isDefault = false;
   #lengths;
+  #longest;
+  /** Whether the address has a longer range than the page can show, which therefore shows the end of it. */
+  isShortened = false;
 
   /**
    * `initial`: name of the default length, `lengths`: those offered. `fixed`: the page shows a fixed range;
-   * lengths are shortcuts to such ranges.
+   * lengths are shortcuts to such ranges. `longest`: ms.
    *
    * @param {HTMLElement} box
    * @param {any} [options]
    */
-  constructor(box, { initial = "24h", fixed = false, lengths = Object.keys(LENGTHS) } = {}) {
+  constructor(box, { initial = "24h", fixed = false, lengths = Object.keys(LENGTHS), longest = LONGEST } = {}) {
     super();
     this.#lengths = lengths;
+    this.#longest = longest;
     this.#box = box;
     this.fixed = fixed;
     this.initial = initial;
@@ -92,7 +96,8 @@ export class RangePicker extends EventTarget {
    */
   set(from, until) {
     this.length = null;
-    [this.from, this.until] = limited(from, until);
+    [this.from, this.until] = limited(from, until, this.#longest);
+    this.isShortened = until - from > this.#longest;
     this.#write();
     this.#emitChange();
   }
@@ -111,6 +116,7 @@ export class RangePicker extends EventTarget {
   /** @param {any} length */
   choose(length) {
     this.#isDefault = false;
+    this.isShortened = false;
     this.length = length;
     this.#toLength(length);
     if (this.fixed) this.length = null;
@@ -139,12 +145,15 @@ export class RangePicker extends EventTarget {
     if (from !== null && until !== null && from < until) {
       this.#isDefault = false;
       this.length = null;
-      this.from = from;
+      this.isShortened = until - from > this.#longest;
+      this.from = this.isShortened ? until - this.#longest : from;
       this.until = until;
     } else {
       const requested = search.get("range");
-      this.#isDefault = !this.#lengths.includes(requested);
-      this.length = this.#isDefault ? this.#defaultLength() : requested;
+      const length = offered(this.#lengths, requested);
+      this.#isDefault = length === null;
+      this.isShortened = length !== null && length !== requested;
+      this.length = length ?? this.#defaultLength();
       this.#toLength(this.length);
       if (this.fixed) this.length = null;
     }
@@ -221,7 +230,7 @@ export class RangePicker extends EventTarget {
   #submitted(event) {
     event.preventDefault();
     const [from, until] = this.#moments.map((/** @type {any} */ field) => field.ms);
-    const wrong = wrongRange(from, until);
+    const wrong = wrongRange(from, until, this.#longest);
     this.#inputs[0].setCustomValidity(wrong);
     if (wrong) this.#inputs[0].reportValidity();
     else this.set(from, until);

@@ -20,7 +20,7 @@ export const LENGTHS = {
   "1y": ["1 y", 365 * DAY],
 };
 const SHORTEST = 10_000; // ms
-const LONGEST = 1190 * DAY;
+export const LONGEST = 1190 * DAY;
 
 /** @typedef {{first: number, last: number}} Extent First and last recorded moment, ms. */
 
@@ -43,18 +43,33 @@ export const fitting = (lengths, defaultLength, span) =>
   lengths.slice(0, lengths.indexOf(defaultLength) + 1).find((name) => LENGTHS[name][1] >= span) ?? defaultLength;
 
 /**
- * Limit a range to 10 s or more, about three years or less, and to times since 1970. ms.
+ * The name in the address of a length that is offered: `requested`, or the longest one if that is longer. Null for an
+ * unknown name.
+ *
+ * @param {string[]} lengths names, the shortest first
+ * @param {string | null} requested
+ */
+export function offered(lengths, requested) {
+  if (requested === null || !Object.hasOwn(LENGTHS, requested)) return null;
+  if (lengths.includes(requested)) return requested;
+  const longest = lengths[lengths.length - 1];
+  return LENGTHS[requested][1] > LENGTHS[longest][1] ? longest : null;
+}
+
+/**
+ * Limit a range to 10 s or more, `longest` or less, the start is cut, and to times since 1970. ms.
  *
  * @param {number} from
  * @param {number} until
+ * @param {number} [longest]
  * @returns {[number, number]}
  */
-export function limited(from, until) {
+export function limited(from, until, longest = LONGEST) {
   if (until - from < SHORTEST) {
     const middle = (from + until) / 2;
     return [Math.max(middle - SHORTEST / 2, 0), middle + SHORTEST / 2];
   }
-  return [Math.max(until - LONGEST, from, 0), until];
+  return [Math.max(until - longest, from, 0), until];
 }
 
 /**
@@ -62,9 +77,11 @@ export function limited(from, until) {
  *
  * @param {number | null} from
  * @param {number | null} until
+ * @param {number} [longest] ms
  */
-export function wrongRange(from, until) {
+export function wrongRange(from, until, longest = LONGEST) {
   if (from === null || until === null) return "Enter a start and an end.";
   if (from >= until) return "The start must be before the end.";
-  return until - from > LONGEST ? "The range can be three years at most." : "";
+  if (until - from <= longest) return "";
+  return `The range can be ${longest === LONGEST ? "three years" : `${longest / DAY} days`} at most.`;
 }

@@ -7,6 +7,7 @@ import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
 import { begin, durations, historyQueueUrl, Loading, policyUrl, showEmpty } from "./data.js";
 import { RangePicker } from "./range_picker.js";
+import { LENGTHS } from "./ranges.js";
 
 const LIMITS = [
   ["capacity_messages", "Capacity, messages"],
@@ -20,6 +21,7 @@ const loading = new Loading();
 const range = new RangePicker(byId("range"), {
   initial: "7d",
   lengths: ["15m", "1h", "6h", "24h", "7d", "30d", "90d"],
+  longest: LENGTHS["90d"][1],
 });
 
 // -- scenarios ----------------------------------------------------------------------------------------------------
@@ -336,6 +338,7 @@ function suggest({ current }) {
 
 function load() {
   range.renew();
+  byId("shortened").hidden = !range.isShortened;
   byId("queue-link").href = historyQueueUrl(
     key,
     range.length ? { range: range.length } : { from: addressMoment(range.from), until: addressMoment(range.until) },
