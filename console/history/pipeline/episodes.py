@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from console.history.pipeline.blocks import last_recorded
 from console.history.pipeline.spans import by_day
 from console.history.storage.durations import DAY
+from console.history.storage.layout import MEASURES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -199,10 +200,9 @@ def measured(
 def never_less(episodes: DataFrame, before: DataFrame, complete_from: DataFrame) -> DataFrame:
     """Retain what is known of episodes that began before `complete_from` (broker, complete_ms): retention has deleted
     rows that they were measured from. Each measured value is at least that of the stored episodes that it overlaps."""
-    measures = ("peak_messages", "peak_bytes", "producers", "connections", "blocked_ms")
     old = before.select(
         *(F.col(name).alias(f"old_{name}") for name in (*_QUEUE, "start", "end")),
-        *(F.col(name).alias(f"old_{name}") for name in measures),
+        *(F.col(name).alias(f"old_{name}") for name in MEASURES),
     )
     same = F.lit(True)
     for name in _QUEUE:
@@ -213,10 +213,10 @@ def never_less(episodes: DataFrame, before: DataFrame, complete_from: DataFrame)
         .where(F.unix_millis("start") < F.col("complete_ms"))
         .join(old, same & overlap)
         .groupBy("id")
-        .agg(*(F.max(f"old_{name}").alias(f"old_{name}") for name in measures))
+        .agg(*(F.max(f"old_{name}").alias(f"old_{name}") for name in MEASURES))
     )
-    greater = {name: F.greatest(name, f"old_{name}") for name in measures}
-    return episodes.join(known, "id", "left").withColumns(greater).drop(*(f"old_{name}" for name in measures))
+    greater = {name: F.greatest(name, f"old_{name}") for name in MEASURES}
+    return episodes.join(known, "id", "left").withColumns(greater).drop(*(f"old_{name}" for name in MEASURES))
 
 
 def _evidence(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataFrame:

@@ -12,40 +12,26 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from console.history.pipeline.segments import LEVELS
+from console.history.storage.layout import LEVELS, MAXIMA, MEANS, PERCENTILES, RATES, RECORDED, ROLLUP_KEY, SUMS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_KEY = ("broker", "virtualhost", "kind", "name", "queue", "at")
-_GREATEST = (
-    "watched_ms",
-    "known_ms",
-    "overfull_ms",
-    "stopped_ms",
-    "messages_max",
-    "bytes_max",
-    "messages_in",
-    "messages_out",
-    "episodes",
-    "blocks",
-    "blocked_ms",
-    "blocked_producers_max",
-    "producers_max",
-)
-_OF_LONGER = ("messages_mean", "messages_p95", "bytes_mean", "bytes_p95", "rate_in", "rate_out", *LEVELS)
+_GREATEST = (*RECORDED, *SUMS, *MAXIMA)
+_OF_LONGER = (*MEANS, *PERCENTILES, *RATES, *LEVELS)
+#: The columns of a merged row.
+COLUMNS = (*ROLLUP_KEY, *_GREATEST, *_OF_LONGER)
 
 
 def merged(stored: DataFrame, found: DataFrame) -> DataFrame:
     """Return a row for each key of `stored` and `found`, rows of the same rollup table."""
-    columns = [*_KEY, *_GREATEST, *_OF_LONGER]
     both = (
-        stored.select(*columns)
+        stored.select(*COLUMNS)
         .withColumn("stored", F.lit(1))
-        .unionByName(found.select(*columns).withColumn("stored", F.lit(0)))
+        .unionByName(found.select(*COLUMNS).withColumn("stored", F.lit(0)))
     )
     rank = F.struct(F.coalesce("known_ms", F.lit(0).cast("bigint")), "stored")
-    return both.groupBy(*_KEY).agg(
+    return both.groupBy(*ROLLUP_KEY).agg(
         *(F.max(name).alias(name) for name in _GREATEST),
         *(F.max_by(name, F.when(F.col(name).isNotNull(), rank)).alias(name) for name in _OF_LONGER),
     )

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from console.history.pipeline.segments import LEVELS, SLOT, parts_of_intervals, segments_of_queues
+from console.history.pipeline.segments import SLOT, parts_of_intervals, segments_of_queues
 from console.history.storage.durations import MINUTE
+from console.history.storage.layout import LEVELS, MAXIMA, MEANS, OF_INTERVALS, SUMS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -63,34 +64,20 @@ def coarser(minutes: DataFrame, spans: DataFrame, ranges: DataFrame, step: int) 
     weight = F.col("known_ms")
     slot = (at - at % step).alias("slot")
     rows = minutes.groupBy("broker", "virtualhost", "kind", "name", "queue", slot).agg(
-        *(F.sum(name).alias(name) for name in _SUMS),
+        *(F.sum(name).alias(name) for name in SUMS),
         *(
             expression
             for unit in ("messages", "bytes")
             for expression in (
                 _mean(F.col(f"{unit}_mean"), weight).alias(f"{unit}_mean"),
                 _p95(F.col(f"{unit}_mean"), weight).alias(f"{unit}_p95"),
-                F.max(f"{unit}_max").alias(f"{unit}_max"),
             )
         ),
-        F.max("blocked_producers_max").alias("blocked_producers_max"),
-        F.max("producers_max").alias("producers_max"),
+        *(F.max(name).alias(name) for name in MAXIMA),
         F.max_by(F.struct(*LEVELS), F.when(F.col("capacity_messages").isNotNull(), at)).alias("levels"),
     )
     rows = rows.select("*", *(F.col(f"levels.{name}").alias(name) for name in LEVELS)).drop("levels")
     return _finished(rows, _watched(spans, F.broadcast(ranges), step), step)
-
-
-_SUMS = (
-    "known_ms",
-    "overfull_ms",
-    "stopped_ms",
-    "messages_in",
-    "messages_out",
-    "episodes",
-    "blocks",
-    "blocked_ms",
-)
 
 
 def _ranked(segments: DataFrame) -> DataFrame:
@@ -156,13 +143,12 @@ def _one_row_per_slot(segments: DataFrame) -> DataFrame:
 def _with_intervals(rows: DataFrame, intervals: DataFrame) -> DataFrame:
     """Join the rows of queues with the sums of intervals, and add queues and producers that have only intervals. Only
     an interval may lack its virtual host (in a log without it), so there are no duplicates."""
-    sums = ("overfull_ms", "episodes", "blocked_ms", "blocks")
-    totals = intervals.groupBy(*SLOT, "kind", "name").agg(*(F.sum(name).alias(name) for name in sums))
+    totals = intervals.groupBy(*SLOT, "kind", "name").agg(*(F.sum(name).alias(name) for name in OF_INTERVALS))
     queues = rows.join(totals.where("kind = 'queue'").drop("kind", "name"), list(SLOT), "full_outer")
     queues = queues.withColumns({"kind": F.lit("queue"), "name": F.col("queue")})
     both = queues.unionByName(totals.where("kind = 'producer'"), allowMissingColumns=True)
     zero = F.lit(0).cast("bigint")
-    return both.withColumns({name: F.coalesce(name, zero) for name in ("known_ms", *sums)}).drop("range_from")
+    return both.withColumns({name: F.coalesce(name, zero) for name in ("known_ms", *OF_INTERVALS)}).drop("range_from")
 
 
 def _between(unit: str) -> Column:
@@ -177,10 +163,7 @@ def _virtual_hosts(rows: DataFrame) -> DataFrame:
         rows.where("kind = 'queue'")
         .groupBy("broker", "virtualhost", "slot")
         .agg(
-            *(F.sum(name).alias(name) for name in _SUMS),
-            *(F.sum(f"{unit}_{of}").alias(f"{unit}_{of}") for unit in ("messages", "bytes") for of in ("mean", "max")),
-            F.sum("blocked_producers_max").alias("blocked_producers_max"),
-            F.sum("producers_max").alias("producers_max"),
+            *(F.sum(name).alias(name) for name in (*SUMS, *MEANS, *MAXIMA)),
         )
     )
     empty = F.lit(None)

@@ -16,19 +16,12 @@ from pyspark.sql import functions as F
 
 from console.history.pipeline.spans import by_day
 from console.history.storage.durations import DAY, MINUTE, SAMPLE_VALIDITY_MS
+from console.history.storage.layout import LEVELS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _QUEUE = ("broker", "virtualhost", "queue")
-LEVELS = (
-    "capacity_messages",
-    "stop_messages",
-    "resume_messages",
-    "capacity_bytes",
-    "stop_bytes",
-    "resume_bytes",
-)
 #: The key of rows of queues within `minutes`. The slot is first, since it distinguishes most rows, and numbers compare
 #: faster than names. Windows, sums and joins by this key share an exchange, and the last two a sort.
 SLOT = ("slot", "queue", "virtualhost", "broker", "range_from")

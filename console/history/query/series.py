@@ -12,6 +12,7 @@ from typing import Any
 
 from console.history.query.coverage import Span, gaps, shortest_gap, watched
 from console.history.storage.durations import DAY, HOUR, MINUTE, SAMPLE_VALIDITY_MS
+from console.history.storage.layout import LEVELS
 from console.history.storage.queue_key import QueueKey
 from console.history.storage.reader import Reader
 
@@ -38,7 +39,6 @@ RESOLUTIONS = (
 BY_NAME = {resolution.name: resolution for resolution in RESOLUTIONS}
 
 
-LEVELS = tuple(f"{level}_{unit}" for unit in ("messages", "bytes") for level in ("capacity", "stop", "resume"))
 #: The columns of a series, each with a value for each of `at`.
 FIELDS = (
     "messages",

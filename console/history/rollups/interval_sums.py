@@ -8,8 +8,9 @@ from typing import Any
 from console.history.rollups.blocks import Block, Bounds
 from console.history.rollups.episodes import Episode
 from console.history.rollups.recorded_time import RecordedTime
-from console.history.rollups.rows import OF_INTERVALS, Key, Row, row_of_minute, with_rates
+from console.history.rollups.rows import Key, Row, row_of_minute, with_rates
 from console.history.storage.durations import HOUR, MINUTE
+from console.history.storage.layout import OF_INTERVALS
 
 #: Positions within `OF_INTERVALS`: of the time, and of the number.
 _POSITIONS: Mapping[type, tuple[int, int]] = {Episode: (0, 1), Block: (2, 3)}

@@ -11,20 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil, floor
 from typing import Any
 
+from console.history.storage.layout import LEVELS, MAXIMA, MEANS, SUMS
+
 Row = dict[str, Any]
 
 #: Kind, virtual host, name, queue: identifies a row among those of one broker and time.
 Key = tuple[str, str | None, str | None, str | None]
 
-LEVELS = ("capacity_messages", "stop_messages", "resume_messages", "capacity_bytes", "stop_bytes", "resume_bytes")
 NO_LEVELS = (None,) * len(LEVELS)
-#: The columns that episodes and blocks contribute to.
-OF_INTERVALS = ("overfull_ms", "episodes", "blocked_ms", "blocks")
 NO_INTERVALS = (0, 0, 0, 0)
-SUMS = ("known_ms", "overfull_ms", "stopped_ms", "messages_in", "messages_out", "episodes", "blocks", "blocked_ms")
-_PEAKS = ("messages_max", "bytes_max", "blocked_producers_max", "producers_max")
 #: Columns of a virtual host: sums over its queues, null if all are null.
-_SUMMED = (*SUMS, "messages_mean", "bytes_mean", *_PEAKS)
+_SUMMED = (*SUMS, *MEANS, *MAXIMA)
 _NO_VALUES = (0, None, None, None, None, None, None, None, None, None, None, None, None)
 
 
@@ -126,7 +123,7 @@ class HourSums:
 
     def __init__(self) -> None:
         self.sums: list[int | None] = [None] * len(SUMS)
-        self.peaks: list[int | None] = [None] * len(_PEAKS)
+        self.peaks: list[int | None] = [None] * len(MAXIMA)
         self.levels: tuple[int | None, ...] | None = None
         self.messages_means = Means()
         self.bytes_means = Means()
@@ -150,7 +147,7 @@ class HourSums:
             sums, peaks, levels = self._with(last)
             messages, size, weight = last["messages_mean"], last["bytes_mean"], last["known_ms"]
         row.update(zip(SUMS, sums, strict=True))
-        row.update(zip(_PEAKS, peaks, strict=True))
+        row.update(zip(MAXIMA, peaks, strict=True))
         row["messages_mean"], row["messages_p95"] = self.messages_means.spread(messages, weight)
         row["bytes_mean"], row["bytes_p95"] = self.bytes_means.spread(size, weight)
         levels = levels or self.levels
@@ -186,7 +183,7 @@ class HourSums:
         ]
         peaks = [
             mine if (value := row[column]) is None or (mine is not None and mine >= value) else value
-            for column, mine in zip(_PEAKS, self.peaks, strict=True)
+            for column, mine in zip(MAXIMA, self.peaks, strict=True)
         ]
         return sums, peaks, None if row["capacity_messages"] is None else tuple(row[name] for name in LEVELS)
 

@@ -13,24 +13,21 @@ from collections.abc import Mapping, Sequence
 from console.history.storage.durations import DAY
 from console.history.storage.fresh import REPLACED_BY
 from console.history.storage.landing_keys import KEYS
-from console.history.storage.layout import LAYOUTS
-
-#: Measures of an interval that never fall: of the table's row and the recorder's, the greater counts.
-_PEAKS = ("peak_messages", "peak_bytes", "producers", "connections", "blocked_ms")
-_SUMS = (
-    "watched_ms",
-    "known_ms",
-    "overfull_ms",
-    "stopped_ms",
-    "messages_in",
-    "messages_out",
-    "episodes",
-    "blocks",
-    "blocked_ms",
+from console.history.storage.layout import (
+    LAYOUTS,
+    LEVELS,
+    MAXIMA,
+    MEANS,
+    MEASURES,
+    PERCENTILES,
+    RATES,
+    RECORDED,
+    ROLLUP_KEY,
+    SUMS,
 )
-_MAXIMA = ("messages_max", "bytes_max", "blocked_producers_max", "producers_max")
-_LEVELS = tuple(f"{level}_{unit}" for unit in ("messages", "bytes") for level in ("capacity", "stop", "resume"))
-_KEY = ("broker", "virtualhost", "kind", "name", "queue")
+
+#: Identifies a row of a rollup among those of a time.
+_KEY = tuple(name for name in ROLLUP_KEY if name != "at")
 
 
 def raw(kind: str, columns: Sequence[str], stored: str, fresh: str, newest: Mapping[str, int]) -> str:
@@ -60,12 +57,11 @@ def days(columns: Sequence[str], stored: str, hours: str, since: Mapping[str, in
     order = f"CASE WHEN _stored THEN -1 ELSE {_ms('at')} END"
     inner = [name for name in columns if name != "at"]
     seconds = "nullif(CASE WHEN kind = 'virtualhost' THEN sum(watched_ms) ELSE sum(known_ms) END, 0)"
-    values = {name: f"sum({name})::BIGINT" for name in _SUMS}
-    values |= {name: f"max({name})" for name in _MAXIMA}
-    values |= {f"rate_{way}": f"sum(messages_{way}) * 1000.0 / {seconds}" for way in ("in", "out")}
-    values |= {name: f"arg_max({name}, _order) FILTER (capacity_messages IS NOT NULL)" for name in _LEVELS}
-    for unit in ("messages", "bytes"):
-        mean, high = f"{unit}_mean", f"{unit}_p95"
+    values = {name: f"sum({name})::BIGINT" for name in (*RECORDED, *SUMS)}
+    values |= {name: f"max({name})" for name in MAXIMA}
+    values |= {name: f"sum({name.replace('rate', 'messages')}) * 1000.0 / {seconds}" for name in RATES}
+    values |= {name: f"arg_max({name}, _order) FILTER (capacity_messages IS NOT NULL)" for name in LEVELS}
+    for mean, high in zip(MEANS, PERCENTILES, strict=True):
         values[mean] = (
             f"CASE WHEN count(*) = 1 THEN max({mean}) ELSE sum({mean} * known_ms) /"
             f" nullif(sum(known_ms) FILTER ({mean} IS NOT NULL), 0) END"
@@ -94,7 +90,7 @@ def intervals(name: str, columns: Sequence[str], stored: str, fresh: str, first:
     same = " AND ".join(f"s.{_quoted(key)} IS NOT DISTINCT FROM f.{_quoted(key)}" for key in REPLACED_BY[name])
     selected = ", ".join(
         f"greatest(f.{_quoted(column)}, s.{_quoted(column)}) AS {_quoted(column)}"
-        if column in _PEAKS
+        if column in MEASURES
         else f"f.{_quoted(column)}"
         for column in columns
     )

@@ -37,6 +37,29 @@ _ROLLUP = """
     capacity_bytes bigint, stop_bytes bigint, resume_bytes bigint
 """
 
+# -- columns of rollups, each in one of these lists, by how rows of it combine ------
+
+ROLLUP_KEY = ("broker", "virtualhost", "kind", "name", "queue", "at")
+#: Equal in all rows of a broker and time; of hours and days: the sum over the time.
+RECORDED = ("watched_ms",)
+#: Of hours, days and virtual hosts: sums over the minutes, or queues. The recorder stores them in this order.
+SUMS = ("known_ms", "overfull_ms", "stopped_ms", "messages_in", "messages_out", "episodes", "blocks", "blocked_ms")
+#: Of hours and days: the greatest of the minutes; of virtual hosts: sums. Stored in this order, too.
+MAXIMA = ("messages_max", "bytes_max", "blocked_producers_max", "producers_max")
+#: Weighted by known time; of virtual hosts: sums.
+MEANS = ("messages_mean", "bytes_mean")
+PERCENTILES = ("messages_p95", "bytes_p95")
+#: Computed from sums and times.
+RATES = ("rate_in", "rate_out")
+#: The last known ones.
+LEVELS = ("capacity_messages", "stop_messages", "resume_messages", "capacity_bytes", "stop_bytes", "resume_bytes")
+
+#: Those of the sums that episodes and blocks contribute to.
+OF_INTERVALS = ("overfull_ms", "episodes", "blocked_ms", "blocks")
+
+#: The measured columns of episodes and blocks: they never fall.
+MEASURES = ("peak_messages", "peak_bytes", "producers", "connections", "blocked_ms")
+
 _RECOMMENDATIONS = """
     broker string, virtualhost string, queue string, begin timestamp, at timestamp,
     kind string, text string, observed_seconds double,
