@@ -29,6 +29,12 @@ _ARROW = {
 def write(url: str, name: str, rows: Iterable[Mapping[str, Any]], contains: Mapping[str, int] | None = None) -> None:
     """Append rows to a table; times are ms. Missing columns are null. `contains`: versions of transaction identifiers
     that the same commit sets."""
+    folder = DeltaFolder(url, name)
+    folder.commit(folder.write_file(rows_of(name, rows)), versions=contains)
+
+
+def rows_of(name: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Return rows of a table; times are ms. Missing columns are null."""
     rows = list(rows)
     arrays: dict[str, pa.Array] = {}
     for column, kind in columns_of(name):
@@ -36,8 +42,7 @@ def write(url: str, name: str, rows: Iterable[Mapping[str, Any]], contains: Mapp
         if kind == "TIMESTAMPTZ":
             values = [None if value is None else value * 1000 for value in values]
         arrays[column] = pa.array(values, _ARROW[kind])
-    folder = DeltaFolder(url, name)
-    folder.commit(folder.write_file(pa.table(arrays)), versions=contains)
+    return pa.table(arrays)
 
 
 def read(url: str, name: str) -> pa.Table:

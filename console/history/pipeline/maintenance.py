@@ -46,16 +46,17 @@ def compact(
     *,
     brokers: Collection[str] | None = None,
 ) -> int:
-    """Rewrite every partition with several files as one sorted file, a growing one only if it has many; return the
-    number of rewritten partitions. `brokers`: None for all."""
+    """Rewrite every partition with more files than its rows need, a growing one only if it has many; return the number
+    of rewritten partitions. `brokers`: None for all."""
     rewritten = 0
-    for name, layout in LAYOUTS.items():
-        on_step(name)
-        growing = today.replace(day=1) if layout.partition == "month" else today
-        for (broker, partition), count in tables.crowded(name, brokers).items():
-            if partition < growing or count > MOST_FILES:
-                tables.compact(name, broker, partition)
-                rewritten += 1
+    with tables.owned():
+        for name, layout in LAYOUTS.items():
+            on_step(name)
+            growing = today.replace(day=1) if layout.partition == "month" else today
+            for (broker, partition), count in tables.crowded(name, brokers).items():
+                if partition < growing or count > MOST_FILES:
+                    tables.compact(name, broker, partition)
+                    rewritten += 1
     return rewritten
 
 
@@ -67,10 +68,11 @@ def retain(
     brokers: Collection[str] | None = None,
 ) -> None:
     """Delete rows beyond their retention. `brokers`: None for all."""
-    for name, layout in LAYOUTS.items():
-        on_step(name)
-        if layout.keep_days is not None:
-            tables.delete_before(name, today - dt.timedelta(days=layout.keep_days), brokers)
+    with tables.owned():
+        for name, layout in LAYOUTS.items():
+            on_step(name)
+            if layout.keep_days is not None:
+                tables.delete_before(name, today - dt.timedelta(days=layout.keep_days), brokers)
 
 
 def vacuum(tables: Tables, on_step: Callable[[str], None] = lambda _name: None) -> None:

@@ -35,6 +35,7 @@ from console.history.pipeline.cleaning import clean, complete, not_stored
 from console.history.pipeline.interval_changes import IntervalChanges
 from console.history.pipeline.pending_rollups import Changes, PendingRollups
 from console.history.pipeline.rollup_changes import Rolled, RollupChanges
+from console.history.storage.commits import Overtaken
 from console.history.storage.durations import DAY, HOUR, MINUTE, SAMPLE_VALIDITY_MS
 from console.history.storage.fresh import CATALOG, decode, folder
 from console.history.storage.landing_names import broker_of, landed_id, retained_id, rolled_id, sequence_of
@@ -114,7 +115,12 @@ class Run:
         self._persisted: list[DataFrame] = []
 
     def run(self) -> Report:
-        """Run once. Raises errors of Spark and of the landing folder; then the next run processes the same files."""
+        """Run once. Raises errors of Spark and of the landing folder, and Overtaken if the caller has lost a lease;
+        then the next run processes the same files."""
+        with self.tables.owned():
+            return self._run()
+
+    def _run(self) -> Report:
         batch = find_batch(self.tables, self._brokers)
         pending = self._pending.load(self._brokers)
         pending |= self._left_open({*batch.brokers, *pending})
@@ -125,6 +131,8 @@ class Run:
         self._configure(sum(batch.rows(kind) for kind in KINDS))
         try:
             self._process(batch, pending)
+        except Overtaken:
+            raise
         except Exception:
             damaged = set_aside_damaged(self.tables.landing, batch)
             if not damaged:

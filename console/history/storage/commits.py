@@ -2,7 +2,10 @@
 
 Spark's executors, or `write_file` here, write the files, and `deltalake` commits them: a reader sees the table
 before or after a commit. Each file has rows of one broker and one partition. The statistics come from the files'
-footers. Commits of different brokers do not conflict; a concurrent change of the same file is an error of the library.
+footers. Commits of different brokers do not conflict.
+
+A process changes a broker's rows only while it owns the broker's lease. One that was suspended for longer, and does not
+know it yet, is refused (`Overtaken`): it would add rows a second time that another process has added meanwhile.
 """
 
 from __future__ import annotations
@@ -46,6 +49,10 @@ _RETRIES = 30
 _HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
 
+class Overtaken(Exception):
+    """Another process has changed rows of the broker since this one read them: this one has lost the broker's lease."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewFile:
     """A file that was written but not committed. `path`: relative to the table's folder; `partition`: its first day."""
@@ -65,6 +72,8 @@ class DeltaFolder:
         self.url = table_url(url, name)
         self.schema = arrow_schema(name)
         self._delta: DeltaTable | None = None
+        self._is_owned = False
+        self._read: dict[str, set[str]] | None = None  # broker -> paths of its files, as read since `begin`
 
     def current(self) -> DeltaTable:
         """Return the current version."""
@@ -78,8 +87,20 @@ class DeltaFolder:
             self._delta.update_incremental()
         return self._delta
 
+    def begin(self) -> None:
+        """Begin work under leases of brokers: from the next `files` on, nothing else may change their rows."""
+        self._is_owned, self._read = True, None
+
+    def end(self) -> None:
+        self._is_owned, self._read = False, None
+
     def files(self) -> list[TableFile]:
-        return table_files(self.current(), self.layout)
+        found = table_files(self.current(), self.layout)
+        if self._is_owned and self._read is None:
+            self._read = {}
+            for file in found:
+                self._read.setdefault(file.broker, set()).add(unquote(file.path))
+        return found
 
     def version(self, transaction: str) -> int | None:
         """Return the last committed version of a transaction identifier."""
@@ -113,19 +134,22 @@ class DeltaFolder:
         same_rows: bool = False,
     ) -> None:
         """Add and remove files in one commit, and set the versions of transaction identifiers. `same_rows`: the files
-        contain the same rows, in another arrangement. No changes cause no commit."""
+        contain the same rows, in another arrangement. No changes cause no commit. Raises Overtaken."""
         now = int(time.time() * 1000)
+        new = self._additions(added, now, same_rows=same_rows)
         actions: list[AddAction | RemoveAction] = [
             RemoveAction(
                 unquote(file.path), not same_rows, now, file.size, self._partition(file.broker, file.partition)
             )
             for file in removed
         ]
-        actions += self._additions(added, now, same_rows=same_rows)
+        actions += new.values()
         transactions = [Transaction(name, number, now) for name, number in (versions or {}).items()]
         if not actions and not transactions:
             return
-        self.current().create_write_transaction(
+        table = self.current()
+        before = self._require_unchanged(table, new, removed, versions or {})
+        table.create_write_transaction(
             actions,
             "append",
             self._delta_schema(),
@@ -133,23 +157,55 @@ class DeltaFolder:
             commit_properties=CommitProperties(app_transactions=transactions, max_commit_retries=_RETRIES),
             post_commithook_properties=_HOOKS,
         )
+        if self._read is not None:
+            for old in removed:
+                before[old.broker].discard(unquote(old.path))
+            for file in new:
+                before[file.broker].add(file.path)
+            self._read |= before
 
-    def _additions(self, added: Iterable[NewFile], now: int, *, same_rows: bool) -> list[AddAction]:
+    def _require_unchanged(
+        self,
+        table: DeltaTable,
+        added: Iterable[NewFile],
+        removed: Collection[TableFile],
+        versions: Mapping[str, int],
+    ) -> dict[str, set[str]]:
+        """Return the paths of the current files of these brokers. Raises Overtaken if another process has changed them
+        since they were read, or has set a higher version of a transaction identifier. The library detects conflicting
+        changes from now on."""
+        for name, number in versions.items():
+            if number < (table.transaction_version(name) or 0):
+                raise Overtaken(f"table {self.name}: a later run has set {name} beyond {number}")
+        brokers = {file.broker for file in added} | {file.broker for file in removed}
+        found: dict[str, set[str]] = {broker: set() for broker in brokers}
+        if not found:
+            return found
+        actions = pa.table(table.get_add_actions(flatten=True)).select(["path", "partition.broker"])
+        mine = actions.filter(pc.is_in(actions["partition.broker"], pa.array(list(found), pa.string())))
+        for path, broker in zip(*(column.to_pylist() for column in mine.columns), strict=True):
+            found[broker].add(unquote(path))
+        for broker, paths in found.items():
+            is_same = self._read is None or paths == self._read.get(broker, set())
+            if not is_same or not {unquote(file.path) for file in removed if file.broker == broker} <= paths:
+                raise Overtaken(f"table {self.name}: another process has changed the rows of {broker} meanwhile")
+        return found
+
+    def _additions(self, added: Iterable[NewFile], now: int, *, same_rows: bool) -> dict[NewFile, AddAction]:
+        """Return the actions that add the files with rows."""
         files, root = file_system(self.url)
-        found = []
+        found = {}
         for file in added:
             path = f"{root}/{file.path}"
             footer = pq.read_metadata(path, filesystem=files)
             if footer.num_rows:
-                found.append(
-                    AddAction(
-                        file.path,
-                        files.get_file_info(path).size,
-                        self._partition(file.broker, file.partition),
-                        now,
-                        not same_rows,
-                        json.dumps(statistics(footer, self._bounded())),
-                    )
+                found[file] = AddAction(
+                    file.path,
+                    files.get_file_info(path).size,
+                    self._partition(file.broker, file.partition),
+                    now,
+                    not same_rows,
+                    json.dumps(statistics(footer, self._bounded())),
                 )
         return found
 

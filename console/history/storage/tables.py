@@ -7,9 +7,10 @@ number of queues. This module does not interpret rows.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import pyarrow.fs as pafs
@@ -21,6 +22,7 @@ from console.history.storage.landing import SCHEMAS, Landing
 from console.history.storage.landing_names import retained_id
 from console.history.storage.layout import LAYOUTS, table_url
 from console.history.storage.table_files import TableFile
+from console.history.storage.unused_folders import remove_unused_folders
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -50,6 +52,18 @@ class Tables:
         self.url = url
         self.landing = Landing(url)
         self._folders = {name: DeltaFolder(url, name) for name in LAYOUTS}
+
+    @contextlib.contextmanager
+    def owned(self) -> Iterator[None]:
+        """Work, within the block, on brokers whose leases the caller owns. A commit raises `commits.Overtaken` if
+        another process has changed their rows since they were read: the caller has lost the lease."""
+        for folder in self._folders.values():
+            folder.begin()
+        try:
+            yield
+        finally:
+            for folder in self._folders.values():
+                folder.end()
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -131,13 +145,12 @@ class Tables:
     # -- maintenance ----------------------------------------------------------------------------------------------
 
     def crowded(self, name: str, brokers: Collection[str] | None = None) -> dict[tuple[str, dt.date], int]:
-        """Return the number of files by broker and partition, of those with several."""
-        counts: dict[tuple[str, dt.date], int] = {}
+        """Return the number of files by broker and partition, of those with more files than their rows need."""
+        rows: dict[tuple[str, dt.date], list[int]] = {}
         for file in self.files(name):
             if brokers is None or file.broker in brokers:
-                key = (file.broker, file.partition)
-                counts[key] = counts.get(key, 0) + 1
-        return {key: count for key, count in sorted(counts.items()) if count > 1}
+                rows.setdefault((file.broker, file.partition), []).append(file.rows)
+        return {key: len(each) for key, each in sorted(rows.items()) if len(each) > files_for(sum(each))}
 
     def compact(self, name: str, broker: str, partition: dt.date) -> None:
         """Rewrite a partition as few sorted files. Readers see the same rows throughout."""
@@ -152,14 +165,19 @@ class Tables:
         oldest = before.replace(day=1) if layout.partition == "month" else before
         old = [f for f in self.files(name) if f.partition < oldest and (brokers is None or f.broker in brokers)]
         since = int(dt.datetime.combine(oldest, dt.time(), dt.UTC).timestamp() * 1000)
-        versions = {retained_id(broker): since for broker in {file.broker for file in old}}
+        # Never back, also if the clock has been set back since.
+        versions = {
+            each: max(since, self.version(name, each) or 0) for each in {retained_id(file.broker) for file in old}
+        }
         self._folders[name].commit([], old, versions)
         return sum(file.rows for file in old)
 
     def vacuum(self, name: str) -> None:
-        """Remove files that no version of the last day needs, and expired log entries."""
+        """Remove files that no version of the last day needs, also those of runs that were killed before they committed
+        them, and expired log entries."""
         table = self._folders[name].current()
-        table.vacuum(retention_hours=24, dry_run=False, enforce_retention_duration=False)
+        table.vacuum(retention_hours=24, dry_run=False, enforce_retention_duration=False, full=True)
+        remove_unused_folders(table_url(self.url, name), dt.datetime.now(dt.UTC) - dt.timedelta(days=1))
         table.create_checkpoint()
         table.cleanup_metadata()
 
@@ -231,7 +249,7 @@ def arranged(name: str, rows: DataFrame, expected: int) -> DataFrame:
     open one file."""
     layout = LAYOUTS[name]
     by = [column for column in layout.order if column in ("virtualhost", "queue", "name")] or [layout.time]
-    parts = max(1, -(-expected // ROWS_PER_FILE))
+    parts = files_for(expected)
     rows = rows.withColumns(
         {
             "of": F.substring(F.sha2(F.col("broker"), 256), 1, 16),
@@ -240,6 +258,11 @@ def arranged(name: str, rows: DataFrame, expected: int) -> DataFrame:
         }
     )
     return rows.repartition("of", layout.partition, *([PART] if parts > 1 else []))
+
+
+def files_for(rows: int) -> int:
+    """Return the number of files for the rows of a broker and partition."""
+    return max(1, -(-rows // ROWS_PER_FILE))
 
 
 # -- frames -----------------------------------------------------------------------------------------------------
