@@ -73,6 +73,8 @@ class Container:
         self.commit: Callable[[], None] = lambda: None
         #: Called when there is more to do, for another turn.
         self.again: Callable[[], None] = lambda: None
+        #: Called at the end of each turn, which may have changed when something is due next.
+        self.plan: Callable[[], None] = lambda: None
         broker.turn.header = header
         broker.turn.as_dead_letter = as_dead_letter
         broker.turn.at_delivery_time = at_delivery_time
@@ -152,6 +154,7 @@ class Container:
             touched.update(agenda.redispatch)
             agenda.redispatch.clear()
             self.again()
+        self.plan()
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:

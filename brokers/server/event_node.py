@@ -65,8 +65,13 @@ class EventNode:
         else:
             self._tail.clear()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether a follower catches up, so that `go_on` has something to do."""
+        return bool(self._behind)
+
     def go_on(self) -> None:
-        """Send more to followers that catch up; called many times a second."""
+        """Send more to followers that catch up; called many times a second while there are any."""
         behind, self._behind = self._behind, set()
         for link in behind:
             self._pump(link)

@@ -20,7 +20,9 @@ from brokers.engine.broker import Broker
 from brokers.engine.flow.credit import IDLE_CREDIT_MS
 from brokers.engine.flow.usage import Resource
 from brokers.engine.management.requests import Management
+from brokers.engine.values.message import NEVER
 from brokers.model import object_name
+from brokers.server.alarm import Alarm
 from brokers.server.change_log import ChangeLog
 from brokers.server.config_store import ConfigStore, StoreError
 from brokers.server.data_lock import claim
@@ -102,6 +104,8 @@ class Service:
         self.container.settle = self.changes.settle
         self.container.commit = self.messages.commit
         self.container.again = self._again
+        self.container.plan = self._plan
+        self._alarm = Alarm(self._on_alarm)
         self.selector: OperatorsFirst | None = None  # of the loop, if it has one of this kind
         self._swept = 0
         self._releasing = False  # more messages to release, in the next turn
@@ -154,7 +158,6 @@ class Service:
         self.broker.turn.add_fact("broker-ready", object_name("Broker"), "broker", words, {})
         self.container.finish()
         self._timers = [
-            asyncio.create_task(self._every(IDLE_CREDIT_MS / 1000, self._sweep)),
             asyncio.create_task(self._every(1.0, self._second)),
             asyncio.create_task(self._every(60.0, self._minute)),
             asyncio.create_task(self._renew_tls()),
@@ -181,6 +184,8 @@ class Service:
         for timer in self._timers:
             timer.cancel()
         await asyncio.gather(*self._timers, return_exceptions=True)
+        self.container.plan = lambda: None
+        self._alarm.stop()
         self.listening.close()
         self.container.begin()
         for connection in list(self.container.connections):
@@ -223,12 +228,28 @@ class Service:
     async def _every(self, seconds: float, call: Callable[[], None]) -> None:
         while True:
             await asyncio.sleep(seconds)
-            try:
-                self.container.begin()
-                call()
-                self.container.finish()
-            except Exception:
-                log.exception("a timer failed; the broker goes on")
+            self._timed_turn(call)
+
+    def _timed_turn(self, call: Callable[[], None]) -> None:
+        try:
+            self.container.begin()
+            call()
+            self.container.finish()
+        except Exception:
+            log.exception("a timer failed; the broker goes on")
+            self._plan()  # the turn has not come to it
+
+    def _plan(self) -> None:
+        """Plan the next sweep, after each turn. At most one each `IDLE_CREDIT_MS`, whatever is due."""
+        broker = self.broker
+        now, agenda = broker.turn.now, broker.agenda
+        if agenda.watched or self.events.is_behind or self.container.ticked_often:
+            self._alarm.plan(now, now + IDLE_CREDIT_MS)
+        elif agenda.release_at != NEVER:
+            self._alarm.plan(now, max(agenda.release_at, now + IDLE_CREDIT_MS))
+
+    def _on_alarm(self) -> None:
+        self._timed_turn(self._sweep)
 
     async def _renew_tls(self) -> None:
         while True:
@@ -265,6 +286,7 @@ class Service:
     def _second(self) -> None:
         now = time.monotonic_ns() // 1_000_000
         self._look_at_clock()
+        self._alarm.look(self.broker.turn.now)
         for connection in list(self.container.connections):
             connection.tick(now)
         if self.changes.failed:

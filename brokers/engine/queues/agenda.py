@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from brokers.engine.flow.turn import Turn
-from brokers.engine.values.message import Message
+from brokers.engine.values.message import NEVER, Message
 
 Q = TypeVar("Q")
 
@@ -18,8 +18,8 @@ class Agenda(Generic[Q]):
     """Sets of queues. `touched`: with messages to dispatch or credit to grant at the end of the turn. `redispatch`:
     with more messages to dispatch, in a turn of their own. `changed`: since the last sample. `watched`: with credit to
     take back at an interval. `expiring`: with messages that expire. `delayed`: with messages whose delivery time has
-    not come. `unsafe`: with messages that the store has not confirmed; `spooling`: with bodies that the temp store has
-    not confirmed."""
+    not come. `release_at`: when the first of these times may come, ms; NEVER: not at all. `unsafe`: with messages that
+    the store has not confirmed; `spooling`: with bodies that the temp store has not confirmed."""
 
     __slots__ = (
         "changed",
@@ -27,6 +27,7 @@ class Agenda(Generic[Q]):
         "delayed",
         "expiring",
         "redispatch",
+        "release_at",
         "spooling",
         "touched",
         "turn",
@@ -42,6 +43,7 @@ class Agenda(Generic[Q]):
         self.watched: set[Q] = set()
         self.expiring: set[Q] = set()
         self.delayed: set[Q] = set()
+        self.release_at = NEVER
         self.unsafe: set[Q] = set()
         self.spooling: set[Q] = set()
         #: (queue, consumer, message, reason, the consumer's error) -> the result of dead-lettering a message: as
@@ -49,6 +51,11 @@ class Agenda(Generic[Q]):
         self.dead_letter: Callable[[Q, Any, Message, str, str], int | None] = (
             lambda queue, consumer, message, reason, words: None
         )
+
+    def delay(self, queue: Q, until: int) -> None:
+        """Note that a queue has a message whose delivery time may come at `until`, ms."""
+        self.delayed.add(queue)
+        self.release_at = min(self.release_at, until)
 
     def forget(self, queue: Q) -> None:
         """Remove a deleted queue from all sets."""

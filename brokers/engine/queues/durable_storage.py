@@ -145,7 +145,7 @@ class DurableStorage:
             if expires:
                 lanes.expires(number, expires)
             lanes.delayed.add_unread((number, size, STORE, None, expires or NEVER))
-            lanes.agenda.delayed.add(lanes.queue)
+            lanes.agenda.delay(lanes.queue, lanes.turn.now)  # it is not known
             return
         lane = lanes.lane_of(number)
         lane.backlog.append(number, size, STORE, None, expires or NEVER)

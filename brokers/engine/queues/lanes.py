@@ -134,8 +134,9 @@ class PriorityLanes:
         due, of_day = found
         place, in_memory = (STORE, None) if stored else (HERE, body)
         entry = (number, len(body), place, in_memory, self.deadlines.at.get(number, NEVER))
-        self.delayed.add(due - self.turn.ahead if of_day else due, entry, of_day=of_day)
-        self.agenda.delayed.add(self.queue)
+        until = due - self.turn.ahead if of_day else due
+        self.delayed.add(until, entry, of_day=of_day)
+        self.agenda.delay(self.queue, until)
         if not stored and self.storage.spooling:
             self.storage.spool(number, body)
         return True

@@ -8,6 +8,7 @@ from brokers.engine.registry.registry import Registry
 from brokers.engine.services.queue_lifecycle import QueueLifecycle
 from brokers.engine.services.slow_consumers import SlowConsumers
 from brokers.engine.services.stopping import Stopping
+from brokers.engine.values.message import NEVER
 
 
 class Upkeep:
@@ -31,7 +32,7 @@ class Upkeep:
         self._sampled_at = self.turn.now
 
     def sweep(self) -> None:
-        """Take back unused credit; called about every `credit.IDLE_CREDIT_MS`."""
+        """Take back unused credit; called about every `credit.IDLE_CREDIT_MS` while queues are watched."""
         for queue in list(self.agenda.watched):
             if not queue.sweep():
                 self.agenda.watched.discard(queue)
@@ -48,14 +49,22 @@ class Upkeep:
                 self.agenda.expiring.discard(queue)
 
     def release(self) -> bool:
-        """Make messages visible whose delivery time has come; called about every `credit.IDLE_CREDIT_MS`. Return True
-        if there are more, for another turn."""
-        more = False
-        for queue in list(self.agenda.delayed):
+        """Make messages visible whose delivery time has come; called at `agenda.release_at`, or some ms later. Return
+        True if there are more, for another turn."""
+        agenda, more = self.agenda, False
+        if self.turn.now < agenda.release_at:
+            return False
+        for queue in list(agenda.delayed):
             more = queue.lanes.release() or more
             if not queue.lanes.delayed:
-                self.agenda.delayed.discard(queue)
+                agenda.delayed.discard(queue)
+        self._look_for_next_release()
         return more
+
+    def _look_for_next_release(self) -> None:
+        all_delayed = (queue.lanes.delayed for queue in self.agenda.delayed)
+        now = self.turn.now
+        self.agenda.release_at = min((now if d.has_unread else d.soonest for d in all_delayed), default=NEVER)
 
     def clock_set(self, ahead: int) -> None:
         """Handle a change of the machine's clock, which is `ahead` ms ahead of the engine's time now. Times of day
@@ -65,6 +74,7 @@ class Upkeep:
         self.agenda.changed.update(self.registry.queues())  # their times of day have changed
         for queue in self.agenda.delayed:
             queue.lanes.delayed.clock_set(step)
+        self._look_for_next_release()
 
     def sample(self) -> list[Queue]:
         """Measure rates, and end slow consumers and due stops; called once a second. Return the queues that have
