@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from console.history.record.pace import Pace
 from console.history.record.recorded_files import RecordedFiles
-from console.history.rollups.broker import EVENT_COLUMNS, SAMPLE_COLUMNS, BrokerRollups, Closed, SnapshotError
+from console.history.rollups.broker import EVENT_COLUMNS, SAMPLE_COLUMNS, BrokerRollups, SnapshotError
 from console.history.rollups.interval_sums import corrected
 from console.history.storage.durations import DAY, HOUR, MINUTE
 from console.history.storage.event_rows import Row
@@ -42,12 +42,15 @@ _LONGEST = 32 * DAY
 _LOOK, _SNAPSHOT = 60.0, 60.0
 #: The share of a processor that snapshots may take.
 _SNAPSHOT_SHARE = 0.02
+#: About 200 bytes each: 25 minutes of 10,000 queues.
+_MOST_WAITING = 500_000
 _COLUMNS: Mapping[str, Sequence[str]] = {"samples": SAMPLE_COLUMNS, "events": (*EVENT_COLUMNS, "blocked_producers")}
 
 
 class FreshRollups:
     """`rolled_until`: returns the time up to which the tables contain the broker's rollups, ms; None: unknown. `share`:
-    of a processor for publishing, `least`: seconds between two publications at least. Not thread-safe. Methods raise
+    of a processor for publishing, `least`: seconds between two publications at least. `most_waiting`: rows that are
+    buffered while nothing can be written; the pipeline computes the others. Not thread-safe. Methods raise
     LandingError."""
 
     def __init__(
@@ -57,6 +60,7 @@ class FreshRollups:
         rolled_until: Callable[[], int | None],
         share: float = 0.05,
         least: float = 1.0,
+        most_waiting: int = _MOST_WAITING,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._files = files
@@ -66,7 +70,9 @@ class FreshRollups:
         self._closed: dict[str, list[FreshFile]] = {name: [] for name in ROLLUPS}
         self._open: dict[str, FreshFile] = {}
         self._contents: dict[str, list[Row]] = {}  # of `_open`
-        self._waiting: list[Closed] = []  # what has closed and is not stored yet
+        # What has closed and is not stored yet: rows of a table, or corrections.
+        self._waiting: list[tuple[str, pa.Table | list[Row]]] = []
+        self._most_waiting = most_waiting
         self._hour = 0  # all minutes before are closed
         self._has_closed = True
         self._due = self._look_due = self._snapshot_due = float("-inf")
@@ -76,26 +82,31 @@ class FreshRollups:
     # -- rows -------------------------------------------------------------------------------------------------------
 
     def take(self, samples: Sequence[Row], events: Sequence[Row], coverage: Sequence[Row]) -> None:
-        """Take received rows: samples and events before the coverage of their time."""
-        self._waiting.append(self._rollups.take(samples, events, coverage))
-        self._store_closed()
+        """Take received rows: samples and events before the coverage of their time. Writes nothing."""
+        closed = self._rollups.take(samples, events, coverage)
+        for name, rows in (("minutes", closed.minutes), ("hours", closed.hours)):
+            if rows:
+                self._waiting.append((name, rows_of(name, rows)))
+        if closed.corrections:
+            self._waiting.append(("", list(closed.corrections)))
+        many = sum(map(len, (rows for _, rows in self._waiting)))
+        if many > self._most_waiting:
+            log.warning("%s: %s closed rollups are not published: the folder cannot be written", self._files.slug, many)
+            self._waiting.clear()
 
     def _store_closed(self) -> None:
         while self._waiting:
-            closed = self._waiting[0]
-            for name, rows in (("minutes", closed.minutes), ("hours", closed.hours)):
-                if rows:
-                    self._closed[name].append(self._files.store(name, rows_of(name, rows)))
-                    self._has_closed = True
-                    if name == "hours":
-                        self._hour = max(row["at"] for row in rows) + HOUR
-                    rows.clear()
-            if closed.corrections:
-                self._correct(list(closed.corrections))
-                self._has_closed = True
+            name, rows = self._waiting[0]
+            if isinstance(rows, list):
+                self._correct(rows)
+            else:
+                self._closed[name].append(self._files.store(name, rows))
+                if name == "hours":
+                    self._hour = self._closed[name][-1].last + HOUR
+            self._has_closed = True
             del self._waiting[0]
-            if self._has_closed:
-                self._merge(self._hour)
+        if self._has_closed:
+            self._merge(self._hour)
 
     def _merge(self, hour: int) -> None:
         """Merge the files of minutes before `hour`, ms, and many of single minutes."""
@@ -120,7 +131,7 @@ class FreshRollups:
             for index, file in enumerate(self._closed[name]):
                 changes = [row for row in mine if file.first <= row["at"] <= file.last]
                 if changes:
-                    mine = [row for row in mine if row not in changes]
+                    mine = [row for row in mine if not file.first <= row["at"] <= file.last]
                     rows = corrected(self._files.slug, as_rows(self._files.read(file)), changes)
                     self._closed[name][index] = self._files.store(name, rows_of(name, rows))
             if mine:
@@ -194,6 +205,7 @@ class FreshRollups:
         if now < self._snapshot_due:
             return
         began = time.thread_time()
+        self._store_closed()
         state = {
             "sequences": {kind: self._files.last_sequence(kind) for kind in RAW},
             "since": self._since,
@@ -202,25 +214,29 @@ class FreshRollups:
         }
         content = json.dumps(state, separators=(",", ":"), ensure_ascii=False).encode()
         self._files.store_private(STATE, content)
+        self._retain()
         self._snapshot_due = now + max(_SNAPSHOT, (time.thread_time() - began) / _SNAPSHOT_SHARE)
+
+    def _retain(self) -> None:
+        self._files.retain(file.file for files in self._closed.values() for file in files)
 
     def restore(self) -> None:
         """Continue from the stored state and from the landing files."""
+        landed = {
+            kind: [file for file in landed_files(self._files.landing, kind, self._files.slug) if file.last is not None]
+            for kind in RAW
+        }
         sequences, begin = dict.fromkeys(RAW, 0), None
         try:
             content = self._files.private(STATE)
             if content is not None:
-                sequences = self._restore(json.loads(content))
+                sequences = self._restore(json.loads(content), landed)
             else:
                 begin = "hour"
         except (SnapshotError, LandingError, KeyError, TypeError, ValueError) as error:
             log.warning("%s: the rollups are computed from the present hour on: %s", self._files.slug, error)
             self._rollups, begin = BrokerRollups(self._files.slug), "hour"
             self._closed = {name: [] for name in ROLLUPS}
-        landed = {
-            kind: [file for file in landed_files(self._files.landing, kind, self._files.slug) if file.last is not None]
-            for kind in RAW
-        }
         newest = max((file.last or 0 for files in landed.values() for file in files), default=0)
         first = newest // HOUR * HOUR if begin else 0
         self._replay(
@@ -230,7 +246,12 @@ class FreshRollups:
             }
         )
 
-    def _restore(self, state: Mapping[str, Any]) -> dict[str, int]:
+    def _restore(self, state: Mapping[str, Any], landed: Mapping[str, Sequence[LandedFile]]) -> dict[str, int]:
+        found: dict[str, int] = state["sequences"]
+        for kind in ("samples", "events"):
+            # Landing files are removed in their order, some hours after the pipeline has processed them.
+            if found[kind] and self._files.last_sequence(kind) > found[kind] not in {f.sequence for f in landed[kind]}:
+                raise SnapshotError(f"{kind} that landed after it may have been removed")
         rollups = BrokerRollups.restore(state["rollups"])
         closed = {name: [FreshFile(**each) for each in state["closed"][name]] for name in ROLLUPS}
         existing = self._files.existing()
@@ -239,7 +260,7 @@ class FreshRollups:
             if missing:
                 raise SnapshotError(f"its file {missing[0]} of {name} is missing")
         self._rollups, self._closed, self._since = rollups, closed, int(state["since"])
-        found: dict[str, int] = state["sequences"]
+        self._retain()
         return found
 
     def _replay(self, landed: Mapping[str, list[LandedFile]]) -> None:
@@ -251,6 +272,7 @@ class FreshRollups:
                 while files and (cover is None or (files[0].first or 0) <= (cover.last or 0)):
                     taken[kind] += self._read(kind, files.pop(0))
             self.take(taken["samples"], taken["events"], [] if cover is None else self._read("coverage", cover))
+            self._store_closed()
 
     def _read(self, kind: str, file: LandedFile) -> list[Row]:
         rows = self._files.landing.read_rows(file.path)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -49,6 +49,7 @@ class RecordedFiles:
         self._next: dict[str, int] = {}  # sequence of the rows in the tail
         self._listed: dict[str, tuple[FreshFile, ...]] = {}
         self._obsolete: dict[str, float] = {}  # file -> when it was listed last
+        self._of_state: frozenset[str] = frozenset()  # files that the stored state names
         self._made = 0
         self.position: Position | None = None
 
@@ -189,6 +190,10 @@ class RecordedFiles:
         self._check()
         self.landing.put(f"{self._folder}/{name}", content, durable=False)
 
+    def retain(self, names: Iterable[str]) -> None:
+        """Remove none of these files of rollups: the stored state names them. Replaces those of the last call."""
+        self._of_state = frozenset(names)
+
     def _list(self, catalog: Catalog, *, durable: bool) -> None:
         self.landing.put(f"{self._folder}/{CATALOG}", catalog.encode(), durable=durable)
         now = self._steady()
@@ -199,6 +204,8 @@ class RecordedFiles:
             for each in listed:
                 self._obsolete.pop(each.file, None)
         for name in [name for name, since in self._obsolete.items() if now - since > GRACE_SECONDS]:
+            if name in self._of_state:
+                continue
             self.landing.delete(f"{self._folder}/{name}")
             del self._obsolete[name]
 

@@ -19,6 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 from brokers.admin import AdminError, BrokerAdmin, BrokerUnreachable, Event, EventsExpired, ManagedObject, Samples
 from brokers.model import object_name
 from console.history.record.fresh_rollups import FreshRollups
@@ -83,6 +85,7 @@ class Recorder:
         self._connect = connect
         self._files = RecordedFiles(landing, slug, may_write=may_write)
         self._rollups: FreshRollups | None = None
+        self._rollups_took = 0.0  # processor seconds
         self._untaken: list[tuple[list[Row], list[Row], list[Row]]] = []
         self._clock = clock
         self._ahead = 0  # offset of the broker's clock, ms
@@ -151,6 +154,7 @@ class Recorder:
         same."""
         if self._rollups is None:
             return None
+        began = time.thread_time()
         try:
             return work(self._rollups)
         except LandingError:
@@ -159,6 +163,8 @@ class Recorder:
             log.exception("%s: rollups are not published until the recorder starts again", self.slug)
             self._rollups = None
             return None
+        finally:
+            self._rollups_took += time.thread_time() - began
 
     def _report(self, trouble: str) -> None:
         """Log a change of the state: an error, once, or "" for recording."""
@@ -351,11 +357,10 @@ class Recorder:
         self._full.clear()
         self._untaken.append(self._unlanded.seal(self._position))
         try:
-            seconds = await _finish_in_thread(self._write, landing)
+            await _finish_in_thread(self._write, landing)
         except LandingError as error:
             self._report(f"{error}; retrying")
         else:
-            self._pace.took(seconds)
             if landing:
                 self._landing_due = float("inf") if self._unlanded.is_sealed else self._published + self.timing.rotate
             if "coverage" in landing:
@@ -368,31 +373,43 @@ class Recorder:
             if len(self._unlanded.events) < self.timing.rows:
                 self._room.set()
 
-    def _write(self, landing: Sequence[str]) -> float:
-        """Return the processor time that this took, in seconds, without that of the rollups."""
-        unlanded, files = self._unlanded, self._files
-        began = time.thread_time()
-        tails = {kind: rows for kind, rows in unlanded.tables().items() if rows.num_rows}
+    def _write(self, landing: Sequence[str]) -> None:
+        """Land these kinds, and publish. The processor time counts for the pace without that of the rollups, also that
+        of an attempt that fails, since the next one repeats it."""
+        began, of_rollups = time.thread_time(), self._rollups_took
+        try:
+            self._land_and_publish(landing)
+        finally:
+            self._pace.took(time.thread_time() - began - (self._rollups_took - of_rollups))
+
+    def _land_and_publish(self, landing: Sequence[str]) -> None:
+        unlanded = self._unlanded
+        try:
+            tails = {kind: rows for kind, rows in unlanded.tables().items() if rows.num_rows}
+            has_landed = self._land(landing, tails)
+        finally:
+            # Also while nothing can be written, or they would be buffered without a limit.
+            while self._untaken:
+                received = self._untaken.pop(0)
+                self._with_rollups(lambda rollups, received=received: rollups.take(*received))  # type: ignore[misc]
+        fresh = self._with_rollups(FreshRollups.files)
+        # Landed rows whose coverage a power failure has lost would be unknown.
+        self._files.publish(tails, unlanded.position, unlanded.covered_until, fresh, durable=has_landed)
+        if has_landed:
+            self._with_rollups(FreshRollups.store_state)
+
+    def _land(self, landing: Sequence[str], tails: dict[str, pa.Table]) -> bool:
+        """Land these kinds, and remove them from `tails`. Return whether there were any."""
         has_landed = False
         for kind in landing:  # samples before their coverage
             if kind in tails:
-                files.land(kind, tails.pop(kind), unlanded.position if kind == "events" else None)
-                unlanded.landed(kind)
+                position = self._unlanded.position if kind == "events" else None
+                self._files.land(kind, tails.pop(kind), position)
+                self._unlanded.landed(kind)
                 has_landed = True
         if has_landed:
-            files.remember()
-        took = time.thread_time() - began
-        while self._untaken:
-            received = self._untaken.pop(0)
-            self._with_rollups(lambda rollups, received=received: rollups.take(*received))  # type: ignore[misc]
-        fresh = self._with_rollups(FreshRollups.files)
-        began = time.thread_time()
-        # Landed rows whose coverage a power failure has lost would be unknown.
-        files.publish(tails, unlanded.position, unlanded.covered_until, fresh, durable=has_landed)
-        took += time.thread_time() - began
-        if has_landed:
-            self._with_rollups(FreshRollups.store_state)
-        return took
+            self._files.remember()
+        return has_landed
 
     def _drop_oldest_samples(self) -> None:
         """Drop the oldest samples above the maximum, and the coverage of their time."""
@@ -426,10 +443,15 @@ def _loop_time(at: float) -> float:
 
 
 async def _finish_in_thread(work: Callable[[A], T], argument: A) -> T:
-    """Run `work` in a thread; if cancelled meanwhile, wait for its end first."""
+    """Run `work` in a thread; if cancelled meanwhile, wait for its end first, also if that is an error."""
     working = asyncio.ensure_future(asyncio.to_thread(work, argument))
-    try:
-        return await asyncio.shield(working)
-    except asyncio.CancelledError:
-        await working
-        raise
+    cancelled = False
+    while not working.done():
+        try:
+            await asyncio.wait([working])
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        working.exception()  # retrieved, or it would be logged as lost
+        raise asyncio.CancelledError
+    return working.result()

@@ -188,3 +188,95 @@ def test_publishing_takes_a_share_of_a_processor_at_most(landing: FullDisk) -> N
     # The first may take long without an effect; two of three that took longer than that share of an hour have one.
     assert published_files[0] != published_files[1]
     assert published_files[2] == published_files[3]
+
+
+@pytest.mark.domain("fresh resumed")
+def test_files_that_the_state_names_remain_until_the_next_state(landing: FullDisk) -> None:
+    """Minutes are merged meanwhile, and the files of single minutes are no longer listed."""
+    now = 0.0
+    files = RecordedFiles(landing, "local", steady=lambda: now)
+    files.restore()
+    fresh = FreshRollups(files, rolled_until=lambda: None, least=0.0, share=1e9, steady=lambda: now)
+    fresh.restore()
+    given = batches(16)
+    for number, batch in enumerate(given):
+        now += 60
+        land(files, batch)
+        fresh.take(*batch)
+        if number % 6 == 0 or number > 45:
+            files.publish({}, None, 0, fresh.files())
+        if number == 45:
+            fresh.store_state()
+    named = {each["file"] for each in json.loads(files.private("state.json") or b"")["closed"]["minutes"]}
+    listed = {file.file for file in fresh.files()["minutes"]}
+    assert len(named - listed) > 1
+    files, fresh = opened(landing)
+    same(published(files, fresh.files()), rollups_of(given))
+    for _ in range(3):
+        now += 2 * GRACE_SECONDS
+        fresh.store_state()
+        files.publish({}, None, 0, fresh.files())
+
+
+@pytest.mark.domain("fresh resumed")
+@pytest.mark.parametrize("kind", ["events", "samples"])
+def test_state_is_not_continued_without_the_rows_that_landed_after_it(landing: FullDisk, kind: str) -> None:
+    files, fresh = opened(landing)
+    given = batches(12)
+    for number, batch in enumerate(given):
+        if number >= 55:
+            land(files, batch)
+        fresh.take(*batch)
+        if number == 65:
+            fresh.store_state()
+    # The recorder starts again after the pipeline has processed and removed the older files.
+    removed = landing.names(kind)[: -5 if kind == "samples" else -1]
+    for name in removed:
+        landing.remove(kind, name)
+    files, fresh = opened(landing)
+    hour = (BEGIN // HOUR + 1) * HOUR
+    found = published(files, fresh.files())
+    assert found["minutes"]
+    assert min(row["at"] for row in found["minutes"]) >= hour
+
+
+def test_rollups_wait_for_a_full_disk_up_to_a_limit(landing: FullDisk) -> None:
+    _, fresh = opened(landing, most_waiting=40)
+    landing.full = True
+    given = batches(40)
+    for batch in given:
+        fresh.take(*batch)
+        assert sum(len(rows) for _, rows in fresh._waiting) <= 40
+    landing.full = False
+    minutes = {row["at"] for row in published(fresh._files, fresh.files())["minutes"]}
+    assert max(minutes) == BEGIN + 39 * MINUTE
+    assert BEGIN not in minutes
+
+
+def test_cost_of_corrections_is_in_proportion_to_their_number(landing: FullDisk) -> None:
+    """After a restart of the broker, the episodes of all its queues may go on."""
+    compared = 0
+
+    class Correction(dict[str, Any]):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return super().__eq__(other)
+
+        __hash__ = None  # type: ignore[assignment]
+
+    _, fresh = opened(landing)
+    for batch in batches(5):
+        fresh.take(*batch)
+    fresh.files()
+    changes = {"overfull_ms": 1, "episodes": 0, "blocked_ms": 0, "blocks": 0, "watched_ms": 0}
+    fresh._correct(
+        [
+            Correction(
+                table="minutes", kind="queue", virtualhost="default", name=f"q{n}", queue=f"q{n}", at=BEGIN, **changes
+            )
+            for n in range(500)
+        ]
+    )
+    assert compared == 0
+    assert sum(row["overfull_ms"] == 1 for row in published(fresh._files, fresh.files())["minutes"]) == 500

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import shutil
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -501,3 +502,62 @@ def test_key_columns_are_never_null() -> None:
 
 def _ms(at: Any) -> int:
     return round(at.timestamp() * 1000)
+
+
+class HungDisk(FullDisk):
+    """A landing folder whose writes wait, and then fail."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.hangs, self.waits, self.fails = threading.Event(), threading.Event(), threading.Event()
+
+    def put(self, path: str, content: bytes, *, durable: bool = True) -> None:
+        if self.hangs.is_set():
+            self.waits.set()
+            self.fails.wait()
+            raise LandingError("no response")
+        super().put(path, content, durable=durable)
+
+
+async def test_recorder_ends_when_it_is_cancelled_during_a_write_that_fails(tmp_path: Path) -> None:
+    """Otherwise a process that has lost one lease would wait without end, and lose the others."""
+    memory, landing = InMemoryBroker(), HungDisk(str(tmp_path / "history"))
+
+    async def connect() -> Connected:
+        return Connected(memory)
+
+    recorder = Recorder("local", connect, landing, timing=QUICK, clock=lambda: memory.engine.turn.now)
+    task = asyncio.create_task(recorder.run())
+    try:
+        await facts(memory)
+        await recorded(landing, memory)
+        landing.hangs.set()
+        await facts(memory)
+        await until(landing.waits.is_set, "a write has begun")
+        task.cancel()
+        asyncio.get_running_loop().call_later(0.05, landing.fails.set)
+        done, _ = await asyncio.wait([task], timeout=20)
+        assert done
+    finally:
+        landing.fails.set()
+        memory.disconnect()
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_rows_are_buffered_once_while_the_folder_cannot_be_written(landing: FullDisk) -> None:
+    memory = InMemoryBroker()
+    await memory.create(ORDERS, {})
+    producer = memory.attach_producer("orders")
+    async with recording(memory, landing) as recorder:
+        await looked(landing, memory)
+        landing.full = True
+        for n in range(30):
+            memory.publish(producer)
+            memory.advance(1000)
+            memory.sample()
+            await until(lambda n=n: newest(recorder) == n + 1, "the sample has come")
+            await until(lambda: not recorder._unlanded.samples.received, "it was attempted")
+            assert len(recorder._untaken) <= 2
+        landing.full = False
+        await recorded(landing, memory)
