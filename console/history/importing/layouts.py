@@ -71,7 +71,9 @@ def _json(fields: str) -> _Split:
         if message is None:
             return None
         time = next((value for name in times if (value := _field(found, name)) is not None), None)
-        return _json_time(time, log_times), message.rstrip("\n")
+        # JSON can have half a surrogate pair, which no other text can.
+        text = message.encode(errors="replace").decode()
+        return _json_time(time, log_times), text.rstrip("\n")
 
     return split
 
@@ -93,8 +95,9 @@ def _field(found: dict[str, Any], name: str) -> Any:
 def _json_time(value: Any, times: LogTimes) -> int | None:
     if isinstance(value, dict):  # log4j's `instant`
         seconds, nanoseconds = value.get("epochSecond"), value.get("nanoOfSecond", 0)
-        if isinstance(seconds, int) and isinstance(nanoseconds, int):
-            return seconds * 1000 + nanoseconds // 1_000_000
+        if isinstance(seconds, int) and isinstance(nanoseconds, int) and 0 <= nanoseconds < 1_000_000_000:
+            at = times.of_number(seconds)
+            return None if at is None else at + nanoseconds // 1_000_000
         return None
     if isinstance(value, bool) or value is None:
         return None
@@ -145,6 +148,16 @@ _NAMED_DATES = {
 _FIELD = re.compile(r"'(?P<quoted>(?:[^']|'')*)'|(?P<letters>([A-Za-z])\3*)|(?P<other>[^A-Za-z']+)")
 
 
+def _without_retries(form: str) -> str:
+    """Return the expression with the shortest match for what any converter before the message printed: a longer one
+    has no better chance, and trying all lengths of several would take hours for one line."""
+    before, message, after = form.partition("(?P<message>")
+    first, *parts = before.split(_ANYTHING)
+    shortest = [part.replace(r"\s+", r"\s+?").replace(r"\s*", r"\s*?") for part in parts[:-1]]
+    between = [f"(?>{_ANYTHING}{part})" for part in shortest] + [_ANYTHING + part for part in parts[-1:]]
+    return first + "".join(between) + message + after
+
+
 class _Pattern:
     """A pattern as a regular expression. Its date has the groups of `LogTimes.of`."""
 
@@ -157,7 +170,7 @@ class _Pattern:
             raise LayoutError(f"{text!r} has no message: %m")
         if not self._dated:
             raise LayoutError(f"{text!r} has no date: %d, with a day and a time, such as %d{{yyyy-MM-dd HH:mm:ss,SSS}}")
-        self._regex = re.compile(form.rstrip() + r"\s*$", re.DOTALL)
+        self._regex = re.compile(_without_retries(form.rstrip()) + r"\s*$", re.DOTALL)
 
     def split(self, line: str, times: LogTimes) -> tuple[int | None, str] | None:
         match = self._regex.match(line) if len(line) <= _LONGEST else None

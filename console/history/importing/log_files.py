@@ -47,16 +47,20 @@ def blocks(path: Path, report: Report, begin: int, on_read: Callable[[int, int],
             packed = head == b"\x1f\x8b"
             file.seek(0 if packed else begin)
             position, rest = (0, b"") if packed else (begin, b"")
+            is_endless = False  # the line that has not ended was reported
             for block in _unpacked(file, report) if packed else iter(lambda: file.read(_BLOCK), b""):
                 # A compressed log is read from its beginning.
                 whole = rest + block[max(0, begin - position) :]
                 position += len(block)
                 lines = whole.split(b"\n")
                 rest = lines.pop()
+                if is_endless and lines:
+                    lines[0], is_endless = b"", False
                 before = (before + whole[: len(whole) - len(rest)][-BEFORE:])[-BEFORE:]
-                if len(rest) > _LONGEST:
-                    report.failed(rest[:300].decode("utf-8", "replace"), "no end of line")
-                    rest = b""
+                if len(rest) > _LONGEST or (is_endless and rest):
+                    if not is_endless:
+                        report.failed(rest[:300].decode("utf-8", "replace"), "no end of line")
+                    rest, is_endless = b"", True
                 if lines:
                     yield Block(lines, whole, position - len(rest), before)
                 on_read(file.tell(), size)

@@ -44,6 +44,8 @@ _EPOCH = re.compile(r"^\W{0,2}(?P<seconds>[1-4]\d{9})(?:\.?(?P<f>\d{1,9}))?(?!\d
 _MONTHS = {month.lower(): n for n, month in enumerate(_NAMES.split("|"), 1)}
 #: A timestamp starts within this number of characters.
 _HEAD = 120
+#: Times of other centuries are no times of a log, ms.
+_CENTURY = range(946_684_800_000, 4_102_444_800_000)
 _DAY, _NO_TIME = 86_400_000, timedelta()
 
 #: How far the lines of one log may be out of order, ms. In the repeated hour a greater step back is the clock's.
@@ -117,8 +119,10 @@ class LogTimes:
 
     def of_number(self, number: float) -> int | None:
         """Return ms for a number of seconds, ms, µs or ns since the epoch, whichever is in this century; else None."""
+        if not abs(number) < _CENTURY.stop * 1_000_000:  # neither is NaN
+            return None
         for ms in (1000.0, 1.0, 0.001, 0.000001):
-            if 946_684_800_000 <= number * ms < 4_102_444_800_000:
+            if _CENTURY.start <= number * ms < _CENTURY.stop:
                 return round(number * ms)
         return None
 
@@ -135,8 +139,8 @@ class LogTimes:
         day, hour, minute = int(parts["d"]), int(parts["h"]), int(parts["mi"])
         if parts["ap"]:
             hour = hour % 12 + 12 * (parts["ap"].upper() == "PM")
-        zone = _zone(parts["z"]) or self.zone
         try:
+            zone = _zone(parts["z"]) or self.zone
             if parts["y"]:
                 year = int(parts["y"]) + (2000 if len(parts["y"]) == 2 else 0)
                 local = datetime(year, number, day, hour, minute, tzinfo=zone)
@@ -144,6 +148,8 @@ class LogTimes:
                 local = self._with_year(number, day, hour, minute)
             first, second = _ms(local), _ms(local.replace(fold=1))
         except (ValueError, OverflowError):
+            return -1, -1
+        if first not in _CENTURY:
             return -1, -1
         if parts["z"] and local.tzname() != local.replace(fold=1).tzname():  # CET and CEST say which one it is
             if parts["z"] == local.tzname():

@@ -41,6 +41,8 @@ def split(layout: str, line: str, zone: str = "UTC") -> tuple[int | None, str] |
         ("%d{UNIX_MILLIS} %m%n", f"{AT + 9} {MESSAGE}", 9),
         ("%clr(%d{yyyy-MM-dd HH:mm:ss.SSS}){faint} %clr(%5p) %m%n", f"2014-06-02 12:14:05.123  INFO {MESSAGE}", 123),
         ("%d %highlight{%-5p}{FATAL=red} %X{u} %m", f"2014-06-02 12:14:05,001 INFO  x {MESSAGE}", 1),
+        ("%d [%t %x] %c: %m", f"2014-06-02 12:14:05,123 [one two ] o.Q: {MESSAGE}", 123),
+        ("%t %X %p %c %d: %m", f"main  INFO o.Q  2014-06-02 12:14:05,123: {MESSAGE}", 123),
         ("[%25.25t] 100%% %d - %m", f"[{'main':>25}] 100% 2014-06-02 12:14:05,123 - {MESSAGE}", 123),
         ("json", json.dumps({"@timestamp": "2014-06-02T12:14:05.123Z", "message": MESSAGE}), 123),
         ("json", json.dumps({"timestamp": AT / 1000, "msg": MESSAGE}), 0),
@@ -84,6 +86,9 @@ def test_wrong_layout_is_refused_with_the_reason(layout: str, why: str) -> None:
         ("json", '{"message": 5}'),
         ("json", "{" * 100_000),
         ("%c %t %d %m%n", "a " * 500_000),
+        # Trying all lengths of what each of them may have printed would take hours.
+        ("%t %c %X %M %x %L %d - %m%n", "a " * 4000),
+        ("%d %t %c %X %M %x %L - %m%n", "2014-06-02 12:14:05,123 " + "a " * 4000),
         ("%d | %m | %c | %t%n", "2014-06-02 12:14:05,123 " + "| " * 100_000 + "x" * 500),
     ],
 )
@@ -91,6 +96,13 @@ def test_line_of_another_layout_is_not_split(layout: str, line: str) -> None:
     assert split(layout, line) is None
 
 
-@pytest.mark.parametrize("time", [None, True, "yesterday", -5, 1e300, "1e400", "nan", {"epochSecond": "x"}, {}, []])
+@pytest.mark.parametrize(
+    "time",
+    [
+        *(None, True, "yesterday", -5, 1e300, "1e400", "nan", {"epochSecond": "x"}, {}, [], 10**400, "9" * 400),
+        *({"epochSecond": 10**30}, {"epochSecond": AT // 1000, "nanoOfSecond": 10**30}),
+        *("2014-06-02 12:14:05 +9900", "9999-12-31 23:59:59", "0001-01-01 00:00:00"),
+    ],
+)
 def test_json_line_without_a_time_has_none(time: object) -> None:
     assert split("json", json.dumps({"time": time, "message": MESSAGE})) == (None, MESSAGE)

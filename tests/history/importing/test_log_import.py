@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import random
 import subprocess
@@ -300,3 +301,33 @@ def test_command_refuses_a_log_with_too_many_unread_lines(tmp_path: Path) -> Non
     assert "2 of 9 event lines (22%) could not be read" in done.stderr
     assert "many bytes" in done.stderr
     assert not Landing(str(tmp_path / "history")).names("events")
+
+
+OVERFULL = "[Broker] [vh(/default)/qu({})] QUE-1003 : Overfull : Size : 1,000 bytes, Capacity : 900"
+HEAD = "INFO  [IO-1] (q.m.queue.overfull) - "
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        json.dumps({"timestamp": 1_401_711_245_123, "message": OVERFULL.format("\ud800")}).encode(),
+        json.dumps({"timestamp": 10**400, "message": OVERFULL.format("q")}).encode(),
+        json.dumps({"instant": {"epochSecond": 10**30}, "message": OVERFULL.format("q")}).encode(),
+        f"2014-06-02 12:14:06,123 +9900 {HEAD}{OVERFULL.format('q')}".encode(),
+        f"9999-12-31 12:14:06,123 {HEAD}{OVERFULL.format('q')}".encode(),
+        b"\0\xff\xfe QUE-1003 : Overfull\r",
+        b"2014-06-02 12:14:06,123 " + b"x" * (9 << 20),
+    ],
+    ids=["surrogate", "integer", "instant", "zone", "year", "bytes", "long"],
+)
+def test_hostile_line_costs_only_itself(landing: Landing, tmp_path: Path, line: bytes) -> None:
+    log = tmp_path / "broker.log"
+    lines = [f"2014-06-02 12:{n:02}:05,123 {HEAD}{OVERFULL.format(n)}".encode() for n in range(10, 14)]
+    log.write_bytes(b"\n".join([*lines[:2], line, *lines[2:], b""]))
+    report = importing(landing, allow_unread=True).import_file(log)
+    found = [row["queue"] for row in stored(landing).values()]
+    assert [name for name in found if name in {"10", "11", "12", "13"}] == ["10", "11", "12", "13"]
+    assert (report.unread, report.total) in {(1, 4), (0, 5)}
+    covered = landing.read_all("coverage").to_pylist()
+    assert all(row["until"].year == 2014 for row in covered)
+    assert sum((row["until"] - row["at"]).total_seconds() for row in covered) <= 180
