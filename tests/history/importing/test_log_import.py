@@ -310,7 +310,7 @@ HEAD = "INFO  [IO-1] (q.m.queue.overfull) - "
 @pytest.mark.parametrize(
     "line",
     [
-        json.dumps({"timestamp": 1_401_711_245_123, "message": OVERFULL.format("\ud800")}).encode(),
+        json.dumps({"timestamp": 1_401_711_066_123, "message": OVERFULL.format("\ud800")}).encode(),
         json.dumps({"timestamp": 10**400, "message": OVERFULL.format("q")}).encode(),
         json.dumps({"instant": {"epochSecond": 10**30}, "message": OVERFULL.format("q")}).encode(),
         f"2014-06-02 12:14:06,123 +9900 {HEAD}{OVERFULL.format('q')}".encode(),
