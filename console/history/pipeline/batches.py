@@ -84,15 +84,22 @@ def find_batch(tables: Tables, brokers: Collection[str] | None = None) -> Batch:
     batch = Batch()
     for kind in KINDS:
         count = rows = 0
-        for name in unprocessed(tables, kind, tables.landing.names(kind)):
+        # Files of other brokers are not opened: their number grows with that of the brokers, and other runs remove
+        # them.
+        names = [
+            name
+            for name in tables.landing.names(kind)
+            if brokers is None or not (broker := broker_of(name)) or broker in brokers
+        ]
+        for name in unprocessed(tables, kind, names):
             if count >= MOST_FILES or rows >= MOST_ROWS:
                 batch.more = True
                 break
             try:
                 file = inspect(tables.landing, kind, name)
             except LandingError as error:
-                tables.landing.set_aside(kind, name, str(error))
-                batch.unreadable[f"{kind}/{name}"] = str(error)
+                if _set_aside(tables.landing, kind, name, str(error)):
+                    batch.unreadable[f"{kind}/{name}"] = str(error)
                 continue
             if brokers is None or file.brokers <= set(brokers):
                 batch.files.append(file)
@@ -116,16 +123,25 @@ def unprocessed(tables: Tables, kind: str, names: Collection[str]) -> Iterator[s
 
 
 def set_aside_damaged(landing: Landing, batch: Batch) -> dict[str, str]:
-    """Read every file of a batch that could not be processed, and set aside those that cannot be read; return their
-    reasons."""
+    """Read every file of a batch that could not be processed, and set aside those with damaged rows; return their
+    reasons. Raises LandingError for a file that cannot be read at all."""
     found = {}
     for file in batch.files:
         try:
             landing.read(file.kind, file.name)
         except LandingError as error:
-            landing.set_aside(file.kind, file.name, str(error))
-            found[f"{file.kind}/{file.name}"] = str(error)
+            if _set_aside(landing, file.kind, file.name, str(error)):
+                found[f"{file.kind}/{file.name}"] = str(error)
     return found
+
+
+def _set_aside(landing: Landing, kind: str, name: str, reason: str) -> bool:
+    """Set aside a file whose content cannot be processed. Return False for one that has been removed meanwhile. Raises
+    LandingError if the file cannot be read at all, which is no fault of its content: it is processed later."""
+    if landing.get(f"landing/{kind}/{name}") is None:
+        return False
+    landing.set_aside(kind, name, reason)
+    return True
 
 
 def inspect(landing: Landing, kind: str, name: str) -> LandedFile:
@@ -134,15 +150,24 @@ def inspect(landing: Landing, kind: str, name: str) -> LandedFile:
     _check_columns(name, SCHEMAS[kind], footer.schema.to_arrow_schema())
     if not footer.num_rows:
         return LandedFile(kind, name, 0, 0, 0, frozenset())
-    low, high = _bounds(landing, kind, name, footer, LAYOUTS[kind].time)
-    first, last = _utc(low), _utc(high)
-    if first < _FIRST or last >= _LAST:
-        raise LandingError(f"{name} has rows from {first} to {last}: it may have rows of the years 1970 to 2199")
+    first, last = _times(landing, kind, name, footer, LAYOUTS[kind].time)
+    if kind == "coverage":
+        _times(landing, kind, name, footer, "until")
     low, high = _bounds(landing, kind, name, footer, "broker")
     brokers = [low] if low == high else pc.unique(_column(landing, kind, name, "broker")).to_pylist()
+    if "" in brokers:
+        raise LandingError(f"{name} has rows without the name of a broker")
     if broker_of(name) and brokers != [broker_of(name)]:
         raise LandingError(f"{name} has rows of other brokers than its name says")
     return LandedFile(kind, name, footer.num_rows, _ms(first), _ms(last), frozenset(map(str, brokers)))
+
+
+def _times(landing: Landing, kind: str, name: str, footer: pq.FileMetaData, column: str) -> tuple[dt.datetime, ...]:
+    low, high = _bounds(landing, kind, name, footer, column)
+    first, last = _utc(low), _utc(high)
+    if first < _FIRST or last >= _LAST:
+        raise LandingError(f"{name} has rows from {first} to {last}: it may have rows of the years 1970 to 2199")
+    return first, last
 
 
 def _check_columns(name: str, wanted: pa.Schema, found: pa.Schema) -> None:

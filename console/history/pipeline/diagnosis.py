@@ -46,7 +46,8 @@ def findings(status: Status) -> list[Finding]:
                 "trouble",
                 f"{_files(len(status.unreadable))} could not be processed and were set aside.",
                 "They are listed below with the reason, and are in the folder aside of the history. Repair them and"
-                " move them to the landing folder under a new name, or remove them. The other files are processed.",
+                " move them to the landing folder under a new name, which must not begin with recorder~, or remove"
+                " them. The other files are processed.",
             )
         )
     if _is_empty(status) and not found:

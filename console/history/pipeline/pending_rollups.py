@@ -7,13 +7,15 @@ It finds the note and does the rest.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field
 
-from console.history.storage.landing import Landing
+from console.history.pipeline.intervals import joined
+from console.history.storage.landing import Landing, LandingError
 from console.history.storage.landing_names import part
 
 _FOLDER = "pipeline/pending"
+_ALL = 1 << 62
 
 
 @dataclass(slots=True)
@@ -28,14 +30,25 @@ class Changes:
     fills: bool = False
     stops: bool = False
 
-    def include(self, other: Changes) -> None:
-        self.since = min(self.since, other.since)
-        self.ranges = sorted({*self.ranges, *other.ranges})
+    def include(self, *others: Changes) -> None:
+        every = (self, *others)
+        self.since = min(each.since for each in every)
+        self.ranges = joined((span for each in every for span in each.ranges), most=_ALL)
         self.blocks, self.fills, self.stops = (
-            self.blocks or other.blocks,
-            self.fills or other.fills,
-            self.stops or other.stops,
+            any(each.blocks for each in every),
+            any(each.fills for each in every),
+            any(each.stops for each in every),
         )
+
+
+def by_broker(changes: Iterable[Changes]) -> dict[str, Changes]:
+    """Return the changes of each broker as one."""
+    several: dict[str, list[Changes]] = {}
+    for each in changes:
+        several.setdefault(each.broker, []).append(each)
+    for first, *others in several.values():
+        first.include(*others)
+    return {broker: its[0] for broker, its in several.items()}
 
 
 class PendingRollups:
@@ -47,10 +60,10 @@ class PendingRollups:
     def load(self, brokers: Collection[str] | None = None) -> dict[str, Changes]:
         """Return the notes of these brokers, or of all."""
         if brokers is not None:
-            contents = [self._landing.get(_path(broker)) for broker in brokers]
+            paths = [_path(broker) for broker in brokers]
         else:
-            contents = [self._landing.get(f"{_FOLDER}/{name}") for name in self._landing.file_names(_FOLDER)]
-        notes = [_changes(content) for content in contents if content is not None]
+            paths = [f"{_FOLDER}/{name}" for name in self._landing.file_names(_FOLDER)]
+        notes = [note for path in paths if (note := self._load(path)) is not None]
         return {note.broker: note for note in notes}
 
     def store(self, changes: Changes) -> None:
@@ -59,11 +72,19 @@ class PendingRollups:
     def clear(self, broker: str) -> None:
         self._landing.delete(_path(broker))
 
-
-def _changes(content: bytes) -> Changes:
-    values = json.loads(content)
-    values["ranges"] = [(begin, end) for begin, end in values["ranges"]]
-    return Changes(**values)
+    def _load(self, path: str) -> Changes | None:
+        content = self._landing.get(path)
+        if content is None:
+            return None
+        try:
+            values = json.loads(content)
+            values["ranges"] = [(begin, end) for begin, end in values["ranges"]]
+            return Changes(**values)
+        except (ValueError, KeyError, TypeError) as error:
+            raise LandingError(
+                f"{self._landing.root}/{path} is damaged ({error}). Remove it; rollups of the hours that a run was"
+                " changing when it was killed may then be incomplete until later rows of these hours arrive"
+            ) from error
 
 
 def _path(broker: str) -> str:

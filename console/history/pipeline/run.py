@@ -33,7 +33,7 @@ from console.history.pipeline.batches import (
 )
 from console.history.pipeline.cleaning import clean, complete, not_stored
 from console.history.pipeline.interval_changes import IntervalChanges
-from console.history.pipeline.pending_rollups import Changes, PendingRollups
+from console.history.pipeline.pending_rollups import Changes, PendingRollups, by_broker
 from console.history.pipeline.rollup_changes import Rolled, RollupChanges
 from console.history.storage.commits import Overtaken
 from console.history.storage.durations import DAY, HOUR, MINUTE, SAMPLE_VALIDITY_MS
@@ -199,14 +199,9 @@ class Run:
 
     def _changes(self, landed: Mapping[str, DataFrame], pending: Mapping[str, Changes]) -> dict[str, Changes]:
         """Return what the new rows can change, by broker, with the pending changes of a run that was killed."""
-        changes = dict(pending)
         with self._step("landing"):
-            for found in self._changes_of_rows({kind: complete(kind, rows) for kind, rows in landed.items()}):
-                if found.broker in changes:
-                    changes[found.broker].include(found)
-                else:
-                    changes[found.broker] = found
-        return changes
+            found = self._changes_of_rows({kind: complete(kind, rows) for kind, rows in landed.items()})
+            return by_broker([*pending.values(), *found])
 
     def _changes_of_rows(self, landed: Mapping[str, DataFrame]) -> Iterable[Changes]:
         if not landed:

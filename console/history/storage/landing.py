@@ -325,9 +325,9 @@ class Landing:
         if not self.is_local:
             return 0
         removed = 0
-        recorders = [entry.path for entry in self.entries("recorder") if not entry.is_file]
-        folders = (*(self.folder(kind) for kind in SCHEMAS), f"{self.root}/recorder", f"{self.root}/pipeline")
-        for folder in (*folders, *recorders):
+        parents = ("landing", "aside", "recorder", "pipeline")
+        inner = [entry.path for parent in parents for entry in self.entries(parent) if not entry.is_file]
+        for folder in (*(f"{self.root}/{each}" for each in (*parents, "imports")), *inner):
             try:
                 for entry in self._files.get_file_info(pafs.FileSelector(folder, allow_not_found=True)):
                     if entry.is_file and entry.base_name[0] == "." and entry.mtime < before:

@@ -334,7 +334,8 @@ def _contains(bounds: Range, file: TableFile, time: str) -> bool:
 
 
 def _text(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    """Return an SQL text. Spark replaces `${name}` by settings and environment variables, also within a text."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"
 
 
 def _spark_url(url: str) -> str:

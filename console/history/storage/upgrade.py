@@ -7,6 +7,7 @@ Nothing else may write meanwhile. The old files remain for a day, as after any o
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ from console.history.storage.table_files import table_files
 _BATCH_ROWS = 500_000
 _FOLDER = "pipeline/upgrade"
 _ROLLUPS = ("minutes", "hours", "days")
+_NO_LIMIT = 1 << 50  # ms
 
 
 def upgrade_tables(url: str, on_step: Callable[[str], None] = lambda _name: None) -> dict[str, tuple[int, int]]:
@@ -39,7 +41,7 @@ def upgrade_tables(url: str, on_step: Callable[[str], None] = lambda _name: None
     landing = Landing(url)
     old = [name for name in LAYOUTS if _is_old(url, name) or landing.get(_note(name)) is not None]
     noted = landing.get(_note("rolled"))
-    if not old and noted is None and not _exists(url, "taken"):
+    if not old and noted is None and landing.get(_note("taken")) is None and not _exists(url, "taken"):
         return {}
     # Computed once: a conversion that was killed may have changed the table that it is computed from.
     rolled: dict[str, int] = _rolled_until(url) if noted is None else json.loads(noted)
@@ -119,8 +121,9 @@ class _First:
 
 
 def _closed(rows: pa.Table, rolled: dict[str, int]) -> pa.Table:
-    """Return the rows before the last hour of each broker."""
-    limits = pa.array([rolled[broker] * 1000 for broker in rows["broker"].to_pylist()], pa.int64())
+    """Return the rows before the last hour of each broker. One without minutes has not been recorded since retention
+    deleted its last one: all its hours are closed."""
+    limits = pa.array([rolled.get(broker, _NO_LIMIT) * 1000 for broker in rows["broker"].to_pylist()], pa.int64())
     return rows.filter(pc.less(rows["at"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), limits))
 
 
@@ -153,14 +156,18 @@ def _change_partitions(url: str, name: str, schema: pa.Schema) -> None:
 
 def _remove_processed(url: str, landing: Landing) -> None:
     """Remove the landing files that the ledger of the earlier release names, then the ledger."""
-    if not _exists(url, "taken"):
-        return
     place = table_url(url, "taken")
-    taken = DeltaTable(place).to_pyarrow_table(columns=["kind", "file"], filesystem=of_table(place))
-    for kind, name in zip(taken["kind"].to_pylist(), taken["file"].to_pylist(), strict=True):
-        landing.remove(kind, name)
+    if landing.get(_note("taken")) is None:
+        if not _exists(url, "taken"):
+            return
+        taken = DeltaTable(place).to_pyarrow_table(columns=["kind", "file"], filesystem=of_table(place))
+        for kind, name in zip(taken["kind"].to_pylist(), taken["file"].to_pylist(), strict=True):
+            landing.remove(kind, name)
+        landing.put(_note("taken"), b"{}")  # a half removed table cannot be opened
     files, root = file_system(place)
-    files.delete_dir(root)
+    with contextlib.suppress(FileNotFoundError):
+        files.delete_dir(root)
+    landing.delete(_note("taken"))
 
 
 def _note(name: str) -> str:

@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from console.history.storage import upgrade
 from console.history.storage.commits import DeltaFolder, arrow_schema
+from console.history.storage.file_systems import file_system
 from console.history.storage.landing import Landing
 from console.history.storage.landing_names import retained_id, rolled_id
 from console.history.storage.layout import LAYOUTS, table_url
@@ -128,6 +130,46 @@ def test_files_that_the_ledger_names_are_removed_and_others_are_processed_later(
     assert Landing(url).names("samples") == []
     assert len(Landing(url).names("coverage")) == 1
     assert not Path(table_url(url, "taken")).exists()
+
+
+def test_ledger_that_was_removed_in_part_by_a_killed_conversion_is_removed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = {"kind": ["samples"], "file": ["gone.parquet"], "rows": pa.nulls(1, pa.int64())}
+    write_deltalake(table_url(url, "taken"), pa.table(rows), mode="append")
+    place = Path(table_url(url, "taken"))
+
+    def killed(_url: str) -> Any:
+        if not _url.endswith("taken"):
+            return file_system(_url)
+        for path in (place / "_delta_log").iterdir():
+            path.unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(upgrade, "file_system", killed)
+        with pytest.raises(KeyboardInterrupt):
+            upgrade_tables(url)
+    assert place.exists()
+    upgrade_tables(url)
+    assert not place.exists()
+    assert upgrade_tables(url) == {}
+
+
+def test_broker_that_has_not_been_recorded_for_longer_than_minutes_are_stored_is_converted(url: str) -> None:
+    old_table(url, "hours", [rollup(NOW - 200 * DAY, broker="retired")], without="blocks")
+    upgrade_tables(url)
+    assert [row["broker"] for row in read(url, "hours").to_pylist()].count("retired") == 1
+
+
+def test_reader_that_was_opened_before_the_conversion_reads_the_same_rows_after_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.history.storage.table_versions.FRESH_SECONDS", 0.0)
+    reader = Reader(url)
+    before = [reader.rows(f'SELECT broker, "at" FROM {{{name}}} ORDER BY ALL') for name in ("samples", "days")]
+    upgrade_tables(url)
+    assert [reader.rows(f'SELECT broker, "at" FROM {{{name}}} ORDER BY ALL') for name in ("samples", "days")] == before
 
 
 def test_new_history_needs_no_conversion(tmp_path: Path) -> None:
