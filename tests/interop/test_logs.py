@@ -1,6 +1,7 @@
 """Logs that real brokers write while their flow control blocks a client, against what the client has seen.
 
-Broker-J, Artemis and ActiveMQ come from Maven's central repository and run without a store (`logs/`).
+Broker-J, Artemis and ActiveMQ come from Maven's central repository and run without a store (`logs/`). RabbitMQ is
+Debian's.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from console.history.importing.log_reading import Options
 from console.history.rollups.broker import BrokerRollups
 from console.history.storage.landing import Landing
 from tests.interop.peers import built, need, run
+from tests.interop.rabbitmq_node import publishing, rabbitmq
 from tests.up.running import free_port, wait_until
 
 HOW = (
@@ -161,20 +163,27 @@ Rows = list[dict[str, Any]]
 
 
 def imported(seen: Seen, tmp_path: Path) -> tuple[Rows, Rows, Rows]:
-    """Import the log; return its events, episodes and blocks, with times in ms. All event lines have been read."""
+    """The same as `imported_log`, and the client's time is covered."""
+    events, coverage, episodes, blocks = imported_log(seen.log, tmp_path)
+    assert any(row["at"] <= seen.blocked[0] and seen.drained <= row["until"] for row in coverage)
+    return events, episodes, blocks
+
+
+def imported_log(log: Path, tmp_path: Path) -> tuple[Rows, Rows, Rows, Rows]:
+    """Import the log; return its events, coverage, episodes and blocks, with times in ms. All event lines have been
+    read."""
     landing = Landing(str(tmp_path / "history"))
-    report = LogImport(landing, "real", Options(UTC)).import_file(seen.log)
+    report = LogImport(landing, "real", Options(UTC)).import_file(log)
     assert not report.unread, report.examples
     events, coverage = (
         [{name: ms(value) for name, value in row.items()} for row in landing.read_all(kind).to_pylist()]
         for kind in ("events", "coverage")
     )
-    assert any(row["at"] <= seen.blocked[0] and seen.drained <= row["until"] for row in coverage)
     rollups = BrokerRollups("real")
     # The same episodes as in the tables; the rollups of a recorder wait for its coverage.
     begin, end = (of(row["at"] for row in events) for of in (min, max))
     rollups.take(events=events, coverage=[{**coverage[0], "at": begin, "until": end + 1, "source": "recorder"}])
-    return events, rollups.episodes(), rollups.holds()
+    return events, coverage, rollups.episodes(), rollups.holds()
 
 
 def ms(value: Any) -> Any:
@@ -224,3 +233,43 @@ def test_overfull_destination_of_activemq_lies_within_the_blocks_of_its_client(c
         assert {row["queue"] for row in episodes} == {"orders"}
         assert seen.blocked[0] - 1 <= episodes[0]["start"] <= seen.logged
         assert episodes[0]["start"] <= episodes[-1]["end"] <= seen.end + 1
+
+
+@pytest.mark.domain("imports real logs")
+def test_stops_by_alarms_of_rabbitmq_are_the_blocks_of_its_client(tmp_path: Path) -> None:
+    folder = tmp_path / "rabbitmq"
+    folder.mkdir()
+    ordered: list[tuple[float, float]] = []  # when the first alarm was caused, and when the last one's cause ended
+    with rabbitmq(folder) as node, publishing(node.port) as client:
+
+        def hold(causes: list[tuple[str, str, str]]) -> None:
+            """Cause alarms, `(command, value, value that ends it)`, one after the other, and end them in this order."""
+            began = time.time() * 1000
+            for command, value, _ in causes:
+                node.control(command, value)
+            client.wait_until_blocked(True)
+            time.sleep(BLOCKED)
+            for command, _, value in causes[:-1]:
+                node.control(command, value)
+            ordered.append((began, time.time() * 1000))
+            command, _, value = causes[-1]
+            node.control(command, value)
+            client.wait_until_blocked(False)
+
+        memory = ("set_vm_memory_high_watermark", "0", "0.9")
+        disk = ("set_disk_free_limit", str(10**18), "1")
+        hold([memory])
+        hold([disk])
+        hold([memory, disk])
+        cleared = b"alarm cleared across the cluster"
+        wait_until(lambda: node.log.read_bytes().count(cleared) == 4, "the log is written", WITHIN)
+    assert client.longest >= BLOCKED * 1000
+    events, _, episodes, _ = imported_log(node.log, tmp_path)
+    episodes.sort(key=lambda row: int(row["start"]))
+    assert [row["kind"] for row in episodes] == ["stopped"] * 3
+    assert len(client.blocks) == 3
+    for row, (began, ended), (blocked, unblocked) in zip(episodes, ordered, client.blocks, strict=True):
+        assert began - 1 <= row["start"] <= blocked + 1
+        assert ended - 1 <= row["end"] <= unblocked + 1
+        assert row["end"] - row["start"] >= BLOCKED * 1000 - 1
+    assert [row["kind"] for row in events].count("limit-cleared") == 1, "the memory's, while the disk's went on"
