@@ -10,6 +10,7 @@ know it yet, is refused (`Overtaken`): it would add rows a second time that anot
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import hashlib
 import json
@@ -25,13 +26,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from console.history.storage.file_systems import file_system
 from console.history.storage.landing import SCHEMAS
 from console.history.storage.layout import LAYOUTS, Layout, table_url
 from console.history.storage.table_files import TableFile, table_files
+from console.history.storage.table_versions import broken
 
 #: Unused files are removed after this time, which exceeds the duration of any query.
 _PROPERTIES = {
@@ -76,16 +78,26 @@ class DeltaFolder:
         self._read: dict[str, set[str]] | None = None  # broker -> paths of its files, as read since `begin`
 
     def current(self) -> DeltaTable:
-        """Return the current version."""
-        if self._delta is None:
+        """Return the current version. Raises HistoryBroken."""
+        try:
+            if self._delta is not None and not self._is_removed():
+                with contextlib.suppress(DeltaError):  # the table was removed, and created again
+                    self._delta.update_incremental()
+                    return self._delta
+            self._delta = None
             try:
-                self._delta = DeltaTable(self.url)
+                found = DeltaTable(self.url)
             except TableNotFoundError:
-                self._delta = self._create()
-            self._add_missing_columns(self._delta)
-        else:
-            self._delta.update_incremental()
-        return self._delta
+                found = self._create()
+            self._add_missing_columns(found)
+        except DeltaError as error:
+            raise broken(self.name, error) from error
+        self._delta = found
+        return found
+
+    def _is_removed(self) -> bool:
+        """Return whether an operator has removed the table's folder, which the library does not notice."""
+        return "://" not in self.url and not os.path.isdir(f"{self.url}/_delta_log")
 
     def begin(self) -> None:
         """Begin work under leases of brokers: from the next `files` on, nothing else may change their rows."""
@@ -149,6 +161,8 @@ class DeltaFolder:
             return
         table = self.current()
         before = self._require_unchanged(table, new, removed, versions or {})
+        version = table.version()
+        self._make_durable(file.path for file in new)
         table.create_write_transaction(
             actions,
             "append",
@@ -157,12 +171,26 @@ class DeltaFolder:
             commit_properties=CommitProperties(app_transactions=transactions, max_commit_retries=_RETRIES),
             post_commithook_properties=_HOOKS,
         )
+        table.update_incremental()
+        self._make_durable(f"_delta_log/{number:020}.json" for number in range(version + 1, table.version() + 1))
         if self._read is not None:
             for old in removed:
                 before[old.broker].discard(unquote(old.path))
             for file in new:
                 before[file.broker].add(file.path)
             self._read |= before
+
+    def _make_durable(self, paths: Iterable[str]) -> None:
+        """Write files of the table to the disk: after a commit, the landing files with the same rows are removed. An
+        object store needs no such thing."""
+        if "://" in self.url:
+            return
+        folders = set()
+        for path in paths:
+            _sync(f"{self.url}/{path}")
+            folders.add(os.path.dirname(f"{self.url}/{path}"))
+        for folder in folders:
+            _sync(folder)
 
     def _require_unchanged(
         self,
@@ -293,6 +321,14 @@ def statistics(footer: pq.FileMetaData, columns: Collection[str]) -> dict[str, A
             continue
         least[column], most[column] = _plain(low), _plain(high)
     return {"numRecords": footer.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+
+
+def _sync(path: str) -> None:
+    number = os.open(os.path.expanduser(path), os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def _plain(value: Any) -> Any:

@@ -34,6 +34,10 @@ class HistoryBroken(Exception):
     """The history cannot be read. The message is a sentence with the table and the reason."""
 
 
+def broken(table: str, error: BaseException) -> HistoryBroken:
+    return HistoryBroken(f"The table {table!r} of the history cannot be read: {first_line(error)}")
+
+
 @dataclass(frozen=True, slots=True)
 class Version:
     """One version of a table. `exists`: whether there is one; `contains`: by transaction identifier."""
@@ -58,17 +62,20 @@ class OpenTable:
         self._refreshed_at = float("-inf")
         self._lock = threading.Lock()
 
-    def files(self, *, refresh: bool = False) -> list[TableFile]:
+    def files(self) -> list[TableFile]:
         """Return the current files. Raises NothingRecorded, HistoryBroken."""
         with self._lock:
-            if refresh or time.monotonic() - self._refreshed_at >= FRESH_SECONDS:
+            if time.monotonic() - self._refreshed_at >= FRESH_SECONDS:
                 self._refresh()
                 self._refreshed_at = time.monotonic()
             return self._files
 
     def version(self, identifiers: Iterable[str], *, refresh: bool = False) -> Version:
-        """Return the current files and what they contain. Raises HistoryBroken."""
+        """Return the current files and what they contain. `refresh`: a file is missing, so the table is opened again:
+        it may have been removed. Raises HistoryBroken."""
         with self._lock:
+            if refresh:
+                self._forget()
             if refresh or time.monotonic() - self._refreshed_at >= FRESH_SECONDS:
                 try:
                     self._refresh()
@@ -104,9 +111,7 @@ class OpenTable:
             # The library has no exception type for this.
             if "no log files" in str(error).lower() or "not a delta table" in str(error).lower():
                 raise NothingRecorded(f"the history has no table {self.name!r} yet") from error
-            raise HistoryBroken(
-                f"The table {self.name!r} of the history cannot be read: {first_line(error)}"
-            ) from error
+            raise broken(self.name, error) from error
 
     def _forget(self) -> None:
         self._delta, self._files, self._version = None, [], -1

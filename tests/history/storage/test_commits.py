@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from console.history.storage import tables
 from console.history.storage.commits import DeltaFolder, Overtaken
 from console.history.storage.landing_names import landed_id, retained_id
 from console.history.storage.layout import table_url
+from console.history.storage.reader import HistoryBroken, NothingRecorded, Reader
 from console.history.storage.tables import Tables
 from tests.history.delta import DAY, read, rows_of, sample, write
 
@@ -132,6 +134,50 @@ def test_files_of_killed_runs_and_empty_folders_are_removed_a_day_later(url: str
     assert (table / current.path).exists(), "it may belong to a run that commits it later"
     assert new.exists()
     assert read(url, "samples").num_rows == 2
+
+
+def test_table_that_an_operator_removed_is_created_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the processes that have it open, too: nothing needs a restart."""
+    monkeypatch.setattr("console.history.storage.table_versions.FRESH_SECONDS", 0.0)
+    for number in range(3):
+        write(url, "samples", [sample(NOW + number, 1)])
+    writer, other, reader = DeltaFolder(url, "samples"), DeltaFolder(url, "samples"), Reader(url)
+    count = "SELECT count(*) AS n FROM {samples}"
+    for folder in (writer, other):
+        assert len(folder.files()) == 5
+    assert reader.rows(count) == [{"n": 5}]
+    shutil.rmtree(table_url(url, "samples"))
+    with pytest.raises(NothingRecorded):
+        reader.rows(count)
+    assert writer.files() == []
+    append(writer, NOW, 1)
+    assert len(other.files()) == 1
+    assert reader.rows(count) == [{"n": 1}]
+
+
+def test_damaged_log_of_a_table_is_an_error_that_names_the_table(url: str) -> None:
+    (entry,) = (Path(table_url(url, "samples")) / "_delta_log").glob("*1.json")
+    entry.write_text('{"add":{"path"')
+    with pytest.raises(HistoryBroken, match=r"The table 'samples' of the history cannot be read: .*Json error"):
+        DeltaFolder(url, "samples").files()
+
+
+@pytest.mark.domain("pipeline durable")
+def test_rows_are_on_the_disk_before_the_commit_and_the_commit_before_it_returns(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The landing files with these rows are removed then, and a power failure may follow."""
+    table = Path(table_url(url, "samples"))
+    log = table / "_delta_log" / "00000000000000000002.json"
+    synced: list[tuple[int, bool]] = []
+    monkeypatch.setattr("os.fsync", lambda number: synced.append((os.fstat(number).st_ino, log.exists())))
+    folder = DeltaFolder(url, "samples")
+    (new,) = folder.write_file(rows_of("samples", [sample(NOW + 1, 1)]))
+    folder.commit([new])
+    file = table / new.path
+    assert (file.stat().st_ino, False) in synced
+    assert (file.parent.stat().st_ino, False) in synced
+    assert synced[-2:] == [(log.stat().st_ino, True), (log.parent.stat().st_ino, True)]
 
 
 def make_old(path: Path) -> None:
