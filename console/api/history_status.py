@@ -49,7 +49,7 @@ class HistoryRun(serializers.Serializer[Any]):
 
 class HistoryGap(serializers.Serializer[Any]):
     until = schema.number_field("Its end.")
-    reason = _text("Cause of the gap.")
+    reason = _text("Cause of the gap; empty if no recorder was connected to the broker.")
 
 
 HistoryGap._declared_fields["from"] = schema.number_field("Its start.")

@@ -57,8 +57,8 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
-    """Start broker and database side by side, then the web console, the background processes, the demo, and create the
-    first user. One sequence, since this order is its content."""
+    """Start broker and database side by side, then the recorder and the web console, the other background processes,
+    the demo, and create the first user. One sequence, since this order is its content."""
     host = reachable(options.host)
     # The broker's other addresses accept passwords with TLS only: the console connects by loopback.
     amqp_host = host if is_loopback(host) else "127.0.0.1"
@@ -95,7 +95,9 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
         ),
         supervisor.complete("migrate", (*_manage("migrate"), "--no-input", "--verbosity", "0"), environment),
     )
-    # Producers and consumers need only the broker: the end of another process stops nothing else.
+    # Producers and consumers need only the broker: the end of another process stops nothing else. The recorder starts
+    # beside the console, so that the history has its first numbers when the first page is opened.
+    await supervisor.keep(service("recorder", ready=None, essential=False))
     console = await supervisor.keep(
         service(
             "web",
@@ -109,7 +111,7 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
             essential=False,
         )
     )
-    for name in ("recorder", "history", "worker", "beat"):
+    for name in ("history", "worker", "beat"):
         await supervisor.keep(service(name, ready=None, essential=False))
     if options.demo:
         # It signs in, too: see above.

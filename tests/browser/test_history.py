@@ -16,6 +16,7 @@ from playwright.async_api import Page, expect
 from console.celery import app
 from console.history.models import HistoryRun
 from console.history.storage.landing import Landing
+from console.history.storage.landing_names import recorder_file
 from console.history.storage.layout import table_url
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import LIMIT, Broker, People
@@ -332,6 +333,21 @@ async def test_failed_pipeline_is_shown_on_history_pages_and_the_status_page_sho
     await expect(page.locator("#steps .ranked")).to_contain_text(["Landing", "Minutes"])
     await expect(page.locator("#brokers tr")).to_contain_text(["recording"])
     await expect(page.locator("#tables tr").filter(has_text="minutes")).to_contain_text("50")
+
+
+async def test_status_page_states_when_and_why_the_next_run_is_due_and_the_last_gap(people: People, url: str) -> None:
+    now = time.time_ns() // 1_000_000
+    rows = Story("local").watch(0, 1).rows["coverage"]
+    Landing(url).publish("coverage", table("coverage", rows), recorder_file("local", time.time_ns()))
+    write(url, "coverage", [coverage(now - HOUR, now - 20 * MINUTE), coverage(now - 11 * MINUTE, now)])
+    page = await people.page("ada", "viewers")
+    await page.goto("/history/status/")
+    await expect(page.locator("#now")).to_contain_text(
+        re.compile(r"Next run(in \d+ \w+.*|now)at the end of the recorded hour; until then charts have the open hour")
+    )
+    await expect(page.locator("#now")).not_to_contain_text("[object")
+    gap = page.locator("#brokers [data-label='Last gap']")
+    await expect(gap).to_have_text(re.compile(r"\d\d:\d\d.* . .*\d\d:\d\d.*no recorder was connected to the broker"))
 
 
 async def test_operator_runs_the_pipeline_now(people: People, monkeypatch: pytest.MonkeyPatch) -> None:

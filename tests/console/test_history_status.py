@@ -248,6 +248,42 @@ def test_files_set_aside_are_listed_with_their_reason(as_viewer: APIClient, url:
     assert finding(status, "unreadable")["severity"] == "trouble"
 
 
+def test_time_in_which_no_recorder_was_connected_is_the_last_gap(as_viewer: APIClient, url: str) -> None:
+    now = now_ms()
+    write(
+        url,
+        "coverage",
+        [
+            coverage(now - HOUR, now - 50 * MINUTE),
+            coverage(now - 45 * MINUTE, now - 20 * MINUTE),
+            coverage(now - 11 * MINUTE, now - MINUTE),
+            coverage(now - MINUTE + 3_000, now),  # a restart
+        ],
+    )
+    (broker,) = get_status(as_viewer)["brokers"]
+    assert broker["gap"] == {"from": now - 20 * MINUTE, "until": now - 11 * MINUTE, "reason": ""}
+
+
+def test_cause_that_the_recorder_states_is_that_of_the_gap_at_the_same_time(as_viewer: APIClient, url: str) -> None:
+    now = now_ms()
+    stated = coverage(now - 31 * MINUTE, now - 9 * MINUTE, followed=False, reason="the broker deleted events")
+    write(url, "coverage", [coverage(now - HOUR, now - 30 * MINUTE), coverage(now - 10 * MINUTE, now), stated])
+    (broker,) = get_status(as_viewer)["brokers"]
+    assert broker["gap"] == {
+        "from": now - 31 * MINUTE,
+        "until": now - 9 * MINUTE,
+        "reason": "the broker deleted events",
+    }
+
+
+def test_gap_after_one_with_a_stated_cause_is_the_last_one(as_viewer: APIClient, url: str) -> None:
+    now = now_ms()
+    stated = coverage(now - 31 * MINUTE, now - 30 * MINUTE, followed=False, reason="the broker deleted events")
+    write(url, "coverage", [coverage(now - HOUR, now - 9 * MINUTE), coverage(now - 7 * MINUTE, now), stated])
+    (broker,) = get_status(as_viewer)["brokers"]
+    assert broker["gap"] == {"from": now - 9 * MINUTE, "until": now - 7 * MINUTE, "reason": ""}
+
+
 def test_missing_recorder_is_a_finding_with_duration_and_gaps_have_their_cause(as_viewer: APIClient, url: str) -> None:
     run()
     Landing(url).publish("events", table("events", []), recorder_file("local", 1, "0-1~r"))

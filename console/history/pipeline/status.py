@@ -25,8 +25,7 @@ from console.history.pipeline.pipeline_leases import (
     job_lease,
 )
 from console.history.pipeline.processed_files import processed_files
-from console.history.storage.durations import DAY, MINUTE
-from console.history.storage.fresh import CATALOG, folder
+from console.history.pipeline.recordings import recordings
 from console.history.storage.landing_keys import LandingError
 from console.history.storage.landing_listing import LandedFile, LandingListing
 from console.history.storage.layout import LAYOUTS
@@ -36,12 +35,6 @@ from console.leases.process import is_dead
 
 #: Maximum number of runs listed, and of failures.
 MOST_RUNS, MOST_FAILURES = 25, 10
-#: A running recorder publishes at least about every 20 s; without data for longer than this, in ms, it counts as
-#: stopped.
-RECORDER_TIMEOUT = MINUTE
-#: Gaps in the recording are listed for this time, in ms.
-_GAPS_MS = 7 * DAY
-
 MS_NS = 1_000_000
 
 Facts = dict[str, Any]
@@ -109,7 +102,8 @@ def status(reader: Reader, brokers: Iterable[Mapping[str, Any]], schedule: Mappi
     unfinished = JobRequest.objects.filter(finished=None).order_by("id")
     found.requests = [facts for row in unfinished if (facts := job_requests.request_facts(row)) is not None]
     found.tables = [_table(found, reader, name) for name in LAYOUTS]
-    found.brokers = _recordings(found, reader, brokers, files, now)
+    found.brokers, trouble = recordings(reader, brokers, files, _ms(now))
+    found.trouble += [text for text in trouble if text not in found.trouble]
     found.maintenance = [_job(entry, now) for entry in schedule.values() if _work(entry) in HistoryRun.MAINTENANCE]
     return found
 
@@ -220,71 +214,7 @@ def _table(found: Status, reader: Reader, name: str) -> Facts:
     }
 
 
-_COVERAGE = """
-SELECT broker, epoch_ms(max(until) FILTER (followed)) AS until,
-    epoch_ms(max("at") FILTER (NOT followed)) AS gap_from,
-    epoch_ms(arg_max(until, "at") FILTER (NOT followed)) AS gap_until,
-    arg_max(reason, "at") FILTER (NOT followed) AS gap_reason
-FROM {coverage} WHERE epoch_ms(until) > $begin GROUP BY broker ORDER BY broker
-"""
-
-
-def _recordings(
-    found: Status, reader: Reader, brokers: Iterable[Mapping[str, Any]], files: list[LandedFile], now: dt.datetime
-) -> list[Facts]:
-    """Return every configured broker, then other brokers recorded in the last 7 days."""
-    recorded: dict[str, Facts] = {}
-    begin = _ms(now) - _GAPS_MS
-    try:
-        recorded = {row["broker"]: row for row in reader.rows(_COVERAGE, {"begin": begin}, begin=begin)}
-    except NothingRecorded:
-        pass
-    except HistoryBroken as error:
-        if str(error) not in found.trouble:
-            found.trouble.append(str(error))
-    recordings = []
-    for broker in brokers:
-        slug = broker["slug"]
-        published = [file.landed // MS_NS for file in files if file.is_recorded and file.broker == slug]
-        if (at := _published(found, reader.url, slug)) is not None:
-            published.append(_ms(at))
-        last_sign = max(published, default=None)
-        row = recorded.pop(slug, {})
-        recordings.append(
-            _broker(slug, broker["title"], row)
-            | {
-                "configured": True,
-                "following": last_sign is not None and _ms(now) - last_sign < RECORDER_TIMEOUT,
-                "last_sign": row.get("until") if last_sign is None else last_sign,
-            }
-        )
-    for slug, row in recorded.items():
-        recordings.append(
-            _broker(slug, slug, row) | {"configured": False, "following": None, "last_sign": row["until"]},
-        )
-    return recordings
-
-
-def _published(found: Status, url: str, slug: str) -> dt.datetime | None:
-    """Return when the recorder of the broker last published what it has not landed."""
-    from console.history.storage.landing import Landing
-
-    try:
-        return Landing(url).modified(f"{folder(slug)}/{CATALOG}")
-    except LandingError as error:
-        if str(error) not in found.trouble:
-            found.trouble.append(str(error))
-        return None
-
-
-def _broker(slug: str, title: str, row: Mapping[str, Any]) -> Facts:
-    gap = None
-    if row.get("gap_from") is not None:
-        gap = {"from": row["gap_from"], "until": row["gap_until"], "reason": row["gap_reason"] or ""}
-    return {"broker": slug, "title": title, "readable_until": row.get("until"), "gap": gap}
-
-
-# -- maintenance jobs--------------------------------------------------------------------------------------------
+# -- maintenance jobs --------------------------------------------------------------------------------------------
 
 
 def _work(entry: Mapping[str, Any]) -> str:

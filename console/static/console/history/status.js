@@ -204,7 +204,7 @@ function brokerRow(one) {
         clockElement(one.gap.from),
         " – ",
         clockElement(one.gap.until),
-        h("small", { class: "muted block" }, one.gap.reason),
+        h("small", { class: "muted block wrap" }, one.gap.reason || "no recorder was connected to the broker"),
       ]
     : h("span", { class: "muted" }, "none in 7 days");
   return h(
