@@ -18,7 +18,7 @@ from console.history.pipeline import stops
 from console.history.pipeline.pending_rollups import Changes
 from console.history.pipeline.spans import spans
 from console.history.storage.durations import HOUR
-from console.history.storage.tables import ALWAYS, Range, Tables, frame, schema
+from console.history.storage.tables import ALWAYS, Range, Tables, frame, no_rows, schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -47,25 +47,23 @@ class IntervalChanges:
         self._complete_from = complete_from
         self._keep = keep
         self._note = note
+        self._since = {broker: each.since for broker, each in changes.items()}
+        self._stored_rows: dict[str, DataFrame] = {}
 
     def blocks(self) -> None:
-        affected = self._affected("holds")
-        since = self._since(lambda each: each.blocks or each.broker in affected)
+        since, before = self._affected("holds", lambda each: each.blocks)
         if not since:
             return
         events, samples = self._later("events", since), self._later("samples", since).where("whole")
-        before = self._keep(self._tables.read_touching("holds", "end", _from(since)))
         carried = _earlier(before, "start", since)
         found = self._keep(blocks_step.blocks(events, samples, carried))
         found = blocks_step.known_until(found, self._recorded(found))
         self._refresh("holds", before, found, ("broker", "producer", "virtualhost", "queue", "start"))
 
     def overfull(self) -> None:
-        affected = self._affected("episodes", "overfull")
-        since = self._since(lambda each: each.fills or each.broker in affected)
+        since, before = self._affected("episodes", lambda each: each.fills, "overfull")
         if not since:
             return
-        before = self._episodes("overfull", since)
         carried = _earlier(before, "seen", since)
         events, samples = self._later("events", since), self._later("samples", since).where("whole")
         found = self._keep(episodes_step.overfull(events, samples, carried))
@@ -74,30 +72,38 @@ class IntervalChanges:
         self._refresh("episodes", before, self._measured(found, before, since, recorded), ("id",))
 
     def stops(self) -> None:
-        affected = self._affected("episodes", "stopped")
-        since = self._since(lambda each: each.stops or each.broker in affected)
+        since, before = self._affected("episodes", lambda each: each.stops, "stopped")
         if since:
-            before = self._episodes("stopped", since)
             carried = _earlier(before, "seen", since)
             self._refresh("episodes", before, stops.stopped(self._later("events", since), carried), ("id",))
 
     # -- inside -------------------------------------------------------------------------------------------------
 
-    def _since(self, is_affected: Callable[[Changes], bool]) -> dict[str, int]:
-        return {broker: each.since for broker, each in self._changes.items() if is_affected(each)}
+    def _affected(
+        self, name: str, is_new: Callable[[Changes], bool], kind: str = ""
+    ) -> tuple[dict[str, int], DataFrame]:
+        """Return the brokers with such new rows, or with rows of that table and kind that new rows may change: the
+        time of the first new row by broker, ms, and their stored rows."""
+        affected = set()
+        if any(file.broker in self._since for file in self._tables.files(name)):
+            if name not in self._stored_rows:
+                self._stored_rows[name] = self._keep(self._touched(name))
+            stored = self._stored_rows[name]
+            stored = stored.where(F.col("kind") == kind) if kind else stored
+            affected = {row.broker for row in stored.select("broker").distinct().collect()}
+        else:
+            stored = no_rows(self._tables.spark, schema(name))
+        since = {broker: each.since for broker, each in self._changes.items() if broker in affected or is_new(each)}
+        return since, stored.where(F.col("broker").isin(list(since)))
 
-    def _affected(self, name: str, kind: str = "") -> set[str]:
-        """Return the brokers with a row of that table that the new rows may change."""
-        since = {broker: each.since for broker, each in self._changes.items()}
-        rows = self._episodes(kind, since) if kind else self._tables.read_touching(name, "end", _from(since))
-        return {row.broker for row in rows.select("broker").distinct().collect()}
-
-    def _episodes(self, kind: str, since: Mapping[str, int]) -> DataFrame:
-        """Return the episodes that rows since then may change."""
-        stored = self._tables.read("episodes", lambda file: file.broker in since).where(F.col("kind") == kind)
-        bounds = F.broadcast(_times(self._tables, since))
+    def _touched(self, name: str) -> DataFrame:
+        """Return the rows of the table that new rows may change."""
+        if name != "episodes":
+            return self._tables.read_touching(name, "end", _from(self._since))
+        stored = self._tables.read(name, lambda file: file.broker in self._since)
+        bounds = F.broadcast(_times(self._tables, self._since))
         touched = F.expr("broker = range_broker AND (NOT settled OR coalesce(unix_millis(end) >= range_from, true))")
-        return self._keep(stored.join(bounds, touched, "left_semi"))
+        return stored.join(bounds, touched, "left_semi")
 
     def _later(self, name: str, since: Mapping[str, int]) -> DataFrame:
         return self._tables.read_ranges(name, {broker: [(ms, ALWAYS[1])] for broker, ms in since.items()})

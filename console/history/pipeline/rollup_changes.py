@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from console.history.pipeline import rollups
 from console.history.pipeline.intervals import joined, portions
 from console.history.pipeline.merging import merged
-from console.history.pipeline.spans import spans
+from console.history.pipeline.spans import spans_of_both
 from console.history.storage.durations import DAY, HOUR, MINUTE, SAMPLE_VALIDITY_MS
 from console.history.storage.landing_names import rolled_id
 from console.history.storage.tables import Range, Ranges, Tables, frame, within
@@ -90,10 +90,11 @@ class RollupChanges:
     def _update(self, hours: Mapping[str, list[Range]], versions: Mapping[str, int]) -> None:
         tables = self._tables
         with_before = {b: [(begin - SAMPLE_VALIDITY_MS, end) for begin, end in of] for b, of in hours.items()}
-        outer = {b: (of[0][0], of[-1][1]) for b, of in with_before.items() if of}
-        coverage = tables.read_touching("coverage", "until", outer)
-        watched = self._keep(spans(coverage))
-        sampled = self._keep(spans(coverage, sampled=True))
+        days = {b: joined([(begin // DAY * DAY, -(-end // DAY) * DAY) for begin, end in of]) for b, of in hours.items()}
+        # Of whole days, for all three tables: what lies outside of a range does not count.
+        whole = {b: (of[0][0] - SAMPLE_VALIDITY_MS, of[-1][1]) for b, of in days.items() if of}
+        both = self._keep(spans_of_both(tables.read_touching("coverage", "until", whole)))
+        watched, sampled = both.where("NOT sampled").drop("sampled"), both.where("sampled").drop("sampled")
         inner = {b: (of[0][0], of[-1][1]) for b, of in hours.items() if of}
         episodes, blocks = (tables.read_touching(name, "end", inner) for name in ("episodes", "holds"))
         expected = self._expected_rows(hours)
@@ -114,15 +115,8 @@ class RollupChanges:
             found = rollups.coarser(tables.read_ranges("minutes", hours), watched, ranges, HOUR)
             self._store("hours", hours, found, expected // 20, versions)
         with self._step("days"):
-            days = {
-                b: joined([(begin // DAY * DAY, -(-end // DAY) * DAY) for begin, end in of]) for b, of in hours.items()
-            }
-            whole = {b: (of[0][0], of[-1][1]) for b, of in days.items() if of}
-            coverage = tables.read_touching("coverage", "until", whole)
             up_to = {b: [(begin, min(end, self._rolled.until[b])) for begin, end in of] for b, of in days.items()}
-            found = rollups.coarser(
-                tables.read_ranges("minutes", up_to), spans(coverage), frame(tables.spark, up_to), DAY
-            )
+            found = rollups.coarser(tables.read_ranges("minutes", up_to), watched, frame(tables.spark, up_to), DAY)
             self._store("days", days, found, expected // 100, versions)
 
     def _store(self, name: str, ranges: Ranges, found: DataFrame, expected: int, versions: Mapping[str, int]) -> None:

@@ -20,17 +20,28 @@ def spans(coverage: DataFrame, *, sampled: bool = False) -> DataFrame:
     """Return (broker, span_from, span_to), in ms, disjoint. `sampled`: only time with samples, which excludes
     imported logs."""
     followed = coverage.where("followed")
-    if sampled:
-        followed = followed.where("source <> 'log'")
-    rows = followed.select("broker", F.unix_millis("at").alias("begin"), F.unix_millis("until").alias("end")).where(
+    return _merged(followed.where(_SAMPLED) if sampled else followed, "broker")
+
+
+def spans_of_both(coverage: DataFrame) -> DataFrame:
+    """Return both kinds of spans, in one pass over the rows, with a column `sampled`."""
+    kinds = F.when(F.expr(_SAMPLED), F.array(F.lit(False), F.lit(True))).otherwise(F.array(F.lit(False)))
+    return _merged(coverage.where("followed").withColumn("sampled", F.explode(kinds)), "broker", "sampled")
+
+
+_SAMPLED = "source <> 'log'"
+
+
+def _merged(followed: DataFrame, *key: str) -> DataFrame:
+    rows = followed.select(*key, F.unix_millis("at").alias("begin"), F.unix_millis("until").alias("end")).where(
         "end >= begin"
     )
-    ordered = Window.partitionBy("broker").orderBy("begin", "end")
+    ordered = Window.partitionBy(*key).orderBy("begin", "end")
     before = ordered.rowsBetween(Window.unboundedPreceding, -1)
     islands = rows.withColumn("apart", F.coalesce(F.col("begin") > F.max("end").over(before), F.lit(True)))
     islands = islands.withColumn("island", F.sum(F.col("apart").cast("int")).over(ordered))
-    merged = islands.groupBy("broker", "island").agg(F.min("begin").alias("span_from"), F.max("end").alias("span_to"))
-    return merged.select("broker", "span_from", "span_to")
+    merged = islands.groupBy(*key, "island").agg(F.min("begin").alias("span_from"), F.max("end").alias("span_to"))
+    return merged.select(*key, "span_from", "span_to")
 
 
 def by_day(spans: DataFrame) -> DataFrame:
