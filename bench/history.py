@@ -1,6 +1,6 @@
-"""The history pipeline: how fast each step is and how that grows, its heap, its delay, its pages, and DuckDB beside it.
+"""The history pipeline: how fast each step is and how that grows, its heap, its pages, and DuckDB beside it.
 
-    uv run bench/history.py                                   # 1 and 10 million samples, delay, a year's pages
+    uv run bench/history.py                                   # 1 and 10 million samples, a year's pages
     uv run bench/history.py --samples 100 --only steps        # an hour and a half, and 60 GB of disk
     uv run bench/history.py --only pages --year FOLDER        # of a history that is there already
 
@@ -26,7 +26,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from history_delay import delays
 from history_pages import pages
 from history_yardstick import yardstick
 from measured import ROOT, Failed, progress, table
@@ -35,8 +34,7 @@ from console.history.generate.generator import Plan, make_history
 from console.history.storage.landing import Landing
 
 STEPS = ("landing", "store", "holds", "episodes", "stops", "minutes", "hours", "days", "processed")
-PARTS = ("steps", "delay", "pages")
-DELAY_AIM = 15  # s
+PARTS = ("steps", "pages")
 UNTIL = datetime(2026, 11, 1, tzinfo=UTC)
 SEED = 942
 
@@ -46,7 +44,6 @@ def main() -> None:
     parser.add_argument("--samples", type=float, nargs="+", default=[1, 10], help="millions (default: 1 10)")
     parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="parts (default: all)")
     parser.add_argument("--heap", default="512m", help="of the pipeline's Java (default: the product's, %(default)s)")
-    parser.add_argument("--tries", type=int, default=10, help="of the delay (default: %(default)s)")
     parser.add_argument("--queues", type=int, default=1000, help="of the year (default: %(default)s)")
     parser.add_argument("--days", type=int, default=365, help="of the year (default: %(default)s)")
     parser.add_argument("--year", type=Path, help="a history whose pages to ask, instead of making one")
@@ -55,7 +52,7 @@ def main() -> None:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="headgate-bench-", dir=options.folder) as name:
         rows: list[list[str]] = []
-        for part, measure in (("steps", _steps), ("delay", _delay), ("pages", _pages)):
+        for part, measure in (("steps", _steps), ("pages", _pages)):
             if part in options.only:
                 for row in measure(options, Path(name)):
                     progress(" | ".join(row))  # it may be long until the rest is there
@@ -67,7 +64,7 @@ def main() -> None:
         [
             f"Load of the machine {load:.0f} at the beginning, {os.getloadavg()[0]:.0f} at the end.",
             f"Spark as the product sets it: local[2], heap {options.heap}. In brackets: of Java's processor time.",
-            "Import of logs: `uv run bench/import_log.py`.",
+            "Delay from broker to chart: `uv run bench/history_freshness.py`. Import of logs: `bench/import_log.py`.",
         ],
     )
 
@@ -142,18 +139,7 @@ def _beside(title: str, spark: Any, where: Path) -> Iterator[list[str]]:
         ]
 
 
-# -- delay and pages --------------------------------------------------------------------------------------------------
-
-
-def _delay(options: argparse.Namespace, folder: Path) -> Iterator[list[str]]:
-    progress("from a file that lands to the row that a page reads")
-    took = delays(folder / "delay", options.tries)
-    verdict = "reached" if max(took) <= DELAY_AIM else "missed"
-    yield [
-        "from a file that lands to the row that a page reads, s",
-        f"median {statistics.median(took):.1f}, longest {max(took):.1f}",
-        f"{len(took)} tries; aim {DELAY_AIM}: {verdict}",
-    ]
+# -- pages ------------------------------------------------------------------------------------------------------------
 
 
 def _pages(options: argparse.Namespace, folder: Path) -> Iterator[list[str]]:
