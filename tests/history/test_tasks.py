@@ -7,7 +7,7 @@ import datetime as dt
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from console.celery import app
 from console.history import tasks
-from console.history.models import JobRequest
+from console.history.models import HistoryRun, JobRequest
 from console.history.pipeline import job_requests
 from console.history.pipeline.job_requests import request_facts
 from console.history.pipeline.maintenance import sweep
@@ -31,7 +31,7 @@ from console.history.storage.commits import DeltaFolder
 from console.history.storage.landing import Landing
 from console.history.storage.landing_names import landed_id, recorder_file, sequence_of
 from console.history.storage.tables import Tables
-from console.leases.lease import Busy
+from console.leases.lease import Busy, lease
 from tests.history.rows import Story, land, table
 
 
@@ -166,8 +166,9 @@ def test_run_of_one_broker_leaves_the_files_of_others(url: str) -> None:
         def _usable(self, row: Recorded) -> Iterator[Tables]:
             yield None  # type: ignore[misc]
 
-        def _run_once(self, tables: Tables, broker: str, on_step: OnStep) -> Report:
-            assert is_working(broker_lease(broker))
+        def _run_once(self, tables: Tables, brokers: Sequence[str], on_step: OnStep) -> Report:
+            assert brokers == ["a"]
+            assert is_working(broker_lease("a"))
             assert not is_working(broker_lease("b"))
             return Report()
 
@@ -181,6 +182,42 @@ def test_run_of_one_broker_leaves_the_files_of_others(url: str) -> None:
     Work(url, lambda _on_step: None, lambda *_: (0, 0.0)).execute(Piece(broker="a"))  # type: ignore[arg-type, return-value]
     found = processed_files()
     assert (set(found), found["a"].orders, len(found["a"].others)) == ({"a"}, {"coverage": 5}, 1)
+
+
+def test_brokers_are_run_together_and_one_by_one_after_a_failure(url: str) -> None:
+    """Each has its own row, and one that another process runs is left out."""
+    runs: list[list[str]] = []
+
+    class Work(Pieces):
+        @contextlib.contextmanager
+        def _usable(self, row: Recorded) -> Iterator[Tables]:
+            yield None  # type: ignore[misc]
+
+        def _run_once(self, tables: Tables, brokers: Sequence[str], on_step: OnStep) -> Report:
+            runs.append(list(brokers))
+            on_step("landing")
+            assert all(is_working(broker_lease(broker)) for broker in brokers)
+            if "bad" in brokers:
+                raise OSError("no")
+            return Report(3, parts={broker: Report(number) for number, broker in enumerate(brokers, start=1)})
+
+        def _sweep(self) -> None:
+            pass
+
+    work = Work(url, lambda _on_step: None, lambda *_: (0, 0.0))  # type: ignore[arg-type, return-value]
+    with lease(broker_lease("c")), pytest.raises(Busy):
+        work.execute(Piece(broker="a", others=("b", "c")))
+    assert runs == [["a", "b"]]
+    facts = HistoryRun.objects.order_by("broker").values_list("broker", "files", "error")
+    assert list(facts) == [("a", 1, ""), ("b", 2, "")]
+    for broker in ("a", "bad"):
+        rows = Story(broker).watch(0, 1).rows["coverage"]
+        Landing(url).publish("coverage", table("coverage", rows), recorder_file(broker, 5))
+    job_requests.request_work("run")
+    with pytest.raises(OSError, match="no"):
+        work.execute(Piece())
+    assert runs[1:] == [["a", "bad"], ["a"], ["bad"]]
+    assert {row.broker for row in HistoryRun.objects.exclude(error="")} == {"bad"}
 
 
 def test_scheduled_tasks_exist() -> None:

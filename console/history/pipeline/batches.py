@@ -74,6 +74,11 @@ class Batch:
                 found[name] = max(number, found.get(name, 0))
         return found
 
+    def of(self, broker: str) -> Batch:
+        """Return the part with rows of this broker. Files with several brokers' rows are in each of their parts."""
+        named = {name: why for name, why in self.unreadable.items() if broker_of(name) == broker}
+        return Batch([file for file in self.files if broker in file.brokers], self.more, named)
+
     @property
     def brokers(self) -> set[str]:
         return {broker for file in self.files for broker in file.brokers}

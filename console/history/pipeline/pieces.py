@@ -1,4 +1,4 @@
-"""Pieces of work of a process with a Spark session: a run for one broker or all, or a maintenance job.
+"""Pieces of work of a process with a Spark session: a run for some brokers or all, or a maintenance job.
 
 The process that executes a piece owns its leases, records it as a run, and fulfils the requests for it. Spark starts
 with the first piece that needs it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,20 +35,39 @@ if TYPE_CHECKING:
     from console.history.pipeline.run import Report
     from console.history.storage.tables import Tables
 
+#: A run has fixed costs, which up to this many brokers share. The lease of each takes a thread and a connection to the
+#: database.
+MOST_TOGETHER = 10
+
 #: Is called with the name of each step before it starts.
 OnStep = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`work`: of `HistoryRun`; `broker`: of a run; empty: all with waiting files, as requested by a user."""
+    """`work`: of `HistoryRun`; `broker`: of a run; empty: all with waiting files, as requested by a user; `others`:
+    further brokers of the same run."""
 
     work: str = HistoryRun.RUN
     broker: str = ""
+    others: tuple[str, ...] = ()
 
     @property
     def is_request(self) -> bool:
         return self.work != HistoryRun.RUN or not self.broker
+
+    @property
+    def alone(self) -> tuple[Piece, ...]:
+        """The run of each broker alone."""
+        return tuple(Piece(self.work, broker) for broker in (self.broker, *self.others))
+
+
+def together(brokers: Iterable[str]) -> list[Piece]:
+    """Return the runs for these brokers, with up to `MOST_TOGETHER` of them each. Files whose names have no broker have
+    a run alone."""
+    named = [broker for broker in brokers if broker]
+    several = [named[i : i + MOST_TOGETHER] for i in range(0, len(named), MOST_TOGETHER)]
+    return [Piece(broker=first, others=tuple(others)) for first, *others in several]
 
 
 class Unusable(Exception):
@@ -93,7 +112,7 @@ class Pieces:
         Spark's errors."""
         require_no_older_run()
         if not piece.is_request:
-            self._run(piece.broker)
+            self._run([piece.broker, *piece.others])
             return
         with lease(job_lease(piece.work)), _fulfilled(piece.work):
             if piece.work == HistoryRun.RUN:
@@ -107,13 +126,19 @@ class Pieces:
         """Run every broker that waits; the failure of one does not affect the others. Raises the first failure, or Busy
         if another process runs one of them."""
         failures: list[Exception] = []
-        for broker in self._waiting():
+        waiting = self._waiting()
+        pieces = together(waiting) + [Piece() for broker in waiting if not broker]
+        while pieces:
+            piece = pieces.pop(0)
             try:
-                self._run(broker)
+                self._run([piece.broker, *piece.others])
             except Unusable:
                 raise
             except Exception as error:
-                failures.append(error)
+                if piece.others and not isinstance(error, Busy):
+                    pieces[:0] = piece.alone
+                else:
+                    failures.append(error)
         if failures:
             raise min(failures, key=lambda error: isinstance(error, Busy))
 
@@ -121,28 +146,44 @@ class Pieces:
         listed = LandingListing(self._url).files()
         return sorted({file.broker for file in listed} | set(left_open(processed_files(), time.time_ns())))
 
-    def _run(self, broker: str) -> None:
+    def _run(self, brokers: Sequence[str]) -> None:
+        """Run these brokers together. Raises Busy if another process runs some of them, after the run of the others."""
+        busy: Busy | None = None
         with contextlib.ExitStack() as leases:
-            for each in [broker] if broker else self._waiting():
-                leases.enter_context(lease(broker_lease(each)))
-            listing = LandingListing(self._url)
-            before = [file for file in listing.files() if broker in ("", file.broker)]
-            active: frozenset[str] = frozenset()
-            more = True
-            while more:
-                with recorded(HistoryRun.RUN, broker) as row, self._usable(row) as tables:
-                    report = self._run_once(tables, broker, self._steps(row))
-                    row.report(report)
-                    more, active = report.more, report.active
-                    self.files += report.files
-            self._sweep()
-            note_processed(before, listing.files(), [broker], active)
+            owned = []
+            for broker in brokers if all(brokers) else self._waiting():
+                try:
+                    leases.enter_context(lease(broker_lease(broker)))
+                except Busy as error:
+                    if len(brokers) == 1:
+                        raise
+                    busy = error
+                else:
+                    owned.append(broker)
+            if owned or not all(brokers):
+                self._run_owned(owned if all(brokers) else [])
+        if busy is not None:
+            raise busy
 
-    def _run_once(self, tables: Tables, broker: str, on_step: OnStep) -> Report:
-        """Run once. `broker`: empty for files whose names have none, which may have rows of any broker."""
+    def _run_owned(self, brokers: Sequence[str]) -> None:
+        """`brokers`: empty for files whose names have none, which may have rows of any broker."""
+        listing = LandingListing(self._url)
+        before = [file for file in listing.files() if not brokers or file.broker in brokers]
+        active: frozenset[str] = frozenset()
+        more = True
+        while more:
+            with recorded(HistoryRun.RUN, *(brokers or [""])) as row, self._usable(row) as tables:
+                report = self._run_once(tables, brokers, self._steps(row))
+                row.report(report)
+                more, active = report.more, report.active
+                self.files += report.files
+        self._sweep()
+        note_processed(before, listing.files(), brokers or [""], active)
+
+    def _run_once(self, tables: Tables, brokers: Sequence[str], on_step: OnStep) -> Report:
         from console.history.pipeline.run import Run
 
-        return Run(tables, on_step, brokers=[broker] if broker else None).run()
+        return Run(tables, on_step, brokers=brokers or None).run()
 
     def _sweep(self) -> None:
         from console.history.pipeline import maintenance

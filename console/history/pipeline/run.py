@@ -68,7 +68,8 @@ _LARGE = {
 class Report:
     """The result of a run. `files`: number of processed files; `rows`: ingested rows by kind; `seconds`: by step;
     `newest`: time of the newest row; `more`: files are left for the next run; `unreadable`: files that were set aside,
-    with the reason; `active`: brokers with an active recorder, whose hour is left open."""
+    with the reason; `active`: brokers with an active recorder, whose hour is left open; `parts`: by broker, if
+    there are several."""
 
     files: int = 0
     rows: dict[str, int] = field(default_factory=dict)
@@ -77,6 +78,11 @@ class Report:
     more: bool = False
     unreadable: Mapping[str, str] = field(default_factory=dict)
     active: frozenset[str] = frozenset()
+    parts: Mapping[str, Report] = field(default_factory=dict)
+
+    def of(self, broker: str) -> Report:
+        """Return the part of a broker."""
+        return self.parts.get(broker, Report(seconds=self.seconds))
 
 
 def brokers_waiting(tables: Tables) -> list[str]:
@@ -142,6 +148,10 @@ class Run:
             self._process(batch, self._pending.load(self._brokers))
         finally:
             self._release()
+        parts = {broker: self._report(batch.of(broker), active) for broker in brokers} if len(brokers) > 1 else {}
+        return self._report(batch, active, parts)
+
+    def _report(self, batch: Batch, active: frozenset[str], parts: Mapping[str, Report] | None = None) -> Report:
         last = max((file.last for file in batch.files if file.rows), default=None)
         return Report(
             len(batch.files),
@@ -151,6 +161,7 @@ class Run:
             batch.more,
             batch.unreadable,
             active,
+            parts or {},
         )
 
     def _configure(self, rows: int) -> None:

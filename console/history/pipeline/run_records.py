@@ -32,22 +32,27 @@ class Report(Protocol):
     def newest(self) -> dt.datetime | None: ...
     @property
     def unreadable(self) -> Mapping[str, str]: ...
+    def of(self, broker: str) -> Report: ...
 
 
 class Recorded:
-    """The row of the current run."""
+    """The row of the current run, or those of its brokers."""
 
-    def __init__(self, row: HistoryRun) -> None:
-        self._row = row
+    def __init__(self, *rows: HistoryRun) -> None:
+        self._rows = rows
 
     def step(self, name: str) -> None:
         """Record the start of a step."""
-        self._row.step = name
+        for row in self._rows:
+            row.step = name
         with contextlib.suppress(DatabaseError):  # informational: the run continues
-            self._row.save(update_fields=["step"])
+            HistoryRun.objects.bulk_update(self._rows, ["step"])
 
     def report(self, report: Report) -> None:
-        row = self._row
+        for row in self._rows:
+            self._report(row, report if len(self._rows) == 1 else report.of(row.broker))
+
+    def _report(self, row: HistoryRun, report: Report) -> None:
         row.files, row.rows, row.seconds = report.files, report.rows, report.seconds
         row.newest, row.unreadable = report.newest, dict(report.unreadable)
         if report.newest is not None:
@@ -56,21 +61,32 @@ class Recorded:
 
 
 @contextlib.contextmanager
-def recorded(work: str = HistoryRun.RUN, broker: str = "") -> Iterator[Recorded]:
-    """Record the block as a run; an exception that leaves it is recorded as its error. The caller owns the lease, so an
-    unfinished row of the same work and broker is that of a dead process."""
-    end_dead_runs(HistoryRun.objects.filter(work=work, broker=broker))
-    row = HistoryRun.objects.create(work=work, broker=broker, holder=this_process(), started=timezone.now())
+def recorded(work: str = HistoryRun.RUN, *brokers: str) -> Iterator[Recorded]:
+    """Record the block as a run, for each of the brokers if there are some; an exception that leaves it is recorded as
+    its error. Only the failure of several brokers is not: each of them is then run alone. The caller owns the leases,
+    so an unfinished row of the same work and broker is that of a dead process."""
+    brokers = brokers or ("",)
+    end_dead_runs(HistoryRun.objects.filter(work=work, broker__in=brokers))
+    started = timezone.now()
+    rows = [
+        HistoryRun.objects.create(work=work, broker=broker, holder=this_process(), started=started)
+        for broker in brokers
+    ]
+    error = ""
     try:
-        yield Recorded(row)
-    except BaseException as error:
-        row.error = reason(error)
+        yield Recorded(*rows)
+    except BaseException as raised:
+        error = reason(raised)
+        if len(rows) > 1 and isinstance(raised, Exception):
+            HistoryRun.objects.filter(pk__in=[row.pk for row in rows]).delete()
+            rows = []
         raise
     finally:
-        row.finished = timezone.now()
-        if not row.error:
-            row.step = ""
-        row.save()
+        for row in rows:
+            row.finished, row.error = timezone.now(), error
+            if not error:
+                row.step = ""
+            row.save()
 
 
 def reason(error: BaseException) -> str:

@@ -2,7 +2,8 @@
 
 This process is small and does no work. Work exists when landing files are due (`due_work.py`) or a request is queued
 (`job_requests.py`). Then a process with a Spark session starts, gets one piece of work after the other, and is ended
-after five idle minutes. Requests and runs alternate, so that neither keeps the other waiting.
+after five idle minutes. Requests and runs alternate, so that neither keeps the other waiting. Brokers that are due
+share a run; those of one that failed are run alone, until that has succeeded.
 
 Several such processes share the brokers by leases: a broker or job that another one works on is tried again later.
 """
@@ -19,7 +20,7 @@ from django.db import DatabaseError, connection
 from console.history.models import HistoryRun
 from console.history.pipeline import job_requests
 from console.history.pipeline.due_work import BrokerWork, DueWork
-from console.history.pipeline.pieces import Piece
+from console.history.pipeline.pieces import Piece, together
 from console.history.pipeline.pipeline_leases import broker_lease, is_working
 from console.history.pipeline.processed_files import processed_files
 from console.history.pipeline.run_records import end_dead_runs, reason
@@ -72,6 +73,8 @@ class Runner:
         self._pauses = _Pauses()
         self._session: Session | None = None
         self._piece: Piece | None = None
+        #: Brokers whose last run failed, or had others that may have caused its failure: they are run alone.
+        self._alone: set[str] = set()
         self._idle_since = steady()
         self._list_after = float("-inf")
         self._requests_next = True
@@ -140,7 +143,10 @@ class Runner:
         due = [work for work in due if not is_working(broker_lease(work.broker))]
         if not due:
             return None
-        return Piece(broker=due[0].broker)
+        first = Piece(broker=due[0].broker)
+        if first.is_request or first.broker in self._alone:
+            return first
+        return together(work.broker for work in due if work.broker not in self._alone)[0]
 
     def _find_due(self) -> list[BrokerWork]:
         now = self._steady()
@@ -176,24 +182,33 @@ class Runner:
         self._piece = None
         self._idle_since = self._steady()
         if message["result"] == "done":
-            self._pauses.failures.pop(piece, None)
-            self._pauses.until.pop(piece, None)
+            for each in piece.alone:
+                self._pauses.failures.pop(each, None)
+                self._pauses.until.pop(each, None)
+                self._alone.discard(each.broker)
         elif message["result"] == "busy":
-            self._pauses.until[piece] = self._steady() + self._timing.busy
+            for each in piece.alone:
+                self._pauses.until[each] = self._steady() + self._timing.busy
         else:
-            pause = self._pause_after_failure(piece)
-            self._say(f"failed, retrying in {pause:g} s: {message['error']}")
+            self._say(f"failed, {self._on_failure(piece)}: {message['error']}")
             if message.get("broken"):
                 self.close()
 
     def _on_death(self, session: Session, piece: Piece, why: str) -> None:
         self._session = self._piece = None
         self._idle_since = self._steady()
-        pause = self._pause_after_failure(piece)
-        self._say(f"{why}; retrying in {pause:g} s")
+        self._say(f"{why}; {self._on_failure(piece)}")
         end_dead_runs(HistoryRun.objects.filter(holder=session.holder), why)
         if piece.is_request:
             job_requests.fail_died(piece.work, why)
+
+    def _on_failure(self, piece: Piece) -> str:
+        """Arrange the next attempt, and say when it is. Brokers that failed together are run one by one, at once: so
+        one of them does not affect the others."""
+        if piece.others:
+            self._alone.update(each.broker for each in piece.alone)
+            return "retrying its brokers one by one"
+        return f"retrying in {self._pause_after_failure(piece):g} s"
 
     def _pause_after_failure(self, piece: Piece) -> float:
         failures = self._pauses.failures[piece] = self._pauses.failures.get(piece, 0) + 1

@@ -1,8 +1,9 @@
 """The process with the Spark session: it executes pieces of work that `session_process.py` sends, until that ends it.
 
-It reads a JSON object per line from its standard input: `{"work", "broker"}`. It writes one per line to its standard
-output: `{"holder"}` at the start, `{"beat"}` every few seconds, `{"result", "error", "broken"}` after each piece. A
-`beat` changes with every step and with every task that Spark finishes, and is absent while Java does not respond.
+It reads a JSON object per line from its standard input: `{"work", "broker", "others"}`. It writes one per line to its
+standard output: `{"holder"}` at the start, `{"beat"}` every few seconds, `{"result", "error", "broken"}` after each
+piece. A `beat` changes with every step and with every task that Spark finishes, and is absent while Java does not
+respond.
 
 It never outlives its parent: at the end of its input it kills its process group, to which Java belongs. On Linux the
 kernel kills it, too, even if it hangs; then Java ends with its own input.
@@ -111,7 +112,8 @@ def _finished_tasks(spark: SparkSession) -> str:
 
 def _read(work: queue.Queue[Piece]) -> None:
     for line in sys.stdin.buffer:
-        work.put(Piece(**json.loads(line)))
+        read = json.loads(line)
+        work.put(Piece(read["work"], read["broker"], tuple(read["others"])))
     scratch.leave()
     os.killpg(0, signal.SIGKILL)
 

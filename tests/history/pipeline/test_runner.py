@@ -18,7 +18,7 @@ from console.history.models import HistoryRun, JobRequest
 from console.history.pipeline import job_requests
 from console.history.pipeline.due_work import HOUR_NS, QUIET
 from console.history.pipeline.job_requests import MOST_ATTEMPTS, begin, fail, finish, request_facts, request_work
-from console.history.pipeline.pieces import Piece
+from console.history.pipeline.pieces import MOST_TOGETHER, Piece
 from console.history.pipeline.pipeline_leases import (
     ALIVE_SECONDS,
     OLDER,
@@ -76,8 +76,10 @@ class FakeSession:
         """Finish the current piece."""
         self.answer = {"result": "done", **more}
         files = LandingListing(self.url).files()
-        if self.pieces[-1] == RUN:
-            note_processed(files, files)
+        done = {each.broker for each in self.pieces[-1].alone}
+        if not self.pieces[-1].is_request:
+            mine = [file for file in files if file.broker in done]
+            note_processed(mine, mine)
         if self.pieces[-1].is_request:
             finish(self._begun)
 
@@ -126,10 +128,11 @@ class Scene:
         self.wait(after)
         self.runner.turn()
 
-    def import_file(self) -> None:
-        """Land a file that is due."""
-        rows = Story("b").watch(0, 1).rows["coverage"]
-        Landing(self.url).publish("coverage", table("coverage", rows), "log~b~1")
+    def import_file(self, *brokers: str) -> None:
+        """Land a file of each broker that is due."""
+        for broker in brokers or ("b",):
+            rows = Story(broker).watch(0, 1).rows["coverage"]
+            Landing(self.url).publish("coverage", table("coverage", rows), f"log~{broker}~1")
         self.turn()
         self.wait(QUIET)
 
@@ -344,6 +347,70 @@ def test_broker_that_another_process_runs_is_left_to_it(scene: Scene) -> None:
         assert scene.sessions == []
     scene.turn()
     assert scene.pieces == [RUN]
+
+
+def test_brokers_that_are_due_are_run_together(scene: Scene) -> None:
+    scene.import_file("a", "b", "c")
+    with lease(broker_lease("b")):
+        scene.turn()
+        assert [sorted(each.broker for each in piece.alone) for piece in scene.pieces] == [["a", "c"]]
+        scene.session.do()
+        scene.turn()
+        scene.turn()
+    scene.turn()
+    assert [len(piece.alone) for piece in scene.pieces] == [2, 1]
+    scene.session.do()
+    scene.turn()
+    scene.turn(after=60)
+    assert len(scene.pieces) == 2
+
+
+def test_a_run_has_a_limited_number_of_brokers(scene: Scene) -> None:
+    brokers = [f"b{number}" for number in range(MOST_TOGETHER + 3)]
+    scene.import_file(*brokers)
+    for _ in range(2):
+        scene.turn()
+        scene.session.do()
+        scene.turn()
+    assert [len(piece.alone) for piece in scene.pieces] == [MOST_TOGETHER, 3]
+    assert sorted(each.broker for piece in scene.pieces for each in piece.alone) == sorted(brokers)
+
+
+@pytest.mark.parametrize("ends", ["fails", "dies"])
+def test_broker_whose_run_fails_delays_no_other(scene: Scene, ends: str) -> None:
+    """What failed together is run one by one, at once, and together again once it has succeeded."""
+    brokers = ("a", "bad", "c")
+    scene.import_file(*brokers)
+    began = scene.steady
+
+    def work() -> None:
+        scene.turn()
+        if not scene.runner.is_busy:
+            return
+        if "bad" not in {each.broker for each in scene.session.pieces[-1].alone}:
+            scene.session.do()
+        elif ends == "fails":
+            scene.session.fail("x")
+        else:
+            scene.session.die()
+        scene.turn()
+
+    for _ in range(6):
+        work()
+    assert [len(piece.alone) for piece in scene.pieces] == [3, 1, 1, 1]
+    assert {piece.broker for piece in scene.pieces[1:]} == set(brokers)
+    assert scene.steady == began, "none of them has waited"
+    assert "retrying its brokers one by one" in scene.said[0]
+    assert "retrying in 5 s" in scene.said[1]
+    later = ("a", "c")
+    for broker in later:
+        rows = Story(broker).watch(1, 2).rows["coverage"]
+        Landing(scene.url).publish("coverage", table("coverage", rows), f"log~{broker}~2")
+    scene.turn()
+    scene.wait(QUIET)
+    for _ in range(3):
+        work()
+    assert sorted(len(piece.alone) for piece in scene.pieces[4:]) == [1, 2], "the bad one stays alone"
 
 
 def test_clock_set_back_delays_no_request(scene: Scene) -> None:

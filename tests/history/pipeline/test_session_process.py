@@ -105,7 +105,7 @@ def test_pieces_are_done_one_after_the_other_with_their_results(session: Session
         "busy": {"result": "busy", "error": "x:1:1 owns the lease"},
         "break": {"result": "failed", "error": "Unusable: Spark has ended", "broken": True},
     }.items():
-        session.send(Piece(work, "a broker"))
+        session.send(Piece(work, "a broker", ("another",)))
         assert result(session) == message
     assert f":{session.pid}:" in session.holder
 
