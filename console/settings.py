@@ -199,8 +199,8 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False  # unused, and needs a queue per worker
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1  # prefetched messages are lost with a worker until the next sweep
-CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
-CELERY_BEAT_MAX_LOOP_INTERVAL = 3
+CELERY_BEAT_SCHEDULER = "console.management.beat_scheduler:Scheduler"
+CELERY_BEAT_MAX_LOOP_INTERVAL = 3  # s, within which a saved schedule takes effect
 CELERY_RESULT_EXPIRES = None  # no results are stored
 CELERY_BEAT_SCHEDULE = {
     # Messages expire before the next one is sent, so that a worker that was down does not run a task several times.

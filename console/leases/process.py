@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 
@@ -10,7 +11,14 @@ import psutil
 
 def this_process() -> str:
     """Return the identity of this process: host, process ID and start time, since process IDs are reused."""
-    return f"{socket.gethostname()}:{os.getpid()}:{start_time(psutil.Process())}"
+    return _identity(os.getpid())
+
+
+@functools.lru_cache(maxsize=1)
+def _identity(number: int) -> str:
+    """A process needs it often, and reading the time of the boot takes the kernel long. A forked child has another
+    number."""
+    return f"{socket.gethostname()}:{number}:{start_time(psutil.Process(number))}"
 
 
 def start_time(process: psutil.Process) -> int:
@@ -26,6 +34,8 @@ def host_of(holder: str) -> str:
 
 def is_dead(holder: str) -> bool:
     """Return whether the process is known to have ended; always False for processes of other hosts."""
+    if holder == this_process():
+        return False
     host, _, rest = holder.partition(":")
     number, _, since = rest.partition(":")
     if host != socket.gethostname() or not number.isdecimal() or not since.isdecimal():

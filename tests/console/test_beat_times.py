@@ -90,7 +90,7 @@ def test_beat_restarts_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch, by
     class Beat:
         def __init__(self, *_: Any, **__: Any) -> None:
             started.append(self)
-            self.service, self.alive, self.was_joined = self, True, False
+            self.alive, self.was_joined = True, False
 
         def start(self) -> None:
             assert all(each is self or each.was_joined for each in started), "one at a time"
@@ -108,7 +108,7 @@ def test_beat_restarts_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch, by
     still.start()
     set_right: list[dt.datetime] = []
     monkeypatch.setattr(beat, "SteadyClock", Clock)
-    monkeypatch.setattr("celery.beat.EmbeddedService", Beat)
+    monkeypatch.setattr("console.management.beat_thread.BeatThread", Beat)
     monkeypatch.setattr("console.alerts.evaluator.start", lambda over: still)
     monkeypatch.setattr("console.operations.halted_starts.begin", lambda over: still)
     monkeypatch.setattr("console.management.beat_times.reset_future_run_times", set_right.append)

@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand
 from django.utils import timezone
 
 from brokers.steady_clock import SteadyClock
+from console.management.database_connections import retain_connections
 from console.management.ready import require_database
 
 #: Duration of the lease, s. A process that died on the same host is replaced at once.
@@ -19,7 +20,7 @@ LEASE = 20.0
 #: Interval of trying to acquire the lease, s.
 RETRY = 2.0
 #: Interval of looking at the clock and the threads, s.
-LOOK = 0.5
+LOOK = 1.0
 #: A step of the clock by at least this much restarts beat, ms.
 CLOCK_STEP = 2000
 
@@ -32,6 +33,7 @@ class Command(BaseCommand):
         from console.leases.lease import Busy, Lost, lease
 
         require_database()
+        retain_connections()
         ended = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: ended.set())
@@ -60,17 +62,16 @@ class Command(BaseCommand):
 
 def _run(ended: threading.Event, lost: threading.Event) -> bool:
     """Run until `ended` is set or the lease is lost. Return False if one of the threads has ended unexpectedly."""
-    from celery.beat import EmbeddedService
-
     from console.alerts.evaluator import start as start_alerts
     from console.celery import app
     from console.links.registry import close_links
+    from console.management.beat_thread import BeatThread
     from console.management.beat_times import reset_future_run_times
     from console.operations import halted_starts
 
-    def start_beat() -> EmbeddedService:
+    def start_beat() -> BeatThread:
         reset_future_run_times(timezone.now())
-        made = EmbeddedService(app, thread=True, scheduler_cls=app.conf.beat_scheduler)
+        made = BeatThread(app)
         made.start()
         return made
 
@@ -81,7 +82,7 @@ def _run(ended: threading.Event, lost: threading.Event) -> bool:
     try:
         while not (ended.is_set() or lost.is_set()):
             if abs(clock.look()) >= CLOCK_STEP:
-                beat.service.stop()
+                beat.stop()
                 beat.join()
                 beat = start_beat()
             if not (beat.is_alive() and alerts.is_alive() and halted.is_alive()):
@@ -90,7 +91,7 @@ def _run(ended: threading.Event, lost: threading.Event) -> bool:
         return True
     finally:
         over.set()
-        beat.service.stop()
+        beat.stop()
         # Interrupted work is atomic, so do not wait for a broker that ends at the same time.
         for part in (beat, alerts, halted):
             part.join(1)

@@ -54,6 +54,7 @@ class Command(BaseCommand):
 
         from console.asgi import application
         from console.links.registry import close_links, links
+        from console.management.web_server import Server
 
         # Sockets, broker links and sums over thousands of queues share this process: switch threads every millisecond.
         sys.setswitchinterval(0.001)
@@ -81,7 +82,7 @@ class Command(BaseCommand):
             # uvicorn stops on both signals and then raises them again, when it has already stopped.
             signal.signal(signal.SIGTERM, lambda *_: None)
             try:
-                uvicorn.Server(config).run(sockets=[listener])
+                Server(config).run(sockets=[listener])
             except KeyboardInterrupt:
                 pass
             finally:
