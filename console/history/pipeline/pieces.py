@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -108,8 +109,8 @@ class Pieces:
             self._shown.close()
 
     def execute(self, piece: Piece) -> None:
-        """Do the work. Raises Busy (another process owns a lease), Unusable, NoJava, SessionFailed, LandingError, and
-        Spark's errors."""
+        """Do the work. Raises Busy (another process owns a lease), Overtaken (this one has lost it), Unusable, NoJava,
+        SessionFailed, LandingError, and Spark's errors."""
         require_no_older_run()
         if not piece.is_request:
             self._run([piece.broker, *piece.others])
@@ -150,10 +151,10 @@ class Pieces:
         """Run these brokers together. Raises Busy if another process runs some of them, after the run of the others."""
         busy: Busy | None = None
         with contextlib.ExitStack() as leases:
-            owned = []
+            owned, lost = [], []
             for broker in brokers if all(brokers) else self._waiting():
                 try:
-                    leases.enter_context(lease(broker_lease(broker)))
+                    lost.append(leases.enter_context(lease(broker_lease(broker))))
                 except Busy as error:
                     if len(brokers) == 1:
                         raise
@@ -161,19 +162,20 @@ class Pieces:
                 else:
                     owned.append(broker)
             if owned or not all(brokers):
-                self._run_owned(owned if all(brokers) else [])
+                self._run_owned(owned if all(brokers) else [], lost)
         if busy is not None:
             raise busy
 
-    def _run_owned(self, brokers: Sequence[str]) -> None:
-        """`brokers`: empty for files whose names have none, which may have rows of any broker."""
+    def _run_owned(self, brokers: Sequence[str], lost: Sequence[threading.Event]) -> None:
+        """`brokers`: empty for files whose names have none, which may have rows of any broker. `lost`: is set when a
+        lease expires, by lease."""
         listing = LandingListing(self._url)
         before = [file for file in listing.files() if not brokers or file.broker in brokers]
         active: frozenset[str] = frozenset()
         more = True
         while more:
             with recorded(HistoryRun.RUN, *(brokers or [""])) as row, self._usable(row) as tables:
-                report = self._run_once(tables, brokers, self._steps(row))
+                report = self._run_once(tables, brokers, self._steps(row, lost))
                 row.report(report)
                 more, active = report.more, report.active
                 self.files += report.files
@@ -236,8 +238,14 @@ class Pieces:
                 raise Unusable(f"Spark has ended: {reason(error)}") from error
             raise
 
-    def _steps(self, row: Recorded) -> OnStep:
+    def _steps(self, row: Recorded, lost: Sequence[threading.Event] = ()) -> OnStep:
+        """Return the function that records steps. It raises Overtaken if one of the leases is lost."""
+
         def step(name: str) -> None:
+            if any(each.is_set() for each in lost):
+                from console.history.storage.commits import Overtaken
+
+                raise Overtaken(f"the lease has expired before the step {name}: another process may own it")
             row.step(name)
             self._on_step(name)
 
