@@ -105,11 +105,15 @@ def select_resolution(begin: int, end: int, name: str = "auto") -> Resolution:
     resolution = BY_NAME[name]
     points = (end - begin) // (resolution.step or 1000)
     if points > MOST_POINTS:
-        raise ValueError(
-            f"resolution is {name!r}: the range would have {points:,} points, and the maximum is {MOST_POINTS:,};"
-            " request a coarser resolution or a shorter range"
-        )
+        raise ValueError(_too_many(name, f"{points:,}"))
     return resolution
+
+
+def _too_many(name: str, points: str) -> str:
+    return (
+        f"resolution is {name!r}: the range would have {points} points, and the maximum is {MOST_POINTS:,};"
+        " request a coarser resolution or a shorter range"
+    )
 
 
 def series(
@@ -138,6 +142,8 @@ def series(
             answer = {"resolution": each.name, "step_ms": each.step, **found}
         if found["known"]:
             break
+    if not answer:
+        raise ValueError(_too_many(first.name, f"more than {MOST_POINTS:,}"))
     unwatched = gaps(spans, begin, min(end, now), shortest_gap(begin, end))
     return {"from": begin, "until": end, **answer, "unwatched": unwatched}
 
