@@ -198,7 +198,11 @@ class Runner:
         self._session = self._piece = None
         self._idle_since = self._steady()
         self._say(f"{why}; {self._on_failure(piece)}")
-        end_dead_runs(HistoryRun.objects.filter(holder=session.holder), why)
+        rows = HistoryRun.objects.filter(holder=session.holder, finished=None)
+        if piece.others:
+            rows.delete()  # which of the brokers failed is not known yet
+        else:
+            end_dead_runs(rows, why)
         if piece.is_request:
             job_requests.fail_died(piece.work, why)
 

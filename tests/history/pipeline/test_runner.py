@@ -392,6 +392,8 @@ def test_broker_whose_run_fails_delays_no_other(scene: Scene, ends: str) -> None
         elif ends == "fails":
             scene.session.fail("x")
         else:
+            for each in scene.session.pieces[-1].alone:
+                HistoryRun.objects.create(broker=each.broker, holder=scene.session.holder, started=timezone.now())
             scene.session.die()
         scene.turn()
 
@@ -402,6 +404,8 @@ def test_broker_whose_run_fails_delays_no_other(scene: Scene, ends: str) -> None
     assert scene.steady == began, "none of them has waited"
     assert "retrying its brokers one by one" in scene.said[0]
     assert "retrying in 5 s" in scene.said[1]
+    if ends == "dies":
+        assert [row.broker for row in HistoryRun.objects.exclude(error="")] == ["bad"]
     later = ("a", "c")
     for broker in later:
         rows = Story(broker).watch(1, 2).rows["coverage"]
