@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from django.db import connections
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from console.celery import app
 from console.history.models import HistoryRun
@@ -348,6 +348,36 @@ async def test_status_page_states_when_and_why_the_next_run_is_due_and_the_last_
     await expect(page.locator("#now")).not_to_contain_text("[object")
     gap = page.locator("#brokers [data-label='Last gap']")
     await expect(gap).to_have_text(re.compile(r"\d\d:\d\d.* . .*\d\d:\d\d.*no recorder was connected to the broker"))
+
+
+async def test_status_page_during_a_run_states_what_follows(people: People) -> None:
+    now = time.time_ns() // 1_000_000
+    run: dict[str, Any] = {"id": 1, "work": "run", "broker": "local", "state": "running", "holder": "here:7"}
+    run |= {"started": now - 8000, "finished": None, "step": "starting Spark", "files": 0, "rows": {}, "seconds": {}}
+    run |= {"newest": None, "lag_ms": None, "error": ""}
+    request = {"work": "advise", "state": "queued", "requested_by": "olga", "requested": now, "attempts": 0}
+    request |= {"started": None, "finished": None, "error": ""}
+    due = {"broker": "local", "files": 2, "oldest": now - MINUTE, "at": now - 1000, "reason": "late"}
+
+    async def during_a_run(route: Route) -> None:
+        answer = await route.fetch()
+        status = await answer.json() | {"running": run, "requests": [request], "next_runs": [due]}
+        for job in status["maintenance"]:
+            job["request"] = request if job["work"] == "advise" else None
+        await route.fulfill(response=answer, json=status)
+
+    page = await people.page("ada", "viewers")
+    await page.route("**/api/v1/history/status/", during_a_run)
+    await page.goto("/history/status/")
+    now_card = page.locator("#now")
+    await expect(now_card).to_contain_text("Pipeline: Starting Spark for")
+    await expect(now_card).to_contain_text("Next runafter the current run")
+    await expect(now_card).to_contain_text("Sparkstarting")
+    await expect(now_card).to_contain_text("Recommendations: after the current run")
+    jobs = page.locator("#maintenance")
+    await expect(jobs).to_contain_text(
+        re.compile(r"Queued; starts after the current run\. Requested by olga at \d\d:\d\d:\d\d\.")
+    )
 
 
 async def test_operator_runs_the_pipeline_now(people: People, monkeypatch: pytest.MonkeyPatch) -> None:

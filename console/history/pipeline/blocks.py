@@ -90,8 +90,8 @@ def known_until(blocks: DataFrame, recorded: DataFrame) -> DataFrame:
 
 
 def last_recorded(intervals: DataFrame, affected: Column, seen: str, recorded: DataFrame) -> DataFrame:
-    """Move the `end` of the affected intervals back to the last recorded moment before it, if there is one since the
-    time in the column `seen`."""
+    """Move the `end` of the affected intervals back to the last recorded moment before it, but not before the evidence
+    of them, at the time in the column `seen`."""
     rows = intervals.withColumn("interval", F.monotonically_increasing_id())
     late = rows.where(affected).select(
         "interval", "broker", F.unix_millis(seen).alias("seen_ms"), F.unix_millis("end").alias("end_ms")
@@ -99,7 +99,7 @@ def last_recorded(intervals: DataFrame, affected: Column, seen: str, recorded: D
     spans = F.broadcast(recorded.withColumnRenamed("broker", "its_broker"))
     overlap = F.expr("broker = its_broker AND span_from <= end_ms AND span_to >= seen_ms")
     known = late.join(spans, overlap).groupBy("interval").agg(F.max(F.least("span_to", "end_ms")).alias("known_ms"))
-    end = F.coalesce(F.timestamp_millis("known_ms"), F.col("end"))
+    end = F.when(affected, F.coalesce(F.timestamp_millis("known_ms"), F.col(seen))).otherwise(F.col("end"))
     return rows.join(known, "interval", "left").withColumn("end", end).drop("interval", "known_ms")
 
 

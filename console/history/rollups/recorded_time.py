@@ -48,11 +48,12 @@ class RecordedTime:
         return sum(part_to - part_from for part_from, part_to in self.parts(begin, end))
 
     def last_until(self, at: int, since: int) -> int:
-        """Return the last recorded moment from `since` until `at`; `at` if there is none."""
+        """Return the last recorded moment from `since` until `at`; `since`, of which there is evidence, if there is
+        none."""
         for first, last in reversed(self.spans):
             if first <= at:
-                return min(last, at) if last >= since else at
-        return at
+                return max(min(last, at), since)
+        return since
 
     def first_after(self, at: int) -> int | None:
         """Return the first recorded moment from `at` on."""

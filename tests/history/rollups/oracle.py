@@ -49,7 +49,7 @@ class Oracle:
 
     def last_recorded(self, since: int, at: int) -> int:
         moments = [min(last, at) for first, last in self.spans if first <= at and last >= since]
-        return max(moments, default=at)
+        return max(moments, default=since)
 
     # -- intervals ----------------------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ const total = (counts) => Object.values(counts).reduce((sum, n) => sum + n, 0);
 /** @param {any} counts */
 const rowsByKind = (counts) =>
   Object.entries(counts)
-    .map(([kind, n]) => `${exact(n)} ${kind}`)
+    .map(([kind, n]) => (kind === "coverage" ? plural(n, "coverage row") : `${exact(n)} ${kind}`))
     .join(", ");
 /** @param {any} run */
 const runMs = (run) => (run.finished === null ? null : run.finished - run.started);
@@ -91,8 +91,15 @@ function outcome(run) {
 function nextRun(status) {
   const next = status.next_runs[0];
   if (!next) return "when data lands";
-  const due = next.at > status.now ? ["in ", untilElement(next.at)] : ["now"];
+  const due =
+    next.at > status.now ? ["in ", untilElement(next.at)] : [status.running ? "after the current run" : "now"];
   return [...due, h("small", { class: "muted block wrap" }, REASONS[next.reason] ?? next.reason)];
+}
+
+/** @param {any} status */
+function sparkState(status) {
+  if (status.session) return "running; ends after five idle minutes";
+  return status.running ? "starting" : "not running; starts when there is work";
 }
 
 /**
@@ -131,7 +138,7 @@ function showNow(status) {
     ),
     running ? entry("Process", running.holder) : [],
     entry("Next run", nextRun(status)),
-    entry("Spark", status.session ? "running; ends after five idle minutes" : "not running; starts when there is work"),
+    entry("Spark", sparkState(status)),
     status.requests.length ? entry("Queued", status.requests.map(queued(running))) : [],
     entry("Backlog", status.files ? [plural(status.files, "file"), ", oldest ", sinceElement(status.oldest)] : "none"),
   );
@@ -229,20 +236,16 @@ function brokerRow(one) {
  */
 function requestState(request, running) {
   if (!request || request.state === "done") return null;
-  const by = request.requested_by ? ` (${request.requested_by}, ${clock(request.requested)})` : "";
+  const by = request.requested_by ? ` Requested by ${request.requested_by} at ${clock(request.requested)}.` : "";
   if (request.state === "failed")
     return h(
       "small",
       { class: "wrong block wrap" },
-      request.finished ? `Failed: ${request.error}` : `Failed, retrying: ${request.error}`,
+      `${request.finished ? "Failed" : "Failed, retrying"}: ${request.error.replace(/\.$/, "")}.`,
       by,
     );
   const text =
-    request.state === "running"
-      ? "Running"
-      : running
-        ? `Queued: starts after the current run (${JOBS[running.work] ?? running.work})`
-        : "Queued; starts shortly";
+    request.state === "running" ? "Running." : `Queued; starts ${running ? "after the current run" : "shortly"}.`;
   return h("small", { class: "block wrap" }, text, by);
 }
 
