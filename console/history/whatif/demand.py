@@ -37,8 +37,9 @@ _BESIDE_SECONDS, _BESIDE_MESSAGES, _BESIDE_LONGEST = 2.0, 20.0, 60.0
 _BEST, _BEST_COARSE = 30.0, 5.0
 #: An interval of which producers could send for a smaller share has no reliable rate.
 _OPEN_SHARE = 0.02
-#: Arrivals after a block, as a multiple of those at the higher rate beside it, that show that messages were deferred.
-_CAUGHT_UP = 2.0
+#: Arrivals after a block beyond those at the higher rate beside it, as a share of these, that show that messages were
+#: deferred.
+_CAUGHT_UP = 1.0
 #: The overfull share of a part of a minute whose open time is that of deferred messages.
 _FULL_SHARE = 0.9
 #: Missing arrivals in overfull time, as a share of those at the lower rate beside it, that show that messages were
@@ -96,7 +97,7 @@ def demand_of(recorded: Recorded) -> Demand:
     service = _service(recorded)
     seconds, came = recorded.seconds, recorded.came
     open_seconds = np.maximum(seconds * (1 - recorded.stopped) - recorded.overfull, 0.0)
-    known = np.divide(came, seconds, out=np.zeros(len(came)), where=seconds > 0)
+    known = _per_second(came, seconds)
 
     def traffic(rates: Floats, send_rate: float = 0.0) -> Traffic:
         return Traffic(seconds, rates, service, recorded.size, recorded.restart, send_rate)
@@ -104,7 +105,7 @@ def demand_of(recorded: Recorded) -> Demand:
     if not recorded.overfull.any():
         return Demand((traffic(known),), dropped=False, deferred=False)
     before, after = _rates_beside(came, open_seconds, seconds)
-    missed = np.divide(recorded.overfull, seconds, out=np.zeros(len(came)), where=seconds > 0)
+    missed = _per_second(recorded.overfull, seconds)
     low, high = np.fmin(before, after), np.fmax(before, after)
     dropped = [traffic(known + missed * np.nan_to_num(rate)) for rate in (low, high)]
     found = _deferred(recorded, known, open_seconds, before, after)
@@ -114,6 +115,12 @@ def demand_of(recorded: Recorded) -> Demand:
     if found.excludes_deferred:
         return Demand(tuple(dropped), dropped=True, deferred=False)
     return Demand(tuple(deferred), dropped=False, deferred=True)
+
+
+def _per_second(values: Floats, seconds: Floats) -> Floats:
+    """Return the values by second; 0 in gaps."""
+    found: Floats = np.divide(values, seconds, out=np.zeros(len(values)), where=seconds > 0)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +162,14 @@ def _deferred(recorded: Recorded, known: Floats, open_seconds: Floats, before: F
     return _Deferred(
         (rates,) if len(over) == len(periods) else (rates, lasting),
         caught_up / later_seconds if later_seconds > 0 and caught_up >= _ENOUGH else _AT_ONCE,
-        excludes_dropped=caught_up - expected >= _ENOUGH and caught_up > _CAUGHT_UP * expected,
-        excludes_deferred=missing >= _ENOUGH and missing > _MISSING * wanted,
+        excludes_dropped=_is_evident(caught_up - expected, _CAUGHT_UP * expected),
+        excludes_deferred=_is_evident(missing, _MISSING * wanted),
     )
+
+
+def _is_evident(messages: float, least: float) -> bool:
+    """Return whether a difference of this many messages is no coincidence."""
+    return messages >= _ENOUGH and messages > least
 
 
 @dataclass(frozen=True, slots=True)
