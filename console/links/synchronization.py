@@ -36,8 +36,9 @@ class Pace:
     `requery`: interval of reading all queues, as a safety net. `totals`: shortest interval of reading the broker
     object, longer with many queues; a change of its stops or defaults is read at once. `hosts`: interval of reading
     virtual hosts; a shortage of a store is read at once. `conditions`: interval of detecting conditions. `answer`:
-    time limit of a request. `probe`: a broker that has not answered for this time gets a small request, so that a
-    hanging broker is detected and the snapshot's age is known."""
+    time limit of a request. `probe`: a broker that has not answered for this time gets a small request, with the time
+    limit `probe_answer`, so that a hanging broker is detected and the snapshot's age is known. Idle processes do little
+    else, so it is not sent more often."""
 
     retry_first: float = 0.2
     retry_most: float = 3.0
@@ -46,7 +47,8 @@ class Pace:
     hosts: float = 10.0
     conditions: float = 1.0
     answer: float = 5.0
-    probe: float = 1.0
+    probe: float = 2.0
+    probe_answer: float = 4.0
 
 
 class Synchronization:
@@ -248,7 +250,7 @@ class Synchronization:
             left = self._pace.probe - (self._state.clock.now() - answered) / 1000
             await asyncio.sleep(max(left, 0.01))
             if (self._state.answered_at or 0) == answered:
-                await self._within(self._small_request())
+                await self._within(self._small_request(), min(self._pace.answer, self._pace.probe_answer))
 
     async def _small_request(self) -> None:
         with suppress(NotFound):  # also an answer
@@ -259,13 +261,13 @@ class Synchronization:
             self._state.update_conditions()
             await asyncio.sleep(self._pace.conditions)
 
-    async def _within(self, answer: Awaitable[T]) -> T:
-        requested = self._state.clock.now()
+    async def _within(self, answer: Awaitable[T], limit: float | None = None) -> T:
+        limit, requested = limit or self._pace.answer, self._state.clock.now()
         try:
-            async with asyncio.timeout(self._pace.answer):
+            async with asyncio.timeout(limit):
                 result = await answer
         except TimeoutError:
-            raise BrokerUnreachable(f"the broker did not answer within {self._pace.answer:g} s") from None
+            raise BrokerUnreachable(f"the broker did not answer within {limit:g} s") from None
         if self._state.connected:  # until everything has been read, the snapshot keeps its age
             self._state.answered(requested)
         return result

@@ -1,4 +1,4 @@
-"""django-celery-beat's scheduler, which sends no sweep that would find nothing.
+"""django-celery-beat's scheduler. It sends no sweep that would find nothing, and looks for saved tasks at an interval.
 
 A sweep looks for rows that wait for a worker. Most of the time there is none, and a message, a task and their
 connections cost more than a look.
@@ -7,6 +7,7 @@ connections cost more than a look.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,7 +32,24 @@ MAY_FIND: Mapping[str, Callable[[], bool]] = {
 
 
 class Scheduler(DatabaseScheduler):  # type: ignore[misc]
-    """See the module."""
+    """See the module. `max_interval`: s, within which it notices a saved task. Without an interval it would look after
+    each task that it has sent, and query the database twice for each."""
+
+    #: Monotonic seconds.
+    clock: Callable[[], float] = staticmethod(time.monotonic)
+    _look_at = 0.0
+
+    def tick(self, *args: Any, **kwargs: Any) -> float:
+        """Send the first due task. Return the seconds until the next tick."""
+        seconds = float(super().tick(*args, **kwargs) or 0)
+        return min(seconds, max(self._look_at - self.clock(), 0))
+
+    def schedule_changed(self) -> bool:
+        now = self.clock()
+        if now < self._look_at:
+            return False
+        self._look_at = now + self.max_interval
+        return bool(super().schedule_changed())
 
     def apply_entry(self, entry: ModelEntry, producer: Any = None) -> None:
         if _may_find(entry.task):

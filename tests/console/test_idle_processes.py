@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -17,10 +18,14 @@ from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
 from django.utils import timezone
 from django_celery_beat.schedulers import DatabaseScheduler
 
+from brokers.admin import BrokerUnreachable
+from brokers.steady_clock import SteadyClock
 from console.alerts.models import Delivery, Notification
 from console.bulk.models import BulkEdit
 from console.celery import app
 from console.leases.process import is_dead, this_process
+from console.links.state import BrokerState
+from console.links.synchronization import Pace, Synchronization
 from console.management import beat_scheduler
 from console.management.beat_scheduler import MAY_FIND, Scheduler
 from console.management.beat_thread import BeatThread
@@ -154,6 +159,26 @@ def test_beat_uses_the_configured_scheduler_and_interval() -> None:
     assert made.max_interval == settings.CELERY_BEAT_MAX_LOOP_INTERVAL == 3
 
 
+@pytest.mark.domain("rest beat")
+def test_a_saved_task_is_looked_for_at_the_interval_however_often_beat_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[float] = []
+    now = 100.0
+    due_in = iter([0.0, 0.0, 5.0, 0.4] * 100)
+
+    def tick(self: Scheduler) -> float:
+        self.schedule_changed()
+        return next(due_in)
+
+    monkeypatch.setattr(DatabaseScheduler, "tick", tick)
+    monkeypatch.setattr(DatabaseScheduler, "schedule_changed", lambda self: looks.append(now) or True)
+    scheduler = Scheduler(app=app, lazy=True)
+    scheduler.clock = lambda: now
+    while now < 130:
+        now += scheduler.tick()
+    assert looks == pytest.approx([100.0 + 3 * number for number in range(len(looks))])
+    assert len(looks) == 10
+
+
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tasks that are sent."""
@@ -218,3 +243,27 @@ def test_the_identity_of_a_process_is_read_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("console.leases.process.start_time", fail)
     assert this_process() == me
     assert not is_dead(me)
+
+
+# -- links to brokers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.domain("rest probes")
+def test_an_idle_broker_is_probed_every_two_seconds_and_a_hanging_one_is_noticed_within_six() -> None:
+    assert (Pace().probe, Pace().probe + Pace().probe_answer) == (2, 6)
+
+
+@pytest.mark.domain("rest probes")
+def test_a_probe_has_a_time_limit_of_its_own() -> None:
+    async def never(*_: Any, **__: Any) -> None:
+        await asyncio.Event().wait()
+
+    loop = VirtualTimeLoop()
+    state = BrokerState("local", 100, SteadyClock(lambda: 0, loop.ms))
+    state.answered(state.clock.now())
+    hanging: Any = SimpleNamespace(query=never)
+    began = loop.time()
+    with pytest.raises(BrokerUnreachable, match="within 4 s"):
+        loop.run_until_complete(Synchronization(hanging, state, Pace())._probe())
+    assert loop.time() - began == pytest.approx(6)
+    loop.close()
