@@ -259,6 +259,16 @@ async def test_dragging_over_the_chart_zooms_to_a_finer_resolution(people: Peopl
     await expect(page.locator("#resolution")).to_contain_text("as recorded")
     # 10:00 to 11:00 UTC are 15:30 to 16:30 there.
     await expect(page.locator("#chart .xtick text").filter(has_text="16:00").first).to_be_visible()
+    # The zoom is in the address: it survives a reload, Back undoes it, and Forward restores it.
+    async with page.expect_response(lambda answer: "/history/series/" in answer.url) as response:
+        await page.reload()
+    reloaded = await (await response.value).json()
+    assert [abs(reloaded[end] - found[end]) < SECOND for end in ("from", "until")] == [True, True]
+    await page.go_back()
+    await expect(page.locator("#resolution")).to_contain_text("one point per minute")
+    await expect(page).to_have_url(re.compile(re.escape(f"from={iso(T - 2 * HOUR)}")))
+    await page.go_forward()
+    await expect(page.locator("#resolution")).to_contain_text("as recorded")
 
 
 async def test_incident_lists_events_in_order_with_operator_and_reason(people: People, recorded_hour: str) -> None:

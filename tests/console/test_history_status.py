@@ -246,6 +246,7 @@ def test_files_set_aside_are_listed_with_their_reason(as_viewer: APIClient, url:
     status = get_status(as_viewer)
     assert status["unreadable"] == {"events/x.parquet": "x.parquet cannot be read: it is no Parquet"}
     assert finding(status, "unreadable")["severity"] == "trouble"
+    assert finding(status, "unreadable")["text"] == "1 landing file could not be processed and has been set aside."
 
 
 def test_time_in_which_no_recorder_was_connected_is_the_last_gap(as_viewer: APIClient, url: str) -> None:

@@ -39,17 +39,7 @@ def findings(status: Status) -> list[Finding]:
         for text in dict.fromkeys(status.trouble)
     ]
     found += [*_failing(status), *_backlog(status)]
-    if status.unreadable:
-        found.append(
-            Finding(
-                "unreadable",
-                "trouble",
-                f"{_files(len(status.unreadable))} could not be processed and were set aside.",
-                "They are listed below with the reason, and are in the folder aside of the history. Repair them and"
-                " move them to the landing folder under a new name, which must not begin with recorder~, or remove"
-                " them. The other files are processed.",
-            )
-        )
+    found += _set_aside(len(status.unreadable))
     if _is_empty(status) and not found:
         return [_empty()]
     found += [*_recorders(status), *_maintenance(status)]
@@ -63,6 +53,22 @@ def condition(status: Status, found: list[Finding]) -> str:
     if any(finding.kind == "empty" for finding in found):
         return "empty"
     return "running" if status.running else "fine"
+
+
+def _set_aside(count: int) -> list[Finding]:
+    if not count:
+        return []
+    them, have = ("it", "has") if count == 1 else ("them", "have")
+    return [
+        Finding(
+            "unreadable",
+            "trouble",
+            f"{_files(count)} could not be processed and {have} been set aside.",
+            f"The reason is stated below. The folder aside of the history has {them}: repair {them} and move {them} to the"
+            f" landing folder under a new name, which must not begin with recorder~, or remove {them}. The other files"
+            " are processed.",
+        )
+    ]
 
 
 def _is_empty(status: Status) -> bool:

@@ -343,7 +343,12 @@ function show(status) {
   rows("brokers", status.brokers, brokerRow);
   rows("maintenance", status.maintenance, (/** @type {any} */ one) => jobRow(one, status.running));
   rows("unreadable", Object.entries(status.unreadable), (/** @type {any} */ [file, reason]) =>
-    h("tr", {}, h("th", { scope: "row", class: "wrap" }, file), h("td", { class: "wrap" }, reason)),
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row", class: "wrap" }, file),
+      h("td", { class: "wrap", "data-label": "Reason" }, reason),
+    ),
   );
   rows("failures", status.failures, failureRow);
   rows("runs", status.runs, runRow);
