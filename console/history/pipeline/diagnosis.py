@@ -64,9 +64,9 @@ def _set_aside(count: int) -> list[Finding]:
             "unreadable",
             "trouble",
             f"{_files(count)} could not be processed and {have} been set aside.",
-            f"The reason is stated below. The folder aside of the history has {them}: repair {them} and move {them} to the"
-            f" landing folder under a new name, which must not begin with recorder~, or remove {them}. The other files"
-            " are processed.",
+            f"The reason is stated below. The folder aside of the history has {them}: repair {them} and move {them} to"
+            f" the landing folder under a new name, which must not begin with recorder~, or remove {them}. The other"
+            " files are processed.",
         )
     ]
 
