@@ -17,6 +17,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from console.history.record.ownership import Ownership
+from console.history.record.pyarrow_alone import use_pyarrow_alone
 from console.history.record.recorder import Recorder, Timing
 from console.history.record.recorders import Recorders
 from console.history.storage.landing import Landing, LandingError
@@ -45,6 +46,7 @@ class Command(BaseCommand):
             if not 0 < seconds <= 3600:
                 self.stderr.write(f"--{option} is {seconds:g}: it must be above 0 and at most 3600 seconds")
                 sys.exit(1)
+        use_pyarrow_alone()
         timing = Timing(rotate=rotate, publish=publish)
         try:
             landing = Landing(settings.HEADGATE_HISTORY_URL)

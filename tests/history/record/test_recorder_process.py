@@ -6,10 +6,13 @@ import asyncio
 import os
 import random
 import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from django.core.management import call_command
 
@@ -133,6 +136,32 @@ def test_recorder_waits_for_its_broker(pair: Pair) -> None:
     last = asyncio.run(pair.act(2))
     wait_until(lambda: pair.has(last), f"event {last} is stored")
     assert recorder.process.poll() is None
+    assert not loaded(recorder.process.pid, "pandas"), "30 MB that it does not need"
+
+
+def loaded(process: int, package: str) -> list[str]:
+    """Return the libraries of a package that a process has loaded."""
+    return [each.path for each in psutil.Process(process).memory_maps() if f"/{package}/" in each.path]
+
+
+@pytest.mark.domain("rest pandas")
+def test_pyarrow_does_without_pandas_and_everything_else_can_have_it() -> None:
+    code = """
+import sys
+from console.history.record.pyarrow_alone import use_pyarrow_alone
+use_pyarrow_alone()
+import pyarrow as pa
+table = pa.table({"a": pa.array([1, 2]), "b": ["x", None]})
+assert table.to_pylist() == [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
+assert "pandas" not in sys.modules
+assert list(table.to_pandas()["a"]) == [1, 2]
+use_pyarrow_alone()
+import pandas
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("option", ["--rotate", "--publish"])
