@@ -259,6 +259,10 @@ class FreshRollups:
             missing = [file.file for file in files if file.file not in existing]
             if missing:
                 raise SnapshotError(f"its file {missing[0]} of {name} is missing")
+            for file in files:
+                # A power failure may have lost the content, since these files are not durable.
+                if self._files.rows_in(file) != file.rows:
+                    raise SnapshotError(f"its file {file.file} of {name} is damaged")
         self._rollups, self._closed, self._since = rollups, closed, int(state["since"])
         self._retain()
         return found

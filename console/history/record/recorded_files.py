@@ -178,6 +178,13 @@ class RecordedFiles:
         """Return the rows of a file made by `store`."""
         return self.landing.read_rows(f"{self._folder}/{file.file}")
 
+    def rows_in(self, file: FreshFile) -> int | None:
+        """Return the number of rows that a file has; None if it is damaged."""
+        try:
+            return self.landing.rows_in(f"{self._folder}/{file.file}")
+        except LandingError:
+            return None
+
     def existing(self) -> set[str]:
         """Return the names of the files that exist in the broker's folder."""
         return {entry.base_name for entry in self.landing.entries(self._folder)}

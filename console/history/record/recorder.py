@@ -122,6 +122,12 @@ class Recorder:
                     admin = await self._connect()
             except (AdminError, OSError, TimeoutError, LandingError) as error:
                 self._report(str(error) or "no connection in time")
+            except Exception as error:
+                # The recorders of the other brokers continue.
+                trouble = f"recording cannot begin: {error!r}"
+                if trouble != self._trouble:
+                    log.exception("%s: recording cannot begin", self.slug)
+                self._report(trouble)
             else:
                 try:
                     await self._follow(admin)

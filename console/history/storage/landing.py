@@ -353,7 +353,14 @@ class Landing:
 
     def footer(self, kind: str, name: str) -> pq.FileMetaData:
         """Return the footer of a file. Raises LandingError."""
-        path = f"{self.folder(kind)}/{name}"
+        return self._footer(f"{self.folder(kind)}/{name}")
+
+    def rows_in(self, path: str) -> int:
+        """Return the number of rows of the Parquet file at a path relative to the root, by its footer. Raises
+        LandingError."""
+        return int(self._footer(f"{self.root}/{path}").num_rows)
+
+    def _footer(self, path: str) -> pq.FileMetaData:
         try:
             return pq.read_metadata(path, filesystem=self._files)
         except (pa.ArrowException, OSError) as error:

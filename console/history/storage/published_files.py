@@ -6,6 +6,8 @@ files are listed, and both before the tables' logs.
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import threading
 import time
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from console.history.storage.landing import Landing
 
 _Signature = tuple[int, int, int]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class PublishedFiles:
         self._lock = threading.Lock()
         self._view = View({}, float("-inf"))
         self._decoded: dict[str, tuple[_Signature, Catalog]] = {}
+        self._damaged: dict[str, bytes] = {}
 
     def view(self, seconds: float, *, kinds: tuple[str, ...] = RAW) -> View:
         """Return a view that is at most `seconds` old, with the landing files of these kinds."""
@@ -88,6 +92,11 @@ class PublishedFiles:
                 continue
             try:
                 found[name] = (signature or (0, 0, 0), decode(content))
+            except (json.JSONDecodeError, UnicodeDecodeError) as error:
+                # Lost by a power failure. The next recorder of the broker replaces it; the tables remain readable.
+                if self._damaged.get(name) != content:
+                    log.warning("%s/%s/%s/%s is damaged: %s", landing.root, FOLDER, name, CATALOG, error)
+                self._damaged[name] = content
             except ValueError as error:
                 raise LandingError(f"{landing.root}/{FOLDER}/{name}/{CATALOG} cannot be used: {error}") from error
         self._decoded = found

@@ -262,6 +262,17 @@ def test_damaged_catalog_is_an_error_message(tmp_path: Path, opened: Any) -> Non
         opened(tmp_path).rows("SELECT * FROM {minutes}")
 
 
+@pytest.mark.parametrize("content", [b"", b"\0" * 40, b'{"format": 1, "bro'])
+def test_catalog_lost_by_a_power_failure_leaves_the_tables_and_the_other_brokers(
+    tmp_path: Path, opened: Any, content: bytes
+) -> None:
+    write(str(tmp_path), "minutes", [rollup(T - MINUTE)], {rolled_id("local"): T})
+    Recording(tmp_path).publish({"minutes": [rollup(T)]})
+    Recording(tmp_path, "other").publish({"minutes": [rollup(T, broker="other")]})
+    (tmp_path / "recorder" / "local" / "published.json").write_bytes(content)
+    assert ats(opened(tmp_path), "minutes") == [T - MINUTE, T]
+
+
 def _steps(url: str) -> Iterator[None]:
     """The steps of a recorder, and of a pipeline that takes what has landed after every third file."""
     recording = Recording(url)

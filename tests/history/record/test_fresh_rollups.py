@@ -115,7 +115,7 @@ def test_published_rows_are_the_rollups_of_what_was_taken_in_few_files(landing: 
 
 
 @pytest.mark.domain("fresh resumed")
-@pytest.mark.parametrize("lost", ["nothing", "the state", "a file of the state"])
+@pytest.mark.parametrize("lost", ["nothing", "the state", "a file of the state", "its content"])
 def test_next_recorder_continues_with_what_has_landed_since_the_state(
     landing: FullDisk, lost: str, tmp_path: Path
 ) -> None:
@@ -134,6 +134,9 @@ def test_next_recorder_continues_with_what_has_landed_since_the_state(
         (folder / "state.json").unlink()
     elif lost == "a file of the state":
         (folder / json.loads((folder / "state.json").read_text())["closed"]["minutes"][0]["file"]).unlink()
+    elif lost == "its content":  # by a power failure
+        for each in json.loads((folder / "state.json").read_text())["closed"]["minutes"]:
+            (folder / each["file"]).write_bytes(b"")
     files, fresh = opened(landing)
     found = published(files, fresh.files())
     wanted = rollups_of(given)

@@ -561,3 +561,15 @@ async def test_rows_are_buffered_once_while_the_folder_cannot_be_written(landing
             assert len(recorder._untaken) <= 2
         landing.full = False
         await recorded(landing, memory)
+
+
+async def test_recorder_that_cannot_begin_does_not_end(landing: FullDisk) -> None:
+    """Its process records other brokers, too."""
+    memory = InMemoryBroker()
+    await facts(memory)
+    content = {"position": {"journal": "x", "of_a_later_release": 1}, "sequences": {}}
+    landing.put("recorder/local/position.json", json.dumps(content).encode())
+    async with recording(memory, landing) as recorder:
+        await until(lambda: "recording cannot begin" in recorder._trouble, "it has been attempted")
+        landing.delete("recorder/local/position.json")
+        await recorded(landing, memory)
