@@ -64,8 +64,8 @@ class Piece:
 
 
 def together(brokers: Iterable[str]) -> list[Piece]:
-    """Return the runs for these brokers, with up to `MOST_TOGETHER` of them each. Files whose names have no broker have
-    a run alone."""
+    """Return the runs for these brokers, with up to `MOST_TOGETHER` of them each. The empty name, of files whose names
+    have no broker, is left out."""
     named = [broker for broker in brokers if broker]
     several = [named[i : i + MOST_TOGETHER] for i in range(0, len(named), MOST_TOGETHER)]
     return [Piece(broker=first, others=tuple(others)) for first, *others in several]
