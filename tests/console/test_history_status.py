@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import time
@@ -157,6 +158,18 @@ def test_failure_before_a_successful_run_and_stopped_run_are_no_findings(as_view
     status = get_status(as_viewer)
     assert status["condition"] == "fine"
     assert [each["state"] for each in status["runs"]] == ["interrupted", "done", "failed"]
+
+
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+def test_run_of_several_brokers_is_one_current_run_and_no_past_one(as_viewer: APIClient, url: str) -> None:
+    earlier = run(rows={"events": 3})
+    for broker in ("a", "b", "c"):
+        run(broker=broker, finished=None, step="minutes", holder="here:8:1")
+    with contextlib.ExitStack() as leases:
+        for broker in ("a", "b", "c"):
+            leases.enter_context(lease(broker_lease(broker)))
+        status = get_status(as_viewer)
+    assert (status["running"]["step"], [each["id"] for each in status["runs"]]) == ("minutes", [earlier.pk])
 
 
 @pytest.mark.django_db(transaction=True, serialized_rollback=True)

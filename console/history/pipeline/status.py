@@ -113,10 +113,12 @@ def status(reader: Reader, brokers: Iterable[Mapping[str, Any]], schedule: Mappi
 
 def _add_runs(found: Status) -> None:
     rows = list(HistoryRun.objects.all()[: MOST_RUNS + 1])
+    current = next((row for row in rows if row.finished is None and _is_running(row)), None)
+    found.running = None if current is None else _run(current)
     for row in rows:
-        if row.finished is None and found.running is None and _is_running(row):
-            found.running = _run(row)
-        elif len(found.runs) < MOST_RUNS:
+        if current is not None and row.finished is None and row.holder == current.holder:
+            continue  # the brokers of one run have a row each
+        if len(found.runs) < MOST_RUNS:
             found.runs.append(_run(row))
     oldest = HistoryRun.objects.last()
     found.first_run = None if oldest is None else _ms(oldest.started)
