@@ -32,7 +32,7 @@ from tests.history.delta import DAY, HOUR, MINUTE, rows_of
 from tests.history.rollups.oracle import Oracle
 from tests.history.rollups.random_histories import START, RandomHistory, Row, random_history
 
-BROKER, SEEDS = "b", 4
+BROKER, SEEDS = "b", 3
 ROLLUPS = {"minutes": MINUTE, "hours": HOUR}
 COMPARED = ("watched_ms", "known_ms", "overfull_ms", "episodes", "blocked_ms", "blocks", "messages_max", "messages_in")
 
