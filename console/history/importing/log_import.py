@@ -10,6 +10,7 @@ continues.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
@@ -25,15 +26,25 @@ from console.history.storage.landing_names import part
 #: Maximum number of events between two positions, and of bytes.
 BATCH = 50_000
 _BYTES = 64 << 20
+#: A log written less than this ago, ms, may still be written: loggers write their buffers, not whole lines.
+_SETTLED = 60_000
 
 Progress = Callable[[Report, int, int], None]
 
 
 class LogImport:
-    """Imports logs of one broker."""
+    """Imports logs of one broker. `clock`: ms."""
 
-    def __init__(self, landing: Landing, broker: str, options: Options) -> None:
+    def __init__(
+        self,
+        landing: Landing,
+        broker: str,
+        options: Options,
+        *,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
         self._landing = landing
+        self._clock = clock
         self._broker = broker
         self._options = options
         self._positions = Positions(landing, broker, options.identity)
@@ -47,8 +58,13 @@ class LogImport:
         last: Block | None = None
         since = position.end
         for block in blocks(path, report, position.end, lambda done, size: progress(report, done, size)):
-            if not block.complete and last is not None:
-                self._publish(path, reading, last)  # read the unfinished line again, when it is finished
+            if not block.complete:
+                if report.damage or self._clock() - written(path) < _SETTLED:
+                    # Read as it is, it would be another event than when it is finished.
+                    report.damage = report.damage or "its last line is not finished: import it again later"
+                    break
+                if last is not None:
+                    self._publish(path, reading, last)  # read the unfinished line again, when it is finished
             reading.block(block)
             last = block
             if block.complete and (len(reading.rows) >= BATCH or block.end - since >= _BYTES):

@@ -331,3 +331,31 @@ def test_hostile_line_costs_only_itself(landing: Landing, tmp_path: Path, line: 
     covered = landing.read_all("coverage").to_pylist()
     assert all(row["until"].year == 2014 for row in covered)
     assert sum((row["until"] - row["at"]).total_seconds() for row in covered) <= 180
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_line_that_is_being_written_is_imported_when_it_is_finished(
+    landing: Landing, tmp_path: Path, packed: bool
+) -> None:
+    log = tmp_path / "broker.log"
+    whole = "".join(f"2014-06-02 12:{n:02}:05,123 {HEAD}{OVERFULL.format('q')}\n" for n in range(10, 14)).encode()
+    cut = whole[:-2]  # its capacity would be 90
+    log.write_bytes(gzip.compress(cut)[:-8] if packed else cut)  # without the end of the compressed log
+    report = importing(landing).import_file(log)
+    assert report.total == len(stored(landing)) == 3
+    assert "not finished" in report.damage or packed
+    log.write_bytes(gzip.compress(whole) if packed else whole)
+    assert importing(landing).import_file(log).total == 1
+    assert len(stored(landing)) == 4
+
+
+def test_last_line_without_an_end_is_imported_from_a_log_that_is_not_written_any_more(
+    landing: Landing, tmp_path: Path
+) -> None:
+    log = tmp_path / "broker.log"
+    log.write_text(f"2014-06-02 12:10:05,123 {HEAD}{OVERFULL.format('q')}")
+    os.utime(log, (1_401_711_245, 1_401_711_245))
+    assert importing(landing).import_file(log).total == 1
+    log.write_text(f"{log.read_text()}\n")
+    importing(landing).import_file(log)
+    assert len(stored(landing)) == 1
