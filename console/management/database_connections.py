@@ -1,8 +1,8 @@
-"""Connections to the database that outlast one task.
+"""Connections to the database that outlast one look.
 
-Django closes a connection after each request or task, and the Celery scheduler does each second: in a process with
-nothing to do, opening it again was most of the work. Processes with few threads that stay call `retain_connections`;
-the web process does not, since its threads come and go.
+Before each look for saved tasks django-celery-beat closes a connection that has reached its age, which is 0 by default:
+in a process with nothing to do, opening it again was most of the work. Beat, with a few threads that stay, calls
+`retain_connections`; the web process does not, since its threads come and go, and Celery's worker closes them anyway.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import threading
 from types import SimpleNamespace
@@ -40,7 +39,7 @@ async def _nothing(scope: Any, receive: Any, send: Any) -> None: ...
 
 @pytest.fixture
 def server() -> Server:
-    config = uvicorn.Config(_nothing, lifespan="off")
+    config = uvicorn.Config(_nothing, lifespan="off", log_config=None)
     config.load()
     return Server(config)
 
@@ -60,7 +59,7 @@ def test_a_signal_ends_the_web_process_at_once(server: Server) -> None:
     before = signal.signal(signal.SIGUSR1, server.handle_exit)
     try:
         began = loop.time()
-        loop.call_later(0.25, os.kill, os.getpid(), signal.SIGUSR1)
+        loop.call_later(0.25, signal.raise_signal, signal.SIGUSR1)
         loop.run_until_complete(server.main_loop())
         assert loop.time() - began == pytest.approx(0.25)
     finally:
@@ -70,7 +69,7 @@ def test_a_signal_ends_the_web_process_at_once(server: Server) -> None:
 
 def test_the_date_of_answers_advances(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = VirtualTimeLoop()
-    monkeypatch.setattr("uvicorn.server.time.time", lambda: loop.seconds)
+    monkeypatch.setattr("uvicorn.server.time", SimpleNamespace(time=loop.time))
     dates = set()
 
     def look() -> None:
@@ -86,14 +85,14 @@ def test_the_date_of_answers_advances(server: Server, monkeypatch: pytest.Monkey
 
 @pytest.mark.django_db
 @pytest.mark.domain("rest database")
-def test_a_background_process_reuses_its_connection_to_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beat_reuses_its_connection_to_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connections.settings[DEFAULT_DB_ALIAS], "CONN_MAX_AGE", 0)
     retain_connections()
     of_another_thread = connections.create_connection(DEFAULT_DB_ALIAS)
     closed: list[int] = []
     of_another_thread.ensure_connection()
     monkeypatch.setattr(of_another_thread, "close", lambda: closed.append(1))
-    # What Celery calls after each task, and django-celery-beat before each look, for each connection of a thread.
+    # What django-celery-beat calls before each look, for each connection of its thread.
     of_another_thread.close_if_unusable_or_obsolete()
     assert not closed
     of_another_thread.errors_occurred = True

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from console.management.database_connections import retain_connections
 from console.management.ready import require_database
 
 #: Threads. Maintenance jobs of the history may occupy three of them for hours; bulk edits run in slices. So there is
@@ -28,7 +27,6 @@ class Command(BaseCommand):
         from console.links.registry import close_links
 
         require_database()
-        retain_connections()
         # A warning about pickled messages as root; only JSON is accepted.
         warnings.simplefilter("ignore", SecurityWarning)
         # Tasks mostly wait for brokers, receivers and other processes, so threads of one process suffice.
