@@ -116,6 +116,15 @@ class StaleVersion(AdminError):
         self.current = current
 
 
+class EffectNotConfirmed(AdminError):
+    """On this broker the operation does something else to producers than to hold them, and the request does not name
+    that. `effect`: what it does (`brokers.model.Operation.producer_effect`); the message says it in a sentence."""
+
+    def __init__(self, message: str, effect: str) -> None:
+        super().__init__(message)
+        self.effect = effect
+
+
 class NotAllowed(AdminError):
     """This connection's user may not do that."""
 

@@ -65,13 +65,20 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation that can be called on an object. `effect`: whether a call changes anything, and can be undone."""
+    """An operation that can be called on an object. `effect`: whether a call changes anything, and can be undone.
+
+    `producer_effect`: what a stop does to producers on this broker: hold (they wait, nothing is lost), trickle (they
+    are slowed to the pace of the consumers), reject (their messages are refused) or cut (their connections are closed);
+    "": not a stop. `remark`: a sentence about this broker that an operator must know before the call.
+    """
 
     name: str
     description: str
     arguments: tuple[Attribute, ...] = ()
     returns: tuple[Attribute, ...] = ()
     effect: str = "read"  # "read": changes nothing; "change": can be undone; "destroy": cannot be undone
+    producer_effect: str = ""
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True)

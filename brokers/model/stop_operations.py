@@ -58,6 +58,7 @@ def stop_and_start(scope: str, *, pattern: bool, queues: bool = False) -> tuple[
             (*arguments, *_END),
             _STOP_ANSWER,
             "change",
+            producer_effect="hold",
         ),
         Operation(
             "start-producers",

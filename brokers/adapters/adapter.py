@@ -1,0 +1,111 @@
+"""The interface of a kind of broker to the core of the adapters: read it, change it, stop its producers.
+
+An adapter has connections and what it found out about the broker's version, and no other state: objects, events and
+stops are the core's. Reading and writing are separate in each adapter: pure functions turn the broker's answers into
+observations and changes into requests, so that recorded answers of every version test them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.engine.values.stops import Scope
+from brokers.model import ManagedType, ObjectName
+
+Objects = Mapping[ObjectName, Attributes]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A result of testing a broker's address and credentials. `fault`: what is missing because of it, "" if nothing.
+    Both are sentences for operators."""
+
+    text: str
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StopTarget:
+    """Something of the broker that is changed to stop producers, such as a policy or an address.
+
+    `id`: unique within the broker, stable across restarts. `queues`: the queues whose producers it stops, which can be
+    more than were requested. `restore`: what a start needs to undo it, as JSON values; read before the change.
+    """
+
+    id: str
+    queues: frozenset[ObjectName]
+    restore: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Adapter(Protocol):
+    """Every coroutine may raise the errors of `brokers.admin`: BrokerUnreachable without an answer in time (then a
+    change may have been made or not), NotAllowed for missing permissions, in the words of an operator."""
+
+    #: What this broker has, as found by `connect`: types without the attributes and operations that it lacks.
+    types: Mapping[str, ManagedType]
+    #: Kinds of events that the broker itself reports now: they are not derived from polls.
+    reports: frozenset[str]
+    #: Whether `read_all` comes in pages, so that an object can be missed in one round.
+    paged: bool
+
+    async def connect(self) -> Sequence[Finding]:
+        """Sign in and find out the version, plugins and permissions. Raises if nothing can be read at all."""
+        ...
+
+    async def read_changing(self) -> Observation:
+        """Read, as cheaply as this kind of broker allows, what changes from second to second."""
+        ...
+
+    def read_all(self) -> AsyncIterator[Observation]:
+        """Read everything, in pages."""
+        ...
+
+    def reported(self) -> AsyncIterator[Reported]:
+        """Yield events that the broker reports; ends at once if this one reports none. While it runs, `reports` names
+        their kinds."""
+        ...
+
+    async def read(self, name: ObjectName) -> Observation:
+        """Read one object. Raises NotFound."""
+        ...
+
+    async def update(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
+        """Set checked attributes. `objects`: as last observed. Raises InvalidValue for what this broker refuses."""
+        ...
+
+    async def create(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
+        """Create an object of a creatable type."""
+        ...
+
+    async def delete(self, name: ObjectName, objects: Objects) -> None:
+        """Delete an object of a deletable type."""
+        ...
+
+    async def call(
+        self, name: ObjectName, operation: str, arguments: Mapping[str, Any], objects: Objects
+    ) -> Mapping[str, Any]:
+        """Call an operation that is not a stop or start."""
+        ...
+
+    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
+        """Return what has to be changed to stop the producers of a scope. Raises InvalidValue if this broker cannot.
+        Targets of the same id from several scopes are one."""
+        ...
+
+    async def stop(self, targets: Sequence[StopTarget]) -> None:
+        """Stop the producers of the targets. Idempotent. If it raises, any of them may be stopped."""
+        ...
+
+    async def start(self, targets: Sequence[StopTarget]) -> None:
+        """Undo `stop`, and nothing else. Idempotent; also for targets that were never stopped, or are gone."""
+        ...
+
+    def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
+        """Return whether the target is stopped now, as last observed: False after a restart of a broker that forgets
+        stops."""
+        ...
+
+    async def close(self) -> None: ...

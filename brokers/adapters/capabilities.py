@@ -1,0 +1,98 @@
+"""Types of managed objects as one kind of broker has them: the declared ones without what it lacks, and with the real
+effect of its operations. Consoles follow these, and never ask which kind a broker is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from brokers.admin import EffectNotConfirmed
+from brokers.model import TYPES, Attribute, Kind, ManagedType, Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """What a kind of broker has of one managed type.
+
+    `attributes`: the names it reports; `version` and the keys are added. `writable`: those of them that can be changed.
+    `operations`: name -> as it works here. `text_keys`: keys that are texts here, such as a connection's name, and
+    numbers in Headgate's own broker.
+    """
+
+    attributes: Collection[str]
+    writable: Collection[str] = ()
+    operations: Mapping[str, Capable] = field(default_factory=dict)
+    creatable: bool = False
+    deletable: bool = False
+    text_keys: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Capable:
+    """An operation of this kind of broker. `lacks`: arguments that it does not have. `producer_effect`: what a stop
+    does to producers: hold, trickle, reject or cut. `remark`: a sentence on what an operator must know."""
+
+    lacks: Collection[str] = ()
+    producer_effect: str = ""
+    remark: str = ""
+
+
+def types_of(capabilities: Mapping[str, Capability]) -> dict[str, ManagedType]:
+    """Return the types of a broker with these capabilities, in the declared order."""
+    return {name: _restricted(TYPES[name], capabilities[name]) for name in TYPES if name in capabilities}
+
+
+def _restricted(declared: ManagedType, here: Capability) -> ManagedType:
+    unknown = {*here.attributes, *here.writable} - {a.name for a in declared.attributes}
+    if unknown:
+        raise ValueError(f"{declared.name} has no attribute {', '.join(sorted(unknown))}")
+    shown = {*here.attributes, *here.writable, *declared.keys, "version"}
+    attributes = tuple(_attribute(a, declared, here) for a in declared.attributes if a.name in shown)
+    operations = tuple(_operation(o, here.operations[o.name]) for o in declared.operations if o.name in here.operations)
+    return replace(
+        declared,
+        attributes=attributes,
+        operations=operations,
+        creatable=here.creatable,
+        deletable=here.deletable,
+        searched=tuple(name for name in declared.searched if name in shown),
+    )
+
+
+def _attribute(attribute: Attribute, declared: ManagedType, here: Capability) -> Attribute:
+    kind = Kind.STRING if attribute.name in here.text_keys else attribute.kind
+    is_key = attribute.name in declared.keys
+    return replace(
+        attribute,
+        kind=kind,
+        writable=attribute.name in here.writable,
+        creatable=here.creatable and (is_key or attribute.creatable),
+        required=here.creatable and is_key and attribute.required,
+        nullable=not is_key and attribute.name != "version",  # what could not be read is unknown
+    )
+
+
+#: The argument in which a request names an effect other than to hold the producers.
+EFFECT = Attribute(
+    "effect",
+    Kind.STRING,
+    "What the stop does to producers here. A request that does not name it is refused.",
+    choices=("hold", "trickle", "reject", "cut"),
+)
+
+
+def _operation(operation: Operation, here: Capable) -> Operation:
+    arguments = tuple(a for a in operation.arguments if a.name not in here.lacks)
+    effect = here.producer_effect or operation.producer_effect
+    if effect not in ("", "hold"):
+        arguments = (*arguments, EFFECT)
+    return replace(operation, arguments=arguments, producer_effect=effect, remark=here.remark)
+
+
+def check_effect(operation: Operation, named: str) -> None:
+    """Raise EffectNotConfirmed unless a request for a stop names its effect, or the stop holds the producers as
+    operators expect."""
+    effect = operation.producer_effect
+    if effect not in ("", "hold") and named != effect:
+        raise EffectNotConfirmed(operation.remark, effect)

@@ -1,0 +1,85 @@
+"""The flow-control attributes that other brokers do not report, derived from what they do report. Pure.
+
+An adapter says whether a queue is `overfull` and whether a producer is `blocked` (True, False, or None if the broker
+does not say); since when, for how long and how often follows from one observation to the next. Rates follow from
+counters. A time derived like this is the time of the observation: the change happened since the one before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from brokers.adapters.observation import Attributes
+
+#: Counter -> the rate that follows from it.
+RATES = {"enqueued_messages": "rate_in", "dequeued_messages": "rate_out"}
+
+#: Counters within a shorter time give no useful rate, ms.
+SHORTEST = 500
+
+#: A rate from counters that have not been read for longer is not of the last second any more, ms.
+LONGEST = 15_000
+
+
+def queue_state(*, overfull: bool | None, stopped: bool) -> str | None:
+    """Return the state of a queue; None if the broker does not say whether it is overfull and it is not stopped."""
+    if stopped:
+        return "OVERFULL_STOPPED" if overfull else "STOPPED"
+    if overfull is None:
+        return None
+    return "OVERFULL" if overfull else "NORMAL"
+
+
+def derive(type_name: str, before: Attributes | None, read: Attributes, at: int) -> dict[str, Any]:
+    """Return the attributes of an object that was `before` (None: new) after `read` was read of it, completed. `at`: ms
+    since the epoch."""
+    after = {**(before or {}), **read}
+    if type_name == "Queue":
+        _queue(before, after, at)
+        for counter, rate in RATES.items():
+            _rate(before, after, at, counter, rate, counted=counter in read)
+    elif type_name == "Producer":
+        _producer(before, after, at)
+    return after
+
+
+def _queue(before: Attributes | None, after: dict[str, Any], at: int) -> None:
+    was, now = bool(before and before.get("overfull")), bool(after.get("overfull"))
+    _since(before, after, at, was=was, now=now, fact="overfull")
+    after["state"] = queue_state(overfull=after.get("overfull"), stopped=after.get("stopped_since") is not None)
+
+
+def _producer(before: Attributes | None, after: dict[str, Any], at: int) -> None:
+    blocked = after.get("blocked")
+    _since(before, after, at, was=bool(before and before.get("blocked")), now=bool(blocked), fact="blocked")
+    after["state"] = None if blocked is None else "BLOCKED" if blocked else "RUNNING"
+
+
+def _since(before: Attributes | None, after: dict[str, Any], at: int, *, was: bool, now: bool, fact: str) -> None:
+    """Set FACT_since, FACT_count and FACT_ms, the last without the present time."""
+    since = before.get(f"{fact}_since") if before else None
+    count, total = (before.get(f"{fact}_count", 0), before.get(f"{fact}_ms", 0)) if before else (0, 0)
+    if now and not was:
+        since, count = at, count + 1
+    elif was and not now:
+        total += max(0, at - (since if since is not None else at))
+        since = None
+    after[f"{fact}_since"], after[f"{fact}_count"], after[f"{fact}_ms"] = since, count, total
+
+
+def _rate(before: Attributes | None, after: dict[str, Any], at: int, counter: str, rate: str, *, counted: bool) -> None:
+    """Set the rate from two readings of its counter. The attribute `counted` of the inventory's own has the last one
+    used: counter -> (ms, value). `counted`: the counter was read."""
+    value = after.get(counter)
+    marks: dict[str, tuple[int, int]] = dict(before.get("counted", {})) if before else {}
+    if value is None:
+        return
+    last, last_value = marks.get(counter, (at, value))
+    after["counted"], known = marks, before.get(rate) if before else None
+    if value < last_value or at < last or at - last > LONGEST or counter not in marks:
+        known = None  # the broker has restarted, or was not read for long
+        if counted:
+            marks[counter] = (at, value)
+    elif counted and at - last >= SHORTEST:
+        known, marks[counter] = (value - last_value) * 1000 / (at - last), (at, value)
+    after[rate] = known

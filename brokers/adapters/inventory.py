@@ -1,0 +1,159 @@
+"""The managed objects of a broker as last observed, and requests on them. No I/O; times are parameters.
+
+Attributes that were not read are absent, and None in answers: unknown, never 0. An object of a broker that is read in
+pages counts as deleted when two rounds in succession have missed it, since objects that are created or deleted
+meanwhile move others from page to page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+
+from brokers.adapters.flow_state import derive
+from brokers.adapters.observation import Attributes, Observation
+from brokers.admin import ManagedObject, NotFound, Page
+from brokers.engine.management.queries import Query, select
+from brokers.model import Kind, ManagedType, ObjectName
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An object that was found (`before` None), is gone (`after` None) or has other attributes."""
+
+    name: ObjectName
+    before: Attributes | None
+    after: Attributes | None
+
+
+@dataclass(slots=True)
+class Round:
+    """What a round of reading everything has found: the names, by type."""
+
+    found: dict[str, set[ObjectName]] = field(default_factory=dict)
+
+    def add(self, seen: Observation) -> None:
+        for name in seen.objects:
+            self.found.setdefault(name.type, set()).add(name)
+
+
+class Inventory:
+    """See the module. `types`: as the adapter found them."""
+
+    def __init__(self, types: Mapping[str, ManagedType]) -> None:
+        self.types = types
+        self.objects: dict[ObjectName, dict[str, Any]] = {}
+        self._missed: set[ObjectName] = set()  # by the last round
+        self._changed: set[ObjectName] = set()  # queues, since the last sample
+
+    # -- observing ------------------------------------------------------------------------------------------------
+
+    def apply(self, seen: Observation) -> list[Change]:
+        """Take over an observation; return what it changed."""
+        changes = [change for name, read in seen.objects.items() if (change := self._put(name, read, seen.at))]
+        if seen.whole:
+            gone = [name for name in self.objects if name.type in seen.whole and name not in seen.objects]
+            changes += [self._remove(name) for name in gone]
+        return changes
+
+    def end_round(self, done: Round, *, paged: bool) -> list[Change]:
+        """End a round of reading everything; return the objects that are gone."""
+        missing = {
+            name for name in self.objects if name.type in self.types and name not in done.found.get(name.type, ())
+        }
+        gone = missing & self._missed if paged else missing
+        self._missed = missing - gone
+        return [self._remove(name) for name in sorted(gone, key=str)]
+
+    def set(self, name: ObjectName, attributes: Attributes, at: int) -> Change | None:
+        """Set attributes that the core determines, such as the stops of a queue."""
+        return self._put(name, attributes, at) if name in self.objects else None
+
+    def remove(self, name: ObjectName) -> Change | None:
+        return self._remove(name) if name in self.objects else None
+
+    def _put(self, name: ObjectName, read: Attributes, at: int) -> Change | None:
+        before = self.objects.get(name)
+        after = derive(name.type, before, read, at)
+        self.objects[name] = after
+        if before is not None and all(before.get(key) == value for key, value in after.items() if key != "counted"):
+            return None
+        if name.type == "Queue":
+            self._changed.add(name)
+        return Change(name, before, after)
+
+    def _remove(self, name: ObjectName) -> Change:
+        before = self.objects.pop(name)
+        self._missed.discard(name)
+        self._changed.discard(name)
+        return Change(name, before, None)
+
+    def take_changed_queues(self) -> list[ObjectName]:
+        """Return the queues that have changed since the last call."""
+        changed, self._changed = self._changed, set()
+        return sorted(changed, key=str)
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def read(self, name: ObjectName) -> ManagedObject:
+        """Raises NotFound."""
+        declared = self._type(name.type)
+        attributes = self.objects.get(name)
+        if attributes is None:
+            raise NotFound(f"there is no {name}")
+        return _managed(name, declared, attributes)
+
+    def query(self, type_name: str, query: Query) -> Page:
+        """See `queries.Query`. Raises NotFound for an unknown type, InvalidValue."""
+        declared = self._type(type_name)
+        things = [(name, attributes) for name, attributes in self.objects.items() if name.type == type_name]
+        found = select(things, declared, _readers(declared), lambda thing: thing[0], query)
+        page = found[query.offset : query.offset + query.count]
+        return Page(tuple(_managed(name, declared, attributes) for name, attributes in page), len(found), query.offset)
+
+    def rows(self, names: Iterable[ObjectName], attributes: Iterable[str]) -> list[list[Any]]:
+        """Return values of queues for samples; None for what is unknown."""
+        columns, declared = list(attributes), self.types["Queue"]
+        return [
+            [version(declared, known) if column == "version" else known.get(column) for column in columns]
+            for name in names
+            if (known := self.objects.get(name)) is not None
+        ]
+
+    def _type(self, type_name: str) -> ManagedType:
+        try:
+            return self.types[type_name]
+        except KeyError:
+            known = ", ".join(self.types)
+            raise NotFound(f"{type_name!r} is not a type of managed objects of this broker: it has {known}") from None
+
+
+def version(declared: ManagedType, attributes: Attributes) -> int:
+    """Return the version of an object whose broker has none: a hash of its writable attributes, below 2^48. Two clients
+    that change the object within one round trip to the broker can both succeed: the last one's change applies."""
+    values = {a.name: attributes.get(a.name) for a in declared.attributes if a.writable or a.creatable}
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), default=str)
+    return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big")
+
+
+def _managed(name: ObjectName, declared: ManagedType, attributes: Attributes) -> ManagedObject:
+    number = version(declared, attributes)
+    values = {a.name: _value(declared, attributes, a.name, number) for a in declared.attributes}
+    return ManagedObject(name, number, values)
+
+
+def _value(declared: ManagedType, attributes: Attributes, column: str, number: int) -> Any:
+    return number if column == "version" else attributes.get(column)
+
+
+def _readers(declared: ManagedType) -> Mapping[str, Callable[[tuple[ObjectName, Attributes]], Any]]:
+    return {a.name: partial(_read, a.name, declared, a.kind) for a in declared.attributes}
+
+
+def _read(column: str, declared: ManagedType, kind: Kind, thing: tuple[ObjectName, Attributes]) -> Any:
+    value = version(declared, thing[1]) if column == "version" else thing[1].get(column)
+    return str(value) if kind is Kind.NAME and isinstance(value, ObjectName) else value

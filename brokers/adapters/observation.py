@@ -1,0 +1,41 @@
+"""What was read of a broker: managed objects with those of their attributes that it reports. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from brokers.model import ObjectName
+
+Attributes = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One answer of a broker.
+
+    `at`: when it arrived, ms since the epoch. `objects`: the attributes that were read; those of a known object that
+    are absent here have not changed. `whole`: types of which the answer names every object, so that others of these
+    types no longer exist.
+    """
+
+    at: int
+    objects: Mapping[ObjectName, Attributes]
+    whole: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """An event that the broker itself reports, by its log or a notification: exact in time, unlike what a poll finds.
+
+    `at`: the broker's time of it, ms since the epoch. `words`: without subject and code. `attributes`: facts of this
+    kind. `observed`: what it says about the object's attributes, for the inventory.
+    """
+
+    at: int
+    kind: str
+    object: ObjectName
+    words: str
+    attributes: Attributes = field(default_factory=dict)
+    observed: Attributes = field(default_factory=dict)

@@ -1,0 +1,176 @@
+"""What is known of one broker, in one place: its inventory, journal, stops and streams, and what outlasts a restart.
+
+Every observation passes `apply`: the inventory takes it over, differences become events, the journal numbers them, and
+readers get them. The flow state of objects is remembered with the events, so that after a restart of this process the
+first round of reading finds what has happened meanwhile, and reports nothing twice. Objects that are found for the
+first time in a new journal are there already: they are no events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from brokers.adapters.adapter import Adapter
+from brokers.adapters.differences import facts
+from brokers.adapters.feeds import Feeds
+from brokers.adapters.inventory import Change, Inventory, Round
+from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.adapters.stop_requests import stop_fact
+from brokers.adapters.stops import StopChange, Stops
+from brokers.adapters.store import AdapterStore
+from brokers.adapters.totals import percent_used, totals
+from brokers.admin import SAMPLED, Samples
+from brokers.engine.values.events import Fact, text
+from brokers.model import ManagedType, ObjectName, object_name
+from brokers.server.event_journal import EventJournal
+
+#: Attributes of the flow state that are remembered, besides the writable ones.
+_FLOW = ("overfull", "overfull_since", "overfull_count", "overfull_ms", "blocked", "blocked_since", "blocked_count")
+#: Types of which objects are remembered. Connections are not: after a restart those that are open are no events.
+_REMEMBERED = ("Queue", "Policy", "Producer", "VirtualHost", "Broker")
+
+BROKER = object_name("Broker")
+
+
+class Observed:
+    """See the module. `now`: ms since the epoch."""
+
+    def __init__(self, adapter: Adapter, store: AdapterStore, journal: EventJournal, now: Callable[[], int]) -> None:
+        self._adapter = adapter
+        self._store = store
+        self._journal = journal
+        self.now = now
+        self.feeds = Feeds(journal)
+        self.inventory = Inventory({})
+        known = store.known()
+        self.inventory.objects.update(known)
+        #: Types that were read completely before, in this process or, by their records, an earlier one.
+        self._met: set[str] = {name.type for name in known}
+        self.stops = Stops(adapter, store, self.inventory.objects, self._on_stop)
+        self._shown_stops: set[ObjectName] = set()
+
+    @property
+    def types(self) -> Mapping[str, ManagedType]:
+        return self._adapter.types
+
+    def check_reachable(self) -> None:
+        """Raise BrokerUnreachable while the broker does not answer."""
+        self.feeds.check()
+
+    def reachable(self) -> None:
+        """The broker has answered a complete round of reading."""
+        self.feeds.unreachable = None
+
+    def unreachable(self, why: str) -> None:
+        """The broker does not answer: end all streams, and refuse requests, with this sentence."""
+        self.feeds.unreachable = why
+        self.feeds.news()
+
+    # -- observing ------------------------------------------------------------------------------------------------
+
+    def apply(self, seen: Observation, *, instead: Iterable[Fact] = (), kinds: Collection[str] = ()) -> None:
+        """Take over an observation. `instead`: events that are known better than by the observation, which then yields
+        none of these `kinds`."""
+        self.inventory.types = self._adapter.types
+        changes = self.inventory.apply(seen)
+        self._record(changes, seen.at, [*instead], {*self._adapter.reports, *kinds})
+
+    def end_round(self, done: Round, at: int) -> None:
+        """End a round of reading everything: what is missing is gone, and all types have been met."""
+        self._record(self.inventory.end_round(done, paged=self._adapter.paged), at, [], self._adapter.reports)
+        self._met |= set(self._adapter.types)
+        self._sum_up(at)
+        self.show_stops()
+
+    def reported(self, event: Reported) -> None:
+        """Take over an event that the broker has reported."""
+        name = event.object
+        if event.observed and name in self.inventory.objects:
+            changes = self.inventory.apply(Observation(event.at, {name: event.observed}))
+            self._remember(changes)
+        line = text(event.kind, _subject(name), event.words)
+        self._append([Fact(event.at, event.kind, name, line, event.attributes)])
+
+    def removed(self, name: ObjectName, found: Iterable[Fact] = ()) -> None:
+        """Take over the deletion of an object by Headgate."""
+        change = self.inventory.remove(name)
+        self._record([change] if change else [], self.now(), [*found], {"policy-changed"})
+
+    def publish(self, at: int) -> None:
+        """Publish samples of the queues that have changed since the last ones."""
+        names = self.inventory.take_changed_queues()
+        rows = self.inventory.rows(names, SAMPLED)
+        present = [name for name in names if name in self.inventory.objects]
+        queues = tuple((name, dict(zip(SAMPLED, row, strict=True))) for name, row in zip(present, rows, strict=True))
+        self.feeds.publish(Samples(at, queues))
+
+    def _record(self, changes: list[Change], at: int, instead: list[Fact], reported: Collection[str]) -> None:
+        news = [change for change in changes if change.before is not None or change.name.type in self._met]
+        self._append([*instead, *facts(news, at, self._adapter.types, reported=reported)])
+        self._remember(changes)
+
+    def _append(self, found: list[Fact]) -> None:
+        if found:
+            rows = [(each.at, each.kind, each.object, each.text, each.attributes) for each in found]
+            self._journal.append(rows)
+            self.feeds.news()
+
+    def _remember(self, changes: Iterable[Change]) -> None:
+        """Store what the next process must know of the changed objects. After the events: a crash in between finds the
+        change again, since a doubled event does less harm than a lost one."""
+        memory: dict[ObjectName, Attributes | None] = {}
+        for change in changes:
+            if change.name.type not in _REMEMBERED:
+                continue
+            before, after = self._memory(change.name, change.before), self._memory(change.name, change.after)
+            if before != after:
+                memory[change.name] = after
+        if memory:
+            self._store.remember(memory)
+
+    def _memory(self, name: ObjectName, attributes: Attributes | None) -> dict[str, Any] | None:
+        if attributes is None or (name.type == "Producer" and not attributes.get("blocked")):
+            return None
+        declared = self._adapter.types.get(name.type)
+        writable = [a.name for a in declared.writable] if declared is not None else []
+        return {key: attributes[key] for key in (*_FLOW, *writable) if key in attributes}
+
+    # -- stops and totals -----------------------------------------------------------------------------------------
+
+    def _on_stop(self, change: StopChange) -> None:
+        covered = self.stops.covered(change.stop.scope) if change.began else self._shown_stops
+        queues = [name for name in covered if change.stop.scope.covers(name["virtualhost"], name["name"])]
+        self._append([stop_fact(change, queues, self.inventory.objects, self.now())])
+        self.show_stops()
+
+    def show_stops(self) -> None:
+        """Show the stops at their queues, and all of them at the broker."""
+        by_queue, at = self.stops.by_queue(), self.now()
+        for name in self._shown_stops - set(by_queue):
+            self.inventory.set(name, {"stops": [], "stopped_since": None}, at)
+        for name, stops in by_queue.items():
+            attributes = {"stops": [stop.as_json() for stop in stops], "stopped_since": stops[0].since}
+            self.inventory.set(name, attributes, at)
+        self._shown_stops = set(by_queue)
+        self.inventory.set(BROKER, {"stops": [stop.as_json() for stop in self.stops.stops.values()]}, at)
+
+    def percent(self, queue: ObjectName) -> float | None:
+        """Return how full a queue is, see `percent_used`."""
+        return percent_used(self.inventory.objects.get(queue))
+
+    def _sum_up(self, at: int) -> None:
+        """Set the totals of the broker and its virtual hosts; what the broker reports itself takes precedence."""
+        queues = [(name, queue) for name, queue in self.inventory.objects.items() if name.type == "Queue"]
+        self._set_totals(BROKER, [queue for _, queue in queues], at)
+        for host in [name for name in self.inventory.objects if name.type == "VirtualHost"]:
+            inside = [queue for name, queue in queues if name["virtualhost"] == host["name"]]
+            self._set_totals(host, inside, at)
+
+    def _set_totals(self, name: ObjectName, queues: Sequence[Attributes], at: int) -> None:
+        more = {"last_event": self._journal.last, "journal": self._journal.identity} if name == BROKER else {}
+        self.inventory.set(name, {**totals(queues), **more}, at)
+
+
+def _subject(name: ObjectName) -> str:
+    return ",".join(value for _, value in name.keys) or "broker"

@@ -1,0 +1,207 @@
+"""Operators' stops of a broker that has none: stored here, made effective by the adapter, and undone as they were made.
+
+The record comes before the change: what a start must restore is on the disk before the broker is changed, so that a
+crash at any moment leaves a record that `maintain` completes or undoes. A stop that could not be made whole is taken
+back. `maintain` also stops what a broker forgot in a restart or what came later under the scope of a stop, and ends
+stops that are due. One at a time: calls wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from brokers.adapters.adapter import Adapter, Objects, StopTarget
+from brokers.adapters.store import AdapterStore, StoppedTarget
+from brokers.admin import AdminError, InvalidValue
+from brokers.engine.values.stops import NO_END, End, Scope, Stop
+from brokers.model import ObjectName
+
+log = logging.getLogger("headgate.adapters")
+
+
+@dataclass(frozen=True, slots=True)
+class StopChange:
+    """A stop that began, or got another end, or was lifted. `automatic`: its end was due."""
+
+    stop: Stop
+    began: bool
+    actor: str
+    reason: str = ""
+    automatic: bool = False
+
+
+class Stops:
+    """See the module. `objects`: the inventory's, always current. `announce`: called with each change, once it is made
+    and on record.
+
+    A target belongs to the stops that needed it when it was stopped, whatever is listed later: a broker that is just
+    starting lists fewer queues, and a stop must not end because of that.
+    """
+
+    def __init__(
+        self, adapter: Adapter, store: AdapterStore, objects: Objects, announce: Callable[[StopChange], None]
+    ) -> None:
+        self._adapter = adapter
+        self._store = store
+        self._objects = objects
+        self._announce = announce
+        self._lock = asyncio.Lock()
+        self.stops: dict[Scope, Stop] = {stop.scope: stop for stop in store.stops()}
+        self._targets: dict[str, StoppedTarget] = {stopped.target.id: stopped for stopped in store.targets()}
+        self._saved = set(self.stops.values())
+
+    def by_queue(self) -> Mapping[ObjectName, list[Stop]]:
+        """Return the stops of every stopped queue, also of one that can only be stopped together with another."""
+        by_text = {str(scope): stop for scope, stop in self.stops.items()}
+        found: dict[ObjectName, list[Stop]] = {}
+        for stopped in self._targets.values():
+            for queue in stopped.target.queues:
+                stops = found.setdefault(queue, [])
+                stops += [by_text[text] for text in stopped.scopes if text in by_text and by_text[text] not in stops]
+        return {queue: sorted(stops, key=lambda stop: stop.since) for queue, stops in found.items() if stops}
+
+    def covered(self, scope: Scope) -> set[ObjectName]:
+        """Return the queues that a stop of the scope covers, with those that are stopped together with them."""
+        text = str(scope)
+        return {q for stopped in self._targets.values() if text in stopped.scopes for q in stopped.target.queues}
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    async def stop(
+        self, scopes: Sequence[Scope], *, reason: str, actor: str, now: int, end: End = NO_END
+    ) -> list[Scope]:
+        """Stop the producers of scopes, all or none, and return those that changed. A repeated stop keeps its reason,
+        actor and start, and gets the new end. `now`: ms since the epoch. Raises what the adapter raises; then nothing
+        of this request stays stopped."""
+        async with self._lock:
+            changed = [s for s in dict.fromkeys(scopes) if s not in self.stops or self.stops[s].end != end]
+            new = [scope for scope in changed if scope not in self.stops]
+            wanted = {scope: self._adapter.stop_targets(scope, self._objects) for scope in new}
+            before = dict(self.stops)
+            for scope in changed:
+                known = self.stops.get(scope)
+                self.stops[scope] = Stop(scope, reason, actor, now, end) if known is None else replace(known, end=end)
+            try:
+                await self._make_effective(wanted)
+            except BaseException:
+                self.stops = before
+                with suppress(AdminError):
+                    await self._undo_unneeded()
+                raise
+            for scope in changed:
+                self._announce(StopChange(self.stops[scope], began=True, actor=actor, reason=reason))
+            return changed
+
+    async def start(self, scopes: Sequence[Scope], *, actor: str, reason: str = "", only: bool = False) -> list[Scope]:
+        """Lift the stops of scopes and those within them, and return the scopes that changed; `only`: exactly these.
+        Raises BrokerUnreachable if the broker does not answer: the stops are lifted nevertheless, and the broker's
+        producers are started when it answers again."""
+        async with self._lock:
+            return await self._start(scopes, actor, reason, only=only)
+
+    async def _start(
+        self, scopes: Sequence[Scope], actor: str, reason: str, *, only: bool, automatic: bool = False
+    ) -> list[Scope]:
+        lifted, changed = [], []
+        for scope in dict.fromkeys(scopes):
+            found = [s for s in self.stops if (s == scope if only else scope.contains(s))]
+            lifted += [self.stops.pop(each) for each in found]
+            changed += [scope] if found else []
+        if lifted:
+            try:
+                await self._undo_unneeded()
+            finally:
+                for stop in lifted:
+                    self._announce(StopChange(stop, False, actor, reason, automatic))
+        return changed
+
+    async def maintain(self, now: int, percent: Callable[[ObjectName], float | None]) -> None:
+        """Bring the broker to what the records say, after everything was read. `now`: ms since the epoch. `percent`:
+        how full a queue is, in percent of its capacity; None: it has none, or it is unknown."""
+        async with self._lock:
+            due = [stop.scope for stop in self.stops.values() if self._is_due(stop, now, percent)]
+            await self._start(due, "", "", only=True, automatic=True)
+            await self._undo_unneeded()
+            wanted = {scope: self._wanted(scope) for scope in self.stops}
+            forgotten = [
+                stopped.target
+                for stopped in self._targets.values()
+                if not self._adapter.is_stopped(stopped.target, self._objects)
+            ]
+            if forgotten:
+                names = ", ".join(target.id for target in forgotten[:5])
+                log.warning("%d stops were not in force any more and are made again: %s", len(forgotten), names)
+            await self._make_effective(wanted, again=forgotten)
+
+    def _wanted(self, scope: Scope) -> Sequence[StopTarget]:
+        with suppress(AdminError):  # its queue is not listed now: what is stopped remains so
+            return self._adapter.stop_targets(scope, self._objects)
+        return ()
+
+    # -- making and undoing ---------------------------------------------------------------------------------------
+
+    async def _make_effective(
+        self, wanted: Mapping[Scope, Sequence[StopTarget]], again: Sequence[StopTarget] = ()
+    ) -> None:
+        """Stop the targets that are not stopped yet, and those `again`. One on record keeps its own `restore`: what was
+        read since then is the stop itself."""
+        made = {target.id: target for target in again}
+        before = dict(self._targets)
+        for scope, targets in wanted.items():
+            for target in targets:
+                stopped = self._targets.get(target.id, StoppedTarget(target, frozenset()))
+                whole = replace(stopped.target, queues=target.queues | stopped.target.queues)
+                self._targets[target.id] = StoppedTarget(whole, stopped.scopes | {str(scope)})
+                if not stopped.scopes:  # new, or its start has not reached the broker
+                    made[target.id] = whole
+        if self._targets != before or self._saved != set(self.stops.values()):
+            self._save()
+        if made:
+            await self._adapter.stop(list(made.values()))
+
+    async def _undo_unneeded(self) -> None:
+        """Start the targets that no stop needs any more. Their records go when the broker has confirmed it."""
+        texts = {str(scope) for scope in self.stops}
+        needed = {id_: replace(each, scopes=each.scopes & texts) for id_, each in self._targets.items()}
+        undone = [stopped.target for stopped in needed.values() if not stopped.scopes]
+        if needed != self._targets or self._saved != set(self.stops.values()):
+            self._targets = needed
+            self._save()
+        if undone:
+            await self._adapter.start(undone)
+            for target in undone:
+                del self._targets[target.id]
+            self._save()
+
+    def _save(self) -> None:
+        self._store.save_stops(self.stops.values(), self._targets.values())
+        self._saved = set(self.stops.values())
+
+    def _is_due(self, stop: Stop, now: int, percent: Callable[[ObjectName], float | None]) -> bool:
+        if stop.end.until is not None and stop.end.until <= now:
+            return True
+        if not stop.end.below:
+            return False
+        used = [value for queue in self.covered(stop.scope) if (value := percent(queue)) is not None]
+        return bool(used) and max(used) <= stop.end.below
+
+
+def check_end(end: End, queues: Iterable[ObjectName], percent: Callable[[ObjectName], float | None]) -> None:
+    """Raise InvalidValue for a depth that no queue could reach, or that would end the stop at once."""
+    if not end.below:
+        return
+    used = [value for queue in queues if (value := percent(queue)) is not None]
+    errors: dict[str, Any] = {}
+    if end.below >= 100:
+        errors["below"] = f"below is {end.below}: it is a percentage of the capacity, from 1 to 99"
+    elif not used:
+        errors["below"] = f"below is {end.below} %, but no queue of the scope has a known capacity"
+    elif max(used) <= end.below:
+        errors["below"] = f"below is {end.below} %, and the fullest queue is at {max(used):.0f} %: it would end at once"
+    if errors:
+        raise InvalidValue(errors)

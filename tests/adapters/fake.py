@@ -1,0 +1,181 @@
+"""A broker in memory and its adapter, for tests of the core: with limits and stops, failures and restarts on demand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from brokers.adapters.adapter import Finding, Objects, StopTarget
+from brokers.adapters.capabilities import Capability, Capable, types_of
+from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.admin import BrokerUnreachable, NotFound
+from brokers.engine.values.stops import Scope
+from brokers.model import ObjectName, object_name
+
+BROKER = object_name("Broker")
+STOPPED = 0  # the limit that stops a queue, as Broker-J has it
+
+
+def queue_name(name: str, virtualhost: str = "default") -> ObjectName:
+    return object_name("Queue", virtualhost=virtualhost, name=name)
+
+
+def types(effect: str = "hold") -> Any:
+    """Return the types of the broker in memory. `effect`: of its stops."""
+    stops = {
+        "stop-producers": Capable(lacks=("rate",), producer_effect=effect, remark="Publishers are refused."),
+        "start-producers": Capable(lacks=("rate", "step_ms", "halt")),
+    }
+    limit = ("capacity_messages", "effective_capacity_messages", "effective_stop_messages", "effective_resume_messages")
+    return types_of(
+        {
+            "Broker": Capability(("started", "queues", "stops", "shortages", "last_event"), operations=stops),
+            "VirtualHost": Capability(("queues", "stops"), operations=stops),
+            "Queue": Capability(
+                ("state", "depth_messages", "producers", "blocked_producers", "stops", "stopped_since", "rate_in",
+                 "enqueued_messages", "overfull_since", "overfull_ms", *limit),
+                writable=("capacity_messages",),
+                operations=stops,
+                creatable=True,
+                deletable=True,
+            ),
+        }
+    )  # fmt: skip
+
+
+@dataclass
+class Memory:
+    """The broker: limits and depths of its queues. A limit of 0 stops a queue, and outlasts a restart if `durable`."""
+
+    limits: dict[ObjectName, int] = field(default_factory=dict)
+    depths: dict[ObjectName, int] = field(default_factory=dict)
+    durable: bool = True
+    up: bool = True
+    started: int = 1
+    #: How many of the next changes are made before one fails without an answer; None: none fails.
+    fails_after: int | None = None
+    configured: dict[ObjectName, int] = field(default_factory=dict)  # what a restart restores, if not durable
+
+    def add(self, name: str, limit: int = 100, depth: int = 0) -> ObjectName:
+        queue = queue_name(name)
+        self.limits[queue] = self.configured[queue] = limit
+        self.depths[queue] = depth
+        return queue
+
+    def restart(self) -> None:
+        self.started += 1
+        if not self.durable:
+            self.limits = dict(self.configured)
+
+    def set_limit(self, queue: ObjectName, limit: int) -> None:
+        self.check()
+        if self.fails_after is not None:
+            if self.fails_after <= 0:
+                raise BrokerUnreachable("the connection was lost")
+            self.fails_after -= 1
+        if queue in self.limits:
+            self.limits[queue] = limit
+
+    def check(self) -> None:
+        if not self.up:
+            raise BrokerUnreachable("the broker does not answer")
+
+
+class MemoryAdapter:
+    """The adapter. `reports`: the kinds of events that come from `events`."""
+
+    def __init__(
+        self, memory: Memory, now: Any, *, effect: str = "hold", paged: bool = False, reports: Iterable[str] = ()
+    ) -> None:
+        self.memory = memory
+        self.now = now
+        self.types = types(effect)
+        self.reports = frozenset(reports)
+        self.paged = paged
+        self.events: asyncio.Queue[Reported] = asyncio.Queue()
+        self.reads: list[str] = []
+        self.hidden: set[ObjectName] = set()  # missed by the next round
+
+    async def connect(self) -> Sequence[Finding]:
+        self.memory.check()
+        return [Finding("connected")]
+
+    def attributes(self, queue: ObjectName) -> dict[str, Any]:
+        limit, depth = self.memory.limits[queue], self.memory.depths[queue]
+        effective = {f"effective_{level}_messages": limit for level in ("capacity", "stop", "resume")}
+        return {
+            "virtualhost": queue["virtualhost"],
+            "name": queue["name"],
+            "depth_messages": depth,
+            "overfull": depth > limit,
+            "capacity_messages": limit,
+            **effective,
+        }
+
+    async def read_changing(self) -> Observation:
+        self.reads.append("changing")
+        self.memory.check()
+        return Observation(self.now(), {q: {"depth_messages": self.memory.depths[q]} for q in self.memory.limits})
+
+    async def read_all(self) -> AsyncIterator[Observation]:
+        self.reads.append("all")
+        self.memory.check()
+        hidden, self.hidden = self.hidden, set()
+        yield Observation(self.now(), {BROKER: {"started": self.memory.started, "shortages": []}})
+        yield Observation(self.now(), {object_name("VirtualHost", name="default"): {"name": "default"}})
+        for queue in [q for q in self.memory.limits if q not in hidden]:
+            yield Observation(self.now(), {queue: self.attributes(queue)})
+
+    async def reported(self) -> AsyncIterator[Reported]:
+        while self.reports:
+            yield await self.events.get()
+
+    async def read(self, name: ObjectName) -> Observation:
+        self.memory.check()
+        if name not in self.memory.limits:
+            raise NotFound(f"there is no {name}")
+        return Observation(self.now(), {name: self.attributes(name)})
+
+    async def update(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
+        self.memory.set_limit(name, attributes["capacity_messages"])
+
+    async def create(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
+        self.memory.add(name["name"], attributes.get("capacity_messages") or 100)
+
+    async def delete(self, name: ObjectName, objects: Objects) -> None:
+        del self.memory.limits[name]
+
+    async def call(
+        self, name: ObjectName, operation: str, arguments: Mapping[str, Any], objects: Objects
+    ) -> Mapping[str, Any]:
+        raise NotFound(operation)
+
+    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
+        if scope.queue and scope.object not in objects:
+            raise NotFound(f"there is no {scope.object}")
+        return [
+            StopTarget(str(name), frozenset([name]), {"limit": attributes["capacity_messages"]})
+            for name, attributes in objects.items()
+            if name.type == "Queue" and scope.covers(name["virtualhost"], name["name"])
+        ]
+
+    async def stop(self, targets: Sequence[StopTarget]) -> None:
+        for target in targets:
+            self.memory.set_limit(next(iter(target.queues)), STOPPED)
+
+    async def start(self, targets: Sequence[StopTarget]) -> None:
+        for target in targets:
+            queue = next(iter(target.queues))
+            if self.memory.limits.get(queue) == STOPPED:
+                self.memory.set_limit(queue, target.restore["limit"])
+            else:
+                self.memory.check()
+
+    def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
+        found = objects.get(next(iter(target.queues)))
+        return found is None or found["capacity_messages"] == STOPPED
+
+    async def close(self) -> None:
+        pass

@@ -1,0 +1,327 @@
+"""A broker behind the adapters' core, as a console uses it: with a poller on a clock of its own, in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from brokers.adapters.adapted_broker import AdaptedBroker
+from brokers.adapters.observation import Reported
+from brokers.adapters.observed import Observed
+from brokers.adapters.poller import Poller
+from brokers.adapters.store import AdapterStore
+from brokers.admin import (
+    BrokerUnreachable,
+    EffectNotConfirmed,
+    Event,
+    EventsExpired,
+    InvalidValue,
+    NotAllowed,
+    NotFound,
+    StaleVersion,
+)
+from brokers.model import object_name
+from brokers.server.event_journal import EventJournal
+from tests.adapters.fake import BROKER, Memory, MemoryAdapter, queue_name
+
+
+class Clock:
+    """Seconds that pass only in `pass_`; sleepers wake in the order of their times."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._sleepers: list[tuple[float, asyncio.Event]] = []
+
+    async def sleep(self, seconds: float) -> None:
+        woken = asyncio.Event()
+        self._sleepers.append((self.seconds + max(0.0, seconds), woken))
+        await woken.wait()
+
+    async def pass_(self, seconds: float) -> None:
+        end = self.seconds + seconds
+        while True:
+            await settled()
+            due = sorted((each for each in self._sleepers if each[0] <= end), key=lambda each: each[0])
+            if not due:
+                break
+            self._sleepers.remove(due[0])
+            self.seconds = max(self.seconds, due[0][0])
+            due[0][1].set()
+        self.seconds = end
+        await settled()
+
+
+async def settled() -> None:
+    """Let everything run that is ready."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+class Process:
+    """The process of the adapters, with one broker; it can be killed and started again on the same files."""
+
+    def __init__(self, folder: Path, memory: Memory, **options: object) -> None:
+        self.folder = folder
+        self.memory = memory
+        self.clock = Clock()
+        self.options = options
+        self.open()
+
+    def now(self) -> int:
+        return 1_000_000 + round(self.clock.seconds * 1000)
+
+    def open(self) -> None:
+        self.adapter = MemoryAdapter(self.memory, self.now, **self.options)  # type: ignore[arg-type]
+        self.store = AdapterStore(self.folder / "adapter.sqlite3")
+        self.journal = EventJournal(self.folder / "events.sqlite3")
+        self.observed = Observed(self.adapter, self.store, self.journal, self.now)
+        self.broker = AdaptedBroker(self.observed, self.adapter)
+        self.poller = Poller(self.adapter, self.observed, clock=lambda: self.clock.seconds, sleep=self.clock.sleep)
+        self.running = asyncio.ensure_future(self.poller.run())
+
+    async def close(self) -> None:
+        self.running.cancel()
+        await asyncio.wait([self.running])
+        self.store.close()
+        self.journal.close()
+
+    async def restart(self) -> None:
+        await self.close()
+        self.open()
+        await self.clock.pass_(0)
+
+    def events(self) -> list[Event]:
+        return self.journal.read(0, 1000)
+
+    def kinds(self) -> list[str]:
+        return [f"{event.kind} {event.object.get('name')}".strip() for event in self.events()]
+
+
+@pytest_asyncio.fixture
+async def process(tmp_path: Path) -> AsyncIterator[Process]:
+    memory = Memory()
+    memory.add("orders", 10)
+    memory.add("bills", 5, depth=6)
+    process = Process(tmp_path, memory)
+    await process.clock.pass_(0)
+    yield process
+    await process.close()
+
+
+ORDERS, BILLS = queue_name("orders"), queue_name("bills")
+
+
+async def test_what_is_there_at_first_is_no_event(process: Process) -> None:
+    assert process.kinds() == []
+    assert (await process.broker.read(BILLS))["state"] == "OVERFULL"
+    assert (await process.broker.query("Queue", sort="-depth_messages")).items[0].name == BILLS
+    assert (await process.broker.read(BROKER))["queues"] == 2
+
+
+async def test_queue_that_fills_and_drains_is_two_events_with_the_time_of_observation(process: Process) -> None:
+    process.memory.depths[ORDERS] = 11
+    await process.clock.pass_(5)
+    process.memory.depths[ORDERS] = 10
+    await process.clock.pass_(5)
+    full, drained = process.events()
+    assert (full.kind, full.attributes["state"], full.attributes["depth_messages"]) == (
+        "queue-overfull",
+        "OVERFULL",
+        11,
+    )
+    assert full.text.startswith("[vh(/default)/qu(orders)] QUE-1003 : Overfull :")
+    assert full.attributes["seen_at"] == full.at
+    assert (drained.kind, drained.attributes["overfull_ms"]) == ("queue-underfull", 5000)
+
+
+async def test_restart_of_the_process_finds_what_happened_meanwhile_and_repeats_nothing(process: Process) -> None:
+    process.memory.depths[ORDERS] = 11
+    await process.clock.pass_(5)
+    before = process.kinds()
+    await process.restart()
+    assert process.kinds() == before == ["queue-overfull orders"]
+    await process.close()
+    process.memory.depths[ORDERS] = 0
+    process.memory.add("new", 3, depth=4)
+    process.memory.limits.pop(BILLS)
+    process.memory.limits[ORDERS] = 12
+    process.open()
+    await process.clock.pass_(0)
+    assert sorted(process.kinds()[1:]) == [
+        "policy-changed orders",
+        "queue-created new",
+        "queue-deleted bills",
+        "queue-overfull new",
+        "queue-underfull orders",
+    ]
+    assert [event.number for event in process.events()] == list(range(1, 7))
+
+
+async def test_broker_that_does_not_answer_is_unreachable_and_never_empty(process: Process) -> None:
+    events, samples = process.broker.events(), process.broker.samples()
+    await process.clock.pass_(1)
+    await anext(samples)
+    process.memory.up = False
+    await process.clock.pass_(2)
+    for stream in (events, samples):
+        with pytest.raises(BrokerUnreachable, match="does not answer"):
+            await anext(stream)
+    with pytest.raises(BrokerUnreachable):
+        await process.broker.query("Queue")
+    process.memory.up = True
+    process.memory.depths[ORDERS] = 11
+    await process.clock.pass_(20)
+    assert (await process.broker.read(ORDERS))["state"] == "OVERFULL"
+    assert process.kinds() == ["queue-overfull orders"]
+
+
+async def test_reader_that_comes_back_gets_the_events_that_it_missed(process: Process) -> None:
+    for depth in (11, 0, 11):
+        process.memory.depths[ORDERS] = depth
+        await process.clock.pass_(5)
+    stream = process.broker.events(1)
+    assert [(await anext(stream)).number for _ in range(2)] == [2, 3]
+    with pytest.raises(EventsExpired):
+        await anext(process.broker.events(99))
+
+
+async def test_slow_reader_of_samples_gets_every_queue_once_with_its_latest_depth(process: Process) -> None:
+    stream = process.broker.samples()
+    for depth, queue in ((3, ORDERS), (7, BILLS), (4, ORDERS)):
+        process.memory.depths[queue] = depth
+        await process.clock.pass_(1)
+    got = dict((await anext(stream)).queues)
+    assert {name["name"]: row["depth_messages"] for name, row in got.items()} == {"orders": 4, "bills": 7}
+    assert got[ORDERS]["blocked_producers"] is None  # unknown, and never 0
+
+
+async def test_changed_limit_is_read_back_and_its_event_has_the_actor(process: Process) -> None:
+    before = await process.broker.read(ORDERS)
+    after = await process.broker.update(ORDERS, {"capacity_messages": 50}, before.version, actor="ada")
+    assert after["capacity_messages"] == 50
+    await process.clock.pass_(10)
+    (changed,) = process.events()
+    assert changed.attributes["actor"] == "ada"
+    assert (changed.attributes["before"], changed.attributes["after"]) == (
+        {"capacity_messages": 10},
+        {"capacity_messages": 50},
+    )
+    with pytest.raises(StaleVersion) as stale:
+        await process.broker.update(ORDERS, {"capacity_messages": 60}, before.version)
+    assert stale.value.current == after.version
+
+
+async def test_change_of_another_client_is_an_event_and_makes_the_version_stale(process: Process) -> None:
+    before = await process.broker.read(ORDERS)
+    process.memory.limits[ORDERS] = 99
+    with pytest.raises(StaleVersion):
+        await process.broker.update(ORDERS, {"capacity_messages": 50}, before.version)
+    assert process.memory.limits[ORDERS] == 99
+    (changed,) = process.events()
+    assert "actor" not in changed.attributes
+    assert changed.attributes["seen_at"] == changed.at
+
+
+async def test_stop_of_everything_is_shown_and_lifted(process: Process) -> None:
+    answer = await process.broker.call(BROKER, "stop-producers", {"reason": "flood", "actor": "ada", "for_ms": 60_000})
+    assert (answer["changed"], answer["queues"], answer["producers"]) == (True, 2, None)
+    shown = await process.broker.read(ORDERS)
+    assert shown["state"] == "STOPPED"
+    assert [(stop["reason"], stop["actor"]) for stop in shown["stops"]] == [("flood", "ada")]
+    assert (await process.broker.read(BILLS))["state"] == "OVERFULL_STOPPED"
+    await process.clock.pass_(10)
+    await process.restart()
+    assert (await process.broker.read(ORDERS))["state"] == "STOPPED"
+    await process.clock.pass_(60)
+    assert (await process.broker.read(ORDERS))["state"] == "NORMAL"
+    assert process.memory.limits == {ORDERS: 10, BILLS: 5}
+    assert [kind for kind in process.kinds() if kind.startswith("producers")] == [
+        "producers-stopped",
+        "producers-started",
+    ]
+    assert (await process.broker.read(BROKER))["stops"] == []
+
+
+async def test_stop_that_refuses_messages_must_be_named(tmp_path: Path) -> None:
+    memory = Memory()
+    memory.add("orders")
+    process = Process(tmp_path, memory, effect="reject")
+    await process.clock.pass_(0)
+    with pytest.raises(EffectNotConfirmed, match="refused") as refused:
+        await process.broker.call(ORDERS, "stop-producers", {})
+    assert refused.value.effect == "reject"
+    with pytest.raises(EffectNotConfirmed):
+        await process.broker.call(ORDERS, "stop-producers", {"effect": "hold"})
+    assert (await process.broker.call(ORDERS, "stop-producers", {"effect": "reject"}))["changed"]
+    await process.close()
+
+
+async def test_requests_that_make_no_sense_are_refused_with_a_sentence(process: Process) -> None:
+    broker = process.broker
+    with pytest.raises(NotFound, match="no objects of type User"):
+        await broker.update(object_name("User", name="x"), {}, 1)
+    with pytest.raises(NotFound, match="no operation purge"):
+        await broker.call(ORDERS, "purge", {})
+    with pytest.raises(NotFound):
+        await broker.call(queue_name("nothing"), "stop-producers", {})
+    with pytest.raises(InvalidValue, match="has no argument rate"):
+        await broker.call(ORDERS, "stop-producers", {"rate": 5})
+    with pytest.raises(InvalidValue, match="cannot be changed"):
+        await broker.update(ORDERS, {"depth_messages": 0}, 1)
+    with pytest.raises(InvalidValue, match="it would end at once"):
+        await broker.call(ORDERS, "stop-producers", {"below": 50})
+    with pytest.raises(NotAllowed, match="cannot be created"):
+        await broker.create(object_name("VirtualHost", name="new"), {})
+    with pytest.raises(NotFound, match="not a type"):
+        await broker.query("User")
+
+
+async def test_created_and_deleted_queues(process: Process) -> None:
+    made = await process.broker.create(queue_name("new"), {"capacity_messages": 7}, actor="ada")
+    assert made["capacity_messages"] == 7
+    await process.broker.delete(queue_name("new"), made.version)
+    await process.clock.pass_(5)
+    assert process.kinds() == ["queue-created new", "queue-deleted new"]
+
+
+async def test_object_that_one_page_missed_is_not_gone(tmp_path: Path) -> None:
+    memory = Memory()
+    memory.add("orders")
+    process = Process(tmp_path, memory, paged=True)
+    await process.clock.pass_(0)
+    process.adapter.hidden = {ORDERS}
+    await process.clock.pass_(5)
+    assert (await process.broker.query("Queue")).total == 1
+    await process.clock.pass_(5)
+    memory.limits.clear()
+    await process.clock.pass_(5)
+    assert (await process.broker.query("Queue")).total == 1
+    await process.clock.pass_(5)
+    assert process.kinds() == ["queue-deleted orders"]
+    await process.close()
+
+
+async def test_what_the_broker_reports_is_not_derived_again(process: Process) -> None:
+    process.options = {"reports": {"queue-overfull", "queue-underfull"}}
+    await process.restart()
+    process.memory.depths[ORDERS] = 11
+    exact = Reported(
+        process.now() - 300, "queue-overfull", ORDERS, "Overfull", {"state": "OVERFULL"}, {"overfull": True}
+    )
+    process.adapter.events.put_nowait(exact)
+    await process.clock.pass_(10)
+    (event,) = process.events()
+    assert event.at == exact.at
+    assert "seen_at" not in event.attributes
+    assert (await process.broker.read(ORDERS))["overfull_since"] == exact.at
+
+
+async def test_poll_is_quick_for_what_changes_and_slow_for_the_rest(process: Process) -> None:
+    process.adapter.reads.clear()
+    await process.clock.pass_(10)
+    assert process.adapter.reads.count("all") == 2
+    assert 7 <= process.adapter.reads.count("changing") <= 10

@@ -1,0 +1,280 @@
+"""Operators' stops of a broker behind an adapter: whatever fails and whenever, nothing stays stopped that should not,
+nothing runs that should not once the broker answers, and every limit gets back what it was."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokers.adapters.inventory import Inventory
+from brokers.adapters.observation import Observation
+from brokers.adapters.stops import StopChange, Stops
+from brokers.adapters.store import AdapterStore
+from brokers.admin import AdminError, BrokerUnreachable
+from brokers.engine.values.stops import End, Scope
+from tests.adapters.fake import STOPPED, Memory, MemoryAdapter, queue_name
+
+ALL = Scope()
+NAMES = ("a", "b", "c.1", "c.2")
+LIMITS = {"a": 10, "b": 20, "c.1": 30, "c.2": 40}
+
+
+class World:
+    """A broker, its inventory and its stops, whose process can be killed and started again."""
+
+    def __init__(self, folder: Path, *, durable: bool = True) -> None:
+        self.memory = Memory(durable=durable)
+        for name in NAMES:
+            self.memory.add(name, LIMITS[name])
+        self.adapter = MemoryAdapter(self.memory, lambda: 1000)
+        self.path = folder / "adapter.sqlite3"
+        self.announced: list[StopChange] = []
+        self.now = 1000
+        self.start()
+
+    def start(self) -> None:
+        self.store = AdapterStore(self.path)
+        self.inventory = Inventory(self.adapter.types)
+        self.stops = Stops(self.adapter, self.store, self.inventory.objects, self.announced.append)
+
+    def kill(self) -> None:
+        self.store.close()
+        self.start()
+
+    def read(self) -> None:
+        seen = {queue: self.adapter.attributes(queue) for queue in self.memory.limits}
+        self.inventory.apply(Observation(self.now, seen, frozenset({"Queue"})))
+
+    async def maintain(self) -> None:
+        self.read()
+        await self.stops.maintain(self.now, lambda queue: 100.0 * self.memory.depths[queue] / 100)
+        self.read()
+
+    def stopped(self) -> set[str]:
+        return {queue["name"] for queue, limit in self.memory.limits.items() if limit == STOPPED}
+
+    def limits(self) -> dict[str, int]:
+        return {queue["name"]: limit for queue, limit in self.memory.limits.items()}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.read()
+    return world
+
+
+async def stop(world: World, *scopes: Scope, end: End = End()) -> list[Scope]:  # noqa: B008 - frozen
+    return await world.stops.stop(scopes, reason="why", actor="ada", now=world.now, end=end)
+
+
+async def start(world: World, *scopes: Scope, only: bool = False) -> list[Scope]:
+    return await world.stops.start(scopes, actor="ada", only=only)
+
+
+async def test_start_restores_what_the_stop_replaced(world: World) -> None:
+    assert await stop(world, ALL) == [ALL]
+    assert world.stopped() == set(NAMES)
+    world.read()  # the stop is what is read now
+    assert await stop(world, Scope("default", queue="a")) != []
+    assert await start(world, ALL, only=True) == [ALL]
+    assert world.stopped() == {"a"}
+    world.read()
+    await start(world, ALL)
+    assert world.limits() == LIMITS
+
+
+async def test_repeated_stop_keeps_its_start_and_takes_the_new_end(world: World) -> None:
+    await stop(world, ALL)
+    world.now = 5000
+    assert await stop(world, ALL) == []
+    assert await stop(world, ALL, end=End(until=9000)) == [ALL]
+    stored = world.stops.stops[ALL]
+    assert (stored.since, stored.end.until) == (1000, 9000)
+
+
+async def test_stop_that_fails_halfway_is_taken_back(world: World) -> None:
+    world.memory.fails_after = 2
+    with pytest.raises(BrokerUnreachable):
+        await stop(world, ALL)
+    assert not world.stops.stops
+    assert not world.announced
+    world.memory.fails_after = None
+    await world.maintain()
+    assert world.limits() == LIMITS
+
+
+async def test_crash_in_the_middle_of_a_stop_leaves_a_record_that_completes_it(world: World) -> None:
+    """The process is killed between the record and the last change: the operator got no answer, the stop is there."""
+    original = world.adapter.stop
+
+    async def dies(targets: object) -> None:
+        await original(list(targets)[:1])  # type: ignore[call-overload]
+        world.kill()  # what runs on in the old process finds its file closed
+        raise KeyboardInterrupt
+
+    world.adapter.stop = dies  # type: ignore[method-assign]
+    with pytest.raises(BaseException):  # noqa: B017, PT011 - whatever the dying process meets
+        await stop(world, ALL)
+    world.adapter.stop = original  # type: ignore[method-assign]
+    assert list(world.stops.stops) == [ALL]
+    await world.maintain()
+    assert world.stopped() == set(NAMES)
+    await start(world, ALL)
+    assert world.limits() == LIMITS
+
+
+async def test_start_without_an_answer_is_completed_later(world: World) -> None:
+    await stop(world, ALL)
+    world.memory.up = False
+    with pytest.raises(BrokerUnreachable):
+        await start(world, ALL)
+    assert [change.began for change in world.announced] == [True, False]
+    world.kill()
+    world.memory.up = True
+    await world.maintain()
+    assert world.limits() == LIMITS
+
+
+async def test_stop_again_while_the_start_has_not_reached_the_broker(world: World) -> None:
+    await stop(world, ALL)
+    world.memory.fails_after = 2  # the start reaches two of the four
+    with pytest.raises(BrokerUnreachable):
+        await start(world, ALL)
+    world.memory.fails_after = None
+    world.read()
+    await stop(world, ALL)
+    assert world.stopped() == set(NAMES)
+    world.read()
+    await start(world, ALL)
+    assert world.limits() == LIMITS
+
+
+async def test_broker_that_forgets_stops_is_stopped_again_and_new_queues_with_it(tmp_path: Path) -> None:
+    world = World(tmp_path, durable=False)
+    world.read()
+    await stop(world, Scope("default", pattern="c.>"))
+    world.memory.restart()
+    assert not world.stopped()
+    world.memory.add("c.3", 7)
+    await world.maintain()
+    assert world.stopped() == {"c.1", "c.2", "c.3"}
+    await start(world, ALL)
+    assert world.limits() == {**LIMITS, "c.3": 7}
+
+
+async def test_queue_that_is_not_listed_for_a_while_gets_its_limit_back(world: World) -> None:
+    """A broker that is starting lists fewer queues. Its queue comes back with the stop's limit, which must not be taken
+    for its own."""
+    await stop(world, ALL)
+    missing = world.memory.limits.pop(queue_name("a"))
+    await world.maintain()
+    world.kill()
+    await world.maintain()
+    world.memory.limits[queue_name("a")] = missing
+    await world.maintain()
+    await start(world, ALL)
+    assert world.limits() == LIMITS
+
+
+async def test_stops_end_by_time_and_by_depth(world: World) -> None:
+    for name in NAMES:
+        world.memory.depths[queue_name(name)] = 50
+    await stop(world, Scope("default", queue="a"), end=End(until=2000))
+    await stop(world, Scope("default", pattern="c.>"), end=End(below=20))
+    await world.maintain()
+    assert world.stopped() == {"a", "c.1", "c.2"}
+    world.now = 2000
+    world.memory.depths[queue_name("c.1")] = 20
+    await world.maintain()
+    assert world.stopped() == {"c.1", "c.2"}  # one of them is above
+    world.memory.depths[queue_name("c.2")] = 0
+    await world.maintain()
+    assert world.limits() == LIMITS
+    assert [change.automatic for change in world.announced] == [False, False, True, True]
+
+
+SCOPES = st.sampled_from(
+    [ALL, Scope("default"), Scope("default", pattern="c.>"), *(Scope("default", queue=name) for name in NAMES)]
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("stop"), SCOPES),
+        st.tuples(st.just("start"), SCOPES),
+        st.tuples(st.just("only"), SCOPES),
+        st.tuples(st.just("fail"), st.integers(0, 4)),
+        st.tuples(st.sampled_from(["kill", "restart", "maintain", "down", "up"]), st.none()),
+    ),
+    max_size=25,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(STEPS, st.booleans())
+def test_whatever_happens_the_broker_ends_as_the_operator_wanted(
+    steps: list[tuple[str, object]], durable: bool
+) -> None:
+    """The oracle is a set of scopes: those of stops that were answered, without those of starts, answered or not."""
+
+    async def run(folder: Path) -> None:
+        world = World(folder, durable=durable)
+        await world.maintain()
+        wanted: set[Scope] = set()
+        for step, value in steps:
+            try:
+                await take(world, wanted, step, value)
+            except AdminError:
+                assert world.memory.fails_after is not None or not world.memory.up
+            assert set(world.stops.stops) == wanted
+        world.memory.up, world.memory.fails_after = True, None
+        await world.maintain()
+        covered = {name for name in NAMES if any(scope.covers("default", name) for scope in wanted)}
+        assert world.stopped() == covered
+        await start(world, ALL)
+        assert world.limits() == LIMITS
+        assert not world.store.targets()
+        world.store.close()
+
+    with TemporaryDirectory() as folder:
+        asyncio.run(run(Path(folder)))
+
+
+async def take(world: World, wanted: set[Scope], step: str, value: object) -> None:
+    """Take a step in the world, and in the oracle."""
+    match step, value:
+        case "stop", Scope() as scope:
+            await stop(world, scope)
+            wanted.add(scope)
+        case ("start" | "only") as kind, Scope() as scope:
+            only = kind == "only"
+            wanted -= {each for each in wanted if (each == scope if only else scope.contains(each))}
+            await start(world, scope, only=only)
+        case "fail", int() as count:
+            world.memory.fails_after = count
+        case _:
+            await events(world)[step]()
+
+
+def events(world: World) -> dict[str, Callable[[], Awaitable[None]]]:
+    """What happens to the broker and to the process."""
+
+    async def kill() -> None:
+        world.kill()
+        world.read()
+
+    async def restart() -> None:
+        world.memory.restart()
+
+    async def down() -> None:
+        world.memory.up = False
+
+    async def up() -> None:
+        world.memory.up, world.memory.fails_after = True, None
+
+    return {"kill": kill, "restart": restart, "down": down, "up": up, "maintain": world.maintain}
