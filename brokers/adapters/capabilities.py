@@ -73,26 +73,14 @@ def _attribute(attribute: Attribute, declared: ManagedType, here: Capability) ->
     )
 
 
-#: The argument in which a request names an effect other than to hold the producers.
-EFFECT = Attribute(
-    "effect",
-    Kind.STRING,
-    "What the stop does to producers here. A request that does not name it is refused.",
-    choices=("hold", "trickle", "reject", "cut"),
-)
-
-
 def _operation(operation: Operation, here: Capable) -> Operation:
     arguments = tuple(a for a in operation.arguments if a.name not in here.lacks)
     effect = here.producer_effect or operation.producer_effect
-    if effect not in ("", "hold"):
-        arguments = (*arguments, EFFECT)
     return replace(operation, arguments=arguments, producer_effect=effect, remark=here.remark)
 
 
 def check_effect(operation: Operation, named: str) -> None:
-    """Raise EffectNotConfirmed unless a request for a stop names its effect, or the stop holds the producers as
-    operators expect."""
-    effect = operation.producer_effect
-    if effect not in ("", "hold") and named != effect:
-        raise EffectNotConfirmed(operation.remark, effect)
+    """Raise EffectNotConfirmed if a request for a stop expects another effect than it has here; not named is hold."""
+    if operation.producer_effect and (named or "hold") != operation.producer_effect:
+        remark = operation.remark or f"on this broker a stop has the effect {operation.producer_effect}"
+        raise EffectNotConfirmed(remark, operation.producer_effect)

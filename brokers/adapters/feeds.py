@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakSet
 
@@ -26,15 +26,18 @@ class Feeds:
     def __init__(self, journal: EventJournal) -> None:
         self.journal = journal
         self.unreachable: str | None = "the broker has not been read yet"
+        #: Called when there are events or samples, or the broker has become unreachable.
+        self.on_news: Callable[[], None] = lambda: None
         self._readers: WeakSet[EventFeed | SampleFeed] = WeakSet()
 
     def add(self, reader: EventFeed | SampleFeed) -> None:
         self._readers.add(reader)
 
     def news(self) -> None:
-        """Wake the readers of events."""
+        """Wake the readers."""
         for reader in list(self._readers):
             reader.wake()
+        self.on_news()
 
     def publish(self, samples: Samples) -> None:
         for reader in list(self._readers):
@@ -123,8 +126,18 @@ class SampleFeed:
             self._feeds.check()
             self._news.clear()
             await self._news.wait()
-        samples = Samples(self._at, tuple(self._queues.items()))
-        self._at, self._queues = None, {}
+        samples = self.take()
+        assert samples is not None
+        return samples
+
+    def take(self, most: int | None = None) -> Samples | None:
+        """Return the unread samples, of at most `most` queues, or None if there are none."""
+        if self._at is None:
+            return None
+        names = list(self._queues)[:most]
+        samples = Samples(self._at, tuple((name, self._queues.pop(name)) for name in names))
+        if not self._queues:
+            self._at = None
         return samples
 
     async def aclose(self) -> None:

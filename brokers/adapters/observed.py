@@ -39,7 +39,7 @@ class Observed:
     def __init__(self, adapter: Adapter, store: AdapterStore, journal: EventJournal, now: Callable[[], int]) -> None:
         self._adapter = adapter
         self._store = store
-        self._journal = journal
+        self.journal = journal
         self.now = now
         self.feeds = Feeds(journal)
         self.inventory = Inventory({})
@@ -113,7 +113,7 @@ class Observed:
     def _append(self, found: list[Fact]) -> None:
         if found:
             rows = [(each.at, each.kind, each.object, each.text, each.attributes) for each in found]
-            self._journal.append(rows)
+            self.journal.append(rows)
             self.feeds.news()
 
     def _remember(self, changes: Iterable[Change]) -> None:
@@ -168,7 +168,7 @@ class Observed:
             self._set_totals(host, inside, at)
 
     def _set_totals(self, name: ObjectName, queues: Sequence[Attributes], at: int) -> None:
-        more = {"last_event": self._journal.last, "journal": self._journal.identity} if name == BROKER else {}
+        more = {"last_event": self.journal.last, "journal": self.journal.identity} if name == BROKER else {}
         self.inventory.set(name, {**totals(queues), **more}, at)
 
 

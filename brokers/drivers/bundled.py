@@ -10,7 +10,6 @@ import asyncio
 import ssl
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from proton import Message, ProtonException
@@ -19,6 +18,7 @@ from brokers.admin import (
     AdminError,
     AlreadyExists,
     BrokerUnreachable,
+    EffectNotConfirmed,
     InvalidValue,
     ManagedObject,
     NotAllowed,
@@ -29,10 +29,9 @@ from brokers.admin import (
 from brokers.drivers.amqp_client import AmqpClient, ConnectionLost, SignInRefused
 from brokers.drivers.amqp_links import LinkEnded
 from brokers.drivers.amqp_values import encodable, plain
+from brokers.drivers.capabilities import restricted, with_capabilities
 from brokers.drivers.streams import EventStream, SampleStream
 from brokers.model import TYPES, ManagedType, ObjectName
-
-_MANAGEMENT = "$management"
 
 #: Maximum number of requests without an answer.
 _WINDOW = 1000
@@ -41,15 +40,17 @@ _WINDOW = 1000
 class BundledBroker:
     """A `brokers.admin.BrokerAdmin`. Every method can raise BrokerUnreachable and NotAllowed."""
 
-    def __init__(self, client: AmqpClient, timeout: float) -> None:
+    def __init__(self, client: AmqpClient, timeout: float, name: str = "") -> None:
         self._client = client
+        self._suffix = f"/{name}" if name else ""
+        management = f"$management{self._suffix}"
         self._timeout = timeout
         self._numbers = 0
         self._waiting: dict[str, asyncio.Future[Message]] = {}
         self._types: dict[str, ManagedType] | None = None
         self._reply_to = f"console-{uuid.uuid4().hex}"
-        self._answers = client.receiver(_MANAGEMENT, target=self._reply_to, window=_WINDOW, deliver=self._on_answer)
-        self._requests = client.sender(_MANAGEMENT, refused=self._on_refused)
+        self._answers = client.receiver(management, target=self._reply_to, window=_WINDOW, deliver=self._on_answer)
+        self._requests = client.sender(management, refused=self._on_refused)
         for link in (self._answers, self._requests):
             link.ended.add_done_callback(lambda ended: self._on_link_ended(ended.result()))
 
@@ -64,15 +65,17 @@ class BundledBroker:
         tls: ssl.SSLContext | None = None,
         timeout: float = 10.0,  # noqa: ASYNC109 - it is stored for every request, too
         idle_timeout: float = 10.0,
+        name: str = "",
     ) -> BundledBroker:
         """Connect (with `tls` by TLS), sign in and check that management is allowed. Without TLS the password goes to
         this machine only. `timeout`: seconds for all of this, and for every answer afterwards. `idle_timeout`: seconds
-        of silence after which the broker counts as dead. Raises BrokerUnreachable, NotAllowed."""
+        of silence after which the broker counts as dead. `name`: of a broker behind an adapter, which is served at this
+        address. Raises BrokerUnreachable, NotAllowed."""
         client: AmqpClient | None = None
         try:
             async with asyncio.timeout(timeout):
                 client = await AmqpClient.connect(host, port, user, password, tls=tls, idle_timeout=idle_timeout)
-                broker = cls(client, timeout)
+                broker = cls(client, timeout, name)
                 await broker.types()
                 return broker
         except BaseException as error:
@@ -92,18 +95,26 @@ class BundledBroker:
         await self._client.close()
 
     async def types(self) -> Mapping[str, ManagedType]:
-        """Return the declared types, without attributes and operations that this broker, such as an older one,
-        lacks."""
+        """Return the declared types as this broker has them: another kind, or an older one, lacks attributes and
+        operations."""
         if self._types is None:
-            names, attributes, operations = await asyncio.gather(
-                *(self._request({"operation": o, "type": "org.amqp.management", "name": "self"}) for o in _DISCOVERY)
-            )
-            self._types = {
-                name: _restricted(TYPES[name], attributes.body.get(name) or (), operations.body.get(name) or {})
-                for name in names.body
-                if name in TYPES
-            }
+            try:
+                answer = await self._request({"operation": "GET-CAPABILITIES", **_MANAGEMENT})
+            except (NotFound, InvalidValue):  # a broker of the release before
+                self._types = await self._discover()
+            else:
+                self._types = with_capabilities(answer.body)
         return self._types
+
+    async def _discover(self) -> dict[str, ManagedType]:
+        names, attributes, operations = await asyncio.gather(
+            *(self._request({"operation": o, **_MANAGEMENT}) for o in _DISCOVERY)
+        )
+        return {
+            name: restricted(TYPES[name], attributes.body.get(name) or (), operations.body.get(name) or {})
+            for name in names.body
+            if name in TYPES
+        }
 
     async def read(self, name: ObjectName) -> ManagedObject:
         return _object((await self._request(_about(name, "READ"))).body)
@@ -153,11 +164,11 @@ class BundledBroker:
 
     def events(self, after: int | None = None) -> EventStream:
         """Attach at once: no later event is left out. Close the stream with `aclose`."""
-        return EventStream(self._client, after)
+        return EventStream(self._client, after, f"$events{self._suffix}")
 
     def samples(self) -> SampleStream:
         """Attach at once. Close the stream with `aclose`."""
-        return SampleStream(self._client)
+        return SampleStream(self._client, f"$samples{self._suffix}")
 
     # Requests and answers
 
@@ -214,6 +225,7 @@ class BundledBroker:
         self._client.abort(f"management has ended: {reason}")
 
 
+_MANAGEMENT = {"type": "org.amqp.management", "name": "self"}
 _DISCOVERY = ("GET-TYPES", "GET-ATTRIBUTES", "GET-OPERATIONS")
 
 
@@ -225,14 +237,6 @@ def _about(name: ObjectName, operation: str, actor: str = "") -> dict[str, Any]:
 def _object(body: Mapping[str, Any]) -> ManagedObject:
     attributes = dict(body)
     return ManagedObject(ObjectName.parse(attributes.pop("object")), attributes["version"], attributes)
-
-
-def _restricted(declared: ManagedType, attributes: Sequence[str], operations: Mapping[str, Any]) -> ManagedType:
-    attributes_here = tuple(a for a in declared.attributes if a.name in attributes)
-    operations_here = tuple(o for o in declared.operations if o.name in operations)
-    if attributes_here == declared.attributes and operations_here == declared.operations:
-        return declared
-    return replace(declared, attributes=attributes_here, operations=operations_here)
 
 
 def _unreachable(reason: Exception) -> AdminError:
@@ -258,6 +262,10 @@ def _raise_for_status(answer: Message) -> None:
             raise StaleVersion(text, body.get("current", 0))
         case "not-allowed":
             raise NotAllowed(text)
+        case "effect-not-confirmed":
+            raise EffectNotConfirmed(text, str(body.get("effect", "")))
+        case "broker-unreachable":
+            raise BrokerUnreachable(text)
         case _:
             raise AdminError(text)
 

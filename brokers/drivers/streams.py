@@ -83,11 +83,9 @@ class _Stream(Generic[_T]):
 class EventStream(_Stream[Event]):
     """Every event after a number, or from now on. Raises the errors of `BrokerAdmin.events`."""
 
-    def __init__(self, client: AmqpClient, after: int | None) -> None:
+    def __init__(self, client: AmqpClient, after: int | None, source: str = "$events") -> None:
         self._last = after
-        super().__init__(
-            client, "$events", _EVENTS_WINDOW, None if after is None else {_AFTER: Described(_AFTER, after)}
-        )
+        super().__init__(client, source, _EVENTS_WINDOW, None if after is None else {_AFTER: Described(_AFTER, after)})
 
     def _read(self, body: Any) -> Event:
         number = body["number"]
@@ -105,8 +103,8 @@ class EventStream(_Stream[Event]):
 class SampleStream(_Stream[Samples]):
     """The changed queues, about once a second; a large number is split into several groups with the same `at`."""
 
-    def __init__(self, client: AmqpClient) -> None:
-        super().__init__(client, "$samples", _SAMPLES_WINDOW)
+    def __init__(self, client: AmqpClient, source: str = "$samples") -> None:
+        super().__init__(client, source, _SAMPLES_WINDOW)
 
     def _read(self, body: Any) -> Samples:
         names = body["names"]

@@ -36,6 +36,14 @@ _STAGE = (
     _A("halt", Kind.INTEGER, "Staged: stop all producers again if a queue is above this part of its capacity.", "%"),
 )
 _ONLY = _A("only", Kind.BOOLEAN, "Lift exactly this stop, and none inside its scope.")
+EFFECT = _A(
+    "effect",
+    Kind.STRING,
+    "What the request expects the stop to do to producers: hold (they wait, nothing is lost), trickle (they are slowed"
+    " to the pace of the consumers), reject (their messages are refused) or cut (their connections are closed). It must"
+    " be named unless it is hold. Not set: hold.",
+    choices=("hold", "trickle", "reject", "cut"),
+)
 _STOP_ANSWER = (
     _A("queues", Kind.INTEGER, "Queues that the call covers.", "queues"),
     _A("producers", Kind.INTEGER, "Producers attached to those queues.", "producers"),
@@ -55,7 +63,7 @@ def stop_and_start(scope: str, *, pattern: bool, queues: bool = False) -> tuple[
             "stop-producers",
             f"Block every producer of {scope} until producers are started again, or until the given end."
             " Idempotent, survives restarts.",
-            (*arguments, *_END),
+            (*arguments, *_END, EFFECT),
             _STOP_ANSWER,
             "change",
             producer_effect="hold",

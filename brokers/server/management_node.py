@@ -1,62 +1,46 @@
-"""`$management`: the AMQP Management working draft, over the engine's management of managed objects.
+"""`$management`: requests in, answers out, on links that a client opens in pairs. `management_draft.py` says what
+requests mean.
 
-Requests are read, checked and answered here; what they do is `engine/management/`. Extensions to the draft: the
-attributes `where`, `search` and `sort` in the body of a QUERY and `total` in its answer, the application properties
-`version` of UPDATE and DELETE and `actor` of these and CREATE, and the application property `error` of an answer that
-is not a success.
+Headgate's own broker answers within the turn of the request. A broker behind an adapter answers later: then the answer
+is sent in a turn of its own.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
 
 from proton import Message
 
-from brokers.admin import (
-    AdminError,
-    AlreadyExists,
-    InvalidValue,
-    ManagedObject,
-    NotAllowed,
-    NotFound,
-    StaleVersion,
-)
+from brokers.admin import AdminError, BrokerAdmin
+from brokers.amqp.link_context import Replies
 from brokers.amqp.node_links import NodeSource, NodeTarget
 from brokers.engine.management.permission import ManagementAs
 from brokers.engine.management.requests import Management
 from brokers.engine.values.rights import Rights
-from brokers.input_checks import readable, readable_sentences, shortened, value_faults
-from brokers.input_limits import TEXT
-from brokers.model import TYPES, ObjectName
-from brokers.server.values import from_amqp, to_amqp
+from brokers.input_checks import shortened
+from brokers.model import TYPES, ManagedType
+from brokers.server.management_draft import Answer, failure, parse, refusal, succeeded
+from brokers.server.values import to_amqp
 
 log = logging.getLogger(__name__)
 
-Answer = tuple[int, dict[str, Any], dict[str, Any]]  # status, application properties, body
+
+class Answers(Protocol):
+    """Answers a request of a user, at once or later."""
+
+    def __call__(self, request: Message, user: str) -> Answer | Coroutine[Any, Any, Answer]: ...
 
 
 class ManagementNode:
-    """See the module. `rights`: a user's current permissions."""
+    """See the module. `in_turn`: runs a function in a turn of the broker."""
 
-    def __init__(self, management: Management, rights: Callable[[str], Rights]) -> None:
-        self.management = management
-        self.rights = rights
-        self._draft: Mapping[str, Callable[[dict[str, Any], Any, ManagementAs], Answer]] = {
-            "CREATE": self._create,
-            "READ": self._read,
-            "UPDATE": self._update,
-            "DELETE": self._delete,
-            "QUERY": self._query,
-            "GET-TYPES": lambda p, b, by: _listed(p, lambda t: []),
-            "GET-ATTRIBUTES": lambda p, b, by: _listed(p, lambda t: [a.name for a in TYPES[t].attributes]),
-            "GET-OPERATIONS": lambda p, b, by: _listed(
-                p, lambda t: {o.name: [a.name for a in o.arguments] for o in TYPES[t].operations}
-            ),
-        }
-
-    # -- links ------------------------------------------------------------------------------------------------
+    def __init__(self, answers: Answers, in_turn: Callable[[Callable[[], None]], None]) -> None:
+        self._answers = answers
+        self._in_turn = in_turn
+        self._pending: set[asyncio.Task[None]] = set()
 
     def open_source(self, link: NodeSource, filters: Any) -> None:
         """Accept the link, for answers to its own address."""
@@ -77,76 +61,27 @@ class ManagementNode:
         target = link.context.replies.get(reply_to) if reply_to else None
         if target is None:
             return f"there is no link to answer on: reply-to is {reply_to!r}"
-        status, properties, body = self.answer(request, link.context.user or "")
-        answer = Message(body=to_amqp(body), address=reply_to, correlation_id=correlation)
-        answer.properties = {"statusCode": status, **properties}
-        target.push(bytes(answer.encode()))
+        answer = self._answers(request, link.context.user or "")
+        if isinstance(answer, tuple):
+            _send(target, answer, reply_to, correlation)
+        else:
+            task = asyncio.ensure_future(self._answer_later(answer, target, reply_to, correlation))
+            self._pending.add(task)
+            task.add_done_callback(self._pending.discard)
         return ""
 
-    # -- requests ---------------------------------------------------------------------------------------------
+    async def _answer_later(
+        self, pending: Coroutine[Any, Any, Answer], target: Replies, reply_to: str, correlation: Any
+    ) -> None:
+        answer = await pending
+        self._in_turn(lambda: _send(target, answer, reply_to, correlation))
 
-    def answer(self, request: Message, user: str) -> Answer:
-        by = ManagementAs(self.management, user, self.rights(user))
-        properties = {str(k): v for k, v in (request.properties or {}).items()}
-        operation = str(properties.get("operation", ""))
-        try:
-            if wrong := value_faults(properties) or value_faults(request.body):
-                raise InvalidValue(wrong)
-            if not operation:
-                raise InvalidValue({"operation": "the application property operation is missing"})
-            handler = self._draft.get(operation)
-            body = from_amqp(request.body)
-            if body is not None and not isinstance(body, dict):
-                raise InvalidValue({"body": f"the body must be a map, not {type(request.body).__name__}"})
-            status, more, result = (handler or self._call)(properties, body or {}, by)
-            return status, {"statusDescription": "OK", **more}, result
-        except AdminError as error:
-            return _refusal(error)
-        except Exception:
-            log.exception("management request %s failed", shortened(repr(properties), 1000))
-            return 500, {"statusDescription": "the broker failed to answer; see its log", "error": "internal"}, {}
 
-    def _create(self, properties: dict[str, Any], body: dict[str, Any], by: ManagementAs) -> Answer:
-        return 201, {}, _object(by.create(_name(properties), body, _actor(properties, by.user)))
-
-    def _read(self, properties: dict[str, Any], body: dict[str, Any], by: ManagementAs) -> Answer:
-        return 200, {}, _object(by.read(_name(properties)))
-
-    def _update(self, properties: dict[str, Any], body: dict[str, Any], by: ManagementAs) -> Answer:
-        version = _integer(properties, "version")
-        if version is None:
-            raise InvalidValue({"version": "version is missing: an update names the version on which it is based"})
-        return 200, {}, _object(by.update(_name(properties), body, version, _actor(properties, by.user)))
-
-    def _delete(self, properties: dict[str, Any], body: dict[str, Any], by: ManagementAs) -> Answer:
-        by.delete(_name(properties), _integer(properties, "version"), _actor(properties, by.user))
-        return 204, {}, {}
-
-    def _query(self, properties: dict[str, Any], body: dict[str, Any], by: ManagementAs) -> Answer:
-        entity = str(properties.get("entityType") or "")
-        if not entity:
-            raise InvalidValue({"entityType": "the application property entityType is missing"})
-        offset, count = _integer(properties, "offset"), _integer(properties, "count")
-        page = by.query(
-            entity,
-            where=_of(body, "where", dict, {}),
-            search=_of(body, "search", str, ""),
-            sort=_of(body, "sort", str, ""),
-            offset=0 if offset is None else offset,
-            count=100 if count is None else count,
-        )
-        wanted = [str(a) for a in _of(body, "attributeNames", list, [])]
-        names = wanted or [a.name for a in TYPES[entity].attributes]
-        if unknown := [a for a in names if TYPES[entity].attribute(a) is None and a not in ("object", "version")]:
-            raise InvalidValue({"attributeNames": f"{', '.join(unknown)}: no attribute of {entity}"})
-        names = [n for n in names if n not in ("object", "version")]
-        rows = [[str(o.name), o.version, *(o[n] for n in names)] for o in page.items]
-        result = {"attributeNames": ["object", "version", *names], "results": rows, "total": page.total}
-        return 200, {"count": len(rows)}, result
-
-    def _call(self, properties: dict[str, Any], body: dict[str, Any], by: ManagementAs) -> Answer:
-        operation, name = str(properties["operation"]), _name(properties)
-        return 200, {}, dict(by.call(name, operation, body))
+def _send(target: Replies, answer: Answer, reply_to: str, correlation: Any) -> None:
+    status, properties, body = answer
+    message = Message(body=to_amqp(body), address=reply_to, correlation_id=correlation)
+    message.properties = {"statusCode": status, **properties}
+    target.push(bytes(message.encode()))
 
 
 def _id(value: Any) -> Any:
@@ -154,67 +89,42 @@ def _id(value: Any) -> Any:
     return bytes(value) if isinstance(value, memoryview) else value
 
 
-def _object(shown: ManagedObject) -> dict[str, Any]:
-    return {"object": str(shown.name), **shown.attributes, "version": shown.version}
+class EngineAnswers:
+    """The answers of Headgate's own broker. `rights`: a user's current permissions."""
+
+    def __init__(self, management: Management, rights: Callable[[str], Rights]) -> None:
+        self._management = management
+        self._rights = rights
+
+    def __call__(self, request: Message, user: str) -> Answer:
+        by = ManagementAs(self._management, user, self._rights(user))
+        try:
+            parsed = parse(request, user, TYPES)
+            return succeeded(parsed.answer(parsed.call(by) if parsed.call is not None else None))
+        except AdminError as error:
+            return refusal(error)
+        except Exception:
+            return _failed(request)
 
 
-def _name(properties: Mapping[str, Any]) -> ObjectName:
-    text = str(properties.get("name") or properties.get("identity") or "")
-    try:
-        name = ObjectName.parse(text)
-    except ValueError as error:
-        raise InvalidValue({"name": str(error)}) from None
-    wanted = properties.get("type")
-    if wanted and str(wanted) != name.type:
-        raise InvalidValue({"type": f"type is {str(wanted)!r} but the name says {name.type!r}"})
-    return name
+class AdminAnswers:
+    """The answers of any other broker. `types`: what it has now."""
+
+    def __init__(self, broker: BrokerAdmin, types: Callable[[], Mapping[str, ManagedType]]) -> None:
+        self._broker = broker
+        self._types = types
+
+    async def __call__(self, request: Message, user: str) -> Answer:
+        try:
+            await self._broker.types()  # raises BrokerUnreachable
+            parsed = parse(request, user, self._types())
+            return succeeded(parsed.answer(await parsed.call(self._broker) if parsed.call is not None else None))
+        except AdminError as error:
+            return refusal(error)
+        except Exception:
+            return _failed(request)
 
 
-def _actor(properties: Mapping[str, Any], user: str) -> str:
-    """Return the user on whose behalf a change is made: the application property `actor`, or the connection's user."""
-    return str(properties.get("actor") or user)
-
-
-def _integer(properties: Mapping[str, Any], key: str) -> int | None:
-    value = properties.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidValue({key: f"{key} is {value!r}: it must be a whole number"})
-    return int(value)
-
-
-def _of(body: Mapping[str, Any], key: str, kind: type, otherwise: Any) -> Any:
-    value = body.get(key)
-    if value is None:
-        return otherwise
-    if not isinstance(value, kind):
-        raise InvalidValue({key: f"{key} is {value!r}: it must be a {kind.__name__}"})
-    return value
-
-
-def _listed(properties: Mapping[str, Any], show: Callable[[str], Any]) -> Answer:
-    entity = properties.get("entityType")
-    if entity and str(entity) not in TYPES:
-        raise NotFound(f"{str(entity)!r} is not a type of managed objects: there are {', '.join(TYPES)}")
-    return 200, {}, {t: show(t) for t in TYPES if not entity or t == str(entity)}
-
-
-def _refusal(error: AdminError) -> Answer:
-    status: int
-    kind: str
-    body: dict[str, Any]
-    match error:
-        case NotFound():
-            status, kind, body = 404, "not-found", {}
-        case AlreadyExists():
-            status, kind, body = 409, "already-exists", {}
-        case StaleVersion():
-            status, kind, body = 409, "stale-version", {"current": error.current}
-        case InvalidValue():
-            status, kind, body = 400, "invalid-value", {"errors": readable_sentences(error.errors)}
-        case NotAllowed():
-            status, kind, body = 403, "not-allowed", {}
-        case _:
-            status, kind, body = 500, "internal", {}
-    return status, {"statusDescription": readable(shortened(str(error), TEXT)), "error": kind}, body
+def _failed(request: Message) -> Answer:
+    log.exception("management request %s failed", shortened(repr(request.properties), 1000))
+    return failure()

@@ -60,5 +60,10 @@ class SampleNode:
     def _encode(self, queues: list[Queue]) -> bytes:
         values = self._queues.rows(queues, SAMPLED)
         rows = [[str(queue.object_name), *row] for queue, row in zip(queues, values, strict=True)]
-        body = {"at": self.broker.turn.time_of_day, "names": list(SAMPLED), "rows": rows}
-        return bytes(Message(body=body, address="$samples").encode())
+        return encoded(self.broker.turn.time_of_day, rows)
+
+
+def encoded(at: int, rows: list[list[Any]]) -> bytes:
+    """Return a message of samples. `at`: ms since the epoch; `rows`: object name as text, then the values of
+    `SAMPLED`."""
+    return bytes(Message(body={"at": at, "names": list(SAMPLED), "rows": rows}, address="$samples").encode())

@@ -33,7 +33,7 @@ from brokers.server.lineage import Lineage
 from brokers.server.listener import Listener
 from brokers.server.listening import CannotListen, Listening, TlsAddress
 from brokers.server.machine import memory
-from brokers.server.management_node import ManagementNode
+from brokers.server.management_node import EngineAnswers, ManagementNode
 from brokers.server.message_groups import Written
 from brokers.server.message_store import RESERVE_BYTES
 from brokers.server.operators_first import OperatorsFirst
@@ -92,7 +92,7 @@ class Service:
         )
         management = Management(self.broker)
         self.samples = SampleNode(self.broker, management)
-        self.management = ManagementNode(management, self.broker.accounts.rights)
+        self.management = ManagementNode(EngineAnswers(management, self.broker.accounts.rights), self._in_turn)
         self.container = Container(
             self.broker,
             self.users,
@@ -220,7 +220,11 @@ class Service:
         asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
+        self._in_turn(lambda: None)
+
+    def _in_turn(self, call: Callable[[], None]) -> None:
         self.container.begin()
+        call()
         self.container.finish()
 
     # -- timers -----------------------------------------------------------------------------------------------

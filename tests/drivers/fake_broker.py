@@ -14,6 +14,7 @@ from proton import Collector, Condition, Connection, Delivery, Described, Event,
 
 from brokers.amqp.sasl import SaslServer
 from brokers.model import TYPES
+from brokers.server.management_draft import capabilities
 
 Answer = Callable[[Message], Message | None]
 
@@ -29,6 +30,8 @@ def answer_to(request: Message, body: Any, status: int = 200, **properties: Any)
 def discovery(request: Message) -> Message | None:
     """What a broker of this release answers about its types."""
     match request.properties["operation"]:
+        case "GET-CAPABILITIES":
+            return answer_to(request, {name: capabilities(declared) for name, declared in TYPES.items()})
         case "GET-TYPES":
             return answer_to(request, {name: [] for name in TYPES})
         case "GET-ATTRIBUTES":

@@ -20,6 +20,8 @@ def stop_operations(broker: Broker, scope_of: Callable[[T, Values], Scope]) -> d
     A request may name queues instead (`queues`): then each of them is a scope of its own."""
 
     def stop(thing: T, given: Values) -> dict[str, Any]:
+        if given.get("effect", "hold") != "hold":
+            raise InvalidValue({"effect": f"effect is {given['effect']!r}: on this broker a stop holds the producers"})
         scopes, missing = _scopes(broker, scope_of(thing, given), given)
         for_ms = given.get("for_ms", 0)
         end = End(broker.turn.now + for_ms if for_ms else None, given.get("below", 0))
