@@ -15,6 +15,9 @@ from brokers.adapters.observation import Attributes
 from brokers.engine.values.events import Fact, overfull_words, policy_words, queue_subject, text, underfull_words
 from brokers.model import ManagedType, ObjectName
 
+#: A start that is derived from how long the broker has been up differs a little with each answer, ms.
+_STARTED_AGAIN = 5_000
+
 #: Attributes of a queue that its events carry, as those of Headgate's own broker do.
 OF_QUEUE = ("state", "depth_messages", "depth_bytes", "blocked_producers")
 
@@ -146,7 +149,7 @@ def _broker(change: Change, at: int, declared: ManagedType) -> list[Fact]:
     old, new = set(before.get("shortages") or ()), set(after.get("shortages") or ())
     found = [_limit("limit-exceeded", "Limit Exceeded", change.name, what, at) for what in sorted(new - old)]
     found += [_limit("limit-cleared", "Limit Cleared", change.name, what, at) for what in sorted(old - new)]
-    if before and after.get("started") and before.get("started") not in (None, after["started"]):
+    if after.get("started") and before.get("started") and after["started"] > before["started"] + _STARTED_AGAIN:
         found.append(fact("broker-ready", change.name, ("broker", "Ready : it has been started again"), {}, at))
     return found + (_policy(change, at, declared) if change.before and change.after else [])
 

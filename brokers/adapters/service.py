@@ -1,4 +1,4 @@
-"""The process that hosts the adapters: it polls each broker once, however many consoles look, and serves all of them over AMQP.
+"""The process that hosts the adapters: it polls each broker once, however many consoles look, and serves all of them.
 
 The server is that of Headgate's own broker, without queues: one listener, on loopback unless configured otherwise, one
 user, `console`, with a secret that is generated at each start, and three nodes for each broker. Brokers come and go

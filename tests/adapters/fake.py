@@ -65,7 +65,7 @@ class Memory:
         return queue
 
     def restart(self) -> None:
-        self.started += 1
+        self.started += 60_000
         if not self.durable:
             self.limits = dict(self.configured)
 

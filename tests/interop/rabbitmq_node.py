@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +30,7 @@ class RabbitNode:
     folder: Path
     port: int
     env: dict[str, str]
+    http_port: int = 0  # of the management plugin, if it is enabled
 
     @property
     def log(self) -> Path:
@@ -42,8 +43,8 @@ class RabbitNode:
 
 
 @contextmanager
-def rabbitmq(folder: Path) -> Iterator[RabbitNode]:
-    """Run a node in `folder`, which exists. It is ready."""
+def rabbitmq(folder: Path, *, plugins: Sequence[str] = ()) -> Iterator[RabbitNode]:
+    """Run a node in `folder`, which exists, with plugins. It is ready."""
     if not (PROGRAMS / "rabbitmq-server").exists():
         absent("rabbitmq-server is not installed", HOW)
     mapper, port = free_port(), free_port()
@@ -62,8 +63,11 @@ def rabbitmq(folder: Path) -> Iterator[RabbitNode]:
         "CONF_ENV_FILE": f"{folder}/no-environment",
     }
     env |= {f"RABBITMQ_{name}": value for name, value in settings.items()}
-    (folder / "plugins").write_text("[].")
-    node = RabbitNode(folder, port, env)
+    (folder / "plugins").write_text(f"[{','.join(plugins)}].")
+    http_port = free_port() if "rabbitmq_management" in plugins else 0
+    management = ["management.tcp.ip = 127.0.0.1", f"management.tcp.port = {http_port}"] if http_port else []
+    (folder / "rabbitmq.conf").write_text("\n".join([*management, ""]))
+    node = RabbitNode(folder, port, env, http_port)
     with running(need("epmd", HOW), "-port", str(mapper), env=env, out=folder / "epmd.txt"):
         # Without it the node would start one that goes on after the node.
         wait_until(lambda: listens(mapper), "Erlang's port mapper listens", WITHIN)

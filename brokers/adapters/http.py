@@ -1,0 +1,126 @@
+"""JSON over HTTP to the management interface of a broker: one pool of connections, time-outs, and errors for operators.
+
+aiohttp: of the asynchronous clients the one with the most releases, with a parser in C, since a poll of thousands of
+queues is megabytes of JSON. Redirects are not followed: credentials go to the configured address only.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+
+from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotAllowed, NotFound
+
+#: The largest answer, bytes: 10,000 queues with all their attributes have 20 MB.
+MOST_BYTES = 64 << 20
+
+
+class HttpError(AdminError):
+    """The broker refused a request. `status`: of HTTP; `body`: its answer, as text."""
+
+    def __init__(self, message: str, status: int, body: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = body
+
+
+class JsonHttp:
+    """`base`: the address of the interface, without a slash at its end. `authority`: PEM file of the certificate
+    authority, "" for the system's. `seconds`: time for a whole answer."""
+
+    def __init__(self, base: str, username: str, password: str, *, authority: str = "", seconds: float = 10.0) -> None:
+        self.base = base
+        # In each request: a server that sees none first creates a session, or counts a failure.
+        self._headers = {"Authorization": aiohttp.encode_basic_auth(username, password)} if username else {}
+        self._authority = authority
+        self._seconds = seconds
+        self._session: aiohttp.ClientSession | None = None
+
+    async def request(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Any = None, seconds: float = 0.0
+    ) -> Any:
+        """Send a request and return its answer's JSON; None for an answer without content. `path`: after the base, with
+        its parts encoded (see `part`). Raises BrokerUnreachable, NotAllowed, NotFound, HttpError."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"} if data is not None else {}
+        timeout = aiohttp.ClientTimeout(total=seconds or self._seconds)
+        try:
+            async with self._opened().request(
+                method, f"{self.base}{path}", params=query, data=data, headers=headers, timeout=timeout,
+                allow_redirects=False,
+            ) as answer:  # fmt: skip
+                text = await self._text(answer)
+                return self._read(method, path, answer.status, text)
+        except TimeoutError:
+            raise BrokerUnreachable(f"no answer from {self.base} within {timeout.total:g} s") from None
+        except aiohttp.ClientConnectorCertificateError as error:
+            why = f"the certificate of {self.base} is not trusted: {error.certificate_error}"
+            raise BrokerUnreachable(why) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise BrokerUnreachable(f"cannot reach {self.base}: {error or type(error).__name__}") from None
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            try:
+                context = ssl.create_default_context(cafile=self._authority or None)
+            except (OSError, ssl.SSLError) as error:
+                raise BrokerUnreachable(f"cannot use certificate authority {self._authority}: {error}") from None
+            # No proxy, cookies or .netrc of the environment: only what is configured.
+            self._session = aiohttp.ClientSession(
+                headers=self._headers,
+                connector=aiohttp.TCPConnector(ssl=context, limit=4),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+            )
+        return self._session
+
+    async def _text(self, answer: aiohttp.ClientResponse) -> str:
+        found = bytearray()
+        async for part in answer.content.iter_chunked(1 << 16):
+            found += part
+            if len(found) > MOST_BYTES:
+                raise BrokerUnreachable(f"the answer of {self.base} is longer than {MOST_BYTES >> 20} MiB")
+        return found.decode(errors="replace")
+
+    def _read(self, method: str, path: str, status: int, text: str) -> Any:
+        if status == 401:
+            raise NotAllowed(f"{self.base} does not accept the user name and password")
+        if status == 403:
+            raise NotAllowed(f"{self.base} refuses {method} {path}: the user lacks a permission")
+        if status == 404:
+            raise NotFound(f"{self.base} has no {path}")
+        if 300 <= status < 400:
+            raise BrokerUnreachable(f"{self.base} redirects to another address: enter that address")
+        if status >= 400:
+            raise HttpError(f"{self.base} answered {status} to {method} {path}: {text[:500]}", status, text)
+        if not text:
+            return None
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise BrokerUnreachable(f"{self.base}{path} is not answered in JSON: is this the right address?") from None
+
+
+def part(text: str) -> str:
+    """Return a part of a path, such as a queue's name, encoded."""
+    return quote(text, safe="")
+
+
+def refused(error: HttpError, field: str) -> InvalidValue:
+    """Return a refused value as an error of a field, in the broker's own words where it gives any."""
+    try:
+        said = json.loads(error.body)
+        reason = str(said.get("reason") or said.get("error") or "").replace("Validation failed", "").strip()
+    except (ValueError, AttributeError):
+        reason = ""
+    return InvalidValue({field: reason or str(error)})

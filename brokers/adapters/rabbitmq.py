@@ -1,0 +1,332 @@
+"""RabbitMQ (3.10; 4.x by its documentation): through its management plugin.
+
+RabbitMQ holds publishers only for the whole node, by an alarm. A queue refuses them at its limit, or loses its oldest
+messages. So a stop of a queue is a policy that refuses what is published to it: publishers that wait for confirms get
+a negative one, what others publish is lost. Events come from polls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from brokers.adapters import rabbitmq_policies as policies
+from brokers.adapters import rabbitmq_reading as reading
+from brokers.adapters.adapter import Finding, Objects, StopTarget
+from brokers.adapters.capabilities import Capability, Capable, types_of
+from brokers.adapters.http import HttpError, JsonHttp, part, refused
+from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.admin import BrokerUnreachable, InvalidValue, NotAllowed, NotFound
+from brokers.engine.values.stops import Scope
+from brokers.model import ManagedType, ObjectName, object_name
+
+BROKER = object_name("Broker")
+
+#: Queues on one page; 500 is RabbitMQ's maximum.
+PAGE = 500
+#: Most queues that one stop covers: RabbitMQ matches each queue with every policy.
+MOST_STOPPED = 1_000
+#: Time for queues to report that they reject, s. They report every 5 s.
+REPORT_SECONDS = 30.0
+
+REFUSES = (
+    "RabbitMQ cannot hold publishers of a queue: they are refused. Publishers that use confirms get a negative one;"
+    " what others publish meanwhile is lost."
+)
+_STOPS = {
+    "stop-producers": Capable(producer_effect="reject", remark=REFUSES),
+    "start-producers": Capable(lacks=("rate", "step_ms", "halt")),
+}
+_LEVELS = tuple(
+    f"effective_{level}_{unit}" for level in ("capacity", "stop", "resume") for unit in ("messages", "bytes")
+)
+_TOTALS = ("queues", "overfull_queues", "stopped_queues", "depth_messages", "depth_bytes", "consumers", "stops")
+_WRITABLE = ("capacity_messages", "capacity_bytes", "overflow")
+
+CAPABILITIES = {
+    "Broker": Capability(
+        ("product", "product_version", "started", "connections", "shortages", "memory_limit_bytes", "memory_used_bytes",
+         "last_event", "journal", *_TOTALS),
+        operations=_STOPS,
+    ),
+    "VirtualHost": Capability(_TOTALS, operations=_STOPS),
+    "Queue": Capability(
+        ("durable", "state", "depth_messages", "depth_bytes", "unacknowledged_messages", "consumers", "rate_in",
+         "rate_out", "enqueued_messages", "overfull_since", "overfull_count", "overfull_ms", "stopped_since", "stops",
+         "policy", "mechanism", *_LEVELS),
+        writable=_WRITABLE,
+        operations=_STOPS,
+    ),
+    "Policy": Capability((), writable=("priority", *_WRITABLE), creatable=True, deletable=True),
+    "Connection": Capability(("remote_address", "container_id", "user", "opened"), text_keys=("id",),
+                             operations={"close": Capable(remark="The client may connect again at once.")}),
+    "Producer": Capability(
+        ("connection", "link", "client", "state", "reasons", "blocked_since", "blocked_ms", "blocked_count", "release"),
+        text_keys=("id",),
+    ),
+}  # fmt: skip
+
+
+class RabbitMq:
+    """See the module. `now`: ms since the epoch."""
+
+    types: Mapping[str, ManagedType] = types_of(CAPABILITIES)
+    reports: frozenset[str] = frozenset()
+    paged = True
+
+    def __init__(self, http: JsonHttp, now: Callable[[], int]) -> None:
+        self._http = http
+        self._now = now
+        self._policies: list[Mapping[str, Any]] = []
+        self._limits: dict[ObjectName, Attributes] = {}  # of the queues, as last read completely
+        self._alarms: list[str] = []
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    async def connect(self) -> Sequence[Finding]:
+        overview = await self._http.request("GET", "/overview")
+        who = await self._http.request("GET", "/whoami")
+        tags = who.get("tags") or []
+        tags = tags.split(",") if isinstance(tags, str) else tags
+        found = [Finding(f"RabbitMQ {overview.get('rabbitmq_version')} answers")]
+        if not {"administrator", "monitoring"} & set(tags):
+            found.append(Finding("", f"user {who.get('name')} needs the tag monitoring to see connections and nodes"))
+        if not {"administrator", "policymaker"} & set(tags):
+            found.append(Finding("", f"user {who.get('name')} needs the tag policymaker to set limits and stop queues"))
+        if overview.get("disable_stats"):
+            found.append(Finding("", "statistics are disabled on the broker (management.disable_stats)"))
+        return found
+
+    async def read_changing(self) -> Observation:
+        listed, self._alarms = await asyncio.gather(
+            self._http.request("GET", "/queues", query={"disable_stats": "true", "enable_queue_totals": "true"}),
+            self._read_alarms(),
+        )
+        found = reading.totals_of(listed, self._limits)
+        return Observation(self._now(), {**found, BROKER: {"shortages": list(self._alarms)}})
+
+    async def read_all(self) -> AsyncIterator[Observation]:
+        self._policies = await self._http.request("GET", "/policies")
+        self._alarms = await self._read_alarms()
+        yield Observation(self._now(), reading.policies_of(self._policies))
+        hosts = await self._http.request("GET", "/vhosts", query={"columns": "name"})
+        yield Observation(self._now(), {object_name("VirtualHost", name=h["name"]): {"name": h["name"]} for h in hosts})
+        limits: dict[ObjectName, Attributes] = {}
+        async for page in self._pages():
+            found = reading.queues_of(page, reading.by_name(self._policies))
+            limits |= {name: {**self._limits.get(name, {}), **values} for name, values in found.items()}
+            yield Observation(self._now(), found)
+        self._limits = limits
+        yield await self._read_clients()
+        yield await self._read_broker()
+
+    async def _pages(self) -> AsyncIterator[list[Mapping[str, Any]]]:
+        number = 1
+        while True:
+            query = {"page": str(number), "page_size": str(PAGE)}
+            try:
+                answer = await self._http.request("GET", "/queues", query=query, seconds=30)
+            except HttpError as error:
+                if number > 1 and error.status == 400:
+                    return  # queues were deleted meanwhile: there is no such page any more
+                raise
+            yield answer["items"]
+            if number >= answer["page_count"]:
+                return
+            number += 1
+
+    async def _read_clients(self) -> Observation:
+        try:
+            connections, channels = await asyncio.gather(
+                self._http.request("GET", "/connections", seconds=30),
+                self._http.request("GET", "/channels", seconds=30),
+            )
+        except NotAllowed:
+            return Observation(self._now(), {})
+        return Observation(self._now(), reading.connections_of(connections, channels, self._alarms))
+
+    async def _read_broker(self) -> Observation:
+        overview = await self._http.request("GET", "/overview")
+        try:
+            nodes = await self._http.request("GET", "/nodes")
+        except NotAllowed:
+            nodes = []
+        return Observation(self._now(), {BROKER: reading.broker_of(overview, nodes, self._alarms, self._now())})
+
+    async def _read_alarms(self) -> list[str]:
+        """Return the alarms. The check answers 503 during one: that is not a failure."""
+        try:
+            return reading.alarms_of(await self._http.request("GET", "/health/checks/alarms") or {})
+        except HttpError as error:
+            if error.status == 503:
+                return reading.alarms_of(json.loads(error.body))
+            raise
+        except (NotAllowed, NotFound):
+            return []
+
+    async def reported(self) -> AsyncIterator[Reported]:
+        return
+        yield
+
+    async def read(self, name: ObjectName) -> Observation:
+        match name.type:
+            case "Queue":
+                said = await self._http.request("GET", f"/queues/{part(name['virtualhost'])}/{part(name['name'])}")
+                self._policies = await self._http.request("GET", "/policies")
+                found = reading.queues_of([said], reading.by_name(self._policies))
+            case "Policy":
+                self._policies = await self._http.request("GET", "/policies")
+                found = reading.policies_of(self._policies)
+            case _:
+                found = {}
+        if name not in found:
+            raise NotFound(f"there is no {name}")
+        return Observation(self._now(), {name: found[name]})
+
+    # -- changing -------------------------------------------------------------------------------------------------
+
+    async def update(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
+        if name.type == "Policy":
+            await self._put_pattern(name, attributes, objects[name])
+            return
+        if name.type != "Queue":
+            raise InvalidValue({key: f"{key} cannot be changed" for key in attributes})
+        host, queue = name["virtualhost"], name["name"]
+        own = policies.limit_name(queue)
+        if policies.stop_name(queue) in self._names(host):
+            raise InvalidValue({"": "its publishers are stopped: start them before its limits are changed"})
+        known = reading.by_name(self._policies).get((host, own))
+        definition = known["definition"] if known else self._outranked(name, objects[name])
+        highest = policies.highest_priority(self._policies, host, without=own)
+        wanted = policies.limit_policy(name, definition, attributes, highest)
+        if wanted is None:
+            await self._delete(host, own)
+        else:
+            await self._put(host, own, wanted, next(iter(attributes), ""))
+
+    def _names(self, host: str) -> set[str]:
+        return {policy["name"] for policy in self._policies if policy["vhost"] == host}
+
+    def _outranked(self, name: ObjectName, queue: Attributes) -> Mapping[str, Any]:
+        """Return the definition of the policy that applies to a queue now."""
+        policy = reading.by_name(self._policies).get((name["virtualhost"], str(queue.get("policy"))))
+        return policy["definition"] if policy else {}
+
+    async def create(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
+        await self._put_pattern(name, attributes, {"definition": {}, "policy_name": name["pattern"]})
+
+    async def _put_pattern(self, name: ObjectName, attributes: Attributes, known: Attributes) -> None:
+        definition = policies.with_limits(known["definition"], attributes)
+        priority = attributes.get("priority", known.get("priority")) or 0
+        wanted = {"pattern": name["pattern"], "definition": definition, "priority": priority, "apply-to": "queues"}
+        if not definition:
+            raise InvalidValue({"capacity_messages": "a policy of RabbitMQ needs at least one limit"})
+        await self._put(name["virtualhost"], str(known["policy_name"]), wanted, "pattern")
+
+    async def delete(self, name: ObjectName, objects: Objects) -> None:
+        await self._delete(name["virtualhost"], str(objects[name]["policy_name"]))
+
+    async def call(
+        self, name: ObjectName, operation: str, arguments: Mapping[str, Any], objects: Objects
+    ) -> Mapping[str, Any]:
+        if name.type == "Connection" and operation == "close":
+            await self._http.request("DELETE", f"/connections/{part(name['id'])}")
+            return {}
+        raise NotFound(f"RabbitMQ has no operation {operation}")
+
+    async def _put(self, host: str, name: str, policy: Mapping[str, Any], field: str) -> None:
+        try:
+            await self._http.request("PUT", f"/policies/{part(host)}/{part(name)}", body=policy)
+        except HttpError as error:
+            raise (refused(error, field) if error.status == 400 else error) from None
+
+    async def _delete(self, host: str, name: str) -> None:
+        try:
+            await self._http.request("DELETE", f"/policies/{part(host)}/{part(name)}")
+        except NotFound:
+            return
+
+    # -- stops ----------------------------------------------------------------------------------------------------
+
+    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
+        covered = [name for name in objects if name.type == "Queue" and scope.covers(name["virtualhost"], name["name"])]
+        if scope.queue and not covered:
+            raise NotFound(f"there is no {scope.object}")
+        faults = {name: fault for name in covered if (fault := policies.stop_fault(objects[name]))}
+        if scope.queue and faults:
+            raise InvalidValue({"": f"queue {scope.queue} cannot be stopped: {faults[covered[0]]}"})
+        targets = [self._target(name, objects[name]) for name in covered if name not in faults]
+        if len(targets) > MOST_STOPPED:
+            raise InvalidValue(
+                {"": f"{len(targets):,} queues are more than the {MOST_STOPPED:,} that one stop covers here"}
+            )
+        return targets
+
+    def _target(self, name: ObjectName, queue: Attributes) -> StopTarget:
+        definition = dict(self._outranked(name, queue))
+        return StopTarget(str(name), frozenset([name]), {"definition": definition})
+
+    async def stop(self, targets: Sequence[StopTarget]) -> None:
+        """First let all queues reject at their limits, and when they report that, set the limits to 0."""
+        self._policies = await self._http.request("GET", "/policies")
+        await self._put_stops(targets, length=False)
+        await self._until_rejecting(targets)
+        await self._put_stops(targets, length=True)
+        self._policies = await self._http.request("GET", "/policies")
+
+    async def _put_stops(self, targets: Sequence[StopTarget], *, length: bool) -> None:
+        for target in targets:
+            (queue,) = target.queues
+            name = policies.stop_name(queue["name"])
+            highest = policies.highest_priority(self._policies, queue["virtualhost"], without=name)
+            policy = policies.stop_policy(queue, target.restore["definition"], highest, length=length)
+            await self._put(queue["virtualhost"], name, policy, "")
+
+    async def _until_rejecting(self, targets: Sequence[StopTarget]) -> None:
+        """Wait until every queue itself reports the policy of the first step; those that are gone count, too."""
+        waiting = {next(iter(target.queues)) for target in targets}
+        end = time.monotonic() + REPORT_SECONDS
+        while True:
+            for queue in list(waiting):
+                if await self._rejects(queue):
+                    waiting.discard(queue)
+            if not waiting:
+                return
+            if time.monotonic() > end:
+                names = ", ".join(sorted(queue["name"] for queue in waiting)[:5])
+                raise BrokerUnreachable(f"no report within {REPORT_SECONDS:g} s that these queues reject: {names}")
+            await asyncio.sleep(0.5)
+
+    async def _rejects(self, queue: ObjectName) -> bool:
+        path = f"/queues/{part(queue['virtualhost'])}/{part(queue['name'])}"
+        query = {"columns": "policy,effective_policy_definition,arguments,type"}
+        try:
+            said = await self._http.request("GET", path, query=query)
+        except NotFound:
+            return True
+        if fault := policies.stop_fault({"arguments": said.get("arguments"), "kind": said.get("type")}):
+            raise InvalidValue({"": f"queue {queue['name']} cannot be stopped: {fault}"})
+        effective = said.get("effective_policy_definition") or {}
+        return (
+            said.get("policy") == policies.stop_name(queue["name"]) and effective.get("overflow") in reading.REJECTING
+        )
+
+    async def start(self, targets: Sequence[StopTarget]) -> None:
+        for target in targets:
+            (queue,) = target.queues
+            await self._delete(queue["virtualhost"], policies.stop_name(queue["name"]))
+        self._policies = await self._http.request("GET", "/policies")
+
+    def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
+        (queue,) = target.queues
+        known = reading.by_name(self._policies).get((queue["virtualhost"], policies.stop_name(queue["name"])))
+        if queue not in objects:
+            return True
+        applies = objects[queue].get("policy") == policies.stop_name(queue["name"])
+        return applies and known is not None and known["definition"].get("max-length") == 0
+
+    async def close(self) -> None:
+        await self._http.close()

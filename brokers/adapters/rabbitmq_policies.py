@@ -1,0 +1,111 @@
+"""The policies that Headgate makes in RabbitMQ: for the limits of one queue, and to stop its publishers. Pure.
+
+One policy applies to a queue, whole: so each copies the definition that it outranks, or it would take away
+dead-lettering and time to live. A stop is `max-length` 0 with `reject-publish`: publishers are refused, consumers go
+on.
+
+RabbitMQ applies `max-length` before `overflow`. A classic queue that drops from its head (the default) would so lose
+all its messages to a stop, at once (seen with 3.10). So a stop has two steps: first the overflow, and when the queue
+itself reports that it rejects, the length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from brokers.adapters.observation import Attributes
+from brokers.adapters.rabbitmq_reading import LIMIT_PREFIX, LIMITS, REJECTING, STOP_PREFIX
+from brokers.model import ObjectName
+
+#: Priorities of RabbitMQ's policies are 32-bit numbers.
+_HIGHEST = 2**31 - 1
+
+#: What can be written, by Headgate's name.
+_KEYS = {"capacity_messages": "max-length", "capacity_bytes": "max-length-bytes"}
+
+
+def stop_policy(queue: ObjectName, definition: Mapping[str, Any], highest: int, *, length: bool) -> dict[str, Any]:
+    """Return the policy that stops a queue's publishers. `definition`: of what it outranks; `highest`: priority of the
+    virtual host's policies; `length`: the second step."""
+    changed: dict[str, Any] = {**definition, "overflow": _rejecting(definition)}
+    if length:
+        changed["max-length"] = 0
+    return _policy(queue, changed, highest)
+
+
+def _rejecting(definition: Mapping[str, Any]) -> str:
+    overflow = definition.get("overflow")
+    return overflow if overflow in REJECTING else "reject-publish"
+
+
+def limit_policy(
+    queue: ObjectName, definition: Mapping[str, Any], attributes: Attributes, highest: int
+) -> dict[str, Any] | None:
+    """Return the policy with a queue's own limits, or None if none is left. `definition`: of its own policy so far, or
+    of what it outranks; `attributes`: to set, None for a limit that is removed."""
+    changed = with_limits(definition, attributes)
+    if not any(limit in changed for limit in LIMITS) and "overflow" not in changed:
+        return None
+    return _policy(queue, changed, highest)
+
+
+def with_limits(definition: Mapping[str, Any], attributes: Attributes) -> dict[str, Any]:
+    """Return a definition with limits in Headgate's words. 0 is no limit."""
+    changed = dict(definition)
+    for attribute, key in _KEYS.items():
+        if attribute in attributes:
+            value = attributes[attribute]
+            changed.pop(key, None)
+            if value:
+                changed[key] = value
+    if "overflow" in attributes:
+        changed.pop("overflow", None)
+        if attributes["overflow"] is not None:
+            changed["overflow"] = "reject-publish" if attributes["overflow"] == "producers" else "drop-head"
+    return changed
+
+
+def _policy(queue: ObjectName, definition: Mapping[str, Any], highest: int) -> dict[str, Any]:
+    return {
+        "pattern": exactly(queue["name"]),
+        "definition": dict(definition),
+        "priority": min(highest + 1, _HIGHEST),
+        "apply-to": "queues",
+    }
+
+
+def exactly(name: str) -> str:
+    r"""Return a pattern that matches this name only. `\A` and `\z`: `$` would also match before a line break."""
+    return rf"\A{re.sub(r'([^A-Za-z0-9_])', _escaped, name)}\z"
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
+    return f"\\{character}" if character.isascii() and character.isprintable() else character
+
+
+def stop_name(queue: str) -> str:
+    return STOP_PREFIX + queue
+
+
+def limit_name(queue: str) -> str:
+    return LIMIT_PREFIX + queue
+
+
+def highest_priority(policies: Iterable[Mapping[str, Any]], virtualhost: str, *, without: str) -> int:
+    """Return the highest priority of the virtual host's policies, except one by its name; 0 if there are none."""
+    found = [p.get("priority", 0) for p in policies if p["vhost"] == virtualhost and p["name"] != without]
+    return max(found, default=0)
+
+
+def stop_fault(queue: Attributes) -> str:
+    """Return why a queue's publishers cannot be stopped without losing messages; "" if they can."""
+    arguments: Mapping[str, Any] = queue.get("arguments") or {}
+    if queue.get("kind") == "stream":
+        return "it is a stream: RabbitMQ cannot refuse what is published to it"
+    overflow = arguments.get("x-overflow")
+    if overflow is not None and overflow not in REJECTING:
+        return f"its argument x-overflow is {overflow}, which no policy overrides: a stop would delete all its messages"
+    return ""

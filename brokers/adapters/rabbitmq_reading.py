@@ -1,0 +1,236 @@
+"""RabbitMQ's answers as observations: pure functions of JSON, for every version whose answers are recorded in tests.
+
+A limit of a queue is the least of its arguments, its policy and the operator policy; of policies, the one with the
+highest priority applies as a whole, and is merged with one operator policy. Only ready messages count. A queue whose
+overflow is reject-publish refuses publishers at its limit: that is what overfull means here. One that drops from its
+head (the default) loses its oldest messages instead and is never overfull.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from brokers.adapters.observation import Attributes
+from brokers.model import ObjectName, object_name
+
+#: Names of the policies that Headgate makes.
+STOP_PREFIX, LIMIT_PREFIX = "headgate-stop~", "headgate-limit~"
+
+REJECTING = ("reject-publish", "reject-publish-dlx")
+
+#: RabbitMQ's name of a limit -> Headgate's unit.
+LIMITS = {"max-length": "messages", "max-length-bytes": "bytes"}
+
+Json = Mapping[str, Any]
+
+#: What cannot be read of a queue while a stop's policy outranks the others.
+_HIDDEN = frozenset({"overflow", "mechanism", "definition"})
+
+
+def queue_name(said: Json) -> ObjectName:
+    return object_name("Queue", virtualhost=said["vhost"], name=said["name"])
+
+
+def totals_of(queues: Iterable[Json], known: Mapping[ObjectName, Attributes]) -> dict[ObjectName, Attributes]:
+    """Return what the quick list (`disable_stats`) says of queues: depth in messages, and the policy by name. `known`:
+    what is known of their limits."""
+    found: dict[ObjectName, Attributes] = {}
+    for said in queues:
+        name = queue_name(said)
+        values = {**_names(said), **_depth(said), "policy": said.get("policy")}
+        limits = known.get(name)
+        if limits is not None and "overflow" in limits:
+            values["overfull"] = _overfull({**limits, **values}, limits["overflow"] == "producers")
+        found[name] = values
+    return found
+
+
+def queues_of(queues: Iterable[Json], policies: Mapping[tuple[str, str], Json]) -> dict[ObjectName, Attributes]:
+    """Return what the full list says of queues. `policies`: (virtual host, name) -> as listed."""
+    return {queue_name(said): _queue(said, policies) for said in queues}
+
+
+def _queue(said: Json, policies: Mapping[tuple[str, str], Json]) -> Attributes:
+    arguments: Json = said.get("arguments") or {}
+    effective: Json = said.get("effective_policy_definition") or {}
+    overflow = overflow_of(arguments, effective)
+    rejecting = overflow in REJECTING
+    own = policies.get((said["vhost"], LIMIT_PREFIX + said["name"]), {}).get("definition", {})
+    values: dict[str, Any] = {
+        **_names(said),
+        **_depth(said),
+        "durable": said.get("durable"),
+        "policy": said.get("policy"),
+        "depth_bytes": said.get("message_bytes"),
+        "consumers": said.get("consumers"),
+        "rate_in": _rate(said, "publish_details"),
+        "rate_out": _rate(said, "deliver_get_details"),
+        "enqueued_messages": (said.get("message_stats") or {}).get("publish"),
+        "overflow": "producers" if rejecting else "ring",
+        "mechanism": "reject" if rejecting else None,
+        "arguments": dict(arguments),
+        "kind": said.get("type"),
+        "definition": dict(effective),
+    }
+    if str(said.get("policy") or "").startswith(STOP_PREFIX):
+        return {
+            key: values[key] for key in values if key not in _HIDDEN
+        }  # the limit is the stop's: others are as before
+    for limit, unit in LIMITS.items():
+        values[f"capacity_{unit}"] = own.get(limit)
+        least = _least(arguments.get(f"x-{limit}"), effective.get(limit))
+        for level in ("capacity", "stop", "resume"):
+            values[f"effective_{level}_{unit}"] = least or 0
+    values["overfull"] = _overfull(values, rejecting)
+    return values
+
+
+def overflow_of(arguments: Json, effective: Json) -> str:
+    """Return what a queue does at its limit: its own argument takes precedence over a policy."""
+    return str(arguments.get("x-overflow") or effective.get("overflow") or "drop-head")
+
+
+def _least(*values: Any) -> int | None:
+    known = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+    return min(known, default=None)
+
+
+def _names(said: Json) -> dict[str, Any]:
+    return {"virtualhost": said["vhost"], "name": said["name"]}
+
+
+def _depth(said: Json) -> dict[str, Any]:
+    """Return the depths; those of a queue whose node is down are unknown."""
+    return {
+        "depth_messages": said.get("messages"),
+        "ready_messages": said.get("messages_ready"),
+        "unacknowledged_messages": said.get("messages_unacknowledged"),
+    }
+
+
+def _rate(said: Json, key: str) -> float | None:
+    details = (said.get("message_stats") or {}).get(key)
+    return details.get("rate") if details else None
+
+
+def _overfull(queue: Attributes, rejecting: bool) -> bool | None:
+    """Whether the queue refuses publishers now; None if its depth is unknown."""
+    if not rejecting:
+        return False
+    ready, size = queue.get("ready_messages"), queue.get("depth_bytes")
+    most, most_bytes = queue.get("effective_capacity_messages"), queue.get("effective_capacity_bytes")
+    if ready is None:
+        return None
+    # 0 is no limit in Headgate's words; a stop's limit of 0 is not shown as a capacity.
+    return bool((most and ready >= most) or (most_bytes and size is not None and size >= most_bytes))
+
+
+def policies_of(policies: Iterable[Json]) -> dict[ObjectName, Attributes]:
+    """Return the policies for patterns, without those that Headgate makes for single queues and for stops. Of several
+    with the same pattern the one with the highest priority, which is the one that applies."""
+    found: dict[ObjectName, Attributes] = {}
+    for said in sorted(policies, key=lambda policy: policy.get("priority", 0)):
+        if said.get("apply-to") == "exchanges" or said["name"].startswith((STOP_PREFIX, LIMIT_PREFIX)):
+            continue
+        definition: Json = said.get("definition") or {}
+        overflow = definition.get("overflow")
+        found[object_name("Policy", virtualhost=said["vhost"], pattern=said["pattern"])] = {
+            "virtualhost": said["vhost"],
+            "pattern": said["pattern"],
+            "priority": said.get("priority", 0),
+            "capacity_messages": definition.get("max-length"),
+            "capacity_bytes": definition.get("max-length-bytes"),
+            "overflow": None if overflow is None else "producers" if overflow in REJECTING else "ring",
+            "definition": dict(definition),
+            "policy_name": said["name"],
+        }
+    return found
+
+
+def by_name(policies: Iterable[Json]) -> dict[tuple[str, str], Json]:
+    return {(said["vhost"], said["name"]): said for said in policies}
+
+
+def connections_of(
+    connections: Iterable[Json], channels: Iterable[Json], alarms: Sequence[str]
+) -> dict[ObjectName, Attributes]:
+    """Return connections, and a producer for each connection that has published.
+
+    RabbitMQ blocks connections, not links. During an alarm it blocks every AMQP 0-9-1 connection that publishes, and
+    lists that seconds later: until then the alarm says it.
+    """
+    publishing = {
+        channel["connection_details"]["name"]
+        for channel in channels
+        if (channel.get("message_stats") or {}).get("publish") and channel.get("connection_details")
+    }
+    found: dict[ObjectName, Attributes] = {}
+    for said in connections:
+        if "vhost" not in said or "name" not in said:
+            continue  # it is just opening
+        name = object_name("Connection", virtualhost=said["vhost"], id=said["name"])
+        found[name] = _connection(said)
+        if said["name"] in publishing:
+            producer = object_name("Producer", virtualhost=said["vhost"], id=said["name"])
+            found[producer] = _producer(said, name, alarms)
+    return found
+
+
+def _connection(said: Json) -> Attributes:
+    properties: Json = said.get("client_properties") or {}
+    return {
+        "virtualhost": said["vhost"],
+        "id": said["name"],
+        "remote_address": f"{said.get('peer_host')}:{said.get('peer_port')}",
+        "container_id": said.get("user_provided_name") or properties.get("connection_name") or "",
+        "user": said.get("user"),
+        "opened": said.get("connected_at"),
+    }
+
+
+def _producer(said: Json, connection: ObjectName, alarms: Sequence[str]) -> Attributes:
+    known = _connection(said)
+    old_protocol = "0-9" in str(said.get("protocol", ""))
+    state = said.get("state")
+    by_alarm = bool(alarms) and old_protocol
+    blocked: bool | None = True if by_alarm or state in ("blocked", "flow") else False if state is not None else None
+    reasons = [f"limit:{alarm}" for alarm in alarms] if by_alarm else ["internal flow control"] if blocked else []
+    release = "The alarm must end." if by_alarm else "A queue or the disk must catch up." if blocked else ""
+    return {
+        "virtualhost": said["vhost"],
+        "id": said["name"],
+        "connection": str(connection),
+        "link": "",
+        "client": f"{known['user']}@{known['remote_address']}"
+        + (f" ({known['container_id']})" if known["container_id"] else ""),
+        "blocked": blocked,
+        "reasons": reasons,
+        "release": release,
+    }
+
+
+def broker_of(overview: Json, nodes: Sequence[Json], alarms: Sequence[str], now: int) -> Attributes:
+    """Return the broker: of a cluster, the node that was started first, and the sums of memory. `now`: ms since the
+    epoch."""
+    uptimes = [node["uptime"] for node in nodes if isinstance(node.get("uptime"), int)]
+    known: dict[str, Any] = {
+        "product": overview.get("product_name") or "RabbitMQ",
+        "product_version": overview.get("product_version") or overview.get("rabbitmq_version"),
+        "started": now - max(uptimes) if uptimes else None,
+        "connections": (overview.get("object_totals") or {}).get("connections"),
+        "shortages": list(alarms),
+    }
+    known["memory_limit_bytes"] = _sum(node.get("mem_limit") for node in nodes)
+    known["memory_used_bytes"] = _sum(node.get("mem_used") for node in nodes)
+    return known
+
+
+def _sum(values: Iterable[Any]) -> int | None:
+    known = [value for value in values if isinstance(value, int)]
+    return sum(known) if known else None
+
+
+def alarms_of(body: Json) -> list[str]:
+    """Return the alarms in force, such as `memory on rabbit@one`, from the answer of the health check (200 or 503)."""
+    return sorted(f"{alarm.get('resource')} on {alarm.get('node')}" for alarm in body.get("alarms") or ())

@@ -1,0 +1,351 @@
+"""A real RabbitMQ behind its adapter: its publishers meet what the adapter says, and no message is lost to it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import amqp
+import pytest
+import pytest_asyncio
+
+from brokers.adapters.http import JsonHttp
+from brokers.adapters.rabbitmq import RabbitMq
+from brokers.adapters.service import AdaptersService
+from brokers.admin import (
+    BrokerUnreachable,
+    EffectNotConfirmed,
+    InvalidValue,
+    ManagedObject,
+    NotAllowed,
+)
+from brokers.drivers.bundled import BundledBroker
+from brokers.model import object_name
+from tests.adapters.fake import BROKER, queue_name
+from tests.interop.rabbitmq_node import RabbitNode, publishing, rabbitmq
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
+
+LIMIT = 120.0  # s, also on a slow machine
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
+    with rabbitmq(tmp_path_factory.mktemp("rabbitmq"), plugins=["rabbitmq_management"]) as node:
+        yield node
+
+
+def http(node: RabbitNode, user: str = "guest", password: str = "guest") -> JsonHttp:
+    return JsonHttp(f"http://127.0.0.1:{node.http_port}/api", user, password, seconds=LIMIT)
+
+
+class Adapted:
+    """The node behind the service of the adapters, as a console reaches it."""
+
+    def __init__(self, folder: Path, node: RabbitNode) -> None:
+        self.folder = folder
+        self.node = node
+        self.api = http(node)
+
+    async def start(self) -> None:
+        self.service = AdaptersService(self.folder)
+        await self.service.start()
+        self.service.add("rabbit", RabbitMq(http(self.node), self.service.clock.now))
+        password = self.service.secret.read_text().strip()
+
+        async def connected() -> bool:
+            try:
+                self.broker = await BundledBroker.connect(
+                    "127.0.0.1", self.service.port, "console", password, timeout=LIMIT, name="rabbit"
+                )
+            except BrokerUnreachable:
+                return False
+            return True
+
+        await until(connected)
+
+    async def stop(self) -> None:
+        await self.broker.close()
+        await self.service.stop()
+
+    async def declare(self, name: str, **arguments: Any) -> None:
+        body = {"durable": True, "arguments": arguments}
+        await self.api.request("PUT", f"/queues/%2F/{name}", body=body)
+
+        async def listed() -> bool:
+            page = await self.broker.query("Queue", where={"name": name})
+            return bool(page.items) and page.items[0]["consumers"] is not None
+
+        await until(listed)
+
+    async def queue(self, name: str) -> ManagedObject:
+        return await self.broker.read(queue_name(name, "/"))
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until the condition, which reads from another process, is true."""
+    async with asyncio.timeout(LIMIT):
+        while not await condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+@pytest_asyncio.fixture
+async def adapted(tmp_path: Path, node: RabbitNode) -> AsyncIterator[Adapted]:
+    adapted = Adapted(tmp_path, node)
+    await adapted.start()
+    yield adapted
+    await adapted.stop()
+    for policy in await adapted.api.request("GET", "/policies"):
+        await adapted.api.request("DELETE", f"/policies/%2F/{policy['name']}")
+    for queue in await adapted.api.request("GET", "/queues"):
+        await adapted.api.request("DELETE", f"/queues/%2F/{queue['name']}")
+    await adapted.api.close()
+
+
+def publish(node: RabbitNode, queue: str, count: int) -> tuple[int, int]:
+    """Publish with confirms; return how many were accepted, and how many refused."""
+    accepted = refused = 0
+    with amqp.Connection(f"127.0.0.1:{node.port}", confirm_publish=True) as connection:
+        channel = connection.channel()
+        for _ in range(count):
+            try:
+                channel.basic_publish_confirm(amqp.Message(b"x" * 100), routing_key=queue)
+                accepted += 1
+            except amqp.exceptions.MessageNacked:
+                refused += 1
+    return accepted, refused
+
+
+def depth(node: RabbitNode, queue: str) -> int:
+    """The depth as the broker reports it to a client."""
+    with amqp.Connection(f"127.0.0.1:{node.port}") as connection:
+        return int(connection.channel().queue_declare(queue, passive=True).message_count)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"x-max-length": 50}, {"x-queue-type": "quorum"}], ids=["default", "limited", "quorum"]
+)
+async def test_stop_refuses_publishers_and_loses_no_message(adapted: Adapted, arguments: dict[str, Any]) -> None:
+    await adapted.declare("orders", **arguments)
+    assert await asyncio.to_thread(publish, adapted.node, "orders", 5) == (5, 0)
+    orders = queue_name("orders", "/")
+    with pytest.raises(EffectNotConfirmed, match="they are refused") as refused:
+        await adapted.broker.call(orders, "stop-producers", {"actor": "ada"})
+    assert refused.value.effect == "reject"
+    given = {"actor": "ada", "reason": "flood", "effect": "reject"}
+    assert (await adapted.broker.call(orders, "stop-producers", given))["changed"]
+    assert await asyncio.to_thread(publish, adapted.node, "orders", 2) == (0, 2)
+    assert await asyncio.to_thread(depth, adapted.node, "orders") == 5
+    shown = await adapted.queue("orders")
+    assert shown["state"] == "STOPPED"
+    assert shown["stops"][0]["reason"] == "flood"
+    await adapted.broker.call(orders, "start-producers", {"actor": "ada"})
+    assert await asyncio.to_thread(publish, adapted.node, "orders", 1) == (1, 0)
+    assert await asyncio.to_thread(depth, adapted.node, "orders") == 6
+    assert await adapted.api.request("GET", "/policies") == []
+
+
+async def test_stop_that_would_delete_messages_is_refused_with_the_reason(adapted: Adapted) -> None:
+    await adapted.declare("ring", **{"x-overflow": "drop-head"})
+    await asyncio.to_thread(publish, adapted.node, "ring", 3)
+    with pytest.raises(InvalidValue, match="x-overflow is drop-head"):
+        await adapted.broker.call(queue_name("ring", "/"), "stop-producers", {"effect": "reject"})
+    answer = await adapted.broker.call(BROKER, "stop-producers", {"effect": "reject"})
+    assert answer["changed"]
+    assert await asyncio.to_thread(depth, adapted.node, "ring") == 3
+    await adapted.broker.call(BROKER, "start-producers", {})
+
+
+async def test_stop_copies_the_policy_that_it_outranks_and_survives_a_restart_of_the_adapter(adapted: Adapted) -> None:
+    await adapted.declare("bills")
+    definition = {"max-length": 3, "overflow": "reject-publish", "dead-letter-exchange": "dead"}
+    body = {"pattern": "^bills$", "definition": definition, "priority": 7, "apply-to": "queues"}
+    await adapted.api.request("PUT", "/policies/%2F/theirs", body=body)
+
+    async def limited() -> bool:
+        return bool((await adapted.queue("bills"))["effective_capacity_messages"] == 3)
+
+    await until(limited)
+    assert await asyncio.to_thread(publish, adapted.node, "bills", 5) == (3, 2)
+
+    async def overfull() -> bool:
+        return bool((await adapted.queue("bills"))["state"] == "OVERFULL")
+
+    await until(overfull)
+    await adapted.broker.call(queue_name("bills", "/"), "stop-producers", {"effect": "reject", "actor": "ada"})
+    (stop,) = [p for p in await adapted.api.request("GET", "/policies") if p["name"] != "theirs"]
+    assert stop["definition"] == {**definition, "max-length": 0}
+    assert stop["priority"] > 7
+    await adapted.stop()
+    await adapted.start()
+    assert (await adapted.queue("bills"))["state"].endswith("STOPPED")
+    await adapted.broker.call(queue_name("bills", "/"), "start-producers", {"actor": "ada"})
+    assert [p["name"] for p in await adapted.api.request("GET", "/policies")] == ["theirs"]
+
+
+async def test_limits_of_a_queue_and_of_a_pattern_are_policies(adapted: Adapted) -> None:
+    await adapted.declare("orders")
+    pattern = object_name("Policy", virtualhost="/", pattern="^ord")
+    made = await adapted.broker.create(pattern, {"capacity_messages": 9, "overflow": "producers"}, actor="ada")
+    assert (made["capacity_messages"], made["overflow"], made["priority"]) == (9, "producers", 0)
+    with pytest.raises(InvalidValue, match="missing"):
+        await adapted.broker.create(object_name("Policy", virtualhost="/", pattern="("), {"capacity_messages": 9})
+
+    async def effective(count: int) -> bool:
+        return bool((await adapted.queue("orders"))["effective_capacity_messages"] == count)
+
+    await until(lambda: effective(9))
+    orders = await adapted.queue("orders")
+    await adapted.broker.update(orders.name, {"capacity_messages": 4}, orders.version, actor="ada")
+    await until(lambda: effective(4))
+    assert await asyncio.to_thread(publish, adapted.node, "orders", 6) == (4, 2)  # it rejects, as the pattern says
+    orders = await adapted.queue("orders")
+    assert orders["capacity_messages"] == 4
+    await adapted.broker.update(orders.name, {"capacity_messages": None, "overflow": None}, orders.version)
+    await until(lambda: effective(9))
+    made = await adapted.broker.read(pattern)
+    await adapted.broker.delete(pattern, made.version, actor="ada")
+    await until(lambda: effective(0))
+
+
+async def test_publishers_that_an_alarm_blocks_are_shown_with_it(adapted: Adapted) -> None:
+    await adapted.declare("orders")
+    with publishing(adapted.node.port) as client:
+
+        async def shown(state: str) -> bool:
+            found = (await adapted.broker.query("Producer")).items
+            return any(producer["state"] == state for producer in found)
+
+        await until(lambda: shown("RUNNING"))
+        try:
+            await asyncio.to_thread(adapted.node.control, "set_vm_memory_high_watermark", "0")
+            await until(lambda: shown("BLOCKED"))
+            (producer,) = (await adapted.broker.query("Producer", where={"state": "BLOCKED"})).items
+            assert producer["reasons"] == ["limit:memory on test@localhost"]
+            assert (await adapted.broker.read(BROKER))["shortages"] == ["memory on test@localhost"]
+        finally:
+            await asyncio.to_thread(adapted.node.control, "set_vm_memory_high_watermark", "0.6")
+
+        async def running() -> bool:
+            return bool((await adapted.broker.read(producer.name))["state"] == "RUNNING")
+
+        await until(running)
+        assert client.blocks  # the client heard of it, too
+    found = [event for event in await events(adapted) if event.kind.startswith(("limit-", "producer-"))]
+    assert sorted(event.kind for event in found if event.object in (BROKER, producer.name)) == [
+        "limit-cleared",
+        "limit-exceeded",
+        "producer-blocked",
+        "producer-released",
+    ]
+
+
+async def events(adapted: Adapted) -> list[Any]:
+    last = (await adapted.broker.read(BROKER))["last_event"]
+    stream = adapted.broker.events(0)
+    return [await anext(stream) for _ in range(last)]
+
+
+async def test_wrong_password_and_missing_permissions_are_named(node: RabbitNode) -> None:
+    wrong = RabbitMq(http(node, password="wrong"), lambda: 0)
+    with pytest.raises(NotAllowed, match="does not accept the user name and password"):
+        await wrong.connect()
+    await wrong.close()
+    api = http(node)
+    await api.request("PUT", "/users/reader", body={"password": "secret", "tags": "management"})
+    reader = RabbitMq(http(node, "reader", "secret"), lambda: 0)
+    faults = [finding.fault for finding in await reader.connect() if finding.fault]
+    assert any("monitoring" in fault for fault in faults)
+    assert any("policymaker" in fault for fault in faults)
+    await reader.close()
+    await api.close()
+
+
+async def test_node_that_hangs_is_unreachable_and_comes_back(adapted: Adapted) -> None:
+    """A proxy that accepts and never answers, in front of the node's management."""
+    await adapted.declare("orders")
+    with stalling(adapted.node.http_port) as proxy:
+        http_ = JsonHttp(f"http://127.0.0.1:{proxy.port}/api", "guest", "guest", seconds=2)
+        adapted.service.add("stalled", RabbitMq(http_, adapted.service.clock.now))
+        password = adapted.service.secret.read_text().strip()
+
+        async def reachable() -> bool:
+            try:
+                broker = await BundledBroker.connect(
+                    "127.0.0.1", adapted.service.port, "console", password, timeout=LIMIT, name="stalled"
+                )
+            except BrokerUnreachable:
+                return False
+            await broker.close()
+            return True
+
+        async def unreachable() -> bool:
+            return not await reachable()
+
+        await until(reachable)
+        proxy.stall.set()
+        await until(unreachable)
+        proxy.stall.clear()
+        await until(reachable)
+        assert (await adapted.broker.query("Queue")).total == 1
+
+
+class Stalling:
+    """A proxy that passes bytes on, or, while `stall` is set, none."""
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.stall = threading.Event()
+        self.port = 0
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._server = self._loop.run_until_complete(asyncio.start_server(self._pass, "127.0.0.1", 0))
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._ready.set()
+        self._loop.run_forever()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._server.close()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self.target)
+        pumps = [asyncio.ensure_future(self._pump(reader, back)), asyncio.ensure_future(self._pump(there, writer))]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            for end in (writer, back):
+                end.close()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            while self.stall.is_set():  # noqa: ASYNC110 - set by another thread
+                await asyncio.sleep(0.05)
+            writer.write(data)
+            await writer.drain()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+@contextmanager
+def stalling(target: int) -> Iterator[Stalling]:
+    proxy = Stalling(target)
+    try:
+        yield proxy
+    finally:
+        proxy.close()

@@ -1,0 +1,160 @@
+"""RabbitMQ's recorded answers (3.10.8, by the script of the tests against a real node), and the policies made of them.
+
+The expectations are written from the scene in which they were recorded: `orders` limited to 5 by a policy and filled,
+`bills` limited to 50 by an operator policy, `args` by its arguments, `ring` dropping from its head at 3, a quorum queue
+and a stream, one client that publishes and one that does not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokers.adapters import rabbitmq_policies as policies
+from brokers.adapters import rabbitmq_reading as reading
+from tests.adapters.fake import queue_name
+
+ANSWERS = Path(__file__).parent / "answers" / "rabbitmq-3.10"
+
+
+def answer(name: str) -> Any:
+    return json.loads((ANSWERS / f"{name}.json").read_text())
+
+
+def queues() -> dict[str, Any]:
+    found = reading.queues_of(answer("queues")["items"], reading.by_name(answer("policies")))
+    return {name["name"]: values for name, values in found.items()}
+
+
+def test_limits_are_the_least_of_arguments_policy_and_operator_policy() -> None:
+    found = queues()
+    limits = {name: values["effective_capacity_messages"] for name, values in found.items()}
+    assert limits == {"orders": 5, "bills": 50, "args": 7, "ring": 3, "free": 0, "quorum": 0, "stream": 0}
+    both = {
+        "vhost": "/",
+        "name": "q",
+        "arguments": {"x-max-length": 7},
+        "effective_policy_definition": {"max-length": 5},
+    }
+    ((_, values),) = reading.queues_of([both], {}).items()
+    assert values["effective_stop_messages"] == 5
+
+
+def test_full_queue_is_overfull_only_if_it_refuses() -> None:
+    found = queues()
+    assert {name for name, values in found.items() if values["overfull"]} == {"orders"}
+    assert found["ring"]["overfull"] is False  # it loses its oldest
+    assert (found["orders"]["depth_messages"], found["orders"]["depth_bytes"]) == (5, 500)
+    assert (found["orders"]["overflow"], found["ring"]["overflow"]) == ("producers", "ring")
+
+
+def test_quick_list_updates_depths_and_fullness() -> None:
+    known = reading.queues_of(answer("queues")["items"], {})
+    quick = [{**said, "messages": 4, "messages_ready": 4} for said in answer("queues-quick")]
+    found = {name["name"]: values for name, values in reading.totals_of(quick, known).items()}
+    assert found["orders"]["overfull"] is False
+    assert found["orders"]["depth_messages"] == 4
+    unknown = reading.totals_of(answer("queues-quick"), {})
+    assert all("overfull" not in values for values in unknown.values())
+    assert unknown[queue_name("stream", "/")]["depth_messages"] is None  # never 0
+
+
+def test_unknown_depth_of_a_queue_whose_node_is_down_is_unknown() -> None:
+    down = {"vhost": "/", "name": "q", "state": "down", "effective_policy_definition": {"overflow": "reject-publish"}}
+    ((_, values),) = reading.queues_of([down], {}).items()
+    assert values["depth_messages"] is None
+    assert values["overfull"] is None
+
+
+def test_policies_for_exchanges_and_headgates_own_are_not_shown() -> None:
+    own = [{"vhost": "/", "name": policies.stop_name("a"), "pattern": "a", "definition": {"max-length": 0}}]
+    found = reading.policies_of([*answer("policies"), *own])
+    assert [(name["pattern"], values["capacity_messages"]) for name, values in found.items()] == [("^orders$", 5)]
+
+
+def test_of_two_policies_with_one_pattern_the_one_that_applies_is_shown() -> None:
+    two = [
+        {"vhost": "/", "name": name, "pattern": "a", "priority": priority, "definition": {"max-length": priority}}
+        for name, priority in (("high", 9), ("low", 1))
+    ]
+    ((_, values),) = reading.policies_of(two).items()
+    assert values["capacity_messages"] == 9
+
+
+def test_alarm_blocks_publishers_before_they_are_listed_as_blocked() -> None:
+    alarms = reading.alarms_of(answer("alarms-memory"))
+    assert alarms == ["memory on test@localhost"]
+    assert reading.alarms_of(answer("alarms")) == []
+    channels = answer("channels")
+    for connections, expected in (
+        ("connections-alarm-early", True),
+        ("connections-alarm", True),
+        ("connections", False),
+    ):
+        in_force = alarms if expected else []
+        found = reading.connections_of(answer(connections), channels, in_force)
+        assert sorted(name.type for name in found) == ["Connection", "Connection", "Producer"]
+        (producer,) = [values for name, values in found.items() if name.type == "Producer"]
+        assert producer["blocked"] is expected
+        assert producer["client"].endswith("(billing-app)")
+
+
+def test_internal_flow_control_blocks_and_other_protocols_are_not_blocked_by_the_alarm() -> None:
+    channels = answer("channels")
+    connections = answer("connections")
+    for changed, expected in (({"state": "flow"}, True), ({"protocol": "AMQP 1.0"}, False), ({"state": None}, None)):
+        alarms = ["memory on x"] if "protocol" in changed else []
+        found = reading.connections_of([{**each, **changed} for each in connections], channels, alarms)
+        assert [values["blocked"] for name, values in found.items() if name.type == "Producer"] == [expected]
+
+
+def test_broker_is_the_sum_of_its_nodes() -> None:
+    nodes = answer("nodes") * 2
+    found = reading.broker_of(answer("overview"), nodes, [], now=1_000_000)
+    assert found["product_version"] == "3.10.8"
+    assert found["memory_used_bytes"] == 2 * answer("nodes")[0]["mem_used"]
+    assert found["started"] == 1_000_000 - 11887
+    assert reading.broker_of({}, [], [], now=1)["memory_used_bytes"] is None
+
+
+@pytest.mark.parametrize("definition", [{}, {"max-length": 9}, {"overflow": "reject-publish-dlx", "message-ttl": 5}])
+def test_stop_has_two_steps_and_copies_what_it_outranks(definition: dict[str, Any]) -> None:
+    queue = queue_name("a.b", "/")
+    first = policies.stop_policy(queue, definition, 7, length=False)
+    second = policies.stop_policy(queue, definition, 7, length=True)
+    assert first["definition"].get("max-length") == definition.get("max-length")
+    assert first["definition"]["overflow"] in reading.REJECTING
+    assert second["definition"] == {**first["definition"], "max-length": 0}
+    assert definition.items() - {("overflow", None), *second["definition"].items()} <= {("max-length", 9)}
+    assert first["priority"] == 8
+    assert policies.stop_policy(queue, {}, 2**31 - 1, length=True)["priority"] == 2**31 - 1
+
+
+def test_queue_that_would_lose_its_messages_cannot_be_stopped() -> None:
+    faults = {name: policies.stop_fault(values) for name, values in queues().items()}
+    assert {name for name, fault in faults.items() if fault} == {"ring", "stream"}
+    assert "would delete all its messages" in faults["ring"]
+
+
+def test_removed_limits_leave_no_policy() -> None:
+    queue = queue_name("a", "/")
+    made = policies.limit_policy(queue, {"message-ttl": 5}, {"capacity_messages": 4, "overflow": "producers"}, 3)
+    assert made is not None
+    assert made["definition"] == {"message-ttl": 5, "max-length": 4, "overflow": "reject-publish"}
+    cleared = {"capacity_messages": None, "overflow": None}
+    assert policies.limit_policy(queue, made["definition"], cleared, 3) is None
+    assert policies.limit_policy(queue, {}, {"capacity_messages": 0}, 3) is None  # 0 is no limit
+
+
+@given(st.text(min_size=1, max_size=12), st.text(max_size=12))
+def test_pattern_of_a_queue_matches_exactly_it(name: str, other: str) -> None:
+    """Python's patterns are near enough to Erlang's for what is escaped here."""
+    pattern = re.compile(policies.exactly(name).replace(r"\z", r"\Z"))
+    assert pattern.search(name)
+    assert bool(pattern.search(other)) is (other == name)
