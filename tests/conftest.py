@@ -57,6 +57,7 @@ SLOW = {
     "amqp/test_tls.py",
     "amqp/test_what_messages_ask.py",
     "browser",
+    "adapters/test_rabbitmq.py",
     "cli",
     "client",
     "console/test_api_contract.py",
@@ -86,7 +87,7 @@ SLOW = {
 }
 
 #: The longest files start first, so that the processes end at about the same time.
-FIRST = ("up", "history", "servers", "browser", "interop", "faults")
+FIRST = ("up", "history", "servers", "browser", "interop", "faults", "adapters")
 
 
 from django.db import connection  # noqa: E402
