@@ -167,7 +167,7 @@ class Run:
     def _configure(self, rows: int) -> None:
         self._few = rows <= FEW_ROWS
         settings = dict(QUICK if self._few else _LARGE)
-        if str(self.spark.sparkContext.master).startswith("local"):
+        if self._is_local():
             # Few partitions are faster for few rows; more partitions spill less each. A cluster has its own setting.
             settings["spark.sql.shuffle.partitions"] = "2" if self._few else "8"
         elif self._few:
@@ -347,10 +347,15 @@ class Run:
 
     def _keep(self, rows: DataFrame) -> DataFrame:
         """Cache rows that are needed more than once."""
-        if self._few:
-            return rows.localCheckpoint()  # later plans do not repeat their computation
+        # Later plans do not repeat the computation of a checkpoint. A cluster may lose an executor: persisted rows are
+        # computed again then, those of a checkpoint would fail the run.
+        if self._few and self._is_local():
+            return rows.localCheckpoint()
         self._persisted.append(rows.persist())
         return rows
+
+    def _is_local(self) -> bool:
+        return str(self.spark.sparkContext.master).startswith("local")
 
     def _release(self) -> None:
         """Free cached rows, and the Java objects of DataFrames in reference cycles, whose size Python's garbage

@@ -7,6 +7,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from console.history.pipeline.due_work import (
     ENDED,
     FILE_BYTES,
@@ -76,6 +78,7 @@ def test_hour_of_a_recorder_that_has_ended_closes_without_a_further_file() -> No
     assert [due(work) for work in clocks.due.find(files, {})] == [Reason.HOUR]
 
 
+@pytest.mark.domain("pipeline left open")
 def test_hour_that_a_run_left_open_is_due_an_hour_after_the_recorders_last_file() -> None:
     clocks = Clocks()
     files = [recorded(HOUR_10 + 50 * MINUTE_NS), recorded(HOUR_10 + 45 * MINUTE_NS, kind="coverage")]

@@ -89,6 +89,7 @@ def tail(history: History, sequence: int) -> None:
     Landing(history.url).put(f"{folder('b')}/{CATALOG}", catalog.encode())
 
 
+@pytest.mark.domain("pipeline left open")
 def test_hour_of_a_recorder_that_has_ended_is_completed_without_a_further_file(
     spark: Any, history: History, tmp_path: Any
 ) -> None:
