@@ -271,6 +271,22 @@ async def test_dragging_over_the_chart_zooms_to_a_finer_resolution(people: Peopl
     await expect(page.locator("#resolution")).to_contain_text("as recorded")
 
 
+async def test_charts_of_a_fixed_range_fit_a_resized_window(people: People, recorded_hour: str) -> None:
+    page = await people.page("ada", "viewers")
+    await page.set_viewport_size({"width": 1440, "height": 900})
+    await page.goto(f"/history/queues/default/orders/?{WHOLE}")
+    for width, height in ((1440, 900), (1440, 1600), (1000, 900), (390, 844), (1440, 900)):
+        await page.set_viewport_size({"width": width, "height": height})
+        for chart, least in (("#chart", 400), ("#rates", 220)):
+            fits = """([chart, least]) => {
+                const [outer, inner] = [chart, `${chart} .main-svg`].map((one) => document.querySelector(one));
+                if (!inner) return false;
+                const [box, svg] = [outer.getBoundingClientRect(), inner.getBoundingClientRect()];
+                return svg.height >= least && box.height >= svg.height && Math.abs(box.width - svg.width) < 40;
+            }"""
+            await page.wait_for_function(fits, arg=[chart, least])
+
+
 async def test_incident_lists_events_in_order_with_operator_and_reason(people: People, recorded_hour: str) -> None:
     page = await people.page("ada", "viewers")
     await page.goto(f"/history/incident/?{WHOLE}&broker=local&virtualhost=default&queue=orders")

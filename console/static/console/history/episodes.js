@@ -240,6 +240,8 @@ export class Episodes {
       end && end !== "ongoing" ? h("small", { class: "muted block wrap" }, end) : null,
     ];
     const stopped = episode.kind === "stopped";
+    // Its events were read from the broker's journal later.
+    const isUnrecorded = !stopped && episode.producers > 0 && !episode.blocked_ms;
     const what = stopped
       ? [
           icon("stopped"),
@@ -321,9 +323,11 @@ export class Episodes {
         {
           class: "num",
           "data-label": "Blocked producer time",
-          title: `${exact(episode.blocked_ms)} ms, sum over all blocked producers`,
+          title: isUnrecorded
+            ? "Only recorded time counts: no time of this episode was recorded"
+            : `${exact(episode.blocked_ms)} ms, sum over all blocked producers`,
         },
-        duration(episode.blocked_ms),
+        isUnrecorded ? "–" : duration(episode.blocked_ms),
       ),
       h(
         "td",

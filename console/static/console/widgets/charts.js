@@ -28,6 +28,33 @@ function themeReader(element) {
   };
 }
 
+/**
+ * Call `draw` after the width of the element has changed. Plotly's own `responsive` forgets the figure's height then.
+ *
+ * @param {HTMLElement} element
+ * @param {() => void} draw
+ */
+function onNewWidth(element, draw) {
+  let width = element.clientWidth;
+  new ResizeObserver(() => {
+    if (!element.clientWidth || element.clientWidth === width) return;
+    width = element.clientWidth;
+    requestAnimationFrame(draw);
+  }).observe(element);
+}
+
+/**
+ * The width of the element without its padding, px; undefined while it is hidden. Plotly takes it for the first drawing
+ * only.
+ *
+ * @param {HTMLElement} element
+ */
+function contentWidth(element) {
+  const { paddingLeft, paddingRight } = getComputedStyle(element);
+  const width = element.clientWidth - Number.parseFloat(paddingLeft) - Number.parseFloat(paddingRight);
+  return width > 0 ? width : undefined;
+}
+
 export class DepthChart {
   #element;
   #figures;
@@ -51,6 +78,7 @@ export class DepthChart {
     this.#figures = figures;
     this.#unit = unit;
     addEventListener("headgate-theme", () => requestAnimationFrame(() => this.draw()));
+    onNewWidth(element, () => this.draw());
     document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && this.draw());
     // The time axis moves on also for idle queues.
     setInterval(() => !this.#samples.ended && performance.now() - this.#last > IDLE && this.#soon(), IDLE);
@@ -117,7 +145,8 @@ export class DepthChart {
     putDepth(figure, this.#samples.rows(Date.now()), this.#unit, this.#span, this.#element.clientWidth < NARROW);
     if (!this.#drawn) this.#element.replaceChildren();
     this.#drawn = true;
-    Plotly.react(this.#element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
+    figure.layout.width = contentWidth(this.#element);
+    Plotly.react(this.#element, figure.data, figure.layout, { displayModeBar: false });
   }
 }
 
@@ -146,6 +175,7 @@ export class TimeChart {
     this.#figure = figure;
     this.#options = options;
     addEventListener("headgate-theme", () => requestAnimationFrame(() => this.draw()));
+    onNewWidth(element, () => this.draw());
   }
 
   /**
@@ -192,10 +222,10 @@ export class TimeChart {
         r: Math.min(figure.layout.margin.r, 46),
       };
     if (!this.#drawn) this.#element.replaceChildren();
+    figure.layout.width = contentWidth(this.#element);
     // Plotly's double click would restore its first range; the page handles it.
     Plotly.react(this.#element, figure.data, figure.layout, {
       displayModeBar: false,
-      responsive: true,
       doubleClick: false,
     });
     if (!this.#drawn) this.#listen();
