@@ -114,7 +114,7 @@ def known_until(episodes: DataFrame, recorded: DataFrame) -> DataFrame:
 def measured_from(episodes: DataFrame, before: DataFrame, since: DataFrame) -> DataFrame:
     """Add `points_from`: the time, ms, from which on depths have to be read to find the peak, and `known_messages` and
     `known_bytes`, the peaks until then. An episode that was stored with the same start, and has only become longer, was
-    measured up to `since` (broker, since_ms)."""
+    measured up to its stored end; one that was ongoing, up to `since` (broker, since_ms) at least."""
     old = before.select(
         "id",
         F.col("end").alias("old_end"),
@@ -125,14 +125,16 @@ def measured_from(episodes: DataFrame, before: DataFrame, since: DataFrame) -> D
     longer = F.expr("stored AND (old_end IS NULL OR end IS NULL OR end >= old_end)") & (
         F.col("end").isNull() | (F.unix_millis("end") >= F.col("since_ms"))
     )
-    start = F.unix_millis("start")
+    start, measured_to = F.unix_millis("start"), F.unix_millis("old_end")
     return (
         episodes.join(old, "id", "left")
         .join(F.broadcast(since), "broker", "left")
         .withColumn("longer", F.coalesce(longer, F.lit(False)))
         .withColumns(
             {
-                "points_from": F.when(F.col("longer"), F.greatest(start, "since_ms")).otherwise(start),
+                "points_from": F.when(F.col("longer"), F.greatest(start, F.least("since_ms", measured_to))).otherwise(
+                    start
+                ),
                 **{name: F.when(F.col("longer"), F.col(name)) for name in ("known_messages", "known_bytes")},
             }
         )
@@ -145,20 +147,22 @@ def measured(
 ) -> DataFrame:
     """Add to `episodes`, with the columns of `measured_from`, their peak depths, blocked producers, the connections of
     these, and blocked producer time, of which only recorded time counts. `points`: (broker, virtualhost, queue, at,
-    depth_messages, depth_bytes) from samples and events; `horizons`: (broker, horizon_ms), the time up to which ongoing
-    episodes and blocks count; `recorded`: as `spans.spans`."""
+    depth_messages, depth_bytes) from samples and events, of which all later ones belong to an ongoing episode;
+    `horizons`: (broker, horizon_ms), the time up to which ongoing episodes and blocks count; `recorded`: as
+    `spans.spans`."""
     bounds = episodes.join(F.broadcast(horizons), "broker", "left").select(
         "id",
         *_QUEUE,
         "points_from",
         F.unix_millis("start").alias("start_ms"),
+        F.unix_millis("end").alias("points_to"),
         F.coalesce(F.unix_millis("end"), F.greatest("horizon_ms", F.unix_millis("start"))).alias("end_ms"),
     )
     bounds = bounds.where("queue IS NOT NULL")
     at = F.unix_millis("at")
     depths = (
         points.join(bounds, list(_QUEUE))
-        .where((at >= F.col("points_from")) & (at <= F.col("end_ms")))
+        .where((at >= F.col("points_from")) & F.coalesce(at <= F.col("points_to"), F.lit(True)))
         .groupBy("id")
         .agg(F.max("depth_messages").alias("peak_messages"), F.max("depth_bytes").alias("peak_bytes"))
     )
