@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from console.history.pipeline.pending_rollups import Changes, PendingRollups
-from console.history.storage.tables import Tables
+from console.history.storage.tables import Range, Tables
 from console.history.storage.upgrade import upgrade_tables
 
 if TYPE_CHECKING:
@@ -23,10 +23,14 @@ def open_tables(spark: SparkSession, url: str, on_step: Callable[[str], None] = 
     tables = Tables(spark, url)
     landing = tables.landing
     pending = PendingRollups(landing)
-    for broker, (begin, end) in upgrade_tables(url, on_step).items():
-        ranges = [(begin, end)]
-        for since, until in json.loads(landing.get(_NOTE) or b"[]"):
-            ranges.append((since, max(since, end if until is None else until) + 1))
-        pending.store(Changes(broker, begin, ranges))
+
+    def note(changed: Mapping[str, Range]) -> None:
+        for broker, (begin, end) in changed.items():
+            ranges = [(begin, end)]
+            for since, until in json.loads(landing.get(_NOTE) or b"[]"):
+                ranges.append((since, max(since, end if until is None else until) + 1))
+            pending.store(Changes(broker, begin, ranges))
+
+    upgrade_tables(url, on_step, note=note)
     landing.delete(_NOTE)
     return tables

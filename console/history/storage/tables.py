@@ -214,8 +214,18 @@ class Tables:
         rows = rows.select(*columns, *key).sortWithinPartitions(*key, *layout.order)
         path = folder.new_path()
         written = f"{table_url(self.url, name)}/{path}"
-        rows.write.partitionBy(*key).option("compression", "zstd").parquet(_spark_url(written))
+        try:
+            rows.write.partitionBy(*key).option("compression", "zstd").parquet(_spark_url(written))
+        except Exception:
+            self._remove(name, path)
+            raise
         folder.commit(self._found(name, path), removed, versions, same_rows=same_rows)
+
+    def _remove(self, name: str, path: str) -> None:
+        """Remove the files of a job that has failed: repeated on a full disk, it would never let it recover."""
+        files, root = file_system(table_url(self.url, name))
+        with contextlib.suppress(OSError):  # the vacuum of a later day removes them
+            files.delete_dir(f"{root}/{path}")
 
     def _found(self, name: str, path: str) -> list[NewFile]:
         """Return the files that Spark has written below `path`."""

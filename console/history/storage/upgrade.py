@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import unquote
@@ -35,9 +35,15 @@ _ROLLUPS = ("minutes", "hours", "days")
 _NO_LIMIT = 1 << 50  # ms
 
 
-def upgrade_tables(url: str, on_step: Callable[[str], None] = lambda _name: None) -> dict[str, tuple[int, int]]:
+def upgrade_tables(
+    url: str,
+    on_step: Callable[[str], None] = lambda _name: None,
+    *,
+    note: Callable[[Mapping[str, tuple[int, int]]], None] = lambda _changed: None,
+) -> dict[str, tuple[int, int]]:
     """Convert all tables that need it. Return, by broker, the (from, to), ms, whose rollups the next run has to make
-    again. Raises LandingError, deltalake's errors."""
+    again; `note` is called with them before a killed conversion would no longer be repeated. Raises LandingError,
+    deltalake's errors."""
     landing = Landing(url)
     old = [name for name in LAYOUTS if _is_old(url, name) or landing.get(_note(name)) is not None]
     noted = landing.get(_note("rolled"))
@@ -51,8 +57,10 @@ def upgrade_tables(url: str, on_step: Callable[[str], None] = lambda _name: None
             on_step(f"converting {name}")
             _convert(url, name, landing, rolled)
     _remove_processed(url, landing)
+    changed = {broker: (until, until + HOUR) for broker, until in rolled.items()}
+    note(changed)
     landing.delete(_note("rolled"))
-    return {broker: (until, until + HOUR) for broker, until in rolled.items()}
+    return changed
 
 
 def _is_old(url: str, name: str) -> bool:

@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+from pyspark.sql.types import StructType
 
 from console.history.pipeline.maintenance import retain
 from console.history.storage import tables
@@ -18,7 +20,7 @@ from console.history.storage.commits import DeltaFolder, Overtaken
 from console.history.storage.landing_names import landed_id, retained_id
 from console.history.storage.layout import table_url
 from console.history.storage.reader import HistoryBroken, NothingRecorded, Reader
-from console.history.storage.tables import Tables
+from console.history.storage.tables import PART, Tables
 from tests.history.delta import DAY, read, rows_of, sample, write
 
 NOW = 1_773_446_400_000  # a whole day
@@ -183,6 +185,25 @@ def test_rows_are_on_the_disk_before_the_commit_and_the_commit_before_it_returns
 def make_old(path: Path) -> None:
     long_ago = time.time() - 3 * 86_400
     os.utime(path, (long_ago, long_ago))
+
+
+def test_failed_write_leaves_no_files(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts are repeated: on a full disk their files would fill what is freed."""
+    folders = set(Path(table_url(url, "samples")).iterdir())
+
+    def full(place: str) -> None:
+        part = Path(place.removeprefix("file:")) / "of=0123" / "day=2026-03-14" / "part.parquet"
+        part.parent.mkdir(parents=True)
+        part.write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    rows = MagicMock(columns=[PART])
+    written = rows.select.return_value.sortWithinPartitions.return_value.write
+    written.partitionBy.return_value.option.return_value.parquet.side_effect = full
+    monkeypatch.setattr(tables, "schema", lambda _name: StructType([]))
+    with pytest.raises(OSError, match="No space left"):
+        Tables(None, url).append("samples", rows, expected=1)  # type: ignore[arg-type]
+    assert set(Path(table_url(url, "samples")).iterdir()) == folders
 
 
 def test_compaction_leaves_a_partition_that_needs_several_files(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from console.history.pipeline.opening import open_tables
+from console.history.pipeline.pending_rollups import PendingRollups
 from console.history.storage import upgrade
 from console.history.storage.commits import DeltaFolder, arrow_schema
 from console.history.storage.file_systems import file_system
@@ -119,6 +121,29 @@ def test_killed_conversion_is_continued(url: str, killed_at: int, monkeypatch: p
             upgrade_tables(url)
     upgrade_tables(url)
     assert_converted(url, before)
+
+
+def test_intervals_that_a_killed_run_of_the_previous_release_had_changed_are_noted(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the conversion is killed between any two of its last effects."""
+    Landing(url).put("pipeline/owed.json", b"[[5, 9], [7, null]]")
+    delete = Landing.delete
+
+    def killed(self: Landing, path: str) -> None:
+        delete(self, path)
+        if path in ("pipeline/upgrade/rolled.json", "pipeline/owed.json"):
+            raise KeyboardInterrupt
+
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(Landing, "delete", killed)
+            with pytest.raises(KeyboardInterrupt):
+                open_tables(None, url)  # type: ignore[arg-type]
+    tables = open_tables(None, url)  # type: ignore[arg-type]
+    end = NOW + 2 * HOUR
+    ranges = PendingRollups(tables.landing).load(["local"])["local"].ranges
+    assert {(NOW + HOUR, end), (5, 10), (7, end + 1)} <= set(ranges)
 
 
 def test_files_that_the_ledger_names_are_removed_and_others_are_processed_later(url: str) -> None:
