@@ -42,16 +42,24 @@ class JsonHttp:
         self._session: aiohttp.ClientSession | None = None
 
     async def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Any = None, seconds: float = 0.0
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        seconds: float = 0.0,
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Send a request and return its answer's JSON; None for an answer without content. `path`: after the base, with
-        its parts encoded (see `part`). Raises BrokerUnreachable, NotAllowed, NotFound, HttpError."""
+        its parts encoded (see `part`). `headers`: besides the usual ones. Raises BrokerUnreachable, NotAllowed,
+        NotFound, HttpError."""
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"} if data is not None else {}
+        sent = {**({"Content-Type": "application/json"} if data is not None else {}), **(headers or {})}
         timeout = aiohttp.ClientTimeout(total=seconds or self._seconds)
         try:
             async with self._opened().request(
-                method, f"{self.base}{path}", params=query, data=data, headers=headers, timeout=timeout,
+                method, f"{self.base}{path}", params=query, data=data, headers=sent, timeout=timeout,
                 allow_redirects=False,
             ) as answer:  # fmt: skip
                 text = await self._text(answer)
