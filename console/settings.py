@@ -10,6 +10,7 @@ HEADGATE_BROKER_HOST/PORT  address of the broker, default 127.0.0.1 and 5672
 HEADGATE_BROKER_CONNECT    how to connect: dotted name of a coroutine function, default for Headgate's own broker
 HEADGATE_BROKER_CA         file with the CA of the broker's certificate: connect with TLS, to the TLS port
 HEADGATE_BROKER_SECRET     file with the password of the broker's user `console`, default <data>/broker/console.secret
+HEADGATE_ADAPTERS_HOST/PORT  where `manage.py adapters` serves brokers of other kinds, default 127.0.0.1 and 5679
 HEADGATE_MAIL_HOST/PORT    the mail server for alerts, port 25 by default; without a host no mail is sent
 HEADGATE_MAIL_USER         and HEADGATE_MAIL_PASSWORD_FILE: credentials for the mail server
 HEADGATE_MAIL_TLS          starttls or tls, default neither; HEADGATE_MAIL_FROM: the sender's address
@@ -96,6 +97,16 @@ HEADGATE_BROKERS: list[dict[str, Any]] = [
     },
 ]
 
+#: The process of the adapters: where it listens and stores, and how links reach a broker there.
+HEADGATE_ADAPTERS: dict[str, Any] = {
+    "host": os.environ.get("HEADGATE_ADAPTERS_HOST") or "127.0.0.1",
+    "port": _port("HEADGATE_ADAPTERS_PORT", 5679),
+    "data": str(DATA / "adapters"),
+    "connect": "console.links.registry.connect_adapted",
+}
+#: The file with the keys that encrypt the passwords of added brokers.
+HEADGATE_BROKER_KEYS = str(DATA / "console" / "brokers.key")
+
 # -- history ----------------------------------------------------------------------------------------------------
 
 #: Location of the flow history; `console/history/storage/landing.py` describes its layout.
@@ -119,6 +130,7 @@ INSTALLED_APPS = [
     "console",
     "console.access",
     "console.audit",
+    "console.brokers",
     "console.history",
     "console.bulk",
     "console.selections",

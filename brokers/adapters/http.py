@@ -7,6 +7,7 @@ queues is megabytes of JSON. Redirects are not followed: credentials go to the c
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from urllib.parse import quote
 
 import aiohttp
 
+from brokers.adapters.addresses import AddressRefused, check_address
 from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotAllowed, NotFound
 
 #: The largest answer, bytes: 10,000 queues with all their attributes have 20 MB.
@@ -30,8 +32,8 @@ class HttpError(AdminError):
 
 
 class JsonHttp:
-    """`base`: the address of the interface, without a slash at its end. `authority`: PEM file of the certificate
-    authority, "" for the system's. `seconds`: time for a whole answer."""
+    """`base`: the address of the interface, without a slash at its end. `authority`: certificate authorities, PEM text
+    or the path of a PEM file, "" for the system's. `seconds`: time for a whole answer."""
 
     def __init__(self, base: str, username: str, password: str, *, authority: str = "", seconds: float = 10.0) -> None:
         self.base = base
@@ -66,6 +68,8 @@ class JsonHttp:
                 return self._read(method, path, answer.status, text)
         except TimeoutError:
             raise BrokerUnreachable(f"no answer from {self.base} within {timeout.total:g} s") from None
+        except AddressRefused as error:
+            raise BrokerUnreachable(str(error)) from None
         except aiohttp.ClientConnectorCertificateError as error:
             why = f"the certificate of {self.base} is not trusted: {error.certificate_error}"
             raise BrokerUnreachable(why) from None
@@ -80,13 +84,13 @@ class JsonHttp:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             try:
-                context = ssl.create_default_context(cafile=self._authority or None)
-            except (OSError, ssl.SSLError) as error:
-                raise BrokerUnreachable(f"cannot use certificate authority {self._authority}: {error}") from None
+                context = trusting(self._authority)
+            except ValueError as error:
+                raise BrokerUnreachable(str(error)) from None
             # No proxy, cookies or .netrc of the environment: only what is configured.
             self._session = aiohttp.ClientSession(
                 headers=self._headers,
-                connector=aiohttp.TCPConnector(ssl=context, limit=4),
+                connector=aiohttp.TCPConnector(ssl=context, limit=4, socket_factory=_socket),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
             )
@@ -117,6 +121,28 @@ class JsonHttp:
             return json.loads(text)
         except ValueError:
             raise BrokerUnreachable(f"{self.base}{path} is not answered in JSON: is this the right address?") from None
+
+
+def trusting(authority: str) -> ssl.SSLContext:
+    """Return a context that trusts the authorities: PEM text, or the path of a PEM file; "": the system's. Raises
+    ValueError with a sentence."""
+    is_text = authority.lstrip().startswith("-----BEGIN")
+    try:
+        if is_text:
+            return ssl.create_default_context(cadata=authority)
+        return ssl.create_default_context(cafile=authority or None)
+    except (OSError, ValueError) as error:
+        which = "the certificate authority" if is_text else f"certificate authority file {authority}"
+        raise ValueError(f"cannot use {which}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _socket(info: tuple[Any, ...]) -> socket.socket:
+    """Return the socket for a connection, after all names are resolved. Raises AddressRefused."""
+    family, kind, protocol, _, address = info
+    check_address(str(address[0]))
+    made = socket.socket(family, kind, protocol)
+    made.setblocking(False)
+    return made
 
 
 def part(text: str) -> str:

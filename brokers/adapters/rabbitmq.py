@@ -18,6 +18,7 @@ from brokers.adapters import rabbitmq_reading as reading
 from brokers.adapters.adapter import Finding, Objects, StopTarget
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.http import HttpError, JsonHttp, part, refused
+from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.admin import BrokerUnreachable, InvalidValue, NotAllowed, NotFound
 from brokers.engine.values.stops import Scope
@@ -330,3 +331,9 @@ class RabbitMq:
 
     async def close(self) -> None:
         await self._http.close()
+
+
+def open_account(account: Account, now: Callable[[], int]) -> RabbitMq:
+    """Return the adapter of an account. Its URL is that of the management plugin, with or without `/api`."""
+    base = account.url.removesuffix("/api") + "/api"
+    return RabbitMq(JsonHttp(base, account.username, account.password, authority=account.authority), now)

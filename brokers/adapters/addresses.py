@@ -1,0 +1,81 @@
+"""Addresses that brokers can have: http or https, and not of the machine itself or its link.
+
+Link-local addresses have the metadata services of clouds, which hand out credentials. Private networks and loopback are
+allowed: brokers are there. Names are checked when they are entered, and again at each connection, since what they
+resolve to can change.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from urllib.parse import urlsplit
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class AddressRefused(ValueError):
+    """A broker must not have this address. The message is a sentence."""
+
+
+def check_url(text: str) -> str:
+    """Return the URL without a slash at its end. Raises ValueError with a sentence. Resolves no name."""
+    if any(ord(c) <= 32 or ord(c) == 127 for c in text):
+        raise ValueError("the URL must not contain spaces or control characters")
+    try:
+        url = urlsplit(text)
+        port, host = url.port, url.hostname
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a URL: {error}") from None
+    if url.scheme not in ("http", "https") or not host:
+        raise ValueError("the URL must begin with http:// or https:// and have a host")
+    if url.username is not None or url.password is not None:
+        raise ValueError("the URL must not contain a user name or password: enter them in their own fields")
+    if url.query or url.fragment or "?" in text or "#" in text:
+        raise ValueError("the URL must not have a query or a fragment")
+    if port == 0:
+        raise ValueError("port 0 cannot be connected to")
+    check_address(host)
+    return text.rstrip("/")
+
+
+def check_resolved(text: str) -> None:
+    """Check every address that the host of a checked URL resolves to now. Raises AddressRefused; a name that does not
+    resolve is no error. Blocks until the name is resolved."""
+    host = urlsplit(text).hostname or ""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return
+    for each in found:
+        try:
+            check_address(str(each[4][0]))
+        except AddressRefused as error:
+            raise AddressRefused(f"{host}: {error}") from None
+
+
+def check_address(host: str) -> None:
+    """Raise AddressRefused for an IP address that a broker must not have. Names pass."""
+    try:
+        address = _real(ipaddress.ip_address(host.partition("%")[0]))
+    except ValueError:
+        return  # a name
+    if address.is_link_local:
+        raise AddressRefused(f"{address} is refused: link-local addresses have no brokers, but metadata services")
+    if address.is_unspecified or (address.version == 4 and address in _THIS_NETWORK):
+        raise AddressRefused(f"{address} is refused: it is no address of a machine; enter that of the broker")
+    if address.is_multicast:
+        raise AddressRefused(f"{address} is refused: it is a multicast address")
+
+
+_THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
+_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+def _real(address: Address) -> Address:
+    """Return the IPv4 address that is embedded in an IPv6 address, else the address."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address in _TRANSLATED:
+            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        return address.ipv4_mapped or address.sixtofour or address
+    return address

@@ -1,0 +1,43 @@
+"""The kinds of brokers that can be adapted: one line for each.
+
+Nothing else is chosen by a kind's name: what a broker has is in the types of its adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import cast
+
+from brokers.adapters.adapter import Adapter
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """How to reach a broker. `url`: http or https, without a slash at its end. `authority`: certificate authorities,
+    PEM text or the path of a PEM file; "": the system's. The password is not part of the text form."""
+
+    url: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    authority: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`title`: for people. `factory`: `module:function`, imported on first use, that takes an Account and the clock (ms
+    since the epoch) and returns an Adapter. `url`: an example, for forms."""
+
+    title: str
+    factory: str
+    url: str
+
+    def open(self, account: Account, now: Callable[[], int]) -> Adapter:
+        module, _, name = self.factory.partition(":")
+        return cast(Adapter, getattr(import_module(module), name)(account, now))
+
+
+KINDS: dict[str, Kind] = {
+    "rabbitmq": Kind("RabbitMQ", "brokers.adapters.rabbitmq:open_account", "http://rabbit.example.org:15672"),
+}

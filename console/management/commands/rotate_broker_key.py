@@ -1,0 +1,34 @@
+"""`manage.py rotate_broker_key`: encrypt the passwords of all brokers with a new key, and remove the former one."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand
+from django.db import transaction
+
+from console.brokers import keys
+from console.brokers.models import ForeignBroker
+from console.management.ready import require_database
+
+
+class Command(BaseCommand):
+    help = "Encrypt the passwords of brokers with a new key. Running processes need no restart."
+    requires_system_checks = ()
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        require_database()
+        try:
+            with keys.locked():
+                keys.add_key()
+                with transaction.atomic():
+                    rows = ForeignBroker.objects.exclude(encrypted="").select_for_update()
+                    for row in rows:
+                        ForeignBroker.objects.filter(pk=row.pk).update(encrypted=keys.rotated(row.encrypted))
+                # Not before the transaction is committed: a crash until here leaves both keys, which is no fault.
+                keys.drop_old_keys()
+        except keys.KeyMissing as error:
+            self.stderr.write(str(error))
+            sys.exit(1)
+        self.stdout.write(f"{len(rows)} password{'' if len(rows) == 1 else 's'} encrypted with a new key")
