@@ -26,12 +26,15 @@ from brokers.engine.broker import Broker
 from brokers.engine.flow.credit import IDLE_CREDIT_MS
 from brokers.server.alarm import Alarm
 from brokers.server.config_store import ConfigStore
-from brokers.server.data_lock import claim
+from brokers.server.data_lock import FolderInUse, claim
 from brokers.server.event_journal import EventJournal
 from brokers.server.listener import Listener
 from brokers.server.listening import Listening
+from brokers.server.sqlite_file import StoreError
 from brokers.server.users import CONSOLE, Users
 from brokers.steady_clock import SteadyClock
+
+__all__ = ["SECRET", "AdaptersService", "FolderInUse", "StoreError"]
 
 log = logging.getLogger("headgate.adapters")
 

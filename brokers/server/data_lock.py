@@ -9,13 +9,18 @@ from typing import TextIO
 
 from brokers.server.sqlite_file import StoreError
 
+
+class FolderInUse(StoreError):
+    """Another process has locked the folder."""
+
+
 #: Time to wait for an earlier process that is just ending, s.
 WAIT_SECONDS = 2.0
 
 
 def claim(data: Path) -> TextIO:
-    """Lock the folder until the returned file is closed, or the process ends. Raises StoreError if another process has
-    locked it, or it cannot be written."""
+    """Lock the folder until the returned file is closed, or the process ends. Raises FolderInUse if another process has
+    locked it, StoreError if it cannot be written."""
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = (data / "broker.lock").open("a", encoding="utf-8")
@@ -29,5 +34,5 @@ def claim(data: Path) -> TextIO:
         except OSError:
             if time.monotonic() > end:
                 lock.close()
-                raise StoreError(f"{data} is in use by another broker process") from None
+                raise FolderInUse(f"{data} is in use by another broker process") from None
             time.sleep(0.05)

@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
@@ -35,8 +34,9 @@ from console.alerts.models import (
     Silence,
 )
 from console.alerts.tasks import deliver
+from console.brokers.configured import slugs
 from console.celery import send
-from console.operations.console_changes import Change, console_change, needs_of_scope, slugs
+from console.operations.console_changes import Change, console_change, needs_of_scope
 
 #: Longest pending period, repeat interval and silence, in seconds: a week.
 LONGEST = 7 * 24 * 3600
@@ -211,7 +211,7 @@ def send_test(by: Actor, receiver: Receiver) -> Delivery:
     with console_change(by, f"alert-receiver {receiver.name}", "test", needs_of_scope()):
         now = timezone.now()
         notification = Notification.objects.create(
-            at=now, rule_name="", broker=settings.HEADGATE_BROKERS[0]["slug"], phase="test", items=[], count=0
+            at=now, rule_name="", broker=slugs()[0], phase="test", items=[], count=0
         )
         delivery = Delivery.objects.create(
             notification=notification, receiver=receiver, receiver_name=receiver.name, due=now

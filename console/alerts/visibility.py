@@ -7,7 +7,8 @@ from typing import Any
 
 from brokers.model import ObjectName
 from console.alerts.models import Notification, Rule, Silence
-from console.operations.console_changes import sees_scope, slugs
+from console.brokers.configured import slugs
+from console.operations.console_changes import sees_scope
 from console.permissions.rights import Rights, Role, host_of
 
 

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from brokers.admin import InvalidValue
 from console.access.user_rights import request_rights
 from console.api.base_views import time_in
+from console.brokers.configured import slugs
 from console.history.query.visibility import as_visible
 from console.history.storage.durations import DAY
 from console.history.storage.queue_key import QueueKey
@@ -72,7 +73,7 @@ def queue_in(query: Mapping[str, str]) -> QueueKey:
 
 
 def queue_of(broker: str, virtualhost: str, queue: str) -> QueueKey:
-    return QueueKey(broker.strip() or settings.HEADGATE_BROKERS[0]["slug"], virtualhost or "default", queue)
+    return QueueKey(broker.strip() or slugs()[0], virtualhost or "default", queue)
 
 
 def maybe_queue_in(query: Mapping[str, str]) -> QueueKey | None:

@@ -14,6 +14,7 @@ from console.api import schema
 from console.api.base_views import PersonalView
 from console.api.fields import TextField
 from console.api.history_reading import history
+from console.brokers.configured import configured
 from console.history.pipeline import diagnosis, run_now
 from console.history.pipeline.status import status as status_of
 from console.permissions.rights import Role
@@ -156,7 +157,7 @@ class HistoryStatusView(PersonalView):
         " name other brokers.",
     )
     def get(self, request: Request) -> Response:
-        brokers = [broker for broker in settings.HEADGATE_BROKERS if self.rights.can_see(broker["slug"])]
+        brokers = [broker for broker in configured() if self.rights.can_see(broker["slug"])]
         state = status_of(history(request), brokers, settings.CELERY_BEAT_SCHEDULE)
         if not self.rights.allows_everywhere(Role.VIEWER):
             state.redact()

@@ -6,6 +6,7 @@ The table is read by `refresh`, in every process when it starts, after a change 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -37,6 +38,12 @@ def slugs() -> list[str]:
     return [entry["slug"] for entry in configured()]
 
 
+def configured_now() -> list[str]:
+    """Return the slugs as the table has them now, for commands. Raises DatabaseError."""
+    refresh()
+    return slugs()
+
+
 def refresh() -> None:
     """Read the table; call the listeners if it has changed. Raises DatabaseError."""
     global _added
@@ -45,6 +52,7 @@ def refresh() -> None:
     with _reading:
         found = tuple(_entry(row) for row in ForeignBroker.objects.defer("encrypted", "authority"))
         changed, _added = found != _added, found
+        _mark(bool(found))
     if changed:
         for call in list(_on_change):
             call()
@@ -81,6 +89,19 @@ def _try(*, quiet: bool = False) -> bool:
         connection.close()
         return False
     return True
+
+
+def _mark(needed: bool) -> None:
+    """Create or remove the file by which `manage.py up` knows that the adapters' process is needed: it uses no
+    database. An unwritable folder is that process's to report."""
+    marker = Path(settings.HEADGATE_ADAPTERS["data"]) / "needed"
+    if marker.exists() != needed:
+        with contextlib.suppress(OSError):
+            if needed:
+                marker.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                marker.touch()
+            else:
+                marker.unlink()
 
 
 def _entry(row: Any) -> dict[str, Any]:

@@ -67,6 +67,17 @@ class BrokerLink(BrokerState):
             if not self.connected:
                 raise BrokerUnreachable(f"{self.title} has not been read yet")
 
+    def reconfigure(self, title: str, connect: Callable[[], Awaitable[BrokerAdmin]]) -> None:
+        """Set the title, and how to open the next connection."""
+        self.title, self._connect = title, connect
+
+    def removed(self) -> None:
+        """The broker is no longer configured and `run` is cancelled: those who still have the link see it as
+        disconnected. In the links' thread."""
+        self._admin = None
+        self.lost("the broker was removed from the console")
+        self._attempted.set()
+
     async def events_after(self, number: int, count: int = 1000) -> Tail:
         """Return at most `count` events after `number`, from the window or, if they are older, from the broker's
         journal; none while they are in flight. Raises AdminError."""

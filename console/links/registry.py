@@ -1,7 +1,8 @@
 """The links of this process to the configured brokers, in one background thread with its own event loop.
 
 Synchronous views, coroutines of any loop and workers share the links: `link().call(lambda admin: ...)` or
-`await link().acall(...)`. The links start on first use in a process (a worker forks before that).
+`await link().acall(...)`. When brokers are added or removed (`console/brokers/configured.py`), their links begin and
+end. The links start on first use in a process (a worker forks before that).
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.utils.module_loading import import_string
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable
+from console.brokers.configured import configured, on_change
 from console.links.link import BrokerLink
 from console.links.state import Status
 from console.links.synchronization import Pace
@@ -29,7 +30,9 @@ __all__ = [
     "Status",
     "UnknownBroker",
     "close_links",
+    "connect_adapted",
     "connect_bundled",
+    "connect_to",
     "connector",
     "link",
     "links",
@@ -45,15 +48,35 @@ async def connect_bundled(*, host: str, port: int, user: str, secret: str, ca: s
     certificate authority; if set, use TLS. Raises BrokerUnreachable."""
     from brokers.drivers.bundled import BundledBroker
 
-    try:
-        password = Path(secret).read_text().strip()  # noqa: ASYNC240 - a few bytes; not cached, since the broker may write it
-    except OSError as error:
-        raise BrokerUnreachable(f"cannot read password file {secret}: {error.strerror}") from error
+    password = _password(secret)
     try:
         tls = ssl.create_default_context(cafile=ca) if ca else None
     except (OSError, ssl.SSLError) as error:
         raise BrokerUnreachable(f"cannot use certificate authority file {ca}: {error.strerror or error}") from error
     return await BundledBroker.connect(host, port, user, password, tls=tls)
+
+
+async def connect_adapted(*, name: str, paused: bool, host: str, port: int, secret: str) -> BrokerAdmin:
+    """Connect to the process of the adapters, for the broker `name`. `port` 0: the one in the file `port` beside the
+    file `secret`, which has the process's password. Raises BrokerUnreachable."""
+    from brokers.drivers.bundled import BundledBroker
+
+    if paused:
+        raise BrokerUnreachable("the broker is paused: it is not polled until an administrator resumes it")
+    try:
+        number = port or int(Path(secret).with_name("port").read_text())
+        password = _password(secret)
+    except (OSError, ValueError, BrokerUnreachable):
+        raise BrokerUnreachable("the process of the adapters (`manage.py adapters`) has not been started") from None
+    return await BundledBroker.connect(host, number, "console", password, name=name)
+
+
+def _password(secret: str) -> str:
+    """Read a file of a few bytes; it is not cached, since the broker may write it."""
+    try:
+        return Path(secret).read_text().strip()
+    except OSError as error:
+        raise BrokerUnreachable(f"cannot read password file {secret}: {error.strerror}") from error
 
 
 def connector(entry: Mapping[str, Any]) -> Callable[[], Awaitable[BrokerAdmin]]:
@@ -64,13 +87,23 @@ def connector(entry: Mapping[str, Any]) -> Callable[[], Awaitable[BrokerAdmin]]:
     return partial(connect, **entry.get("options", {}))
 
 
+async def connect_to(slug: str) -> BrokerAdmin:
+    """Connect to a broker as it is configured now. Raises BrokerUnreachable, also if it was removed."""
+    for entry in configured():
+        if entry["slug"] == slug:
+            return await connector(entry)()
+    raise BrokerUnreachable(f"the broker {slug} was removed from the console")
+
+
 class _Links:
     """All links of this process, and their thread."""
 
-    def __init__(self, configured: list[dict[str, Any]]) -> None:
+    def __init__(self, entries: list[dict[str, Any]]) -> None:
         self.pid = os.getpid()
         self._loop = asyncio.new_event_loop()
-        self.by_slug = {entry["slug"]: self._link(entry) for entry in configured}
+        #: Replaced as a whole, so that every thread can read it.
+        self.by_slug = {entry["slug"]: self._link(entry) for entry in entries}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._thread = threading.Thread(target=self._run, name="broker-links", daemon=True)
         self._thread.start()
 
@@ -80,7 +113,8 @@ class _Links:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._tasks = [self._loop.create_task(link.run()) for link in self.by_slug.values()]
+        for slug, link in self.by_slug.items():
+            self._tasks[slug] = self._loop.create_task(link.run())
         try:
             self._loop.run_forever()
         finally:
@@ -89,6 +123,29 @@ class _Links:
             self._loop.run_until_complete(_all_ended(self._loop))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
+
+    def update(self, entries: list[dict[str, Any]]) -> None:
+        """Begin and end links, so that they are those of the entries. A link of a broker that stays is the same
+        object, with the entry's title and way to connect."""
+        before, after = self.by_slug, {}
+        for entry in entries:
+            link = before.get(entry["slug"])
+            if link is None:
+                link = self._link(entry)
+                self._loop.call_soon_threadsafe(self._begin, link)
+            else:
+                link.reconfigure(entry.get("title", entry["slug"]), connector(entry))
+            after[link.slug] = link
+        self.by_slug = after
+        for slug in before.keys() - after.keys():
+            self._loop.call_soon_threadsafe(self._end, before[slug])
+
+    def _begin(self, link: BrokerLink) -> None:
+        self._tasks[link.slug] = self._loop.create_task(link.run())
+
+    def _end(self, link: BrokerLink) -> None:
+        self._tasks.pop(link.slug).cancel()
+        link.removed()
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -108,8 +165,15 @@ def _started() -> _Links:
     global _links  # noqa: PLW0603 - the one place for the links of the process
     with _starting:
         if _links is None or _links.pid != os.getpid():
-            _links = _Links(settings.HEADGATE_BROKERS)
+            _links = _Links(configured())
+            on_change(_update)
         return _links
+
+
+def _update() -> None:
+    with _starting:
+        if _links is not None and _links.pid == os.getpid():
+            _links.update(configured())
 
 
 def links() -> list[BrokerLink]:

@@ -7,21 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 
 from brokers.admin import AdminError
 from console.access.actor import Actor
 from console.audit.models import AuditEntry, Outcome
+from console.brokers.configured import slugs
 from console.permissions.rights import Need, Rights, Role
 
 #: Required permissions: (slug of a broker, permission at that broker).
 Needs = Iterable[tuple[str, Need]]
-
-
-def slugs() -> list[str]:
-    return [entry["slug"] for entry in settings.HEADGATE_BROKERS]
 
 
 def needs_of_scope(broker: str = "", virtualhost: str = "") -> list[tuple[str, Need]]:

@@ -25,6 +25,7 @@ from console.access.administration_undo import is_undoable, undo
 from console.access.models import ApiToken, RoleGrant
 from console.access.user_rights import request_rights
 from console.audit.models import AuditEntry
+from console.brokers.configured import configured, slugs
 from console.history.query.catalog import brokers
 from console.history.storage.reader import HistoryBroken, NothingRecorded, reader_of
 from console.pages import access_questions
@@ -69,7 +70,7 @@ def access(request: HttpRequest) -> HttpResponse:
         "groups": Group.objects.order_by("name").prefetch_related("user_set"),
         "names": User.objects.order_by("username").values_list("username", flat=True),
         "roles": [(role, role.words, PERMISSIONS[role]) for role in Role],
-        "scopes": [broker for broker in settings.HEADGATE_BROKERS if _administers(rights, broker["slug"])],
+        "scopes": [broker for broker in configured() if _administers(rights, broker["slug"])],
         "past": _only_in_the_history(rights),
         "hosts": known_hosts(rights),
         "tokens": ApiToken.objects.select_related("user").filter(revoked=None)[:500] if everything else [],
@@ -90,12 +91,12 @@ def _administers(rights: Rights, broker: str) -> bool:
 
 def _only_in_the_history(rights: Rights) -> list[str]:
     """Return brokers that only the history has, from imported logs or earlier settings; roles can name them, too."""
-    configured = {broker["slug"] for broker in settings.HEADGATE_BROKERS}
+    known = set(slugs())
     try:
         recorded = [row["broker"] for row in brokers(reader_of(settings.HEADGATE_HISTORY_URL))]
     except (NothingRecorded, HistoryBroken):  # the pages of the history report it
         return []
-    return [slug for slug in recorded if slug not in configured and _administers(rights, slug)]
+    return [slug for slug in recorded if slug not in known and _administers(rights, slug)]
 
 
 def fields_of(given: QueryDict) -> list[tuple[str, str]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 from django.urls import reverse
 
 from console.access.user_rights import request_rights
+from console.brokers.configured import configured
 from console.links.state import CONNECTING
 from console.links.visible import visible_link
 from console.permissions.rights import Hosts, Rights, Role
@@ -18,7 +18,7 @@ from console.permissions.rights import Hosts, Rights, Role
 def brokers_of(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the configured brokers that the user sees. Raises PermissionDenied if there are none."""
     rights = request_rights(request)
-    found = [broker for broker in settings.HEADGATE_BROKERS if rights.can_see(broker["slug"])]
+    found = [broker for broker in configured() if rights.can_see(broker["slug"])]
     if not found:
         raise PermissionDenied("You have no role yet. An administrator can assign one on the Access page.")
     return found
@@ -47,7 +47,7 @@ def check_sees(request: HttpRequest, broker: str, virtualhost: str | None) -> No
 def amqp_address(broker: dict[str, Any]) -> str:
     """Return the URL for AMQP clients; empty if the broker's options do not have it."""
     options = broker.get("options", {})
-    if "host" not in options or "port" not in options:
+    if "kind" in broker or "host" not in options or "port" not in options:
         return ""
     host = str(options["host"])
     scheme = "amqps" if options.get("ca") else "amqp"
@@ -68,7 +68,7 @@ def frame(
     for any virtual host suffice."""
     broker, brokers, rights = broker_of(request, slug), brokers_of(request), request_rights(request)
     may = _may(rights, broker["slug"])
-    suffix = "" if broker is brokers[0] else f"?broker={broker['slug']}"
+    suffix = "" if broker["slug"] == brokers[0]["slug"] else f"?broker={broker['slug']}"
     return {
         "page": page,
         "title": title,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
+from console.brokers.configured import slugs
 from console.pages.frame import frame
 
 _TABS = (
@@ -35,9 +35,9 @@ def history_frame(request: HttpRequest, tab: str, title: str, **settings_of_page
 
 def history_broker(request: HttpRequest) -> str:
     """Return the name of the page's broker; that of the default broker if the URL has none."""
-    return request.GET.get("broker") or settings.HEADGATE_BROKERS[0]["slug"]
+    return request.GET.get("broker") or slugs()[0]
 
 
 def is_configured(name: str) -> bool:
     """Return whether the broker is configured in this console."""
-    return any(broker["slug"] == name for broker in settings.HEADGATE_BROKERS)
+    return name in slugs()

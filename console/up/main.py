@@ -113,6 +113,9 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
     )
     for name in ("history", "worker", "beat"):
         await supervisor.keep(service(name, ready=None, essential=False))
+    # For brokers of other kinds; without one it would only take memory.
+    needed = options.data / "adapters" / "needed"
+    supervisor.keep_once(needed.exists, service("adapters", ready=None, essential=False))
     if options.demo:
         # It signs in, too: see above.
         at = _authority(amqp_host, options.amqp_port)

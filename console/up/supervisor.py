@@ -130,6 +130,16 @@ class Supervisor:
             self.say(service.name, f"{message}; the rest goes on without it")
             return False
 
+    def keep_once(self, needed: Callable[[], bool], service: Service, *, look_seconds: float = 1.0) -> None:
+        """Start a service as soon as it is needed, and keep it running. Returns at once."""
+
+        async def waiting() -> None:
+            while not needed():
+                await asyncio.sleep(look_seconds)
+            await self.keep(service)
+
+        self._task(waiting())
+
     async def complete(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> str:
         """Run a command to its end and return its standard output. Raises Failed with its last lines."""
         lines: deque[str] = deque(maxlen=LAST_LINES)

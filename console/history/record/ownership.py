@@ -77,8 +77,8 @@ def decide(
 
 @dataclass(slots=True)
 class Ownership:
-    """`brokers`: slugs of the configured brokers. `steady`: monotonic seconds. Every method but `owns` uses the
-    database, and raises its errors."""
+    """`brokers`: slugs of the configured brokers; they can be replaced between two looks. `steady`: monotonic seconds.
+    Every method but `owns` uses the database, and raises its errors."""
 
     brokers: Sequence[str]
     steady: Callable[[], float] = time.monotonic
@@ -95,14 +95,16 @@ class Ownership:
         return slug in self.mine and self.steady() - self._renewed < SECONDS
 
     def look(self) -> list[str]:
-        """Extend this process's leases, and take brokers. Return the brokers that it should release."""
+        """Extend this process's leases, and take brokers. Return the brokers that it should release, among them those
+        that are no longer configured."""
         began = self.steady()
         if began - self._extended >= SECONDS / 4:
             self._extend(began)
         me = this_process()
+        removed = [slug for slug in self.mine if slug not in self.brokers]
         owners = self._owners()
         processes = self._processes()
-        self.mine &= {slug for slug, owner in owners.items() if owner == me}
+        self.mine &= {slug for slug, owner in owners.items() if owner == me} | set(removed)
         for slug, owner in owners.items():
             self._unowned[slug] = self._unowned.get(slug, 0) + 1 if owner is None else 0
         if processes != self._processes_before:
@@ -123,7 +125,7 @@ class Ownership:
             if slug in unowned:
                 self._unwanted.add(slug)
         self._above = self._above + 1 if decision.release else 0
-        return list(decision.release) if self._above >= 2 else []
+        return [*removed, *(decision.release if self._above >= 2 else ())]
 
     def release(self, slug: str) -> None:
         """Release a broker. Its recording must have ended."""

@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 class Recorders:
     """`start`: returns the recorder of a broker. `say`: is called with the brokers, when they have changed.
-    `look_seconds`: between two looks at the leases."""
+    `configured`: returns the slugs of the brokers as configured now, from the database. `look_seconds`: between two
+    looks at the leases."""
 
     def __init__(
         self,
@@ -28,9 +29,11 @@ class Recorders:
         start: Callable[[str], Recorder],
         say: Callable[[list[str]], None],
         *,
+        configured: Callable[[], list[str]] | None = None,
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
         self._ownership = ownership
+        self._configured = configured
         self._start, self._say, self._look_seconds = start, say, look_seconds
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._said: list[str] | None = None
@@ -63,7 +66,7 @@ class Recorders:
     async def _look(self) -> None:
         ownership = self._ownership
         try:
-            released = await self._in_database(ownership.look)
+            released = await self._in_database(self._look_at_leases)
             self._report("")
             for slug in released:
                 await self._end(slug)
@@ -81,8 +84,15 @@ class Recorders:
             self._said = owned
             self._say(owned)
 
+    def _look_at_leases(self) -> list[str]:
+        if self._configured is not None:
+            self._ownership.brokers = self._configured()
+        return self._ownership.look()
+
     async def _end(self, slug: str) -> None:
-        task = self._tasks.pop(slug)
+        task = self._tasks.pop(slug, None)
+        if task is None:
+            return
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task

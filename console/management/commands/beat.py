@@ -63,6 +63,7 @@ class Command(BaseCommand):
 def _run(ended: threading.Event, lost: threading.Event) -> bool:
     """Run until `ended` is set or the lease is lost. Return False if one of the threads has ended unexpectedly."""
     from console.alerts.evaluator import start as start_alerts
+    from console.brokers.configured import follow
     from console.celery import app
     from console.links.registry import close_links
     from console.management.beat_thread import BeatThread
@@ -75,7 +76,7 @@ def _run(ended: threading.Event, lost: threading.Event) -> bool:
         made.start()
         return made
 
-    over = threading.Event()
+    over, unfollowed = threading.Event(), follow()
     clock = SteadyClock()
     alerts, halted = start_alerts(over), halted_starts.begin(over)
     beat = start_beat()
@@ -91,6 +92,7 @@ def _run(ended: threading.Event, lost: threading.Event) -> bool:
         return True
     finally:
         over.set()
+        unfollowed.set()
         beat.stop()
         # Interrupted work is atomic, so do not wait for a broker that ends at the same time.
         for part in (beat, alerts, halted):

@@ -13,6 +13,7 @@ import tzlocal
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from console.brokers.configured import configured_now
 from console.history.importing.layouts import Layout, LayoutError, parse_layout
 from console.history.importing.log_files import LogError
 from console.history.importing.log_import import LogImport
@@ -86,7 +87,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, files: list[Path], broker: str, **options: Any) -> None:
         zone: tzinfo = options["timezone"]
         before: int | None = options["before"]
-        if before is None and broker in {entry["slug"] for entry in settings.HEADGATE_BROKERS}:
+        if before is None and broker in configured_now():
             self._refuse(
                 f"--broker {broker}: the recorder records a broker of that name, and its events would count twice."
                 " Choose another name, or set --before to the start of the recording"

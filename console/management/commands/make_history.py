@@ -12,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from console.brokers.configured import configured_now
 from console.history.generate.generator import AlreadyMade, Plan, interrupted, make_history
 from console.history.storage.landing import Landing, LandingError
 from console.management.progress import progress
@@ -48,7 +49,7 @@ class Command(BaseCommand):
         parser.add_argument("--until", type=_moment, metavar="TIME", help="end of the data; default: this hour")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["broker"] in {entry["slug"] for entry in settings.HEADGATE_BROKERS}:
+        if options["broker"] in configured_now():
             self._refuse(f"--broker {options['broker']} is a configured broker: choose another name")
         until = options["until"] or datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
         plan = Plan(options["queues"], options["days"], options["seed"], until, options["fine_days"], options["broker"])

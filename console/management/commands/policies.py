@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 from brokers.admin import AdminError, InvalidValue
 from brokers.model import ObjectName
 from console.access.actor import Actor
+from console.brokers.configured import refresh
 from console.links.registry import BrokerLink, UnknownBroker, close_links, link
 from console.operations import PolicyChange
 from console.operations.policy_import import Difference, apply_file, difference, export_policies, previewed
@@ -43,6 +44,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
+            refresh()
             self._run(link(options["broker"]), options)
         except InvalidValue as invalid:
             lines = [f"  {path}: {fault}" for path, fault in invalid.errors.items()]

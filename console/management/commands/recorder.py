@@ -16,12 +16,13 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from console.brokers.configured import configured_now
 from console.history.record.ownership import Ownership
 from console.history.record.pyarrow_alone import use_pyarrow_alone
 from console.history.record.recorder import Recorder, Timing
 from console.history.record.recorders import Recorders
 from console.history.storage.landing import Landing, LandingError
-from console.links.registry import connector
+from console.links.registry import connect_to
 
 #: Default of --publish, seconds. Each publication takes about six requests of an object store.
 LOCAL, STORE = Timing().publish, 5.0
@@ -53,14 +54,13 @@ class Command(BaseCommand):
         except LandingError as error:
             self.stderr.write(str(error))
             sys.exit(1)
-        entries = {entry["slug"]: entry for entry in settings.HEADGATE_BROKERS}
-        ownership = Ownership(list(entries))
+        ownership = Ownership([entry["slug"] for entry in settings.HEADGATE_BROKERS])
 
         def start(slug: str) -> Recorder:
             may_write = partial(ownership.owns, slug)
-            return Recorder(slug, connector(entries[slug]), landing, timing=timing, may_write=may_write)
+            return Recorder(slug, partial(connect_to, slug), landing, timing=timing, may_write=may_write)
 
-        asyncio.run(_run(Recorders(ownership, start, self._say)))
+        asyncio.run(_run(Recorders(ownership, start, self._say, configured=configured_now)))
 
     def _say(self, slugs: list[str]) -> None:
         self.stdout.write(

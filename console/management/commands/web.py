@@ -53,11 +53,13 @@ class Command(BaseCommand):
         import uvicorn
 
         from console.asgi import application
+        from console.brokers.configured import follow
         from console.links.registry import close_links, links
         from console.management.web_server import Server
 
         # Sockets, broker links and sums over thousands of queues share this process: switch threads every millisecond.
         sys.setswitchinterval(0.001)
+        follow()
         links()  # connect before the first page is requested
         config = uvicorn.Config(
             application,

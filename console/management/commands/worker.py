@@ -23,6 +23,7 @@ class Command(BaseCommand):
         from celery.concurrency import get_implementation
         from celery.platforms import SecurityWarning
 
+        from console.brokers.configured import follow
         from console.celery import app
         from console.links.registry import close_links
 
@@ -39,6 +40,7 @@ class Command(BaseCommand):
             without_mingle=True,
             without_heartbeat=True,
         )
+        follow()
         try:
             worker.start()
         finally:

@@ -1,0 +1,195 @@
+"""The process of the adapters: it hosts what the table has, and never two processes host one broker."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+from django.utils import timezone
+
+from brokers.admin import BrokerUnreachable
+from console.brokers import hosting, keys
+from console.brokers.hosting import EXTEND_SECONDS, LEASE_SECONDS, Hosting
+from console.brokers.models import ForeignBroker
+from console.history.models import Lease
+
+
+class Service:
+    """The service, without polling: adapters by name."""
+
+    def __init__(self) -> None:
+        self.hosted: dict[str, Any] = {}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.hosted)
+
+    def add(self, name: str, adapter: Any) -> None:
+        self.hosted[name] = adapter
+
+    async def remove(self, name: str) -> None:
+        del self.hosted[name]
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture
+def said() -> list[list[str]]:
+    return []
+
+
+@pytest.fixture
+def host(
+    db: None, service: Service, clock: Clock, said: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Hosting]:
+    made = Hosting(service, lambda: 0, said.append, steady=clock)
+
+    async def here(work: Any) -> Any:
+        """In the thread of the test, whose transaction has the rows."""
+        return work()
+
+    monkeypatch.setattr(Hosting, "_in_database", lambda _self, work: here(work))
+    yield made
+    made._thread.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def _own_key(tmp_path: Path, settings: Any) -> None:
+    settings.HEADGATE_BROKER_KEYS = str(tmp_path / "brokers.key")
+
+
+def add(slug: str, **more: Any) -> ForeignBroker:
+    fields = {"kind": "rabbitmq", "url": "http://10.0.0.7:15672", **more}
+    return ForeignBroker.objects.create(slug=slug, title=slug, **fields)
+
+
+def look(host: Hosting) -> None:
+    completed(host.look())
+
+
+def completed(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that waits for nothing, without a loop: in one, Django would open another connection."""
+    with pytest.raises(StopIteration):
+        work.send(None)
+
+
+def other_process(slug: str, *, until: dt.datetime) -> None:
+    """Give the lease of a broker to a process of another host."""
+    Lease.objects.create(name=f"adapter~{slug}", lease_holder="other:1:2", lease_until=until)
+
+
+def test_brokers_come_change_pause_and_go(host: Hosting, service: Service, said: list[list[str]]) -> None:
+    look(host)
+    assert said == [[]]
+    row = add("rabbit")
+    look(host)
+    assert said[-1] == service.names == ["rabbit"]
+    first = service.hosted["rabbit"]
+    look(host)
+    assert service.hosted["rabbit"] is first
+    row.url, row.revision = "http://10.0.0.8:15672", 2
+    row.save()
+    look(host)
+    assert service.hosted["rabbit"] is not first
+    row.paused, row.revision = True, 3
+    row.save()
+    look(host)
+    assert service.names == []
+    assert not Lease.objects.filter(name="adapter~rabbit").exists()
+    row.paused, row.revision = False, 4
+    row.save()
+    look(host)
+    assert service.names == ["rabbit"]
+    row.delete()
+    look(host)
+    assert service.names == said[-1] == []
+
+
+def test_a_broker_that_another_process_polls_is_left_to_it(host: Hosting, service: Service) -> None:
+    add("rabbit")
+    add("hare")
+    other_process("rabbit", until=timezone.now() + dt.timedelta(seconds=9))
+    look(host)
+    assert service.names == ["hare"]
+    Lease.objects.filter(name="adapter~rabbit").delete()
+    look(host)
+    assert sorted(service.names) == ["hare", "rabbit"]
+
+
+def test_a_process_of_another_host_takes_over_within_15_seconds() -> None:
+    # Its lease expires, and no renewal is seen for half of that: both from the last renewal on.
+    assert LEASE_SECONDS + 2 * hosting.LOOK_SECONDS < 15
+    assert EXTEND_SECONDS * 2 < LEASE_SECONDS
+
+
+def test_a_process_whose_lease_was_taken_over_ends_its_polling(host: Hosting, service: Service, clock: Clock) -> None:
+    add("rabbit")
+    look(host)
+    later = timezone.now() + dt.timedelta(seconds=9)
+    Lease.objects.filter(name="adapter~rabbit").update(lease_holder="other:1:2", lease_until=later)
+    clock.now += EXTEND_SECONDS
+    look(host)
+    assert service.names == []
+
+
+def test_polling_ends_when_the_leases_have_expired_because_the_database_is_away(
+    host: Hosting, service: Service, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add("rabbit")
+    look(host)
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise OperationalError("no answer")
+
+    with monkeypatch.context() as away:
+        away.setattr(ForeignBroker.objects, "filter", fails)
+        clock.now += LEASE_SECONDS - 1
+        look(host)
+        assert service.names == ["rabbit"]
+        clock.now += 1
+        look(host)
+        assert service.names == []
+    look(host)
+    assert service.names == ["rabbit"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"), [({"kind": "telex"}, "no kind 'telex'"), ({"encrypted": "damaged"}, "enter it again")]
+)
+def test_a_broker_with_an_unusable_kind_or_password_says_so(
+    host: Hosting, service: Service, fields: dict[str, str], says: str
+) -> None:
+    add("rabbit", **fields)
+    look(host)
+    with pytest.raises(BrokerUnreachable, match=says):
+        asyncio.run(service.hosted["rabbit"].connect())
+
+
+def test_the_end_releases_every_broker(host: Hosting, service: Service) -> None:
+    with keys.locked():
+        add("rabbit", encrypted=keys.encrypt("swordfish"))
+
+    look(host)
+    completed(host.end())
+    assert service.names == []
+    assert not Lease.objects.filter(name__startswith="adapter~").exists()
