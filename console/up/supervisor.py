@@ -134,7 +134,7 @@ class Supervisor:
         """Start a service as soon as it is needed, and keep it running. Returns at once."""
 
         async def waiting() -> None:
-            while not needed():
+            while not needed():  # noqa: ASYNC110 - a file, without an event
                 await asyncio.sleep(look_seconds)
             await self.keep(service)
 
