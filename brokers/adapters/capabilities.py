@@ -17,7 +17,7 @@ class Capability:
 
     `attributes`: the names it reports; `version` and the keys are added. `writable`: those of them that can be changed.
     `operations`: name -> as it works here. `text_keys`: keys that are texts here, such as a connection's name, and
-    numbers in Headgate's own broker.
+    numbers in Headgate's own broker. `choices`: of attributes that have fewer here.
     """
 
     attributes: Collection[str]
@@ -26,6 +26,7 @@ class Capability:
     creatable: bool = False
     deletable: bool = False
     text_keys: Collection[str] = ()
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ def _attribute(attribute: Attribute, declared: ManagedType, here: Capability) ->
     return replace(
         attribute,
         kind=kind,
+        choices=here.choices.get(attribute.name, attribute.choices),
         writable=attribute.name in here.writable,
         creatable=here.creatable and (is_key or attribute.creatable),
         required=here.creatable and is_key and attribute.required,

@@ -21,7 +21,7 @@ Request = Mapping[str, Any]
 
 _QUERY = {"maxCollectionSize": "0", "maxObjects": "0", "ignoreErrors": "true", "includeStackTrace": "false"}
 
-#: What an attribute has instead of its value if the broker fails to read it (`ignoreErrors`).
+#: What begins the text that Jolokia 1 gives instead of a value if the broker fails to read it (`ignoreErrors`).
 _FAULT = "ERROR: "
 
 _ESCAPES = {"\n": "\\n", "\\": "\\\\", '"': '\\"', "*": "\\*", "?": "\\?"}
@@ -137,6 +137,8 @@ def _without_faults(value: Any) -> Any:
 
 
 def _is_fault(value: Any) -> bool:
+    if isinstance(value, dict):
+        return value.get(".error") is True  # Jolokia 2
     return isinstance(value, str) and value.startswith(_FAULT)
 
 

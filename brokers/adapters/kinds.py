@@ -40,4 +40,7 @@ class Kind:
 
 KINDS: dict[str, Kind] = {
     "rabbitmq": Kind("RabbitMQ", "brokers.adapters.rabbitmq:open_account", "http://rabbit.example.org:15672"),
+    "artemis": Kind(
+        "Apache Artemis", "brokers.adapters.artemis:open_account", "http://artemis.example.org:8161/console/jolokia"
+    ),
 }

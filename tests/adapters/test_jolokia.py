@@ -54,6 +54,9 @@ def test_attributes_that_failed_are_unknown() -> None:
     assert answer_of(pattern).get() == {"a:b=c": {"Size": 1}}
     one = {"status": 200, "value": {"Size": 1, "Blocked": "ERROR: no such attribute (class X)", "Name": "ERRORS"}}
     assert answer_of(one).get() == {"Size": 1, "Name": "ERRORS"}
+    fault = {"error_type": "javax.management.AttributeNotFoundException", ".error": True, "error": "No such attribute"}
+    assert answer_of({"status": 200, "value": {"Size": 1, "Nope": fault}}).get() == {"Size": 1}
+    assert answer_of({"status": 200, "value": {"a:b=c": {"Size": 1, "Nope": fault}}}).get() == {"a:b=c": {"Size": 1}}
 
 
 class Agent:

@@ -1,0 +1,402 @@
+"""Apache Artemis (2.20 and later): through Jolokia, as its web console does.
+
+Artemis holds producers of an address: at its limits, or by `block()`, which gives them no more credit. So a stop of a
+queue stops all queues of its address. A restart of the broker forgets that; the core makes it again. Events come from
+polls: Artemis has no notification of a full address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+from urllib.parse import urlsplit
+
+from brokers.adapters import artemis_reading as reading
+from brokers.adapters import jolokia
+from brokers.adapters.adapter import Finding, Objects, StopTarget
+from brokers.adapters.artemis_reading import Settings
+from brokers.adapters.capabilities import Capability, Capable, types_of
+from brokers.adapters.http import JsonHttp
+from brokers.adapters.jolokia import Jolokia, JolokiaError
+from brokers.adapters.kinds import Account
+from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.admin import BrokerUnreachable, InvalidValue, NotFound
+from brokers.engine.values.stops import Scope
+from brokers.model import ManagedType, ObjectName, object_name
+
+BROKER = object_name("Broker")
+
+DOMAIN = "org.apache.activemq.artemis"
+
+#: Requests in one POST.
+MANY = 500
+
+#: Arguments of lists: no filter, in the form that every version takes, and all on the first page.
+_EVERYTHING = (json.dumps({"field": "", "operation": "", "value": ""}), 1, 1_000_000)
+
+#: Time for a list of everything, s.
+LONG = 30.0
+
+HOLDS = (
+    "Artemis blocks the whole address, all its queues: an AMQP producer can first use the credit it has, up to 100"
+    " messages. Core and OpenWire clients are refused instead. After a restart of Artemis the block is made again"
+    " within seconds; until then producers can send."
+)
+_SET = "addAddressSettings(java.lang.String,java.lang.String)"
+_REMOVE = "removeAddressSettings(java.lang.String)"
+_GET = "getAddressSettingsAsJSON(java.lang.String)"
+
+_STOPS = {
+    "stop-producers": Capable(producer_effect="hold", remark=HOLDS),
+    "start-producers": Capable(lacks=("rate", "step_ms", "halt")),
+}
+_LEVELS = tuple(
+    f"effective_{level}_{unit}" for level in ("capacity", "stop", "resume") for unit in ("messages", "bytes")
+)
+_TOTALS = (
+    "queues", "overfull_queues", "stopped_queues", "depth_messages", "depth_bytes", "producers", "blocked_producers",
+    "consumers", "stops",
+)  # fmt: skip
+_LIMITS = ("capacity_messages", "capacity_bytes", "mechanism", "spool")
+_CHOICES = {"mechanism": ("block", "reject")}
+
+CAPABILITIES = {
+    "Broker": Capability(
+        ("product", "product_version", "started", "connections", "shortages", "memory_limit_bytes", "memory_used_bytes",
+         "last_event", "journal", *_TOTALS),
+        operations=_STOPS,
+    ),
+    "VirtualHost": Capability(_TOTALS, operations=_STOPS),
+    "Queue": Capability(
+        ("durable", "state", "depth_messages", "depth_bytes", "unacknowledged_messages", "delayed_messages",
+         "producers", "blocked_producers", "consumers", "rate_in", "rate_out", "enqueued_messages", "dequeued_messages",
+         "expired_messages", "overfull_since", "overfull_count", "overfull_ms", "stopped_since", "stops", *_LEVELS),
+        writable=_LIMITS,
+        operations=_STOPS,
+        choices=_CHOICES,
+    ),
+    "Policy": Capability((), writable=_LIMITS, choices=_CHOICES),
+    "Connection": Capability(("remote_address", "container_id", "user"), text_keys=("id",),
+                             operations={"close": Capable(remark="The client may connect again at once.")}),
+    "Producer": Capability(
+        ("queue", "connection", "link", "client", "state", "reasons", "blocked_since", "blocked_ms", "blocked_count",
+         "release", "messages", "bytes"),
+        text_keys=("id",),
+    ),
+}  # fmt: skip
+
+
+def capabilities(*, stops: bool, limits: bool) -> dict[str, Capability]:
+    """Return what a version has. `stops`: addresses can be blocked. `limits`: settings can be written as JSON."""
+    found = dict(CAPABILITIES)
+    if not stops:
+        found |= {name: replace(found[name], operations={}) for name in ("Broker", "VirtualHost", "Queue")}
+    if not limits:
+        for name in ("Queue", "Policy"):
+            found[name] = replace(found[name], attributes=(*found[name].attributes, *_LIMITS), writable=())
+    return found
+
+
+def open_account(account: Account, now: Callable[[], int]) -> Artemis:
+    """Return the adapter of an account. Its URL is that of Jolokia; without a path, where the web console has it."""
+    url = account.url.rstrip("/")
+    base = url if urlsplit(url).path else f"{url}/console/jolokia"
+    return Artemis(Jolokia(JsonHttp(base, account.username, account.password, authority=account.authority)), now)
+
+
+class Artemis:
+    """See the module. `now`: ms since the epoch."""
+
+    reports: frozenset[str] = frozenset()
+    paged = False
+
+    def __init__(self, agent: Jolokia, now: Callable[[], int]) -> None:
+        self.types: Mapping[str, ManagedType] = types_of(CAPABILITIES)
+        self._agent = agent
+        self._now = now
+        self._broker = ""  # the name of its MBean
+        self._started = 0
+        self._settings: dict[str, Settings] = {}  # by match, as last read
+        self._settling = asyncio.Lock()  # none are read while some are written, or old ones would be taken for new
+        self._looks: dict[str, reading.Look] = {}
+        self._connections: dict[str, str] = {}  # remote address -> id
+        self._blocked: set[str] = set()  # addresses that were blocked here and since the broker was started
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    async def connect(self) -> Sequence[Finding]:
+        try:
+            brokers = await self._agent.one(jolokia.search(f"{DOMAIN}:broker=*"))
+        except NotFound:
+            raise BrokerUnreachable(
+                f"no Jolokia at {self._agent.base}: enter its address, which usually ends in /console/jolokia"
+            ) from None
+        if not brokers:
+            raise BrokerUnreachable(f"{self._agent.base} shows no Artemis that is started, or none to this user")
+        self._broker = sorted(brokers)[0]
+        said = await self._read_broker()
+        described = await self._agent.one(jolokia.describe(_canonical(self._broker)))
+        limits = _takes(described, "addAddressSettings", 2)
+        stops = await self._can_block()
+        self.types = types_of(capabilities(stops=stops, limits=limits))
+        found = [Finding(f"Artemis {said.get('Version')} answers")]
+        if not stops:
+            found.append(Finding("", "this version cannot block addresses (2.20 and later can): stops are not offered"))
+        if not limits:
+            found.append(Finding("", "this version does not take settings as JSON: limits cannot be changed"))
+        return found
+
+    async def _can_block(self) -> bool:
+        addresses = await self._agent.one(jolokia.search(f"{self._broker},component=addresses,address=*"))
+        if not addresses:
+            return True  # each broker with notifications has one; without any there is nothing to find out
+        described = await self._agent.one(jolokia.describe(_canonical(sorted(addresses)[0])))
+        return "block" in (described.get("op") or {})
+
+    async def _read_broker(self) -> Mapping[str, Any]:
+        return self._active(await self._agent.one(jolokia.read(self._broker, *reading.BROKER_ATTRIBUTES)))
+
+    def _active(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Check the attributes of the broker. Raises BrokerUnreachable for one that is not active: it shows no queues,
+        which must not be taken for their deletion."""
+        if not said.get("Active"):
+            raise BrokerUnreachable("this Artemis is a backup that is not active, or it is being started or stopped")
+        started = self._now() - (said.get("UptimeMillis") or 0)
+        if abs(started - self._started) > 5_000:
+            self._started, self._blocked = started, set()
+            self._settings = {}
+        return said
+
+    async def read_changing(self) -> Observation:
+        return await self._poll([])
+
+    async def read_all(self) -> AsyncIterator[Observation]:
+        connections = (await self._listed("listConnections"))["data"]
+        found = reading.connections_of(connections)
+        self._connections = {str(values["remote_address"]): name["id"] for name, values in found.items()}
+        host = {object_name("VirtualHost", name=reading.HOST): {"name": reading.HOST}}
+        yield Observation(self._now(), {**found, **host}, frozenset({"Connection"}))
+        addresses = await self._agent.one(jolokia.search(f"{self._broker},component=addresses,address=*"))
+        names = list(reading.addresses_of({each: {} for each in addresses}))
+        await self._read_settings([*names, *reading.matches_of(names)], whole=True)
+        yield await self._poll(reading.matches_of(names))
+
+    async def _poll(self, matches: Iterable[str]) -> Observation:
+        """Read what changes. `matches`: of policies that are part of the answer."""
+        broker, addresses_read, queues_read, listed = await self._agent.post(
+            [
+                jolokia.read(self._broker, *reading.BROKER_ATTRIBUTES),
+                jolokia.read(f"{self._broker},component=addresses,address=*", *reading.ADDRESS_ATTRIBUTES),
+                jolokia.read(_queues_of(self._broker, "*"), *reading.QUEUE_ATTRIBUTES),
+                self._list("listProducers"),
+            ],
+            seconds=LONG,
+        )
+        now = self._now()
+        said = self._active(broker.get())
+        addresses = reading.addresses_of(_found(addresses_read))
+        listed_queues = reading.listed(_found(queues_read))
+        await self._read_settings([name for name in addresses if name not in self._settings])
+        queues = reading.queues_of(listed_queues, addresses, self._settings)
+        producers_said = json.loads(listed.get())["data"]
+        self._looks = reading.looks_at(producers_said, self._looks, now)
+        flow = reading.flow_of(queues, reading.shortages_of(said))
+        producers = reading.producers_of(producers_said, self._looks, flow, queues, self._connections)
+        queues = reading.count_producers(queues, producers)
+        policies = {
+            reading.policy_name(match): reading.policy_of(match, self._settings[match])
+            for match in matches
+            if match in self._settings
+        }
+        objects = {**queues, **producers, **policies, BROKER: reading.broker_of(said, now)}
+        return Observation(now, objects, frozenset({"Queue", "Producer"}))
+
+    async def _read_settings(self, matches: Sequence[str], *, whole: bool = False) -> None:
+        """Read the settings of matches, and what they inherit. `whole`: these are all that there are."""
+        if matches:
+            async with self._settling:
+                await self._read_settings_now(matches, whole=whole)
+
+    async def _read_settings_now(self, matches: Sequence[str], *, whole: bool = False) -> None:
+        strangers = {stranger for match in matches if (stranger := reading.stranger_to(match))}
+        wanted = list(dict.fromkeys([*matches, *sorted(strangers)]))
+        said: dict[str, Mapping[str, Any]] = {}
+        for some in _parts(wanted):
+            answers = await self._agent.post(
+                [jolokia.execute(self._broker, _GET, match) for match in some], seconds=LONG
+            )
+            said |= {match: json.loads(answer.get()) for match, answer in zip(some, answers, strict=True)}
+        read = {match: Settings(said[match], said.get(reading.stranger_to(match), {})) for match in matches}
+        self._settings = read if whole else {**self._settings, **read}
+
+    async def _listed(self, operation: str) -> Any:
+        return json.loads(await self._agent.one(self._list(operation), seconds=LONG))
+
+    def _list(self, operation: str) -> jolokia.Request:
+        return jolokia.execute(self._broker, f"{operation}(java.lang.String,int,int)", *_EVERYTHING)
+
+    async def reported(self) -> AsyncIterator[Reported]:
+        return
+        yield
+
+    async def read(self, name: ObjectName) -> Observation:
+        match name.type:
+            case "Queue":
+                found = await self._read_queue(name)
+            case "Policy":
+                await self._read_settings([name["pattern"]])
+                found = {name: reading.policy_of(name["pattern"], self._settings[name["pattern"]])}
+            case _:
+                found = {}
+        if name not in found:
+            raise NotFound(f"there is no {name}")
+        return Observation(self._now(), {name: found[name]})
+
+    async def _read_queue(self, name: ObjectName) -> dict[ObjectName, Attributes]:
+        try:
+            said = await self._agent.one(
+                jolokia.read(_queues_of(self._broker, jolokia.quote(name["name"])), *reading.QUEUE_ATTRIBUTES)
+            )
+        except NotFound:
+            return {}
+        queues = reading.listed(said)
+        addresses = {
+            queue.address: await self._agent.one(
+                jolokia.read(self._address(queue.address), *reading.ADDRESS_ATTRIBUTES)
+            )
+            for queue in queues
+        }
+        await self._read_settings(list(addresses))
+        return reading.queues_of(queues, addresses, self._settings)
+
+    def _address(self, name: str) -> str:
+        return f"{self._broker},component=addresses,address={jolokia.quote(name)}"
+
+    # -- changing -------------------------------------------------------------------------------------------------
+
+    async def update(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
+        match = objects[name]["address"] if name.type == "Queue" else name["pattern"]
+        async with self._settling:
+            await self._read_settings_now([match])
+            wanted = reading.changed(self._settings[match], attributes)
+            if wanted:
+                request = jolokia.execute(self._broker, _SET, match, json.dumps(wanted))
+            else:
+                request = jolokia.execute(self._broker, _REMOVE, match)
+            try:
+                await self._agent.one(request)
+            except JolokiaError as error:
+                raise InvalidValue({next(iter(attributes), ""): str(error)}) from None
+            finally:
+                self._settings = {}  # those of other matches can follow from these
+
+    async def create(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
+        raise NotFound(f"no {name.type} can be created in Artemis from here")
+
+    async def delete(self, name: ObjectName, objects: Objects) -> None:
+        raise NotFound(f"no {name.type} can be deleted in Artemis from here")
+
+    async def call(
+        self, name: ObjectName, operation: str, arguments: Mapping[str, Any], objects: Objects
+    ) -> Mapping[str, Any]:
+        if name.type == "Connection" and operation == "close":
+            closed = await self._agent.one(
+                jolokia.execute(self._broker, "closeConnectionWithID(java.lang.String)", name["id"])
+            )
+            if not closed:
+                raise NotFound(f"there is no {name}")
+            return {}
+        raise NotFound(f"Artemis has no operation {operation}")
+
+    # -- stops ----------------------------------------------------------------------------------------------------
+
+    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
+        queues = {name: queue["address"] for name, queue in objects.items() if _is_listed(name, queue)}
+        covered = {queues[name] for name in queues if scope.covers(name["virtualhost"], name["name"])}
+        if scope.queue and not covered:
+            raise NotFound(f"there is no {scope.object}")
+        together: dict[str, set[ObjectName]] = {address: set() for address in covered}
+        for name, address in queues.items():
+            if address in together:
+                together[address].add(name)
+        return [
+            StopTarget(address, frozenset(names), {"address": address}) for address, names in sorted(together.items())
+        ]
+
+    async def stop(self, targets: Sequence[StopTarget]) -> None:
+        addresses = [str(target.restore["address"]) for target in targets]
+        await self._call_all(addresses, "block()")
+        self._blocked |= set(addresses)
+
+    async def start(self, targets: Sequence[StopTarget]) -> None:
+        addresses = [str(target.restore["address"]) for target in targets]
+        await self._call_all(addresses, "unblock()")
+        self._blocked -= set(addresses)
+
+    async def _call_all(self, addresses: Sequence[str], operation: str) -> None:
+        """Call an operation of addresses; those that are gone count as done."""
+        for some in _parts(addresses):
+            answers = await self._agent.post(
+                [jolokia.execute(self._address(address), operation) for address in some], seconds=LONG
+            )
+            for answer in answers:
+                if not isinstance(answer.error, NotFound):
+                    answer.get()
+
+    def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
+        present = [objects[name] for name in target.queues if name in objects]
+        if not present:
+            return True  # there is nothing to stop; the address may come again, with its queues
+        said = present[0].get("blocked_by_management")
+        # Versions that do not say it: by what was done since the broker was started.
+        return bool(said) if said is not None else target.restore["address"] in self._blocked
+
+    async def close(self) -> None:
+        await self._agent.close()
+
+
+def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the parts that one POST takes."""
+    rest = iter(texts)
+    while some := list(islice(rest, MANY)):
+        yield some
+
+
+def _is_listed(name: ObjectName, queue: Attributes) -> bool:
+    """Whether an object is a queue that this process has read: of one that is remembered only, no address is known."""
+    return name.type == "Queue" and "address" in queue
+
+
+def _queues_of(broker: str, queue: str) -> str:
+    return f"{broker},component=addresses,address=*,subcomponent=queues,routing-type=*,queue={queue}"
+
+
+def _found(answer: jolokia.Answer) -> Mapping[str, Any]:
+    """Return what matches a pattern: an error says that nothing does."""
+    if isinstance(answer.error, NotFound):
+        return {}
+    found: Mapping[str, Any] = answer.get()
+    return found
+
+
+def _canonical(mbean: str) -> str:
+    """Return an MBean name with its properties in order, as descriptions are listed."""
+    domain, _, _ = mbean.partition(":")
+    pairs = (f"{key}={_value(key, value)}" for key, value in sorted(jolokia.properties_of(mbean).items()))
+    return f"{domain}:{','.join(pairs)}"
+
+
+def _value(key: str, value: str) -> str:
+    """Artemis quotes the names that users give, and no others."""
+    return value if key in ("component", "subcomponent") else jolokia.quote(value)
+
+
+def _takes(described: Mapping[str, Any], operation: str, count: int) -> bool:
+    """Return whether an operation takes this number of arguments. Overloaded ones are described by a list."""
+    forms = (described.get("op") or {}).get(operation) or []
+    forms = forms if isinstance(forms, list) else [forms]
+    return any(len(form.get("args") or ()) == count for form in forms)

@@ -1,0 +1,228 @@
+"""A real Artemis behind its adapter: its producers meet what the adapter says, and no message is lost to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from brokers.adapters import jolokia
+from brokers.adapters.artemis import Artemis, open_account
+from brokers.adapters.kinds import Account
+from brokers.adapters.service import AdaptersService
+from brokers.admin import BrokerUnreachable, ManagedObject, NotAllowed
+from brokers.drivers.bundled import BundledBroker
+from brokers.model import object_name
+from tests.adapters.fake import BROKER, queue_name
+from tests.interop.artemis_node import PASSWORD, USER, ArtemisNode, Drain, Publisher, artemis, libraries
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
+
+LIMIT = 120.0  # s, also on a slow machine
+ORDERS = queue_name("orders")
+
+
+@pytest.fixture(scope="module", params=["2.55", "2.20"])
+def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtemisNode]:
+    assert request.config.cache is not None
+    classes = libraries(request.param, request.config.cache)
+    with artemis(classes, tmp_path_factory.mktemp("artemis")) as node:
+        node.version = request.param
+        yield node
+
+
+def adapter(node: ArtemisNode, password: str = PASSWORD, now: Callable[[], int] = lambda: 1) -> Artemis:
+    return open_account(Account(node.url, USER, password), now)
+
+
+class Adapted:
+    """The broker behind the service of the adapters, as a console reaches it."""
+
+    def __init__(self, folder: Path, node: ArtemisNode) -> None:
+        self.folder = folder
+        self.node = node
+
+    async def start(self) -> None:
+        self.service = AdaptersService(self.folder)
+        await self.service.start()
+        self.service.add("artemis", adapter(self.node, now=self.service.clock.now))
+        password = self.service.secret.read_text().strip()
+
+        async def connected() -> bool:
+            try:
+                self.broker = await BundledBroker.connect(
+                    "127.0.0.1", self.service.port, "console", password, timeout=LIMIT, name="artemis"
+                )
+            except BrokerUnreachable:
+                return False
+            return True
+
+        await until(connected)
+
+    async def stop(self) -> None:
+        await self.broker.close()
+        await self.service.stop()
+
+    async def queue(self, name: str = "orders") -> ManagedObject:
+        return await self.broker.read(queue_name(name))
+
+    async def shows(self, *states: str, name: str = "orders") -> bool:
+        """Return whether a queue is in one of the states; not while the broker cannot be reached."""
+        try:
+            return (await self.queue(name))["state"] in states
+        except BrokerUnreachable:
+            return False
+
+    async def blocked_for(self, reason: str) -> bool:
+        """Return whether there is one producer, and it is blocked for this reason first."""
+        found = (await self.broker.query("Producer")).items
+        return [producer["reasons"][:1] for producer in found] == [[reason]]
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until the condition, which reads from another process, is true."""
+    async with asyncio.timeout(LIMIT):
+        while not await condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+@pytest_asyncio.fixture
+async def adapted(tmp_path: Path, node: ArtemisNode) -> AsyncIterator[Adapted]:
+    adapted = Adapted(tmp_path, node)
+    await adapted.start()
+    yield adapted
+    await adapted.stop()
+
+
+async def test_stop_holds_producers_through_a_restart_and_no_message_is_lost(
+    adapted: Adapted, node: ArtemisNode
+) -> None:
+    publisher = Publisher(node.port, "orders", 150)
+    publisher.start()
+    await until(lambda: adapted.shows("OVERFULL"))
+    full = await adapted.queue()
+    assert full["effective_stop_bytes"] == 50_000 <= full["depth_bytes"]
+    if node.version == "2.20":  # it does not count what a producer sends
+        (producer,) = (await adapted.broker.query("Producer")).items
+        assert producer["state"] is None
+    else:
+        await until(lambda: adapted.blocked_for("queue-overfull:orders"))
+        (producer,) = (await adapted.broker.query("Producer")).items
+        assert producer["reasons"][1].startswith("inferred")
+        full = await adapted.queue()
+        assert (full["producers"], full["blocked_producers"]) == (1, 1)
+    assert producer["queue"] == str(ORDERS)
+
+    given = {"actor": "ada", "reason": "flood"}
+    assert (await adapted.broker.call(ORDERS, "stop-producers", given))["changed"]
+    await until(lambda: adapted.shows("OVERFULL_STOPPED"))
+    before = publisher.accepted
+    first = Drain(node.port, "orders", before - 1)
+    first.start()
+    await until(lambda: adapted.shows("STOPPED"))
+    await asyncio.to_thread(first.join, LIMIT)
+
+    await asyncio.to_thread(node.stop, kill=True)
+    await until(lambda: unreachable(adapted))
+    await asyncio.to_thread(node.start)
+    # The publisher connects again at once, and can send up to the limit until the stop is made again.
+    await until(lambda: adapted.shows("STOPPED", "OVERFULL_STOPPED"))
+    if node.version != "2.20":  # an older one does not say it
+        await until(lambda: held(node, "orders"))
+    await until(lambda: one_producer(adapted))
+    assert publisher.accepted < publisher.count
+
+    await adapted.broker.call(ORDERS, "start-producers", {"actor": "ada"})
+    second = Drain(node.port, "orders", publisher.count - 1)
+    second.start()
+    await asyncio.to_thread(publisher.join, LIMIT)
+    await asyncio.to_thread(second.join, LIMIT)
+    assert publisher.accepted == publisher.count
+    assert first.received | second.received == set(range(publisher.count))
+    await until(lambda: adapted.shows("NORMAL"))
+
+
+async def unreachable(adapted: Adapted) -> bool:
+    try:
+        await adapted.queue()
+    except BrokerUnreachable:
+        return True
+    return False
+
+
+async def one_producer(adapted: Adapted) -> bool:
+    return len((await adapted.broker.query("Producer")).items) == 1
+
+
+async def held(node: ArtemisNode, address: str) -> bool:
+    """Return whether the broker itself says that an address is blocked by its management."""
+    agent = open_account(Account(node.url, USER, PASSWORD), lambda: 1)._agent
+    name = f'org.apache.activemq.artemis:broker="test",component=addresses,address="{address}"'
+    try:
+        return bool((await agent.one(jolokia.read(name, "BlockedViaManagement")))["BlockedViaManagement"])
+    finally:
+        await agent.close()
+
+
+async def test_stop_of_a_queue_stops_all_queues_of_its_address(adapted: Adapted, node: ArtemisNode) -> None:
+    operation = (await adapted.broker.types())["Queue"].operation("stop-producers")
+    assert operation is not None
+    assert operation.producer_effect == "hold"
+    assert "all its queues" in operation.remark
+    await adapted.broker.call(queue_name("ann"), "stop-producers", {"actor": "ada"})
+    assert [(await adapted.queue(name))["state"] for name in ("ann", "ben", "orders")] == [
+        "STOPPED",
+        "STOPPED",
+        "NORMAL",
+    ]
+    await adapted.broker.call(BROKER, "start-producers", {"actor": "ada"})
+    assert (await adapted.queue("ben"))["state"] == "NORMAL"
+    await adapted.broker.call(BROKER, "stop-producers", {"actor": "ada"})
+    assert (await adapted.broker.read(BROKER))["stops"]
+    assert (await adapted.queue("bills"))["state"] == "STOPPED"
+    await adapted.broker.call(BROKER, "start-producers", {"actor": "ada"})
+
+
+async def test_limits_of_an_address_and_of_a_match_are_its_settings(adapted: Adapted, node: ArtemisNode) -> None:
+    if node.version == "2.20":
+        assert (await adapted.broker.types())["Queue"].writable == ()
+        return
+    bills = await adapted.queue("bills")
+    assert (bills["capacity_bytes"], bills["effective_capacity_bytes"]) == (None, 50_000)
+    changed = await adapted.broker.update(bills.name, {"capacity_bytes": 5_000}, bills.version, actor="ada")
+    assert (changed["capacity_bytes"], changed["effective_capacity_bytes"]) == (5_000, 5_000)
+    publisher = Publisher(node.port, "bills", 20)
+    publisher.start()
+    await until(lambda: adapted.shows("OVERFULL", name="bills"))
+    changed = await adapted.queue("bills")
+    wanted = {"capacity_bytes": None, "capacity_messages": 40}
+    changed = await adapted.broker.update(changed.name, wanted, changed.version, actor="ada")
+    assert (changed["effective_capacity_bytes"], changed["effective_capacity_messages"]) == (50_000, 40)
+    await asyncio.to_thread(publisher.join, LIMIT)
+    assert publisher.accepted == publisher.count
+    await until(lambda: adapted.shows("NORMAL", name="bills"))
+    match = object_name("Policy", virtualhost="default", pattern="eu.#")
+    policy = await adapted.broker.read(match)
+    policy = await adapted.broker.update(match, {"capacity_bytes": 30_000}, policy.version, actor="ada")
+    assert policy["capacity_bytes"] == 30_000
+
+    async def inherited() -> bool:
+        mail, orders = await adapted.queue("eu.mail"), await adapted.queue("orders")
+        assert mail["capacity_bytes"] is None
+        return (mail["effective_capacity_bytes"], orders["effective_capacity_bytes"]) == (30_000, 50_000)
+
+    await until(inherited)
+
+
+async def test_wrong_password_and_wrong_address_are_sentences(node: ArtemisNode) -> None:
+    wrong = adapter(node, "no")
+    with pytest.raises(NotAllowed, match="does not accept the user name and password"):
+        await wrong.connect()
+    await wrong.close()
+    nothing = open_account(Account(f"http://127.0.0.1:{node.http_port}", USER, PASSWORD), lambda: 1)
+    with pytest.raises(BrokerUnreachable, match="no Jolokia at"):
+        await nothing.connect()
+    await nothing.close()
