@@ -6,6 +6,7 @@ HEADGATE_ALLOWED_HOSTS     host names besides the loopback ones, separated by co
 HEADGATE_TRUSTED_ORIGINS   origins (https://console.example.org) that may post forms and open WebSockets through a proxy
 HEADGATE_HTTPS             1: the console is served by HTTPS only (through a proxy): secure cookies, HSTS
 HEADGATE_PROXIES           addresses of reverse proxies whose X-Forwarded-For and -Proto are trusted, default none
+HEADGATE_JOLOKIA_ORIGINS   origins of pages, such as a hawtio, that may call /jolokia/ from a browser, default none
 HEADGATE_BROKER_HOST/PORT  address of the broker, default 127.0.0.1 and 5672
 HEADGATE_BROKER_CONNECT    how to connect: dotted name of a coroutine function, default for Headgate's own broker
 HEADGATE_BROKER_CA         file with the CA of the broker's certificate: connect with TLS, to the TLS port
@@ -77,6 +78,8 @@ ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", *_words("HEADGATE_ALLOWED_HO
 #: Empty: X-Forwarded-For is ignored, so that the audit trail has the real addresses.
 HEADGATE_PROXIES = _words("HEADGATE_PROXIES")
 CSRF_TRUSTED_ORIGINS = _words("HEADGATE_TRUSTED_ORIGINS")
+#: Empty: no page of another origin may call /jolokia/ (CORS is off).
+HEADGATE_JOLOKIA_ORIGINS = _words("HEADGATE_JOLOKIA_ORIGINS")
 
 # -- brokers ----------------------------------------------------------------------------------------------------
 
@@ -363,7 +366,8 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Headgate",
     "DESCRIPTION": "Monitor and control the producer flow control of message brokers. Undeclared parameters and fields,"
     " values that their schema does not allow (types are not converted), and input above these limits are refused with"
-    f" 400 and the field's name (413: body too large; 414: URL too long):\n\n{input_limits.table()}",
+    f" 400 and the field's name (413: body too large; 414: URL too long):\n\n{input_limits.table()}\n\n"
+    "Tools for JMX use /jolokia/, which speaks Jolokia's protocol and is not described here.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": ["console.api.permission.HasAnyRole"],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from django.contrib.auth.views import LogoutView
-from django.urls import include, path
+from django.urls import include, path, re_path
 
+from console.jolokia.view import jolokia
 from console.pages.oidc import OidcCallback, OidcRedirect
 from console.pages.sign_in import sign_in
 
@@ -19,5 +20,6 @@ urlpatterns = [
     path("oidc/back/", OidcCallback.as_view(), name="oidc-callback"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("api/", include("console.api.urls")),
+    re_path(r"^jolokia(?:/(?P<rest>(?s:.*)))?$", jolokia, name="jolokia"),
     path("", include("console.pages.urls")),
 ]

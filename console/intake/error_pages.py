@@ -1,4 +1,4 @@
-"""Responses to errors outside of a view: HTML pages, and JSON for URLs of the API."""
+"""Responses to errors outside of a view: HTML pages, and JSON for URLs of programs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from django.shortcuts import render
 from brokers.input_checks import readable, readable_sentences, shortened
 
 _API = "/api/"
+#: URLs of programs rather than people.
+_CALLS = (_API, "/jolokia")
 
 
 def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
@@ -46,7 +48,7 @@ def _answer(request: HttpRequest, status: int, title: str, message: str, otherwi
 
 
 def _is_call(request: HttpRequest) -> bool:
-    return request.path.startswith(_API) and request.path != _API
+    return request.path.startswith(_CALLS) and request.path != _API
 
 
 def _message(exception: Exception | None) -> str:

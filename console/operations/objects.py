@@ -17,24 +17,31 @@ _NEED_A_REASON = frozenset({"stop-producers", "start-producers"})
 
 
 def update_object(
-    by: Actor, link: BrokerLink, name: ObjectName, attributes: Mapping[str, Any], *, version: int, reason: str = ""
+    by: Actor,
+    link: BrokerLink,
+    name: ObjectName,
+    attributes: Mapping[str, Any],
+    *,
+    version: int | None,
+    reason: str = "",
 ) -> ManagedObject:
     """Set the given attributes, all or none, and return the updated object. Raises StaleVersion unless `version` is
-    the object's current version."""
+    the object's current version; None, for callers that know no versions, stands for the current one."""
     with attempt(by, link, name, "update", reason=reason, requested=attributes) as this:
         now = link.call(lambda admin: admin.read(name))
         this.before = {attribute: now.attributes.get(attribute) for attribute in attributes}
-        if now.version != version:
+        based_on = now.version if version is None else version
+        if now.version != based_on:
             raise StaleVersion(
-                f"{name} was changed: its version is {now.version}, and the update is based on version {version}",
+                f"{name} was changed: its version is {now.version}, and the update is based on version {based_on}",
                 now.version,
             )
         this.sent = True
-        changed = link.call(lambda admin: admin.update(name, attributes, version, actor=by.name))
+        changed = link.call(lambda admin: admin.update(name, attributes, based_on, actor=by.name))
         # The broker does not return secrets; the row records that one was given.
         given = {a: value if (new := changed.attributes.get(a)) is None else new for a, value in attributes.items()}
         this.after = without_secrets(name, given)
-        this.detail = f"version {version} -> {changed.version}"
+        this.detail = f"version {based_on} -> {changed.version}"
         return changed
 
 
