@@ -1,10 +1,11 @@
 """The pipeline on a Spark cluster of a master and two workers produces the tables of local mode: with two drivers at
-once, and with workers that are killed during a run."""
+once, with workers that are killed during a run, and with a driver that is killed during its run."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -22,7 +23,7 @@ import pytest
 from console.history.models import HistoryRun
 from console.history.pipeline.pieces import Piece
 from console.history.pipeline.run import Run
-from console.history.pipeline.session_process import Message, SessionProcess
+from console.history.pipeline.session_process import Died, Message, SessionProcess
 from console.history.pipeline.spark.java import find_java
 from console.history.storage.tables import Tables
 from console.history.whatif.fleet_recommendations import write_recommendations
@@ -81,6 +82,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[Cl
     defaults = (
         "spark.executor.memory 512m\nspark.driver.bindAddress 127.0.0.1\nspark.driver.host 127.0.0.1\n"
         "spark.sql.shuffle.partitions 2\nspark.executor.extraJavaOptions -XX:+UseSerialGC -XX:TieredStopAtLevel=1\n"
+        # By default a task waits for the executor that has its rows, and for one that was killed to come back.
+        "spark.locality.wait 0s\nspark.shuffle.io.retryWait 100ms\n"
     )
     for name, more in {"whole": "", "half": "spark.cores.max 1\n"}.items():
         (folder / name).mkdir()
@@ -239,3 +242,52 @@ def test_run_whose_workers_are_killed_makes_the_same_tables(cluster: Cluster) ->
         cluster.start_worker()
         assert result(driver)["result"] == "done"
     assert contents(str(url)) == cluster.local
+
+
+@pytest.mark.domain("pipeline killed")
+def test_driver_takes_over_from_one_that_was_killed_between_two_commits(cluster: Cluster) -> None:
+    url = history(cluster, "killed-driver")
+    dying = cluster.driver(url, "-m", "tests.history.pipeline.dying_driver", "hours", PYTHONPATH=str(ROOT))
+    with ending(dying):
+        dying.send(Piece(broker="b"))
+        with pytest.raises(Died, match="SIGKILL"):
+            result(dying)
+    assert read(str(url), "minutes").num_rows
+    left_over = list(url.glob("tables/hours/**/*.parquet"))
+    assert left_over, "files of the commit that it did not make"
+    assert not read(str(url), "hours").num_rows
+
+    driver = cluster.driver(url)
+
+    def attempt(broker: str) -> str:
+        driver.send(Piece(broker=broker))
+        return str(result(driver)["result"])
+
+    with ending(driver):
+        wait_until(lambda: driver.result(0.1) or driver.holder, "the next driver is up", WITHIN)
+        # On its own host a killed driver is known to be dead; on another one only its lease shows that.
+        leave_lease_of_another_host(cluster, "+200 seconds")
+        assert attempt("b") == "busy"
+        # The clocks of two hosts may differ: so the driver also waits until it has seen no renewal for some time.
+        leave_lease_of_another_host(cluster, "-1 seconds")
+        assert attempt("b") == "busy"
+        assert attempt("c") == "done", "other brokers do not wait"
+        outcomes: list[str] = []
+
+        def is_taken_over() -> bool:
+            outcomes.append(attempt("b"))
+            return outcomes[-1] != "busy"
+
+        wait_until(is_taken_over, "the lease is taken over", WITHIN)
+        assert outcomes[-1] == "done"
+    assert contents(str(url)) == cluster.local
+    for path in left_over:
+        os.truncate(path, 0)
+    assert contents(str(url)) == cluster.local, "no file that the dead run left is read"
+
+
+def leave_lease_of_another_host(cluster: Cluster, until: str) -> None:
+    """Change the lease of broker b, which a killed driver left, to one of another host. `until`: from now on, in
+    SQLite's notation."""
+    new = f"holder = 'elsewhere:1:1:1', until = datetime('now', '{until}')"
+    assert cluster.ask(f"UPDATE history_held SET {new} WHERE name = 'history~b' RETURNING 1") == [(1,)]
