@@ -17,7 +17,8 @@ class Capability:
 
     `attributes`: the names it reports; `version` and the keys are added. `writable`: those of them that can be changed.
     `operations`: name -> as it works here. `text_keys`: keys that are texts here, such as a connection's name, and
-    numbers in Headgate's own broker. `choices`: of attributes that have fewer here.
+    numbers in Headgate's own broker. `choices`: of attributes that have fewer here. `descriptions`: of attributes that
+    mean something else here.
     """
 
     attributes: Collection[str]
@@ -27,6 +28,7 @@ class Capability:
     deletable: bool = False
     text_keys: Collection[str] = ()
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    descriptions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ def _attribute(attribute: Attribute, declared: ManagedType, here: Capability) ->
         attribute,
         kind=kind,
         choices=here.choices.get(attribute.name, attribute.choices),
+        description=here.descriptions.get(attribute.name, attribute.description),
         writable=attribute.name in here.writable,
         creatable=here.creatable and (is_key or attribute.creatable),
         required=here.creatable and is_key and attribute.required,

@@ -43,4 +43,9 @@ KINDS: dict[str, Kind] = {
     "artemis": Kind(
         "Apache Artemis", "brokers.adapters.artemis:open_account", "http://artemis.example.org:8161/console/jolokia"
     ),
+    "activemq": Kind(
+        "Apache ActiveMQ Classic",
+        "brokers.adapters.activemq:open_account",
+        "http://activemq.example.org:8161/api/jolokia",
+    ),
 }
