@@ -19,11 +19,13 @@ HEADGATE_URL               public URL of the console, for links in alerts
 REDIS_URL                  Redis for Celery's messages; default: files in the data folder, which need no server
 HEADGATE_HISTORY_URL       folder or URL (s3://…) of the flow history, default <data>/history
 DATABASE_URL               default: SQLite in the data folder
+HEADGATE_METRICS_NETWORKS  networks (10.0.0.0/8) that may read /metrics without a token, by commas; default none
 HEADGATE_OIDC_…            sign-in at an OpenID Connect provider: see console/access/oidc_settings.py
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import sys
 from datetime import timedelta
@@ -55,6 +57,13 @@ def _port(variable: str, default: int) -> int:
     return int(text)
 
 
+def _networks(variable: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    try:
+        return [ipaddress.ip_network(word) for word in _words(variable)]
+    except ValueError as error:
+        sys.exit(f"{variable} is {os.environ[variable]!r}: {error}")
+
+
 def _file(variable: str) -> str:
     """Return the content of the file that the variable names; empty if it is not set."""
     try:
@@ -77,6 +86,8 @@ DEBUG = os.environ.get("HEADGATE_DEBUG") == "1"
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", *_words("HEADGATE_ALLOWED_HOSTS")]
 #: Empty: X-Forwarded-For is ignored, so that the audit trail has the real addresses.
 HEADGATE_PROXIES = _words("HEADGATE_PROXIES")
+#: Without a token, these read the metrics of all brokers. Empty: no network does.
+HEADGATE_METRICS_NETWORKS = _networks("HEADGATE_METRICS_NETWORKS")
 CSRF_TRUSTED_ORIGINS = _words("HEADGATE_TRUSTED_ORIGINS")
 #: Empty: no page of another origin may call /jolokia/ (CORS is off).
 HEADGATE_JOLOKIA_ORIGINS = _words("HEADGATE_JOLOKIA_ORIGINS")

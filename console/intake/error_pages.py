@@ -11,7 +11,7 @@ from brokers.input_checks import readable, readable_sentences, shortened
 
 _API = "/api/"
 #: URLs of programs rather than people.
-_CALLS = (_API, "/jolokia")
+_CALLS = (_API, "/jolokia", "/metrics", "/readyz")
 
 
 def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:

@@ -91,9 +91,10 @@ UNKNOWN = r"not set|no limit\s+default|No patterns yet|No matching queues|Updati
 #: On pages where nothing is known at all these stand for counts: none of them is a number.
 COUNTS = ".total-value, #queues-count, #conditions-count, #producers-count, #consumers-count, #own-count, #count"
 
-#: Calls whose answers are the console's own, not the broker's: the same whether it answers or not.
+#: Calls whose answers are the console's own, not the broker's: the same whether it answers or not. Metrics leave out
+#: what is unknown (tests/console/test_metrics.py).
 OWN = re.compile(
-    r"/api/schema/|/v1/(me|selections|audit|alerts|schedules|history|policies/bulk)/(?!preview)(?!.*(revert|undo)/$)"
+    r"/api/schema/|/metrics|/v1/(me|selections|audit|alerts|schedules|history|policies/bulk)/(?!preview)(?!.*(revert|undo)/$)"
 )
 VALUES = {"slug": "local", "virtualhost": "default", "number": "1", "part": "status", "operation": "explain"}
 PARAMETERS = {"brokers/{slug}/objects/": "?type=Queue", "why/": f"?object={ORDERS}"}
