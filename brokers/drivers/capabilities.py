@@ -36,6 +36,7 @@ def _attribute(declared: Attribute, said: Mapping[str, Any]) -> Attribute:
         writable=bool(said.get("writable")),
         creatable=creatable,
         nullable=bool(said.get("nullable")),
+        choices=tuple(each for each in declared.choices if each in said.get("choices", declared.choices)),
         required=declared.required and (creatable or bool(said.get("writable"))),
     )
 

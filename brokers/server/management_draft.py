@@ -164,6 +164,7 @@ def capabilities(declared: ManagedType) -> dict[str, Any]:
         "deletable": declared.deletable,
         "attributes": {
             a.name: {"kind": str(a.kind), "writable": a.writable, "creatable": a.creatable, "nullable": a.nullable}
+            | ({"choices": list(a.choices)} if a.choices else {})
             for a in declared.attributes
         },
         "operations": {
