@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from proton import ProtonException
 
 from brokers.adapters import jolokia
 from brokers.adapters.artemis import Artemis, open_account
@@ -17,7 +18,7 @@ from brokers.admin import BrokerUnreachable, ManagedObject, NotAllowed
 from brokers.drivers.bundled import BundledBroker
 from brokers.model import object_name
 from tests.adapters.fake import BROKER, queue_name
-from tests.interop.artemis_node import PASSWORD, USER, ArtemisNode, Drain, Publisher, artemis, libraries
+from tests.interop.artemis_node import PASSWORD, USER, ArtemisNode, Drain, Publisher, artemis, connection, libraries
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -215,6 +216,25 @@ async def test_limits_of_an_address_and_of_a_match_are_its_settings(adapted: Ada
         return (mail["effective_capacity_bytes"], orders["effective_capacity_bytes"]) == (30_000, 50_000)
 
     await until(inherited)
+
+
+async def test_connection_of_a_client_is_listed_and_closed(adapted: Adapted, node: ArtemisNode) -> None:
+    client = await asyncio.to_thread(connection, node.port)
+
+    async def listed() -> bool:
+        return bool((await adapted.broker.query("Connection")).items)
+
+    await until(listed)
+    (shown,) = (await adapted.broker.query("Connection")).items
+    assert shown["remote_address"].startswith("127.0.0.1:")
+    await adapted.broker.call(shown.name, "close", {"actor": "ada"})
+
+    async def gone() -> bool:
+        return not await listed()
+
+    await until(gone)
+    with pytest.raises(ProtonException):
+        await asyncio.to_thread(client.create_sender, "orders")
 
 
 async def test_wrong_password_and_wrong_address_are_sentences(node: ArtemisNode) -> None:
