@@ -14,6 +14,7 @@ from brokers.admin import (
     AdminError,
     AlreadyExists,
     BrokerUnreachable,
+    EffectNotConfirmed,
     InvalidValue,
     NotAllowed,
     NotFound,
@@ -36,13 +37,15 @@ _STATUS: dict[type[Exception], int] = {
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Return the response to an exception. 400 names each field, 409 of a stale version has the current version, and
-    503 means that the broker does not respond."""
+    """Return the response to an exception. 400 names each field, 409 of a stale version has the current version,
+    409 of a stop the effect to confirm, and 503 means that the broker does not respond."""
     if isinstance(error, InvalidValue):
         return Response({field: [sentence] for field, sentence in readable_sentences(error.errors).items()}, status=400)
     if isinstance(error, StaleVersion):
         current = getattr(error, "current_object", None) or {"version": error.current}
         return Response({"detail": _sentence(error), "current": current}, status=status.HTTP_409_CONFLICT)
+    if isinstance(error, EffectNotConfirmed):
+        return Response({"detail": _sentence(error), "effect": error.effect}, status=status.HTTP_409_CONFLICT)
     if isinstance(error, PermissionDenied):
         return Response(
             {"detail": _sentence(error) or "You do not have permission to do that."}, status=status.HTTP_403_FORBIDDEN

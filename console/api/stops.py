@@ -9,7 +9,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotFound
+from brokers.admin import AdminError, BrokerUnreachable, EffectNotConfirmed, InvalidValue, NotFound
 from console import operations
 from console.api import schema, stops_schema
 from console.api.base_views import BrokerView
@@ -49,7 +49,7 @@ class StopProducersView(_AimView):
     @extend_schema(
         parameters=[schema.BROKER],
         request=stops_schema.StopRequest,
-        responses={200: stops_schema.StopAnswer, **schema.WRITE_REFUSALS},
+        responses={200: stops_schema.StopAnswer, **schema.WRITE_REFUSALS, 409: stops_schema.EFFECT},
         summary="Stop all producers of a scope",
         description="Idempotent, and audited with its reason. Stops survive restarts of the broker. With `for_ms` or",
     )
@@ -62,6 +62,7 @@ class StopProducersView(_AimView):
                 reason=self.body["reason"],
                 for_ms=self.body["for_ms"],
                 below=self.body["below"],
+                effect=self.body["effect"],
             )
         )
 
@@ -138,6 +139,7 @@ def _call_all(wanted: Sequence[BrokerLink], call: Callable[[BrokerLink], Mapping
     others. Raises BrokerUnreachable if all calls failed, and the broker's own error if there is only one broker."""
     entries: list[dict[str, Any]] = []
     good: list[Mapping[str, Any]] = []
+    failures: list[AdminError] = []
     for link in wanted:
         entry: dict[str, Any] = {"broker": link.slug, "title": link.title}
         try:
@@ -145,17 +147,21 @@ def _call_all(wanted: Sequence[BrokerLink], call: Callable[[BrokerLink], Mapping
         except AdminError as error:
             if len(wanted) == 1:
                 raise
-            entries.append({**entry, "error": str(error)})
+            unconfirmed = {"effect": error.effect} if isinstance(error, EffectNotConfirmed) else {}
+            entries.append({**entry, "error": str(error), **unconfirmed})
+            failures.append(error)
             continue
         good.append(answer)
         entries.append({**entry, **answer})
     if not good:
+        if all(isinstance(error, EffectNotConfirmed) for error in failures):
+            raise failures[0]
         raise BrokerUnreachable("; ".join(f"{entry['title']}: {entry['error']}" for entry in entries))
-    totals = {name: sum(answer[name] for answer in good) for name in _TOTALS if name in good[0]}
+    totals = {name: sum(answer[name] or 0 for answer in good) for name in _TOTALS if name in good[0]}
     largest = [{**queue, "broker": e["broker"]} for e in entries for queue in e.get("largest", ())]
     return {
         **totals,
         **({"changed": any(answer["changed"] for answer in good)} if "changed" in good[0] else {}),
-        **({"largest": sorted(largest, key=lambda q: -q["producers"])[:5]} if "largest" in good[0] else {}),
+        **({"largest": sorted(largest, key=lambda q: -(q["producers"] or 0))[:5]} if "largest" in good[0] else {}),
         "brokers": entries,
     }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import OpenApiResponse
 from rest_framework import serializers
 
 from brokers.model import QUEUE_STATES, TYPES
 from console.api.fields import CountField, FlagField, ObjectNameField, TextField, change_of
-from console.api.schema import REASON, number_field, object_field, shape_of, text_field
+from console.api.schema import REASON, Refusal, number_field, object_field, shape_of, text_field
 from console.operations.stops import MOST_NAMED
 
 _BROKERS = serializers.ListField(
@@ -86,6 +87,20 @@ class StopRequest(StopScope):
         " limit."
     )
 
+    effect = serializers.ChoiceField(
+        choices=["hold", "trickle", "reject", "cut"],
+        default="hold",
+        help_text="What the stop does to producers on this broker, as its operation declares (`producer_effect`)."
+        " Anything but hold must be named, or the stop is refused with 409.",
+    )
+
+
+class UnconfirmedEffect(Refusal):
+    effect = text_field("What the stop does to producers on this broker: send it as `effect` to confirm.")
+
+
+EFFECT = OpenApiResponse(UnconfirmedEffect, description="On this broker the stop does not hold producers.")
+
 
 class StartRequest(StopScope):
     reason = TextField(
@@ -107,9 +122,14 @@ StopAnswer = shape_of("StopAnswer", _stop.returns, brokers=_EACH)
 
 class StopProgress(serializers.Serializer[Any]):
     queues = number_field("Number of affected queues.")
-    producers = number_field("Producers attached to these queues.")
-    draining = number_field("Producers that may still have messages in flight.")
-    stopped = number_field("Producers that are blocked and have no outstanding credit.")
+    producers = number_field("Producers attached to these queues; null: unknown at this broker.", allow_null=True)
+    draining = number_field(
+        "Producers that may still have messages in flight; null: unknown at this broker.", allow_null=True
+    )
+    stopped = number_field(
+        "Producers that are blocked and have no outstanding credit; null: unknown at this broker.",
+        allow_null=True,
+    )
     brokers = _EACH
 
 
@@ -120,12 +140,12 @@ class PreviewQueue(serializers.Serializer[Any]):
     state = text_field("Flow-control state.")
     depth_messages = number_field("Depth in messages.")
     depth_bytes = number_field("Depth in bytes.")
-    producers = number_field("Number of attached producers.")
+    producers = number_field("Number of attached producers; null: unknown at this broker.", allow_null=True)
 
 
 class StopPreview(serializers.Serializer[Any]):
     queues = number_field("Number of affected queues.")
-    producers = number_field("Producers attached to these queues.")
+    producers = number_field("Producers attached to these queues; null: unknown at this broker.", allow_null=True)
     already_stopped = number_field("Affected queues that are already stopped.")
     percent_used = number_field(
         "Highest usage of a queue, percent of its capacity; null without a capacity.", allow_null=True

@@ -82,12 +82,27 @@ def _length(ctx: click.Context, param: click.Parameter, value: str | None) -> in
     type=click.IntRange(1, 100),
     help="Resume automatically at or below this percentage of the queues' capacity.",
 )
+@click.option(
+    "--effect",
+    type=click.Choice(["trickle", "reject", "cut"]),
+    help="Confirm what a stop does on brokers that cannot hold producers.",
+)
 @click.pass_context
 def stop(
-    ctx: click.Context, /, *, reason: str, yes: bool, json_: bool, for_ms: int, below: int | None, **aim: Any
+    ctx: click.Context,
+    /,
+    *,
+    reason: str,
+    yes: bool,
+    json_: bool,
+    for_ms: int,
+    below: int | None,
+    effect: str | None,
+    **aim: Any,
 ) -> None:
     """Stop the producers of QUEUES or of a wider scope. The affected queues are shown first."""
-    more = {"reason": reason, **({"for_ms": for_ms} if for_ms else {}), **({"below": below} if below else {})}
+    given = (("for_ms", for_ms), ("below", below), ("effect", effect))
+    more = {"reason": reason, **{name: value for name, value in given if value}}
     _act(ctx, "stop", _aim(**aim), more, yes=yes, json_=json_)
 
 

@@ -16,6 +16,7 @@ from brokers.admin import (
     AdminError,
     AlreadyExists,
     BrokerUnreachable,
+    EffectNotConfirmed,
     InvalidValue,
     NotAllowed,
     NotFound,
@@ -30,7 +31,7 @@ from console.permissions.rights import Need, needed
 log = logging.getLogger(__name__)
 
 _LONGEST_NAME = AuditEntry._meta.get_field("object").max_length
-_REFUSALS = (AlreadyExists, InvalidValue, NotAllowed, NotFound, StaleVersion)
+_REFUSALS = (AlreadyExists, EffectNotConfirmed, InvalidValue, NotAllowed, NotFound, StaleVersion)
 
 
 @dataclass

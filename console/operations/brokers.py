@@ -48,7 +48,7 @@ def check_administers(by: Actor) -> None:
         raise PermissionDenied(f"{by.name} may not change brokers: that needs the role of administrator everywhere")
 
 
-def add_broker(by: Actor, given: Mapping[str, Any], *, reason: str = "") -> ForeignBroker:
+def add_broker(by: Actor, given: Mapping[str, Any], reason: str = "") -> ForeignBroker:
     """Add a broker; `given`: slug, kind and url, and optionally title, username, password, authority, tags, paused.
     Raises PermissionDenied, InvalidValue, AlreadyExists."""
     with audited(by, f"broker {given['slug']}", "add-broker", reason=reason) as row, _usable_keys():
@@ -64,7 +64,7 @@ def add_broker(by: Actor, given: Mapping[str, Any], *, reason: str = "") -> Fore
     return made
 
 
-def change_broker(by: Actor, slug: str, given: Mapping[str, Any], *, reason: str = "") -> ForeignBroker:
+def change_broker(by: Actor, slug: str, given: Mapping[str, Any], reason: str = "") -> ForeignBroker:
     """Change fields of an added broker, all but slug and kind. A new URL requires the password again: otherwise it
     would be sent to another address than the one that it was entered for. Raises PermissionDenied, NotFound,
     InvalidValue."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,12 +78,17 @@ class Aim:
 
 
 def stop_producers(
-    by: Actor, link: BrokerLink, aim: Aim, *, reason: str, for_ms: int = 0, below: int = 0
+    by: Actor, link: BrokerLink, aim: Aim, *, reason: str, for_ms: int = 0, below: int = 0, effect: str = ""
 ) -> Mapping[str, Any]:
     """Stop the producers of a scope: for `for_ms` ms, until the queues are at or below `below` percent of their
-    capacity, or, with neither, until they are started. Idempotent. Returns the answer of the operation."""
+    capacity, or, with neither, until they are started. `effect`: what the stop does to producers here, if it does
+    not hold them. Idempotent. Returns the answer of the operation. Raises EffectNotConfirmed."""
     aim.check()
-    end = {**({"for_ms": for_ms} if for_ms else {}), **({"below": below} if below else {})}
+    end = {
+        name: value
+        for name, value in (("for_ms", for_ms), ("below", below), ("effect", effect if effect != "hold" else ""))
+        if value
+    }
     return call_operation(by, link, aim.scope, "stop-producers", {"reason": reason, **aim.arguments(), **end})
 
 
@@ -106,30 +111,46 @@ def start_producers(
 
 def preview_stop(link: BrokerLink, aim: Aim) -> dict[str, Any]:
     """Return the impact of a stop: {queues, producers, already_stopped, percent_used, largest: [...]}. `largest`: the
-    queues with the most producers. `percent_used`: of the capacity of the fullest queue, None without a capacity."""
+    queues with the most producers. `percent_used`: of the capacity of the fullest queue, None without a capacity.
+    `producers`: None if the broker does not report them."""
     covered = _covered(link, aim)
-    largest = heapq.nlargest(_LARGEST, covered, key=lambda row: (row["producers"], row["depth_messages"]))
+    largest = heapq.nlargest(
+        _LARGEST, covered, key=lambda row: (row.get("producers") or 0, row.get("depth_messages") or 0)
+    )
     shown = ("object", "virtualhost", "name", "state", "depth_messages", "depth_bytes", "producers")
     return {
         "queues": len(covered),
-        "producers": sum(row["producers"] for row in covered),
+        "producers": _known_sum(covered, "producers"),
         "already_stopped": sum(row["state"].endswith("STOPPED") for row in covered),
         "percent_used": max((used for row in covered if (used := percent_used(row)) is not None), default=None),
-        "largest": [{attribute: row[attribute] for attribute in shown} for row in largest],
+        "largest": [{attribute: row.get(attribute) for attribute in shown} for row in largest],
     }
 
 
-def progress(link: BrokerLink, aim: Aim) -> dict[str, int]:
+def _by_producers(row: Row) -> tuple[int, int]:
+    return row.get("producers") or 0, row.get("depth_messages") or 0
+
+
+def _known_sum(rows: Iterable[Row], attribute: str) -> int | None:
+    """Return the sum over the rows that have a value; None if there are rows and none has."""
+    rows = list(rows)
+    known = [value for row in rows if (value := row.get(attribute)) is not None]
+    return sum(known) if known or not rows else None
+
+
+def progress(link: BrokerLink, aim: Aim) -> dict[str, int | None]:
     """Return the progress of a stop: {queues, producers, draining, stopped}. `draining`: producers whose credit is
-    withdrawn, but whose messages in flight may still arrive."""
+    withdrawn, but whose messages in flight may still arrive. None: the broker does not report producers of queues."""
     covered = {row["object"]: row for row in _covered(link, aim)}
+    if (producers := _known_sum(covered.values(), "producers")) is None:
+        return {"queues": len(covered), "producers": None, "draining": None, "stopped": None}
     where = {"draining": True}
     page = link.call(lambda admin: admin.query("Producer", where=where, sort="id", count=_MOST_DRAINING))
     draining = sum(1 for producer in page.items if producer["queue"] in covered)
-    of_stopped = sum(row["producers"] for row in covered.values() if row["state"].endswith("STOPPED"))
+    of_stopped = _known_sum((row for row in covered.values() if row["state"].endswith("STOPPED")), "producers") or 0
     return {
         "queues": len(covered),
-        "producers": sum(row["producers"] for row in covered.values()),
+        "producers": producers,
         "draining": draining,
         "stopped": max(0, of_stopped - draining),
     }
