@@ -48,4 +48,5 @@ KINDS: dict[str, Kind] = {
         "brokers.adapters.activemq:open_account",
         "http://activemq.example.org:8161/api/jolokia",
     ),
+    "broker-j": Kind("Apache Qpid Broker-J", "brokers.adapters.broker_j:open_account", "http://qpid.example.org:8080"),
 }

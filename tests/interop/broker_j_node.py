@@ -1,0 +1,128 @@
+"""A Broker-J with its management over HTTP and a store, so that it can be restarted, and its clients."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from proton import Message, Timeout
+from proton.utils import BlockingConnection
+
+from tests.interop.peers import built, need, run
+from tests.up.running import free_port, wait_until
+
+FILES = Path(__file__).parent / "logs"
+HOW = (
+    "install a JDK (17 or later) and Maven, on Debian `apt-get install default-jdk-headless maven`, and be online once"
+)
+JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Duser.timezone=UTC")
+WITHIN = 90.0  # s, also on a slow machine
+
+
+def libraries(version: str, cache: pytest.Cache) -> Path:
+    """Fetch a version (7 or 10) with Maven, once; return the folder of its classes."""
+    maven, pom = need("mvn", HOW), FILES / f"broker-j-{version}.xml"
+
+    def copy(folder: Path) -> None:
+        step = ("dependency:copy-dependencies", f"-DoutputDirectory={folder}")
+        run(f"fetching Broker-J {version} with Maven", HOW, maven, "--batch-mode", "--quiet", "--file", pom, *step)
+
+    return built(cache.mkdir(f"interop-broker-j-{version}"), [pom], copy)
+
+
+@dataclass
+class BrokerJNode:
+    version: str
+    classes: Path
+    folder: Path
+    port: int = field(default_factory=free_port)
+    http_port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        main: list[str | Path] = ["org.apache.qpid.server.Main", "-icp", FILES / "broker-j-http.json", "-st", "JSON"]
+        for name, value in (
+            ("qpid.work_dir", self.folder),
+            ("amqp.port", self.port),
+            ("http.port", self.http_port),
+        ):
+            main += ["-prop", f"{name}={value}"]
+        output = self.folder / "output.txt"
+        with output.open("wb") as stream:
+            self.process = subprocess.Popen(
+                [need("java", HOW), *JVM, "-cp", f"{self.classes}/*", *main],
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env={**os.environ, "TZ": "UTC"},
+            )
+        process = self.process
+
+        def is_ready() -> bool:
+            assert process.poll() is None, output.read_text()
+            return b"BRK-1004" in output.read_bytes()
+
+        wait_until(is_ready, "Broker-J has started", WITHIN)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(WITHIN)
+            self.process = None
+
+    def connect(self) -> BlockingConnection:
+        return BlockingConnection(f"127.0.0.1:{self.port}", timeout=WITHIN, virtual_host="default")
+
+    def send(self, queue: str, count: int) -> None:
+        """Send durable messages; all are accepted."""
+        connection = self.connect()
+        sender = connection.create_sender(queue)
+        for number in range(count):
+            sender.send(Message(id=f"{queue}-{number}", body="x" * 100, durable=True))
+        connection.close()
+
+    def drain(self, queue: str, count: int) -> list[str]:
+        """Take messages, and return their ids."""
+        connection = self.connect()
+        receiver = connection.create_receiver(queue, credit=count)
+        found = []
+        for _ in range(count):
+            found.append(str(receiver.receive(timeout=WITHIN).id))
+            receiver.accept()
+        connection.close()
+        return found
+
+
+class Sender:
+    """A producer that sends a message at a time, and can be blocked."""
+
+    def __init__(self, node: BrokerJNode, queue: str) -> None:
+        self.connection = node.connect()
+        self._sender = self.connection.create_sender(queue)
+        self.accepted = 0
+
+    def send_until_blocked(self, most: int, *, seconds: float = 1.0) -> None:
+        """Send until a message is not accepted within the time. What was not accepted is not in the queue: there was no
+        credit for it, and it is sent when there is."""
+        try:
+            for _ in range(most):
+                self._sender.send(Message(body="x" * 100, durable=True), timeout=seconds)
+                self.accepted += 1
+        except Timeout:
+            return
+        raise AssertionError(f"none of {most} messages was blocked")
+
+
+@contextmanager
+def broker_j(version: str, classes: Path, folder: Path) -> Iterator[BrokerJNode]:
+    node = BrokerJNode(version, classes, folder)
+    try:
+        node.start()
+        yield node
+    finally:
+        node.stop()
