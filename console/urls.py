@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path, re_path
 
+from console.api.health import ReadyView, healthz
 from console.api.metrics import MetricsView, QueueMetricsView
 from console.jolokia.view import jolokia
 from console.pages.oidc import OidcCallback, OidcRedirect
@@ -20,6 +21,8 @@ urlpatterns = [
     path("oidc/go/", OidcRedirect.as_view(), name="oidc-go"),
     path("oidc/back/", OidcCallback.as_view(), name="oidc-callback"),
     path("logout/", LogoutView.as_view(), name="logout"),
+    path("healthz", healthz, name="healthz"),
+    path("readyz", ReadyView.as_view(), name="readyz"),
     path("metrics", MetricsView.as_view(), name="metrics"),
     path("metrics/queues", QueueMetricsView.as_view(), name="metrics-queues"),
     path("api/", include("console.api.urls")),

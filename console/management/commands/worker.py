@@ -25,6 +25,7 @@ class Command(BaseCommand):
 
         from console.brokers.configured import follow
         from console.celery import app
+        from console.health.presence import show_worker
         from console.links.registry import close_links
 
         require_database()
@@ -42,7 +43,8 @@ class Command(BaseCommand):
         )
         follow()
         try:
-            worker.start()
+            with show_worker():
+                worker.start()
         finally:
             close_links()
         sys.exit(worker.exitcode)
