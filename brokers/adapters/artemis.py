@@ -119,7 +119,8 @@ class Artemis:
         self._agent = agent
         self._now = now
         self._broker = ""  # the name of its MBean
-        self._started = 0
+        self._started = 0  # ms since the epoch; 0: not connected yet
+        self._up = 0  # for how long the broker has been up, ms
         self._settings: dict[str, Settings] = {}  # by match, as last read
         self._settling = asyncio.Lock()  # none are read while some are written, or old ones would be taken for new
         self._looks: dict[str, reading.Look] = {}
@@ -138,6 +139,7 @@ class Artemis:
         if not brokers:
             raise BrokerUnreachable(f"{self._agent.base} shows no Artemis that is started, or none to this user")
         self._broker = sorted(brokers)[0]
+        self._started, self._up, self._blocked = 0, 0, set()  # it may have been restarted meanwhile
         said = await self._read_broker()
         described = await self._agent.one(jolokia.describe(_canonical(self._broker)))
         limits = _takes(described, "addAddressSettings", 2)
@@ -165,10 +167,14 @@ class Artemis:
         which must not be taken for their deletion."""
         if not said.get("Active"):
             raise BrokerUnreachable("this Artemis is a backup that is not active, or it is being started or stopped")
-        started = self._now() - (said.get("UptimeMillis") or 0)
-        if abs(started - self._started) > 5_000:
-            self._started, self._blocked = started, set()
-            self._settings = {}
+        up = said.get("UptimeMillis") or 0
+        started = self._now() - up
+        if up < self._up:
+            self._blocked = set()
+            self._started = started
+        # A slow answer makes the start look later than it was.
+        self._started = min(self._started, started) if self._started else started
+        self._up = up
         return said
 
     async def read_changing(self) -> Observation:
@@ -212,7 +218,7 @@ class Artemis:
             for match in matches
             if match in self._settings
         }
-        objects = {**queues, **producers, **policies, BROKER: reading.broker_of(said, now)}
+        objects = {**queues, **producers, **policies, BROKER: reading.broker_of(said, self._started)}
         return Observation(now, objects, frozenset({"Queue", "Producer"}))
 
     async def _read_settings(self, matches: Sequence[str], *, whole: bool = False) -> None:

@@ -417,13 +417,12 @@ def shortages_of(read: Json) -> list[str]:
     return found
 
 
-def broker_of(read: Json, now: int) -> Attributes:
-    """Return the broker. `now`: ms since the epoch."""
-    up = read.get("UptimeMillis")
+def broker_of(read: Json, started: int) -> Attributes:
+    """Return the broker. `started`: ms since the epoch."""
     return {
         "product": "Apache Artemis",
         "product_version": read.get("Version"),
-        "started": now - up if isinstance(up, int) else None,
+        "started": started,
         "connections": read.get("ConnectionCount"),
         "memory_limit_bytes": _limit(read.get("GlobalMaxSize")),
         "memory_used_bytes": read.get("AddressMemoryUsage"),

@@ -13,9 +13,11 @@ from brokers.adapters.artemis_reading import policy_name
 from brokers.adapters.jolokia import Answer, Jolokia, JolokiaError, Request, properties_of, quote
 from brokers.admin import BrokerUnreachable, InvalidValue, NotAllowed, NotFound
 from brokers.engine.values.stops import Scope
+from brokers.model import object_name
 from tests.adapters.fake import queue_name
 
 BROKER = 'org.apache.activemq.artemis:broker="b"'
+BROKER_NAME = object_name("Broker")
 HOST = "default"
 
 
@@ -169,6 +171,27 @@ async def test_stop_is_forgotten_in_a_restart_and_seen_to_be(says_blocked: bool)
     agent.blocked, agent.up = set(), 1_000
     await console.read()
     assert not console.is_stopped(target)
+
+
+async def test_slow_answer_is_no_restart() -> None:
+    console = await connected(agent := Agent(says_blocked=False))
+    (target,) = console.targets(virtualhost=HOST, queue="orders")
+    await console.adapter.stop([target])
+    before = console.objects[BROKER_NAME]["started"]
+    console.at, agent.up = console.at + 20_000, agent.up + 1_000
+    await console.read()
+    assert console.objects[BROKER_NAME]["started"] == before
+    assert policy_name("#") in console.objects
+    assert console.is_stopped(target)
+
+
+async def test_restart_deletes_no_policy() -> None:
+    console = await connected(agent := Agent())
+    before = console.objects[BROKER_NAME]["started"]
+    console.at, agent.up = console.at + 90_000, 2_000
+    await console.read()
+    assert console.objects[BROKER_NAME]["started"] == before + 148_000
+    assert policy_name("#") in console.objects
 
 
 @pytest.mark.parametrize("active", [False, None], ids=["backup", "gone"])
