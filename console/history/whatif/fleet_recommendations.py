@@ -81,9 +81,11 @@ def write_recommendations(tables: Tables, on_step: Callable[[str], None] = lambd
     minutes = tables.read_ranges("minutes", {broker: [week] for broker, week in weeks.items()})
     ends = {broker: [(end - CONSUMERS_OF, end)] for broker, (_begin, end) in weeks.items()}
     found = fleet_recommendations(minutes, tables.read_ranges("samples", ends), weeks)
-    rows = found.withColumns({name: F.timestamp_millis(f"{name}_ms") for name in ("begin", "at")}).localCheckpoint()
+    rows = found.withColumns({name: F.timestamp_millis(f"{name}_ms") for name in ("begin", "at")})
     tables.replace("recommendations", {broker: [ALWAYS] for broker in weeks}, rows, expected=0)
-    return rows.count(), round(time.perf_counter() - began, 3)
+    # Counted in the table: counting `rows` would compute them again, or need them cached on executors, which may die.
+    count = sum(file.rows for file in tables.files("recommendations") if file.broker in weeks)
+    return count, round(time.perf_counter() - began, 3)
 
 
 def last_weeks(tables: Tables) -> dict[str, Week]:

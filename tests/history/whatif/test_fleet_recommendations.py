@@ -91,11 +91,16 @@ def _host(row: dict[str, Any]) -> dict[str, str]:
 
 
 def test_recommendations_are_replaced_and_cover_each_brokers_last_recorded_week(
-    history: History, client: APIClient
+    history: History, client: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def refused(*_: object) -> None:
+        pytest.fail("rows of a checkpoint are lost with their executor, and the job fails")
+
     history.land(full(Story("old"), "orders"))
     history.run()
-    write_recommendations(history.tables)
+    with monkeypatch.context() as patch:
+        patch.setattr("pyspark.sql.classic.dataframe.DataFrame.localCheckpoint", refused)
+        assert write_recommendations(history.tables)[0] == 1
     (first,) = history.rows("recommendations")
     history.land(full(Story("new"), "orders"), Story("old").watch(7200, 9 * 86_400))
     history.run()
