@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from django.contrib.auth.models import User
 from prometheus_client import parser as plain_parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
@@ -16,7 +20,7 @@ from brokers.model import object_name
 from console.access.actor import Actor
 from console.access.administration import create_token
 from console.metrics.exposition import QueueMetrics, encoded
-from console.metrics.families import BROKER, QUEUE, totals
+from console.metrics.families import ANSWERED, BROKER, QUEUE, UP, totals
 from console.permissions.rights import Grant, Role
 from tests.console.conftest import Broker, until
 
@@ -270,3 +274,38 @@ def test_no_name_leaves_its_label(name: str, accept: str) -> None:
         "headgate_queue_stopped": 1,
     }
     assert all(s.labels == {"broker": name, "virtualhost": name, "queue": name} for s in found)
+
+
+# -- dashboard and alert rules --------------------------------------------------------------------------------------
+
+FOLDER = Path(console.api.metrics.__file__).parents[1] / "metrics"
+
+
+@pytest.mark.parametrize("name", ["alerts.yaml", "grafana.json"])
+def test_dashboard_and_alert_rules_name_metrics_that_exist(name: str) -> None:
+    known = {family.name for family in (UP, ANSWERED, *BROKER, *QUEUE)}
+    named = set(re.findall(r"\bheadgate_\w+", (FOLDER / name).read_text()))
+    assert len(named) > 8
+    assert named - known == set()
+
+
+def test_alert_rules_are_complete() -> None:
+    rules = [
+        rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
+    ]
+    assert len({rule["alert"] for rule in rules}) == len(rules) >= 9
+    for rule in rules:
+        assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
+        assert rule["labels"]["severity"] in ("info", "warning", "critical")
+        assert rule["annotations"]["summary"]
+
+
+def test_dashboard_selects_by_its_variables() -> None:
+    board = json.loads((FOLDER / "grafana.json").read_text())
+    variables = {each["name"] for each in board["templating"]["list"]}
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"]) >= 12
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            used = set(re.findall(r"\$(\w+)", target["expr"]))
+            assert "broker" in used
+            assert used - {"__rate_interval"} <= variables
