@@ -94,6 +94,7 @@ class BrokerJNode:
         for _ in range(count):
             found.append(str(receiver.receive(timeout=WITHIN).id))
             receiver.accept()
+        receiver.close()  # sends the acknowledgements; without, Broker-J has the messages acquired still
         connection.close()
         return found
 
