@@ -160,20 +160,19 @@ class ActiveMq:
     async def _poll(self) -> Observation:
         """Read everything but the connections: there is no cheaper list of what has changed."""
         queue = f"{self._broker},destinationType=Queue,destinationName=*"
-        broker_read, stores_read, queues_read, producers_read, dynamic_read = await self._agent.post(
+        # Producers first: one that is blocked then has a queue that is overfull, and not one from before it was.
+        producers_read, dynamic_read, broker_read, stores_read, queues_read = await self._agent.post(
             [
-                jolokia.read(self._broker, *reading.BROKER_ATTRIBUTES),
-                jolokia.read(f"{self._broker},service=PersistenceAdapter,instanceName=*", "Size"),
-                jolokia.read(queue, *reading.QUEUE_ATTRIBUTES),
-                jolokia.read(
-                    f"{queue},endpoint=Producer,clientId=*,producerId=*", *reading.PRODUCER_ATTRIBUTES
-                ),
+                jolokia.read(f"{queue},endpoint=Producer,clientId=*,producerId=*", *reading.PRODUCER_ATTRIBUTES),
                 jolokia.read(
                     f"{self._broker},endpoint=dynamicProducer,clientId=*,producerId=*", *reading.PRODUCER_ATTRIBUTES
                 ),
+                jolokia.read(self._broker, *reading.BROKER_ATTRIBUTES),
+                jolokia.read(f"{self._broker},service=PersistenceAdapter,instanceName=*", "Size"),
+                jolokia.read(queue, *reading.QUEUE_ATTRIBUTES),
             ],
             seconds=LONG,
-        )  # fmt: skip
+        )
         now = self._now()
         broker = self._read_broker(_active(broker_read.get()), _found(stores_read), now)
         listed = _found(queues_read)
