@@ -132,7 +132,7 @@ async def test_stop_holds_producers_through_a_restart_and_no_message_is_lost(
     # The publisher connects again at once, and can send up to the limit until the stop is made again.
     await until(lambda: adapted.shows("STOPPED", "OVERFULL_STOPPED"))
     if node.version != "2.20":  # an older one does not say it
-        await until(lambda: held(node, "orders"))
+        await until(lambda: blocked_by_management(node, "orders"))
     await until(lambda: one_producer(adapted))
     assert publisher.accepted < publisher.count
 
@@ -158,7 +158,7 @@ async def one_producer(adapted: Adapted) -> bool:
     return len((await adapted.broker.query("Producer")).items) == 1
 
 
-async def held(node: ArtemisNode, address: str) -> bool:
+async def blocked_by_management(node: ArtemisNode, address: str) -> bool:
     """Return whether the broker itself says that an address is blocked by its management."""
     agent = open_account(Account(node.url, USER, PASSWORD), lambda: 1)._agent
     name = f'org.apache.activemq.artemis:broker="test",component=addresses,address="{address}"'
