@@ -19,8 +19,11 @@ from console.history.pipeline.blocks import last_recorded
 from console.history.pipeline.spans import by_day
 from console.history.storage.durations import DAY
 from console.history.storage.layout import MEASURES
+from console.history.storage.tables import time_of_broker
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import Column, DataFrame
 
 _QUEUE = ("broker", "virtualhost", "queue")
@@ -111,10 +114,10 @@ def known_until(episodes: DataFrame, recorded: DataFrame) -> DataFrame:
     return found.withColumn("duration_ms", F.unix_millis("end") - F.unix_millis("start"))
 
 
-def measured_from(episodes: DataFrame, before: DataFrame, since: DataFrame) -> DataFrame:
+def measured_from(episodes: DataFrame, before: DataFrame, since: Mapping[str, int]) -> DataFrame:
     """Add `points_from`: the time, ms, from which on depths have to be read to find the peak, and `known_messages` and
     `known_bytes`, the peaks until then. An episode that was stored with the same start, and has only become longer, was
-    measured up to its stored end; one that was ongoing, up to `since` (broker, since_ms) at least."""
+    measured up to its stored end; one that was ongoing, up to `since` (by broker, ms) at least."""
     old = before.select(
         "id",
         F.col("end").alias("old_end"),
@@ -128,7 +131,7 @@ def measured_from(episodes: DataFrame, before: DataFrame, since: DataFrame) -> D
     start, measured_to = F.unix_millis("start"), F.unix_millis("old_end")
     return (
         episodes.join(old, "id", "left")
-        .join(F.broadcast(since), "broker", "left")
+        .withColumn("since_ms", time_of_broker(since))
         .withColumn("longer", F.coalesce(longer, F.lit(False)))
         .withColumns(
             {
@@ -143,14 +146,13 @@ def measured_from(episodes: DataFrame, before: DataFrame, since: DataFrame) -> D
 
 
 def measured(
-    episodes: DataFrame, points: DataFrame, blocks: DataFrame, horizons: DataFrame, recorded: DataFrame
+    episodes: DataFrame, points: DataFrame, blocks: DataFrame, horizons: Mapping[str, int], recorded: DataFrame
 ) -> DataFrame:
     """Add to `episodes`, with the columns of `measured_from`, their peak depths, blocked producers, the connections of
     these, and blocked producer time, of which only recorded time counts. `points`: (broker, virtualhost, queue, at,
     depth_messages, depth_bytes) from samples and events, of which all later ones belong to an ongoing episode;
-    `horizons`: (broker, horizon_ms), the time up to which ongoing episodes and blocks count; `recorded`: as
-    `spans.spans`."""
-    bounds = episodes.join(F.broadcast(horizons), "broker", "left").select(
+    `horizons`: by broker, the time up to which ongoing episodes and blocks count, ms; `recorded`: as `spans.spans`."""
+    bounds = episodes.withColumn("horizon_ms", time_of_broker(horizons)).select(
         "id",
         *_QUEUE,
         "points_from",
@@ -166,23 +168,26 @@ def measured(
         .groupBy("id")
         .agg(F.max("depth_messages").alias("peak_messages"), F.max("depth_bytes").alias("peak_bytes"))
     )
+    spans = by_day(recorded).withColumnsRenamed({"broker": "its_broker", "day": "its_day"})
+    during_span = F.expr(
+        "broker = its_broker AND day = its_day AND from_ms < to_ms AND from_ms < span_to AND to_ms > span_from"
+    )
+    recorded_ms = F.least("to_ms", "span_to") - F.greatest("from_ms", "span_from")
     blocked_from, blocked_to = F.unix_millis("start"), F.coalesce(F.unix_millis("end"), F.col("end_ms"))
     connection = F.coalesce("connection", "client", "producer")
     during = blocks.join(bounds, list(_QUEUE)).where(
         (blocked_from <= F.col("end_ms")) & (blocked_to >= F.col("start_ms"))
     )
-    counted = during.groupBy("id").agg(
-        F.countDistinct("producer").alias("producers"), F.countDistinct(connection).alias("connections")
-    )
     days = F.expr(f"sequence(from_ms div {DAY}, to_ms div {DAY})")
-    timed = (
+    counted = (
         during.select(
             "id",
             "broker",
+            "producer",
+            connection.alias("connection"),
             F.greatest(blocked_from, "start_ms").alias("from_ms"),
             F.least(blocked_to, "end_ms").alias("to_ms"),
         )
-        .where("to_ms > from_ms")
         .withColumn("day", F.explode(days))
         .withColumns(
             {
@@ -190,20 +195,23 @@ def measured(
                 "to_ms": F.least("to_ms", (F.col("day") + 1) * DAY),
             }
         )
-        .join(F.broadcast(by_day(recorded)), ["broker", "day"])
-        .where("from_ms < span_to AND to_ms > span_from")
+        .join(F.broadcast(spans), during_span, "left")
         .groupBy("id")
-        .agg(F.sum(F.least("to_ms", "span_to") - F.greatest("from_ms", "span_from")).alias("blocked_ms"))
+        .agg(
+            F.countDistinct("producer").alias("producers"),
+            F.countDistinct("connection").alias("connections"),
+            F.sum(F.when(F.col("span_to").isNotNull(), recorded_ms)).alias("blocked_ms"),
+        )
     )
     counts = {name: F.coalesce(name, F.lit(0)) for name in ("producers", "connections", "blocked_ms")}
     peaks = {f"peak_{unit}": F.greatest(f"peak_{unit}", f"known_{unit}") for unit in ("messages", "bytes")}
-    found = episodes.join(depths, "id", "left").join(counted, "id", "left").join(timed, "id", "left")
+    found = episodes.join(depths, "id", "left").join(counted, "id", "left")
     return found.withColumns({**counts, **peaks}).drop("points_from", "known_messages", "known_bytes")
 
 
-def never_less(episodes: DataFrame, before: DataFrame, complete_from: DataFrame) -> DataFrame:
-    """Retain what is known of episodes that began before `complete_from` (broker, complete_ms): retention has deleted
-    rows that they were measured from. Each measured value is at least that of the stored episodes that it overlaps."""
+def never_less(episodes: DataFrame, before: DataFrame, complete_from: Mapping[str, int]) -> DataFrame:
+    """Retain what is known of episodes that began before `complete_from` (by broker, ms): retention has deleted rows
+    that they were measured from. Each measured value is at least that of the stored episodes that it overlaps."""
     old = before.select(
         *(F.col(name).alias(f"old_{name}") for name in (*_QUEUE, "start", "end")),
         *(F.col(name).alias(f"old_{name}") for name in MEASURES),
@@ -213,8 +221,7 @@ def never_less(episodes: DataFrame, before: DataFrame, complete_from: DataFrame)
         same = same & F.col(name).eqNullSafe(F.col(f"old_{name}"))
     overlap = F.expr("(end IS NULL OR old_start <= end) AND (old_end IS NULL OR old_end >= start)")
     known = (
-        episodes.join(F.broadcast(complete_from), "broker")
-        .where(F.unix_millis("start") < F.col("complete_ms"))
+        episodes.where(F.unix_millis("start") < time_of_broker(complete_from))
         .join(old, same & overlap)
         .groupBy("id")
         .agg(*(F.max(f"old_{name}").alias(f"old_{name}") for name in MEASURES))

@@ -7,7 +7,7 @@ shorter changes rollups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -18,10 +18,10 @@ from console.history.pipeline import stops
 from console.history.pipeline.pending_rollups import Changes
 from console.history.pipeline.spans import spans
 from console.history.storage.durations import HOUR
-from console.history.storage.tables import ALWAYS, Range, Tables, frame, no_rows, schema
+from console.history.storage.tables import ALWAYS, Range, Tables, matching, no_rows, schema, time_of_broker, within
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 #: Called with the hours whose rollups are about to change, by broker, before a commit.
 Note = Callable[[Mapping[str, list[Range]]], None]
@@ -57,7 +57,9 @@ class IntervalChanges:
         events, samples = self._later("events", since), self._later("samples", since).where("whole")
         carried = _earlier(before, "start", since)
         found = self._keep(blocks_step.blocks(events, samples, carried))
-        found = blocks_step.known_until(found, self._recorded(found))
+        first = _starts(found.where("ended_by = 'broker-ready'"))
+        if first:
+            found = self._keep(blocks_step.known_until(found, self._recorded(first)))
         self._refresh("holds", before, found, ("broker", "producer", "virtualhost", "queue", "start"))
 
     def overfull(self) -> None:
@@ -67,15 +69,21 @@ class IntervalChanges:
         carried = _earlier(before, "seen", since)
         events, samples = self._later("events", since), self._later("samples", since).where("whole")
         found = self._keep(episodes_step.overfull(events, samples, carried))
-        recorded = self._keep(self._recorded(found))
-        found = self._keep(episodes_step.known_until(found, recorded))
-        self._refresh("episodes", before, self._measured(found, before, since, recorded), ("id",))
+        restarted = F.coalesce(F.max(F.col("released_by") == "restart"), F.lit(False))
+        rows = found.groupBy("broker").agg(F.unix_millis(F.min("start")).alias("first"), restarted.alias("restarted"))
+        starts = rows.collect()
+        recorded = self._recorded({row.broker: row["first"] for row in starts})
+        if any(row.restarted for row in starts):
+            recorded = self._keep(recorded)
+            found = self._keep(episodes_step.known_until(found, recorded))
+        self._refresh("episodes", before, self._keep(self._measured(found, before, since, recorded)), ("id",))
 
     def stops(self) -> None:
         since, before = self._affected("episodes", lambda each: each.stops, "stopped")
         if since:
             carried = _earlier(before, "seen", since)
-            self._refresh("episodes", before, stops.stopped(self._later("events", since), carried), ("id",))
+            found = self._keep(stops.stopped(self._later("events", since), carried))
+            self._refresh("episodes", before, found, ("id",))
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -101,18 +109,19 @@ class IntervalChanges:
         if name != "episodes":
             return self._tables.read_touching(name, "end", _from(self._since))
         stored = self._tables.read(name, lambda file: file.broker in self._since)
-        bounds = F.broadcast(_times(self._tables, self._since))
-        touched = F.expr("broker = range_broker AND (NOT settled OR coalesce(unix_millis(end) >= range_from, true))")
-        return stored.join(bounds, touched, "left_semi")
+        ends = F.unix_millis("end")
+        return matching(
+            stored,
+            _ranges_from(self._since),
+            lambda begin, _end: ~F.col("settled") | F.coalesce(ends >= begin, F.lit(True)),
+        )
 
     def _later(self, name: str, since: Mapping[str, int]) -> DataFrame:
         return self._tables.read_ranges(name, {broker: [(ms, ALWAYS[1])] for broker, ms in since.items()})
 
-    def _recorded(self, intervals: DataFrame) -> DataFrame:
-        """Return the recorded spans during these intervals."""
-        rows = intervals.groupBy("broker").agg(F.unix_millis(F.min("start")).alias("first")).collect()
-        first = {row.broker: (row["first"], ALWAYS[1]) for row in rows}
-        return spans(self._tables.read_touching("coverage", "until", first))
+    def _recorded(self, first: Mapping[str, int]) -> DataFrame:
+        """Return the recorded spans from these times on, by broker."""
+        return spans(self._tables.read_touching("coverage", "until", _from(first)))
 
     def _measured(
         self, found: DataFrame, before: DataFrame, since: Mapping[str, int], recorded: DataFrame
@@ -120,10 +129,7 @@ class IntervalChanges:
         """Add the measured columns. The points before `since` of an episode that only became longer were measured by an
         earlier run."""
         tables = self._tables
-        times = _times(tables, since).withColumnsRenamed({"range_broker": "broker", "range_from": "since_ms"})
-        complete_from = _times(tables, {broker: self._complete_from.get(broker, ALWAYS[0]) for broker in since})
-        complete_from = complete_from.withColumnsRenamed({"range_broker": "broker", "range_from": "complete_ms"})
-        found = self._keep(episodes_step.measured_from(found, before, times.select("broker", "since_ms")))
+        found = self._keep(episodes_step.measured_from(found, before, since))
         rows = found.groupBy("broker").agg(
             F.min("points_from").alias("first"), F.unix_millis(F.min("start")).alias("start")
         )
@@ -133,68 +139,63 @@ class IntervalChanges:
         points = [tables.read_ranges(name, ranges).select(*columns) for name in ("samples", "events")]
         together = points[0].unionByName(points[1]).where("queue IS NOT NULL")
         blocks = tables.read_touching("holds", "end", {b: (start, ALWAYS[1]) for b, (_, start) in firsts.items()})
-        horizons = _times(tables, {broker: self._horizons.get(broker, 0) for broker in since})
-        horizons = horizons.withColumnsRenamed({"range_broker": "broker", "range_from": "horizon_ms"})
-        measured = episodes_step.measured(found, together, blocks, horizons.select("broker", "horizon_ms"), recorded)
-        return episodes_step.never_less(measured, before, complete_from.select("broker", "complete_ms"))
+        measured = episodes_step.measured(found, together, blocks, self._horizons_of(since), recorded)
+        complete_from = {broker: ms for broker in since if (ms := self._complete_from.get(broker, 0)) > 0}
+        return episodes_step.never_less(measured, before, complete_from) if complete_from else measured
+
+    def _horizons_of(self, brokers: Iterable[str]) -> dict[str, int]:
+        return {broker: self._horizons.get(broker, 0) for broker in brokers}
 
     def _refresh(self, name: str, before: DataFrame, found: DataFrame, key: tuple[str, ...]) -> None:
-        """Replace the stored rows `before` by the rows `found`."""
+        """Replace the stored rows `before` by the rows `found`, which are cached."""
         columns = schema(name).names
         missing = [F.lit(None).cast(f.dataType).alias(f.name) for f in schema(name) if f.name not in found.columns]
-        old, new = before.select(*columns), self._keep(found.select("*", *missing).select(*columns))
+        old, new = before.select(*columns), found.select("*", *missing).select(*columns)
         both = old.withColumn("n", F.lit(-1)).unionByName(new.withColumn("n", F.lit(1)))
-        differing = self._keep(both.groupBy(*columns).agg(F.sum("n").alias("n")).where("n <> 0"))
-        first = {
-            row.broker: [(row["first"], row["last"] + 1)]
-            for row in differing.groupBy("broker")
-            .agg(F.unix_millis(F.min("start")).alias("first"), F.unix_millis(F.max("start")).alias("last"))
-            .collect()
-        }
+        differing = both.groupBy(*columns).agg(F.sum("n").alias("n")).where("n <> 0")
+        first, hours = self._changed(differing, key)
         if not first:
             return
-        self._note(self._changed_hours(differing, key))
+        self._note(hours)
         is_old = F.lit(True)
         for column in key:
             is_old = is_old & F.col(f"mine.{column}").eqNullSafe(F.col(f"old.{column}"))
         mine = self._tables.read_ranges(name, first).alias("mine")
         unchanged = mine.join(old.alias("old"), is_old, "left_anti")
-        ranges = F.broadcast(frame(self._tables.spark, first))
-        inside = F.expr("broker = range_broker AND unix_millis(start) >= range_from AND unix_millis(start) < range_to")
-        changed = new.join(ranges, inside, "left_semi")
-        self._tables.replace(name, first, unchanged.unionByName(changed), expected=0)
+        self._tables.replace(name, first, unchanged.unionByName(within(new, "start", first)), expected=0)
 
-    def _changed_hours(self, differing: DataFrame, key: tuple[str, ...]) -> dict[str, list[Range]]:
-        """Return the hours for which an interval became longer or shorter. Ongoing ones end with the recording."""
-        horizons = _times(self._tables, {broker: self._horizons.get(broker, 0) for broker in self._changes})
-        horizons = horizons.select(F.col("range_broker").alias("broker"), F.col("range_from").alias("horizon_ms"))
-        end = F.coalesce(F.unix_millis("end"), F.greatest("horizon_ms", F.unix_millis("start")))
+    def _changed(
+        self, differing: DataFrame, key: tuple[str, ...]
+    ) -> tuple[dict[str, list[Range]], dict[str, list[Range]]]:
+        """Return, by broker, the range of the starts of differing rows, and the hours for which an interval became
+        longer or shorter. Ongoing ones end with the recording."""
+        horizon = time_of_broker(self._horizons_of(self._changes))
+        end = F.coalesce(F.unix_millis("end"), F.greatest(horizon, F.unix_millis("start")))
         same = list(dict.fromkeys(("broker", *key, "start")))
+        hour = {"first": F.expr(f"begin div {HOUR}"), "last": F.expr(f"high div {HOUR}")}
         rows = (
-            differing.join(F.broadcast(horizons), "broker", "left")
-            .withColumn("end_ms", end)
+            differing.withColumn("end_ms", end)
             .groupBy(*same)
             .agg(F.count("*").alias("rows"), F.min("end_ms").alias("low"), F.max("end_ms").alias("high"))
             .withColumn("begin", F.when(F.col("rows") > 1, F.col("low")).otherwise(F.unix_millis("start")))
             # An interval with unchanged bounds changes no rollup.
-            .where("rows = 1 OR low <> high")
-            .select("broker", F.expr(f"begin div {HOUR}").alias("first"), F.expr(f"high div {HOUR}").alias("last"))
-            .distinct()
+            .withColumns({name: F.when(F.expr("rows = 1 OR low <> high"), each) for name, each in hour.items()})
+            .groupBy("broker", *hour)
+            .agg(F.unix_millis(F.min("start")).alias("least"), F.unix_millis(F.max("start")).alias("most"))
             .collect()
         )
-        found: dict[str, list[Range]] = {}
+        starts: dict[str, list[Range]] = {}
+        hours: dict[str, list[Range]] = {}
         for row in rows:
-            found.setdefault(row.broker, []).append((row["first"] * HOUR, (row["last"] + 1) * HOUR))
-        return found
+            least, until = starts.get(row.broker, [(row.least, row.most + 1)])[0]
+            starts[row.broker] = [(min(least, row.least), max(until, row.most + 1))]
+            if row["first"] is not None:
+                hours.setdefault(row.broker, []).append((row["first"] * HOUR, (row["last"] + 1) * HOUR))
+        return starts, hours
 
 
 def _from(since: Mapping[str, int]) -> dict[str, Range]:
     return {broker: (ms, ALWAYS[1]) for broker, ms in since.items()}
-
-
-def _times(tables: Tables, times: Mapping[str, int]) -> DataFrame:
-    """Return (range_broker, range_from, range_to) with a time by broker."""
-    return frame(tables.spark, _ranges_from(times))
 
 
 def _ranges_from(times: Mapping[str, int]) -> dict[str, list[Range]]:
@@ -202,6 +203,10 @@ def _ranges_from(times: Mapping[str, int]) -> dict[str, list[Range]]:
 
 
 def _earlier(rows: DataFrame, column: str, since: Mapping[str, int]) -> DataFrame:
-    bounds = F.broadcast(frame(rows.sparkSession, _ranges_from(since)))
-    before: Column = F.expr(f"broker = range_broker AND unix_millis({column}) < range_from")
-    return rows.join(bounds, before, "left_semi")
+    return matching(rows, _ranges_from(since), lambda begin, _end: F.unix_millis(column) < begin)
+
+
+def _starts(intervals: DataFrame) -> dict[str, int]:
+    """Return the first start by broker, ms."""
+    rows = intervals.groupBy("broker").agg(F.unix_millis(F.min("start")).alias("first")).collect()
+    return {row.broker: row["first"] for row in rows}

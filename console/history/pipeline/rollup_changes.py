@@ -126,10 +126,9 @@ class RollupChanges:
         partly = {broker: of for broker, of in partly.items() if of}
         if partly:
             found = self._keep(found)
-            inside = frame(self._tables.spark, partly)
             before = self._tables.read_ranges(name, partly)
-            known = merged(before, within(found, "at", inside))
-            found = within(found, "at", inside, outside=True).unionByName(known.select(*found.columns))
+            known = merged(before, within(found, "at", partly))
+            found = within(found, "at", partly, outside=True).unionByName(known.select(*found.columns))
         self._tables.replace(name, ranges, found, expected=expected, versions=versions)
 
     def _expected_rows(self, hours: Ranges) -> int:

@@ -34,6 +34,9 @@ ROWS_PER_FILE = 4_000_000
 #: Column that distinguishes the files of a broker and partition.
 PART = "part_of_partition"
 
+#: Up to this many ranges are a condition, which costs less than a join, but a long one takes long to compile.
+FEW_RANGES = 8
+
 #: Half-open, as (from, to), ms.
 Range = tuple[int, int]
 #: Ranges by broker.
@@ -80,7 +83,7 @@ class Tables:
         """Return the rows of these brokers whose time is in one of the broker's ranges, which are disjoint."""
         time = LAYOUTS[name].time
         rows = self.read(name, lambda file: any(_overlaps(file, time, each) for each in ranges.get(file.broker, ())))
-        return within(rows, time, frame(self.spark, ranges))
+        return within(rows, time, ranges)
 
     def read_touching(self, name: str, until: str, spans: Mapping[str, Range]) -> DataFrame:
         """Return the rows of these brokers whose interval, from their time to the column `until` (null: ongoing),
@@ -93,13 +96,10 @@ class Tables:
             begin, end = spans[file.broker]
             return file.may_have_moments(until, moment(begin), None) and _overlaps(file, time, (ALWAYS[0], end + 1))
 
-        bounds = F.broadcast(frame(self.spark, {broker: [span] for broker, span in spans.items()}))
-        rows = self.read(name, keep)
-        mine = F.col("broker").eqNullSafe(F.col("range_broker"))
-        overlaps = F.expr(
-            f"({until} IS NULL OR unix_millis({until}) >= range_from) AND unix_millis({time}) <= range_to"
-        )
-        return rows.join(bounds, mine & overlaps, "left_semi")
+        def overlaps(begin: Column, end: Column) -> Column:
+            return (F.col(until).isNull() | (F.unix_millis(until) >= begin)) & (F.unix_millis(time) <= end)
+
+        return matching(self.read(name, keep), {broker: [span] for broker, span in spans.items()}, overlaps)
 
     def files(self, name: str) -> list[TableFile]:
         return self._folders[name].files()
@@ -128,7 +128,7 @@ class Tables:
                 if not any(_contains(each, file, time) for each in ranges[file.broker]):
                     partly.append(file)
         if partly:
-            rest = within(self._rows(name, partly), time, frame(self.spark, ranges), outside=True)
+            rest = within(self._rows(name, partly), time, ranges, outside=True)
             columns = schema(name).names
             rows = rows.select(*columns).unionByName(rest.select(*columns))
             expected += max(file.rows for file in partly)
@@ -286,11 +286,31 @@ def frame(spark: SparkSession, ranges: Ranges) -> DataFrame:
     return spark.sql(f"SELECT * FROM VALUES {rows} AS t(range_broker, range_from, range_to)")  # noqa: S608 -- quoted
 
 
-def within(rows: DataFrame, time: str, ranges: DataFrame, *, outside: bool = False) -> DataFrame:
-    """Return the rows whose broker and time are in one of the half-open ranges of `frame`; or the others."""
+def matching(
+    rows: DataFrame, ranges: Ranges, condition: Callable[[Column, Column], Column], *, outside: bool = False
+) -> DataFrame:
+    """Return the rows that meet the condition for one of their broker's ranges (from, to); or the others."""
+    every = [(broker, span) for broker, spans in ranges.items() for span in spans]
+    if len(every) > FEW_RANGES:
+        mine = F.col("broker").eqNullSafe(F.col("range_broker")) & condition(F.col("range_from"), F.col("range_to"))
+        bounds = F.broadcast(frame(rows.sparkSession, ranges))
+        return rows.join(bounds, mine, "left_anti" if outside else "left_semi")
+    found = F.lit(False)
+    for broker, (begin, end) in every:
+        found = found | (F.col("broker").eqNullSafe(F.lit(broker)) & condition(F.lit(begin), F.lit(end)))
+    return rows.where(~F.coalesce(found, F.lit(False)) if outside else found)
+
+
+def within(rows: DataFrame, time: str, ranges: Ranges, *, outside: bool = False) -> DataFrame:
+    """Return the rows whose broker and time are in one of the half-open ranges; or the others."""
     ms = F.unix_millis(time)
-    inside = F.col("broker").eqNullSafe(F.col("range_broker")) & (ms >= F.col("range_from")) & (ms < F.col("range_to"))
-    return rows.join(F.broadcast(ranges), inside, "left_anti" if outside else "left_semi")
+    return matching(rows, ranges, lambda begin, end: (ms >= begin) & (ms < end), outside=outside)
+
+
+def time_of_broker(times: Mapping[str, int]) -> Column:
+    """Return the time of the broker in the column `broker`, ms; null without one."""
+    pairs = [F.lit(each) for pair in times.items() for each in pair]
+    return F.try_element_at(F.create_map(*pairs), F.col("broker")) if pairs else F.lit(None).cast("bigint")
 
 
 def no_rows(spark: SparkSession, columns: StructType) -> DataFrame:

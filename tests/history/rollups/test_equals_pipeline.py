@@ -44,11 +44,10 @@ def of_pipeline(spark: Any, histories: list[RandomHistory]) -> Mapping[str, list
     whole = samples.where("whole")
     holds = keep(blocks.known_until(blocks.blocks(events, whole, nothing("holds")), recorded))
     found = episodes.known_until(episodes.overfull(events, whole, nothing("episodes")), recorded)
-    since = spark.createDataFrame([], "broker string, since_ms bigint")
-    found = keep(episodes.measured_from(found, nothing("episodes"), since))
+    found = keep(episodes.measured_from(found, nothing("episodes"), {}))
     columns = ("broker", "virtualhost", "queue", "at", "depth_messages", "depth_bytes")
     points = samples.select(*columns).unionByName(events.select(*columns)).where("queue IS NOT NULL")
-    horizons = recorded.groupBy("broker").agg({"span_to": "max"}).withColumnRenamed("max(span_to)", "horizon_ms")
+    horizons = dict(recorded.groupBy("broker").agg({"span_to": "max"}).collect())
     overfull = keep(episodes.measured(found, points, holds, horizons, recorded))
     stopped = keep(stops.stopped(events, nothing("episodes")))
     ranges = spark.createDataFrame(
