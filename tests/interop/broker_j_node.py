@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import subprocess
+import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from proton import Message, Timeout
+from proton import Delivery, Message, Timeout
 from proton.utils import BlockingConnection
 
 from tests.interop.peers import built, need, run
@@ -86,6 +90,15 @@ class BrokerJNode:
             sender.send(Message(id=f"{queue}-{number}", body="x" * 100, durable=True))
         connection.close()
 
+    def blocks(self, queue: str) -> bool:
+        """Whether the queue blocks producers, as the broker itself says."""
+        url = f"http://127.0.0.1:{self.http_port}/api/latest/queue/default/default/{queue}"
+        credentials = base64.b64encode(b"admin:secret").decode()
+        request = urllib.request.Request(url, headers={"Authorization": f"Basic {credentials}"})
+        with urllib.request.urlopen(request, timeout=WITHIN) as answer:
+            found = json.load(answer)
+        return bool((found[0] if isinstance(found, list) else found)["queueFlowStopped"])
+
     def drain(self, queue: str, count: int) -> list[str]:
         """Take messages, and return their ids."""
         connection = self.connect()
@@ -104,19 +117,30 @@ class Sender:
 
     def __init__(self, node: BrokerJNode, queue: str) -> None:
         self.connection = node.connect()
+        self._node, self._queue = node, queue
         self._sender = self.connection.create_sender(queue)
         self.accepted = 0
 
-    def send_until_blocked(self, most: int, *, seconds: float = 1.0) -> None:
-        """Send until a message is not accepted within the time. What was not accepted is not in the queue: there was no
-        credit for it, and it is sent when there is."""
-        try:
-            for _ in range(most):
-                self._sender.send(Message(body="x" * 100, durable=True), timeout=seconds)
-                self.accepted += 1
-        except Timeout:
-            return
+    def send_until_blocked(self, most: int) -> None:
+        """Send until a message has no credit and the queue blocks producers. That message is not in the queue."""
+        for _ in range(most):
+            delivery = self._sender.link.send(Message(body="x" * 100, durable=True))
+            if not self._settled(delivery):
+                return
+            self.accepted += 1
         raise AssertionError(f"none of {most} messages was blocked")
+
+    def _settled(self, delivery: Delivery) -> bool:
+        end = time.monotonic() + WITHIN
+        while time.monotonic() < end:
+            try:
+                self.connection.wait(lambda: delivery.settled, timeout=0.3)
+                return True
+            except Timeout:
+                # A credit below 0 counts the messages that wait for it.
+                if self._sender.link.credit < 0 and self._node.blocks(self._queue):
+                    return False
+        raise AssertionError(f"a message was neither accepted nor blocked within {WITHIN:g} s")
 
 
 @contextmanager

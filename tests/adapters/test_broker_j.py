@@ -1,0 +1,281 @@
+"""A real Broker-J behind its adapter: its producers are blocked as the adapter says, and no message is lost to it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from brokers.adapters.broker_j import BrokerJ
+from brokers.adapters.http import JsonHttp
+from brokers.adapters.service import AdaptersService
+from brokers.admin import BrokerUnreachable, EffectNotConfirmed, Event, InvalidValue, ManagedObject, NotAllowed
+from brokers.drivers.bundled import BundledBroker
+from tests.adapters.fake import BROKER, queue_name
+from tests.interop.broker_j_node import BrokerJNode, Sender, broker_j, libraries
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
+
+LIMIT = 120.0  # s, also on a slow machine
+
+
+@pytest.fixture(scope="module", params=["10", "7"])
+def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerJNode]:
+    assert request.config.cache is not None
+    classes = libraries(request.param, request.config.cache)
+    with broker_j(request.param, classes, tmp_path_factory.mktemp(f"broker-j-{request.param}")) as node:
+        yield node
+
+
+def http(node: BrokerJNode, password: str = "secret") -> JsonHttp:
+    return JsonHttp(f"http://127.0.0.1:{node.http_port}/api/latest", "admin", password, seconds=LIMIT)
+
+
+class Adapted:
+    """The node behind the service of the adapters, as a console reaches it."""
+
+    def __init__(self, folder: Path, node: BrokerJNode) -> None:
+        self.folder = folder
+        self.node = node
+        self.api = http(node)
+        self.declared: list[str] = []
+
+    async def start(self) -> None:
+        self.service = AdaptersService(self.folder)
+        await self.service.start()
+        self.service.add("qpid", BrokerJ(http(self.node), self.service.clock.now))
+        password = self.service.secret.read_text().strip()
+
+        async def connected() -> bool:
+            try:
+                self.broker = await BundledBroker.connect(
+                    "127.0.0.1", self.service.port, "console", password, timeout=LIMIT, name="qpid"
+                )
+            except BrokerUnreachable:
+                return False
+            return True
+
+        await until(connected)
+
+    async def stop(self) -> None:
+        await self.broker.close()
+        await self.service.stop()
+
+    async def declare(self, name: str, **attributes: Any) -> None:
+        await self.api.request("PUT", f"/queue/default/default/{name}", body={"name": name, **attributes})
+        self.declared.append(name)
+
+        async def listed() -> bool:
+            return bool((await self.broker.query("Queue", where={"name": name})).items)
+
+        await until(listed)
+
+    async def limited(self, name: str, maximum: int, **attributes: Any) -> None:
+        """Declare a queue that blocks producers."""
+        attributes = {"overflowPolicy": "PRODUCER_FLOW_CONTROL", **attributes}
+        await self.declare(name, maximumQueueDepthMessages=maximum, **attributes)
+
+    async def queue(self, name: str) -> ManagedObject:
+        return await self.broker.read(queue_name(name, "default"))
+
+    async def real(self, name: str) -> dict[str, Any]:
+        """The queue as the broker itself has it."""
+        found = await self.api.request("GET", f"/queue/default/default/{name}")
+        queue: dict[str, Any] = found[0] if isinstance(found, list) else found
+        return {**queue, **queue["statistics"]}
+
+    async def until_state(self, name: str, state: str) -> None:
+        async def reached() -> bool:
+            return bool((await self.queue(name))["state"] == state)
+
+        await until(reached)
+
+    async def events(self) -> list[Event]:
+        last = (await self.broker.read(BROKER))["last_event"]
+        stream = self.broker.events(0)
+        return [await anext(stream) for _ in range(last)]
+
+    async def until_events(self, *kinds: str) -> list[Event]:
+        """The events, once there is one of each kind."""
+
+        async def there() -> bool:
+            return set(kinds) <= {event.kind for event in await self.events()}
+
+        await until(there)
+        return [event for event in await self.events() if event.kind in kinds]
+
+    async def blocked_sessions(self) -> list[Any]:
+        query = {"select": "id", "where": "producerFlowBlocked = true"}
+        found: list[Any] = (await self.api.request("GET", "/querybroker/session", query=query))["results"]
+        return found
+
+    async def no_session_is_blocked(self) -> bool:
+        return await self.blocked_sessions() == []
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until the condition, which reads from another process, is true."""
+    async with asyncio.timeout(LIMIT):
+        while not await condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+@pytest_asyncio.fixture
+async def adapted(tmp_path: Path, node: BrokerJNode) -> AsyncIterator[Adapted]:
+    adapted = Adapted(tmp_path, node)
+    await adapted.start()
+    yield adapted
+    await adapted.stop()
+    for name in adapted.declared:
+        await adapted.api.request("DELETE", f"/queue/default/default/{name}")
+    await adapted.api.close()
+
+
+async def test_blocked_producer_is_seen_with_the_brokers_own_time(adapted: Adapted) -> None:
+    await adapted.limited("orders", 5, context={"queue.queueFlowResumeLimit": "40"})
+    shown = await adapted.queue("orders")
+    assert (shown["effective_capacity_messages"], shown["effective_resume_messages"]) == (5, 2)
+    sender = await asyncio.to_thread(Sender, adapted.node, "orders")
+    await asyncio.to_thread(sender.send_until_blocked, 50)
+    blocked_by = time.time() * 1000
+    await adapted.until_state("orders", "OVERFULL")
+    await adapted.until_events("queue-overfull", "producer-blocked")
+
+    async def shown_blocked() -> bool:
+        return bool((await adapted.broker.query("Producer", where={"state": "BLOCKED"})).total == 1)
+
+    await until(shown_blocked)
+    (producer,) = (await adapted.broker.query("Producer")).items
+    assert producer["client"].startswith("ANONYMOUS@127.0.0.1:")
+    drained = await asyncio.to_thread(adapted.node.drain, "orders", sender.accepted)
+    assert len(drained) == sender.accepted
+    kinds = ("queue-overfull", "producer-blocked", "queue-underfull", "producer-released")
+    found = {event.kind: event for event in await adapted.until_events(*kinds)}
+    assert "Messages : 6, Message Capacity : 5" in found["queue-overfull"].text
+    assert found["producer-blocked"].object == found["producer-released"].object == producer.name
+    for kind in ("queue-overfull", "producer-blocked"):
+        assert "seen_at" not in found[kind].attributes
+        assert found[kind].at <= blocked_by
+    assert len(await adapted.until_events(*kinds)) == 4  # none a second time, by a poll
+    await adapted.until_state("orders", "NORMAL")
+    assert (await adapted.queue("orders"))["depth_messages"] == 0
+    sender.connection.close()
+
+
+@pytest.mark.parametrize("policy", ["PRODUCER_FLOW_CONTROL", "NONE", "RING"])
+async def test_stop_and_start_lose_no_message_and_leave_no_session_blocked(adapted: Adapted, policy: str) -> None:
+    queue = queue_name("bills", "default")
+    maximum = -1 if policy == "NONE" else 10
+    await adapted.declare("bills", overflowPolicy=policy, maximumQueueDepthMessages=maximum)
+    await asyncio.to_thread(adapted.node.send, "bills", 6)
+    with pytest.raises(EffectNotConfirmed, match="only while the queue has messages") as refused:
+        await adapted.broker.call(queue, "stop-producers", {"actor": "ada"})
+    assert refused.value.effect == "trickle"
+    await adapted.broker.call(queue, "stop-producers", {"actor": "ada", "reason": "flood", "effect": "trickle"})
+    sender = await asyncio.to_thread(Sender, adapted.node, "bills")
+    await asyncio.to_thread(sender.send_until_blocked, 20)
+    assert (await adapted.queue("bills"))["state"].endswith("STOPPED")
+    assert (await adapted.real("bills"))["queueDepthMessages"] == 6 + sender.accepted
+    assert not await adapted.no_session_is_blocked()
+    await adapted.broker.call(queue, "start-producers", {"actor": "ada"})
+    real = await adapted.real("bills")
+    assert (real["overflowPolicy"], real["maximumQueueDepthMessages"]) == (policy, maximum)
+    await until(adapted.no_session_is_blocked)
+    await adapted.until_state("bills", "NORMAL")
+    count = (await adapted.real("bills"))["queueDepthMessages"]
+    assert count >= 6 + sender.accepted
+    drained = await asyncio.to_thread(adapted.node.drain, "bills", count)
+    assert drained[:6] == [f"bills-{number}" for number in range(6)]
+    kinds = {event.kind for event in await adapted.events()}
+    assert "queue-overfull" not in kinds, "it was the stop's limit"
+    sender.connection.close()
+
+
+async def test_stop_outlasts_a_restart_of_the_broker_and_its_messages_too(adapted: Adapted) -> None:
+    await adapted.limited("mail", 8)
+    await asyncio.to_thread(adapted.node.send, "mail", 4)
+    queue = queue_name("mail", "default")
+    await adapted.broker.call(queue, "stop-producers", {"actor": "ada", "effect": "trickle"})
+    await asyncio.to_thread(adapted.node.stop)
+
+    async def reachable() -> bool:
+        try:
+            return bool((await adapted.queue("mail"))["state"])
+        except BrokerUnreachable:
+            return False
+
+    async def unreachable() -> bool:
+        return not await reachable()
+
+    await until(unreachable)
+    await asyncio.to_thread(adapted.node.start)
+    await until(reachable)
+    assert (await adapted.queue("mail"))["state"].endswith("STOPPED")
+    sender = await asyncio.to_thread(Sender, adapted.node, "mail")
+    await asyncio.to_thread(sender.send_until_blocked, 20)
+    await adapted.broker.call(queue, "start-producers", {"actor": "ada"})
+    assert (await adapted.real("mail"))["maximumQueueDepthMessages"] == 8
+    drained = await asyncio.to_thread(adapted.node.drain, "mail", 4)
+    assert drained == [f"mail-{number}" for number in range(4)]
+    sender.connection.close()
+
+
+async def test_limits_and_resume_level_are_changed_and_the_context_is_merged(adapted: Adapted) -> None:
+    await adapted.declare("parts", context={"queue.queueFlowResumeLimit": "40", "theirs": "1"})
+    parts = await adapted.queue("parts")
+    changed = await adapted.broker.update(
+        parts.name, {"capacity_messages": 10, "flow_resume_messages": "50%"}, parts.version, actor="ada"
+    )
+    assert (changed["overflow"], changed["effective_stop_messages"]) == ("producers", 10)
+    assert changed["effective_resume_messages"] == 5
+    assert (await adapted.real("parts"))["context"] == {"queue.queueFlowResumeLimit": "50", "theirs": "1"}
+    sender = await asyncio.to_thread(Sender, adapted.node, "parts")
+    await asyncio.to_thread(sender.send_until_blocked, 50)
+    with pytest.raises(InvalidValue, match="as a percentage"):
+        await adapted.broker.update(parts.name, {"flow_resume_messages": 5}, changed.version)
+    # The policy is changed while a session is blocked, which must not stay so.
+    changed = await adapted.broker.update(parts.name, {"capacity_messages": None, "overflow": None}, changed.version)
+    assert (changed["overflow"], changed["capacity_messages"]) == (None, None)
+    await until(adapted.no_session_is_blocked)
+    assert (await adapted.real("parts"))["overflowPolicy"] == "NONE"
+    sender.connection.close()
+
+
+async def test_queue_with_a_name_that_the_path_cannot_have(adapted: Adapted) -> None:
+    """Broker-J decodes paths twice: a change of `a+b` must not reach `a b`."""
+    for name in ("a+b", "a b"):
+        await adapted.api.request("PUT", "/queue/default/default/", body={"name": name})
+
+    async def listed() -> bool:
+        return (await adapted.broker.query("Queue")).total == 2
+
+    await until(listed)
+    plus = await adapted.queue("a+b")
+    faults = []
+    try:
+        await adapted.broker.update(plus.name, {"capacity_messages": 7}, plus.version)
+    except InvalidValue as error:
+        faults.append(str(error))
+    assert (await adapted.real("a%20b"))["maximumQueueDepthMessages"] == -1
+    for name in ("a+b", "a b"):
+        await adapted.api.request("DELETE", "/queue/default/default", query={"name": name})
+    if adapted.node.version == "10":
+        assert "cannot address a+b" in faults[0]
+    else:
+        assert not faults
+
+
+async def test_wrong_password_is_named_with_what_may_be_missing(node: BrokerJNode) -> None:
+    wrong = BrokerJ(http(node, password="wrong"), lambda: 0)
+    with pytest.raises(NotAllowed, match=r"does not accept the user name and password.*httpBasicAuthenticationEnabled"):
+        await wrong.connect()
+    await wrong.close()
+    right = BrokerJ(http(node), lambda: 0)
+    findings = await right.connect()
+    assert [finding.fault for finding in findings if finding.fault] == []
+    await right.close()
