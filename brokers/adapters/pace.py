@@ -1,7 +1,8 @@
 """How often a broker is read: quickly for what changes, seldom for everything, less often when it answers slowly.
 
 Pure: times in seconds of any steady clock are parameters. A broker that answers slowly is busy, and the console must
-not add to its trouble: after an answer it gets four times as long to itself, up to a limit.
+not add to its trouble: after an answer it gets at least as long to itself, and four times as long after a read of
+everything, up to a limit.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ CHANGING, CHANGING_MOST = 1.0, 10.0
 ALL, ALL_MOST = 5.0, 30.0
 #: Seconds before the first attempt after a failure, doubled with each further failure, and at most.
 RETRY, RETRY_MOST = 1.0, 15.0
-#: The pause after an answer, in durations of the answer.
-REST = 4.0
+#: The pause after an answer, in durations of the answer: to a read of what changes, and of everything.
+CHANGING_REST, ALL_REST = 1.0, 4.0
 
 
 @dataclass(slots=True)
 class Pace:
-    """The pace of one kind of read. `least`: seconds between its starts. `most`: seconds of pause after an answer."""
+    """The pace of one kind of read. `least`: seconds between its starts. `most`: seconds of pause after an answer.
+    `pause`: durations of the answer."""
 
     least: float
     most: float
+    pause: float = CHANGING_REST
     due: float = 0.0
     _duration: float = 0.0
     _failures: int = 0
@@ -43,12 +46,12 @@ class Pace:
     @property
     def rest(self) -> float:
         """Seconds between an answer and the next read, unless `least` demands more."""
-        return min(self.most, self._duration * REST)
+        return min(self.most, self._duration * self.pause)
 
 
 def changing_pace() -> Pace:
-    return Pace(CHANGING, CHANGING_MOST)
+    return Pace(CHANGING, CHANGING_MOST, CHANGING_REST)
 
 
 def all_pace() -> Pace:
-    return Pace(ALL, ALL_MOST)
+    return Pace(ALL, ALL_MOST, ALL_REST)

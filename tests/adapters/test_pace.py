@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers.adapters.pace import CHANGING, CHANGING_MOST, REST, RETRY_MOST, Pace, changing_pace
+from brokers.adapters.pace import CHANGING, RETRY_MOST, Pace, all_pace, changing_pace
 
 DURATIONS = st.lists(st.floats(0, 60), min_size=1, max_size=50)
 
 
-@given(DURATIONS)
-def test_slow_broker_gets_time_to_itself_and_is_still_read(durations: list[float]) -> None:
-    pace, now = changing_pace(), 0.0
+@pytest.mark.parametrize("kind", [changing_pace, all_pace])
+@given(durations=DURATIONS)
+def test_slow_broker_gets_time_to_itself_and_is_still_read(kind: Callable[[], Pace], durations: list[float]) -> None:
+    pace, now = kind(), 0.0
     for duration in durations:
         began, now = now, now + duration
         pace.answered(began, now)
         rest = pace.due - now
-        assert pace.due - began >= CHANGING - 1e-9
-        assert min(CHANGING_MOST, REST * duration) - 1e-9 <= rest <= CHANGING_MOST + 1e-9
+        assert pace.due - began >= pace.least - 1e-9
+        assert min(pace.most, pace.pause * duration) - 1e-9 <= rest <= pace.most + 1e-9
         now = pace.due
 
 
 def test_pace_recovers_after_slow_answers() -> None:
     pace = changing_pace()
     pace.answered(0, 1.5)
-    assert pace.due == 7.5
+    assert pace.due == 3
     for _ in range(20):
         began = pace.due
         pace.answered(began, began + 0.01)
