@@ -78,6 +78,7 @@ def frame(
         "may_operate_all": may["operate"] is None,
         "may_edit": _may_here(may["edit"], about),
         "may_administer": rights.can_assign_any,
+        "may_administer_all": rights.allows_everywhere(Role.ADMIN),
         "role": _in_words(may),
         "navigation": [
             (name, label, reverse(name) + suffix)

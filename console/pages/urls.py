@@ -9,6 +9,7 @@ from console.pages.access import access
 from console.pages.alerts import alert_rule, alerts
 from console.pages.api_docs import api_docs
 from console.pages.audit import audit
+from console.pages.brokers import brokers
 from console.pages.bulk import bulk, bulk_job
 from console.pages.conditions import conditions
 from console.pages.history import history
@@ -53,6 +54,7 @@ urlpatterns = [
     path("objects/", objects, name="objects"),
     path("audit/", audit, name="audit"),
     path("access/", access, name="access"),
+    path("brokers/", brokers, name="brokers"),
     path("tokens/", tokens, name="tokens"),
     path("api/", api_docs, name="api-docs"),
 ]

@@ -76,6 +76,7 @@ PAGES: dict[str, tuple[dict[str, Any], str]] = {
     "objects": ({}, ""),
     "audit": ({}, ""),
     "access": ({}, ""),
+    "brokers": ({}, ""),
     "tokens": ({}, ""),
     "api-docs": ({}, ""),
 }
