@@ -39,8 +39,9 @@ def slugs() -> list[str]:
 
 
 def configured_now() -> list[str]:
-    """Return the slugs as the table has them now, for commands. Raises DatabaseError."""
-    refresh()
+    """Return the slugs as the table has them now, for commands. Before the console's first start there is no table, and
+    so no broker but those of the settings."""
+    _try(quiet=True)
     return slugs()
 
 

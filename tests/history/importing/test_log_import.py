@@ -280,6 +280,7 @@ def test_invalid_option_is_refused_by_name(tmp_path: Path, arguments: list[str],
     assert said in done.stderr
 
 
+@pytest.mark.django_db
 def test_command_that_is_interrupted_says_how_to_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
