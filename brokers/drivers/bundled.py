@@ -236,7 +236,10 @@ def _about(name: ObjectName, operation: str, actor: str = "") -> dict[str, Any]:
 
 def _object(body: Mapping[str, Any]) -> ManagedObject:
     attributes = dict(body)
-    return ManagedObject(ObjectName.parse(attributes.pop("object")), attributes["version"], attributes)
+    name = ObjectName.parse(attributes.pop("object"))
+    # What another kind of broker does not have is unknown to those who read it, and no error.
+    unknown = {a.name: None for a in TYPES[name.type].attributes if a.name not in attributes}
+    return ManagedObject(name, attributes["version"], {**attributes, **unknown} if unknown else attributes)
 
 
 def _unreachable(reason: Exception) -> AdminError:

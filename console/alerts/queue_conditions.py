@@ -53,22 +53,23 @@ _Found = tuple[str, str, str, dt.datetime | None] | None
 
 
 def _overfull(row: Row, rule: Rule, dead: Collection[str]) -> _Found:
-    if not row["state"].startswith("OVERFULL"):
+    if not (row["state"] or "").startswith("OVERFULL"):
         return None
-    saw = f"The queue is overfull: {row['depth_messages']:,} messages; blocked producers: {row['blocked_producers']:,}."
+    depth, blocked = _count(row["depth_messages"]), _count(row["blocked_producers"])
+    saw = f"The queue is overfull: {depth} messages; blocked producers: {blocked}."
     return "trouble", saw, "Check why it is blocked, and its consumers.", _moment(row.get("overfull_since"))
 
 
 def _blocked(row: Row, rule: Rule, dead: Collection[str]) -> _Found:
     if not row["blocked_producers"]:
         return None
-    saw = f"Blocked producers: {row['blocked_producers']:,} of {row['producers']:,}."
+    saw = f"Blocked producers: {row['blocked_producers']:,} of {_count(row['producers'])}."
     since = [at for at in (row.get("overfull_since"), row.get("stopped_since")) if at]
     return "trouble", saw, "Check why they are blocked.", _moment(min(since, default=None))
 
 
 def _stopped(row: Row, rule: Rule, dead: Collection[str]) -> _Found:
-    if not row["state"].endswith("STOPPED"):
+    if not (row["state"] or "").endswith("STOPPED"):
         return None
     reasons = [
         f"{s.get('reason') or 'no reason given'} ({s.get('actor') or 'the broker'})" for s in row.get("stops") or ()
@@ -85,7 +86,7 @@ def _dead_letters(row: Row, rule: Rule, dead: Collection[str]) -> _Found:
 
 
 def _deep(row: Row, rule: Rule, dead: Collection[str]) -> _Found:
-    if row["depth_messages"] <= rule.depth:
+    if row["depth_messages"] is None or row["depth_messages"] <= rule.depth:
         return None
     saw = f"Its depth is {row['depth_messages']:,} messages, above {rule.depth:,}."
     return "warning", saw, "Check whether its consumers keep up.", None
@@ -98,6 +99,11 @@ _FINDERS: Mapping[str, Callable[[Row, Rule, Collection[str]], _Found]] = {
     DEAD_LETTERS: _dead_letters,
     DEPTH: _deep,
 }
+
+
+def _count(value: int | None) -> str:
+    """Return a number for people; some kinds of brokers do not report it."""
+    return "unknown" if value is None else f"{value:,}"
 
 
 def _moment(ms: int | None) -> dt.datetime | None:

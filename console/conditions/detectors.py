@@ -1,8 +1,8 @@
 """Detect problems of a queue, a store or the broker's memory from one sample. Pure: values in, findings out.
 
 A finding describes the problem and says what to do. `DETECTORS` has how long a finding must last before it is a
-condition; `active.py` measures that time. Detectors read attributes as brokers declare them; an optional attribute
-that a broker does not report counts as 0.
+condition; `active.py` measures that time. Detectors read attributes as brokers declare them; a number that a broker
+does not report counts as 0, and a queue whose state or depth is unknown has no findings.
 """
 
 from __future__ import annotations
@@ -34,6 +34,16 @@ _TREND = 6000
 #: Depth above which growth of a queue without limits is reported, messages.
 _MANY = 1000
 
+
+#: Numbers of a queue that some kinds of brokers do not report.
+_NUMBERS = (
+    "depth_bytes",
+    "producers",
+    "blocked_producers",
+    "consumers",
+    "unacknowledged_messages",
+    *(f"effective_{level}_{unit}" for level in ("capacity", "stop", "resume") for unit in UNITS),
+)
 
 SEVERITIES = ("trouble", "warning")
 
@@ -78,6 +88,10 @@ class Detector:
 
 def queue_findings(row: Row, observed: Observation) -> Iterator[Finding]:
     """Yield the problems of a queue; `row` has its attributes and `object`."""
+    if row.get("state") is None or row.get("depth_messages") is None:
+        return
+    if unknown := [name for name in _NUMBERS if row.get(name) is None]:
+        row = {**row, **dict.fromkeys(unknown, 0)}
     for kind, detector in DETECTORS.items():
         found = detector.find(row, observed) if detector.find is not None else None
         if found is not None:

@@ -50,18 +50,18 @@ def drain_rate(queue: Row, rates: Rates, unit: str) -> float:
     if unit == "messages":
         return messages
     depth = queue.get("depth_messages") or 0
-    return messages * queue["depth_bytes"] / depth if depth else 0.0
+    return messages * (queue["depth_bytes"] or 0) / depth if depth else 0.0
 
 
 def _above_resume(queue: Row, unit: str) -> int:
     if not queue.get(f"effective_stop_{unit}"):
         return 0
-    return max(0, int(queue[f"depth_{unit}"]) - int(queue[f"effective_resume_{unit}"] or 0))
+    return max(0, int(queue[f"depth_{unit}"] or 0) - int(queue[f"effective_resume_{unit}"] or 0))
 
 
 def _deliverable(queue: Row, unit: str) -> int:
     """Return the part of the depth that is available to consumers or delivered: all but delayed messages."""
-    return int(queue[f"depth_{unit}"]) - int(queue.get(f"delayed_{unit}") or 0)
+    return int(queue[f"depth_{unit}"] or 0) - int(queue.get(f"delayed_{unit}") or 0)
 
 
 def _delayed(queue: Row) -> str:

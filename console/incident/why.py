@@ -138,7 +138,7 @@ def _causes(facts: Facts, rates: Rates) -> list[dict[str, Any]]:
     it ends without intervention; None if unknown, and then `because` says why."""
     queue = facts.queue
     causes = []
-    if queue["state"].startswith("OVERFULL"):
+    if (queue["state"] or "").startswith("OVERFULL"):
         causes.append(_overfull(facts, rates))
     causes.extend(_stop(stop, facts.now) for stop in queue.get("stops") or () if not stop.get("stage"))
     if facts.host.get("store_overfull"):
@@ -306,7 +306,7 @@ def _summary(facts: Facts, causes: Sequence[Mapping[str, Any]], blocked: bool) -
         if waiting := queue.get("waiting_producers"):
             return f"No producers of {name} are blocked. {_waiting(facts, waiting)}"
         return f"No producers of {name} are blocked."
-    subject = "This producer is" if facts.producer is not None else _producers_are(queue["blocked_producers"])
+    subject = "This producer is" if facts.producer is not None else _producers_are(queue["blocked_producers"] or 0)
     titles = [cause["title"] for cause in blocking]
     return f"{subject} blocked: {'; and '.join(title[0].lower() + title[1:] for title in titles)}."
 

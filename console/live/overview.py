@@ -39,8 +39,8 @@ def totals(broker: Row | None, rows: Sequence[Row]) -> dict[str, Any]:
     """Return the broker's attributes with sums over the rows; empty before the first connection."""
     if broker is None:
         return {}
-    summed: dict[str, Any] = {attribute: sum([row[attribute] for row in rows]) for attribute in _SUMMED}
-    states = Counter(row["state"] for row in rows)
+    summed: dict[str, Any] = {attribute: _known_sum([row[attribute] for row in rows]) for attribute in _SUMMED}
+    states = Counter(row["state"] or "" for row in rows)
     return {
         **broker,
         **summed,
@@ -48,6 +48,14 @@ def totals(broker: Row | None, rows: Sequence[Row]) -> dict[str, Any]:
         "overfull_queues": sum(number for state, number in states.items() if state.startswith("OVERFULL")),
         "stopped_queues": sum(number for state, number in states.items() if state.endswith("STOPPED")),
     }
+
+
+def _known_sum(values: list[Any]) -> Any:
+    """Return the sum of the known values; None if there are values and none is known."""
+    if None not in values:
+        return sum(values)
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 class View:
@@ -140,7 +148,9 @@ def severity_key(row: Row) -> tuple[Any, ...]:
 
 
 def _nearly_full(row: Row) -> bool:
-    return any(0 < row[f"effective_stop_{unit}"] * 0.8 <= row[f"depth_{unit}"] for unit in ("messages", "bytes"))
+    return any(
+        0 < (row[f"effective_stop_{unit}"] or 0) * 0.8 <= (row[f"depth_{unit}"] or 0) for unit in ("messages", "bytes")
+    )
 
 
 def _sort_key(sort: str) -> Callable[[Row], Any]:

@@ -121,7 +121,7 @@ def preview_stop(link: BrokerLink, aim: Aim) -> dict[str, Any]:
     return {
         "queues": len(covered),
         "producers": _known_sum(covered, "producers"),
-        "already_stopped": sum(row["state"].endswith("STOPPED") for row in covered),
+        "already_stopped": sum((row["state"] or "").endswith("STOPPED") for row in covered),
         "percent_used": max((used for row in covered if (used := percent_used(row)) is not None), default=None),
         "largest": [{attribute: row.get(attribute) for attribute in shown} for row in largest],
     }
@@ -147,7 +147,9 @@ def progress(link: BrokerLink, aim: Aim) -> dict[str, int | None]:
     where = {"draining": True}
     page = link.call(lambda admin: admin.query("Producer", where=where, sort="id", count=_MOST_DRAINING))
     draining = sum(1 for producer in page.items if producer["queue"] in covered)
-    of_stopped = _known_sum((row for row in covered.values() if row["state"].endswith("STOPPED")), "producers") or 0
+    of_stopped = (
+        _known_sum((row for row in covered.values() if (row["state"] or "").endswith("STOPPED")), "producers") or 0
+    )
     return {
         "queues": len(covered),
         "producers": producers,

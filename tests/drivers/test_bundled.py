@@ -130,15 +130,16 @@ async def test_a_read_gives_the_object_in_plain_values(fake: FakeBroker, broker:
     )
     found = await broker.read(QUEUE)
     assert (found.name, found.version) == (QUEUE, 3)
-    assert found.attributes == {
+    given = {key: found[key] for key in found.attributes if found[key] is not None}  # the others are unknown
+    assert given == {
         "version": 3,
         "depth_bytes": 5,
         "overfull_since": 7,
-        "capacity_bytes": None,
         "state": "NORMAL",
         "stops": [{"since": 1}],
         "rate_in": 1.5,
     }
+    assert found["capacity_bytes"] is None
     for value in (found.version, found["depth_bytes"], found["overfull_since"], found["stops"][0]["since"]):
         assert type(value) is int
     assert type(found["state"]) is str
