@@ -34,6 +34,7 @@ LIMITS = {"capacity_messages": 1}
 SELECTION = {"selection": {"pattern": ""}, "attributes": LIMITS}
 AIM = {"scope": "type=Broker", "queues": [str(HIDDEN)]}
 CHANGES = {"changes": [{"object": str(HIDDEN), "attributes": LIMITS}]}
+FOREIGN = {"slug": "rabbit", "kind": "rabbitmq", "url": "http://127.0.0.1:15672", "username": "a", "password": "b"}
 CANDIDATE = {"virtualhost": "blue", "queue": HIDDEN["name"], "candidates": [LIMITS]}
 
 #: Readable calls by route: method, path below it, body. `{job}` and `{row}`: the hidden ones.
@@ -138,6 +139,13 @@ REASON = {"reason": "test"}
 NIGHT = {"name": "mine", "broker": "local", "action": "stop", "target": str(HIDDEN), "zone": "UTC", "hour": "4"}
 #: Calls by route that change something in the hidden virtual host.
 WRITES: dict[str, list[tuple[str, str, Any]]] = {
+    "v1/brokers/": [("post", "brokers/", FOREIGN)],
+    "v1/brokers/test/": [("post", "brokers/test/", {"kind": "rabbitmq", "url": FOREIGN["url"]})],
+    "v1/brokers/<slug:slug>/": [
+        ("patch", "brokers/rabbit/", {"title": "Another"}),
+        ("delete", "brokers/rabbit/", None),
+    ],
+    "v1/brokers/<slug:slug>/test/": [("post", "brokers/rabbit/test/", {})],
     "v1/brokers/<slug:slug>/objects/": [
         ("post", "brokers/local/objects/", {"object": "type=Queue,virtualhost=blue,name=another"})
     ],
@@ -380,7 +388,7 @@ def test_restricted_link_overrides_every_public_attribute_of_a_link() -> None:
     # Set in the thread of the links, which uses unrestricted links only.
     writes = {
         "note_newest_event", "begin_events", "update_broker_clock", "answered", "update_conditions", "put_broker",
-        "connected_now", "lost", "notify", "answered_at",
+        "connected_now", "lost", "notify", "answered_at", "reconfigure", "removed",
     }  # fmt: skip
     assert public - set(vars(RestrictedLink)) - writes - fine == set()
 
