@@ -109,6 +109,7 @@ def test_types_are_the_declared_model(as_viewer: APIClient) -> None:
         "actor",
         "for_ms",
         "below",
+        "effect",
     ]
 
 
