@@ -41,8 +41,8 @@ EFFECT = _A(
     Kind.STRING,
     "What the request expects the stop to do to producers: hold (they wait, nothing is lost), trickle (they are slowed"
     " to the pace of the consumers), reject (their messages are refused) or cut (their connections are closed). It must"
-    " be named unless it is hold. Not set: hold.",
-    choices=("hold", "trickle", "reject", "cut"),
+    " be named unless it is hold. Empty or not set: hold.",
+    choices=("", "hold", "trickle", "reject", "cut"),
 )
 _STOP_ANSWER = (
     _A("queues", Kind.INTEGER, "Queues that the call covers.", "queues"),

@@ -60,6 +60,7 @@ def test_types_attributes_and_operations_are_those_declared(manager: Managing) -
         "queues",
         "for_ms",
         "below",
+        "effect",
     ]
     assert manager.ask("GET-TYPES", entityType="Nothing").status == 404
 

@@ -20,7 +20,7 @@ def stop_operations(broker: Broker, scope_of: Callable[[T, Values], Scope]) -> d
     A request may name queues instead (`queues`): then each of them is a scope of its own."""
 
     def stop(thing: T, given: Values) -> dict[str, Any]:
-        if given.get("effect", "hold") != "hold":
+        if (given.get("effect") or "hold") != "hold":
             raise InvalidValue({"effect": f"effect is {given['effect']!r}: on this broker a stop holds the producers"})
         scopes, missing = _scopes(broker, scope_of(thing, given), given)
         for_ms = given.get("for_ms", 0)
