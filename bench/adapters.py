@@ -22,15 +22,14 @@ from pathlib import Path
 import amqp
 import psutil
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from brokers.adapters.http import JsonHttp, part
+from brokers.adapters.rabbitmq import RabbitMq
+from brokers.adapters.service import AdaptersService
+from brokers.admin import BrokerUnreachable
+from brokers.drivers.bundled import BundledBroker
 
-from brokers.adapters.http import JsonHttp, part  # noqa: E402
-from brokers.adapters.rabbitmq import RabbitMq  # noqa: E402
-from brokers.adapters.service import AdaptersService  # noqa: E402
-from brokers.admin import BrokerUnreachable  # noqa: E402
-from brokers.drivers.bundled import BundledBroker  # noqa: E402
-from tests.interop.rabbitmq_node import RabbitNode, rabbitmq  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the tests are not installed, the brokers are
+from tests.interop.rabbitmq_node import RabbitNode, rabbitmq
 
 #: Requests at once while queues are created.
 AT_ONCE = 8
