@@ -104,6 +104,7 @@ class ActiveMq:
     types: Mapping[str, ManagedType] = types_of(CAPABILITIES)
     reports: frozenset[str] = frozenset()
     paged = False
+    creator = None
 
     def __init__(self, agent: Jolokia, now: Callable[[], int]) -> None:
         self._agent = agent
@@ -260,12 +261,6 @@ class ActiveMq:
             await self._agent.one(request)
         except JolokiaError as error:
             raise InvalidValue({field: str(error)}) from None
-
-    async def create(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
-        raise NotFound(f"no {name.type} can be created in ActiveMQ from here")
-
-    async def delete(self, name: ObjectName, objects: Objects) -> None:
-        raise NotFound(f"no {name.type} can be deleted in ActiveMQ from here")
 
     async def call(
         self, name: ObjectName, operation: str, arguments: Mapping[str, Any], objects: Objects

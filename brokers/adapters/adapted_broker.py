@@ -18,7 +18,17 @@ from brokers.adapters.observed import Observed
 from brokers.adapters.stop_requests import answer, queues_in, requested_end, scopes_of
 from brokers.adapters.stops import check_end
 from brokers.adapters.totals import percent_used
-from brokers.admin import Event, InvalidValue, ManagedObject, NotAllowed, NotFound, Page, Samples, StaleVersion
+from brokers.admin import (
+    AlreadyExists,
+    Event,
+    InvalidValue,
+    ManagedObject,
+    NotAllowed,
+    NotFound,
+    Page,
+    Samples,
+    StaleVersion,
+)
 from brokers.engine.management.queries import Query
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName, Operation, check_arguments, check_attributes
@@ -67,10 +77,13 @@ class AdaptedBroker:
 
     async def create(self, name: ObjectName, attributes: Mapping[str, Any], *, actor: str = "") -> ManagedObject:
         declared = self._declared(name)
-        if not declared.creatable:
+        creator = self._adapter.creator
+        if not declared.creatable or creator is None:
             raise NotAllowed(f"this broker's objects of type {name.type} cannot be created here")
         values = _checked(declared, {**dict(name.keys), **attributes}, creating=True)
-        await self._adapter.create(name, values, self._observed.inventory.objects)
+        if await self._is_there(name):
+            raise AlreadyExists(f"{name} exists already")
+        await creator.create(name, values, self._observed.inventory.objects)
         return await self._read_back(name, None, actor)
 
     async def update(
@@ -88,12 +101,13 @@ class AdaptedBroker:
 
     async def delete(self, name: ObjectName, version: int | None = None, *, actor: str = "") -> None:
         declared = self._declared(name)
-        if not declared.deletable:
+        creator = self._adapter.creator
+        if not declared.deletable or creator is None:
             raise NotAllowed(f"this broker's objects of type {name.type} cannot be deleted here")
         before = await self._read_again(name)
         if version is not None and before.version != version:
             raise StaleVersion(f"{name} has changed since it was read", before.version)
-        await self._adapter.delete(name, self._observed.inventory.objects)
+        await creator.delete(name, self._observed.inventory.objects)
         columns = [a.name for a in declared.writable]
         now = self._observed.now()
         gone = policy_facts(name, {c: before[c] for c in columns}, None, now, actor=actor)
@@ -143,6 +157,13 @@ class AdaptedBroker:
         if declared is None:
             raise NotFound(f"this broker has no objects of type {name.type}")
         return declared
+
+    async def _is_there(self, name: ObjectName) -> bool:
+        try:
+            await self._adapter.read(name)
+        except NotFound:
+            return False
+        return True
 
     async def _read_again(self, name: ObjectName) -> ManagedObject:
         self._observed.apply(await self._adapter.read(name))

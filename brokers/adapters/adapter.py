@@ -40,6 +40,18 @@ class StopTarget:
     restore: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Creator(Protocol):
+    """Creates and deletes objects of a broker that lets them be created over its management."""
+
+    async def create(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
+        """Create an object of a creatable type. `attributes`: checked. `objects`: as last observed."""
+        ...
+
+    async def delete(self, name: ObjectName, objects: Objects) -> None:
+        """Delete an object of a deletable type."""
+        ...
+
+
 class Adapter(Protocol):
     """Every coroutine may raise the errors of `brokers.admin`: BrokerUnreachable without an answer in time (then a
     change may have been made or not), NotAllowed for missing permissions, in the words of an operator."""
@@ -50,6 +62,11 @@ class Adapter(Protocol):
     reports: frozenset[str]
     #: Whether `read_all` comes in pages, so that an object can be missed in one round.
     paged: bool
+
+    @property
+    def creator(self) -> Creator | None:
+        """None: none of the types is creatable or deletable."""
+        ...
 
     async def connect(self) -> Sequence[Finding]:
         """Sign in and find out the version, plugins and permissions. Raises if nothing can be read at all."""
@@ -74,14 +91,6 @@ class Adapter(Protocol):
 
     async def update(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
         """Set checked attributes. `objects`: as last observed. Raises InvalidValue for what this broker refuses."""
-        ...
-
-    async def create(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
-        """Create an object of a creatable type."""
-        ...
-
-    async def delete(self, name: ObjectName, objects: Objects) -> None:
-        """Delete an object of a deletable type."""
         ...
 
     async def call(

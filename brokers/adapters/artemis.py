@@ -113,6 +113,7 @@ class Artemis:
 
     reports: frozenset[str] = frozenset()
     paged = False
+    creator = None
 
     def __init__(self, agent: Jolokia, now: Callable[[], int]) -> None:
         self.types: Mapping[str, ManagedType] = types_of(CAPABILITIES)
@@ -299,12 +300,6 @@ class Artemis:
                 raise InvalidValue({next(iter(attributes), ""): str(error)}) from None
             finally:
                 self._settings = {}  # those of other matches can follow from these
-
-    async def create(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
-        raise NotFound(f"no {name.type} can be created in Artemis from here")
-
-    async def delete(self, name: ObjectName, objects: Objects) -> None:
-        raise NotFound(f"no {name.type} can be deleted in Artemis from here")
 
     async def call(
         self, name: ObjectName, operation: str, arguments: Mapping[str, Any], objects: Objects

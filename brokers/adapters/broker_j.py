@@ -99,6 +99,7 @@ class BrokerJ:
     """See the module. `now`: ms since the epoch."""
 
     paged = False
+    creator = None
 
     def __init__(self, http: JsonHttp, now: Callable[[], int]) -> None:
         self._http = http
@@ -326,12 +327,6 @@ class BrokerJ:
                     f"{name} still blocks producers {RELEASE_SECONDS:g} s after its limit was lifted"
                 )
             await asyncio.sleep(0.1)
-
-    async def create(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
-        raise NotAllowed("objects of Broker-J are not created here")
-
-    async def delete(self, name: ObjectName, objects: Objects) -> None:
-        raise NotAllowed("objects of Broker-J are not deleted here")
 
     async def call(
         self, name: ObjectName, operation: str, arguments: Mapping[str, Any], objects: Objects

@@ -116,10 +116,14 @@ class Inventory:
         return Page(tuple(_managed(name, declared, attributes) for name, attributes in page), len(found), query.offset)
 
     def rows(self, names: Iterable[ObjectName], attributes: Iterable[str]) -> list[list[Any]]:
-        """Return values of queues for samples; None for what is unknown."""
+        """Return values of queues for samples; None for what is unknown or not declared."""
         columns, declared = list(attributes), self.types["Queue"]
+        shown = {column for column in columns if declared.attribute(column) is not None}
         return [
-            [version(declared, known) if column == "version" else known.get(column) for column in columns]
+            [
+                version(declared, known) if column == "version" else known.get(column) if column in shown else None
+                for column in columns
+            ]
             for name in names
             if (known := self.objects.get(name)) is not None
         ]

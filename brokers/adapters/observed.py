@@ -114,6 +114,7 @@ class Observed:
         if found:
             rows = [(each.at, each.kind, each.object, each.text, each.attributes) for each in found]
             self.journal.append(rows)
+            self.inventory.set(BROKER, {"last_event": self.journal.last}, self.now())
             self.feeds.news()
 
     def _remember(self, changes: Iterable[Change]) -> None:

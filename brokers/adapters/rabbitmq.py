@@ -15,7 +15,7 @@ from typing import Any
 
 from brokers.adapters import rabbitmq_policies as policies
 from brokers.adapters import rabbitmq_reading as reading
-from brokers.adapters.adapter import Finding, Objects, StopTarget
+from brokers.adapters.adapter import Creator, Finding, Objects, StopTarget
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.http import HttpError, JsonHttp, part, refused
 from brokers.adapters.kinds import Account
@@ -167,6 +167,10 @@ class RabbitMq:
             raise
         except (NotAllowed, NotFound):
             return []
+
+    @property
+    def creator(self) -> Creator:
+        return self
 
     async def reported(self) -> AsyncIterator[Reported]:
         return

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from brokers.adapters.adapter import Finding, Objects, StopTarget
+from brokers.adapters.adapter import Creator, Finding, Objects, StopTarget
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.admin import BrokerUnreachable, NotFound
 from brokers.engine.values.stops import Scope
-from brokers.model import ObjectName, object_name
+from brokers.model import ManagedType, ObjectName, object_name
 
 BROKER = object_name("Broker")
 STOPPED = 0  # the limit that stops a queue, as Broker-J has it
@@ -22,27 +22,46 @@ def queue_name(name: str, virtualhost: str = "default") -> ObjectName:
     return object_name("Queue", virtualhost=virtualhost, name=name)
 
 
-def types(effect: str = "hold") -> Any:
-    """Return the types of the broker in memory. `effect`: of its stops."""
+@dataclass(frozen=True, slots=True)
+class Has:
+    """What the broker in memory has. `effect`: of its stops. `scopes`: types whose producers can be stopped. `changes`:
+    its limits can be changed. `levels`: it says at which depth, and since when, a queue is overfull. `creates`: queues
+    can be created and deleted. `paged`: they are read in pages."""
+
+    effect: str = "hold"
+    scopes: tuple[str, ...] = ("Broker", "VirtualHost", "Queue")
+    changes: bool = True
+    levels: bool = True
+    creates: bool = True
+    paged: bool = False
+
+
+def types(has: Has) -> dict[str, ManagedType]:
+    """Return the types of the broker in memory."""
     stops = {
-        "stop-producers": Capable(lacks=("rate",), producer_effect=effect, remark="Publishers are refused."),
+        "stop-producers": Capable(lacks=("rate",), producer_effect=has.effect, remark="Publishers are refused."),
         "start-producers": Capable(lacks=("rate", "step_ms", "halt")),
     }
-    limit = ("capacity_messages", "effective_capacity_messages", "effective_stop_messages", "effective_resume_messages")
+    queue = ("state", "depth_messages", "producers", "blocked_producers", "stops", "stopped_since", "rate_in",
+             "enqueued_messages", "capacity_messages")  # fmt: skip
+    levels = ("effective_capacity_messages", "effective_stop_messages", "effective_resume_messages", "overfull_since",
+              "overfull_ms")  # fmt: skip
     return types_of(
         {
-            "Broker": Capability(("started", "queues", "stops", "shortages", "last_event"), operations=stops),
-            "VirtualHost": Capability(("queues", "stops"), operations=stops),
+            "Broker": Capability(
+                ("started", "queues", "stops", "shortages", "last_event"),
+                operations=stops if "Broker" in has.scopes else {},
+            ),
+            "VirtualHost": Capability(("queues", "stops"), operations=stops if "VirtualHost" in has.scopes else {}),
             "Queue": Capability(
-                ("state", "depth_messages", "producers", "blocked_producers", "stops", "stopped_since", "rate_in",
-                 "enqueued_messages", "overfull_since", "overfull_ms", *limit),
-                writable=("capacity_messages",),
-                operations=stops,
-                creatable=True,
-                deletable=True,
+                (*queue, *(levels if has.levels else ())),
+                writable=("capacity_messages",) if has.changes else (),
+                operations=stops if "Queue" in has.scopes else {},
+                creatable=has.creates,
+                deletable=has.creates,
             ),
         }
-    )  # fmt: skip
+    )
 
 
 @dataclass
@@ -86,14 +105,12 @@ class Memory:
 class MemoryAdapter:
     """The adapter. `reports`: the kinds of events that come from `events`."""
 
-    def __init__(
-        self, memory: Memory, now: Any, *, effect: str = "hold", paged: bool = False, reports: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, memory: Memory, now: Any, *, has: Has = Has(), reports: Iterable[str] = ()) -> None:
         self.memory = memory
         self.now = now
-        self.types = types(effect)
+        self.types = types(has)
         self.reports = frozenset(reports)
-        self.paged = paged
+        self.paged = has.paged
         self.events: asyncio.Queue[Reported] = asyncio.Queue()
         self.reads: list[str] = []
         self.hidden: set[ObjectName] = set()  # missed by the next round
@@ -140,6 +157,10 @@ class MemoryAdapter:
 
     async def update(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
         self.memory.set_limit(name, attributes["capacity_messages"])
+
+    @property
+    def creator(self) -> Creator | None:
+        return self if self.types["Queue"].creatable else None
 
     async def create(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
         self.memory.add(name["name"], attributes.get("capacity_messages") or 100)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,14 @@ from brokers.adapters import jolokia
 from brokers.adapters.activemq import ActiveMq
 from brokers.adapters.http import JsonHttp
 from brokers.adapters.jolokia import Jolokia
-from brokers.adapters.service import AdaptersService
-from brokers.admin import BrokerUnreachable, EffectNotConfirmed, InvalidValue, ManagedObject, NotAllowed
-from brokers.drivers.bundled import BundledBroker
+from brokers.admin import EffectNotConfirmed, InvalidValue, ManagedObject, NotAllowed
 from brokers.model import ObjectName
 from tests.adapters.fake import BROKER, queue_name
-from tests.interop.activemq_node import PASSWORD, USER, ActiveMqNode, activemq, libraries
+from tests.adapters.hosted import LIMIT, Hosted, until
+from tests.interop.activemq_node import PASSWORD, USER, ActiveMqNode, activemq, activemq_libraries
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
 
-LIMIT = 120.0  # s, also on a slow machine
 SIZE = 4_000  # of a message's body, bytes: some ten of them fill a queue
 
 
@@ -38,7 +36,7 @@ both = pytest.mark.parametrize("node", ["6.3", "5.18"], indirect=True)
 def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActiveMqNode]:
     cache = request.config.cache
     assert cache is not None
-    with activemq(libraries(request.param, cache), tmp_path_factory.mktemp("activemq")) as node:
+    with activemq(activemq_libraries(request.param, cache), tmp_path_factory.mktemp("activemq")) as node:
         yield node
 
 
@@ -46,37 +44,13 @@ def agent(node: ActiveMqNode, password: str = PASSWORD) -> Jolokia:
     return Jolokia(JsonHttp(node.url, USER, password, seconds=LIMIT))
 
 
-class Adapted:
-    """The node behind the service of the adapters, as a console reaches it."""
+class Adapted(Hosted):
+    """The node as a console reaches it."""
 
     def __init__(self, folder: Path, node: ActiveMqNode) -> None:
-        self.folder = folder
+        super().__init__(folder, lambda now: ActiveMq(agent(node), now))
         self.node = node
         self.agent = agent(node)
-
-    async def start(self) -> None:
-        self.service = AdaptersService(self.folder)
-        await self.service.start()
-        self.service.add("active", ActiveMq(agent(self.node), self.service.clock.now))
-        await until(self.connected)
-
-    async def connected(self) -> bool:
-        password = self.service.secret.read_text().strip()
-        try:
-            self.broker = await BundledBroker.connect(
-                "127.0.0.1", self.service.port, "console", password, timeout=LIMIT, name="active"
-            )
-        except BrokerUnreachable:
-            return False
-        return True
-
-    async def stop(self) -> None:
-        await self.broker.close()
-        await self.service.stop()
-        await self.agent.close()
-
-    async def queue(self, name: str) -> ManagedObject:
-        return await self.broker.read(queue_name(name))
 
     async def limit(self, queue: str = "", resource: str = "Memory") -> Any:
         """The limit of a queue, or of the broker, as ActiveMQ has it."""
@@ -85,19 +59,13 @@ class Adapted:
         return (await self.agent.one(jolokia.read(bean, f"{resource}Limit"))).get(f"{resource}Limit")
 
 
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until the condition, which reads from another process, is true."""
-    async with asyncio.timeout(LIMIT):
-        while not await condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-
-
 @pytest_asyncio.fixture
 async def adapted(tmp_path: Path, node: ActiveMqNode) -> AsyncIterator[Adapted]:
     adapted = Adapted(tmp_path, node)
     await adapted.start()
     yield adapted
     await adapted.stop()
+    await adapted.agent.close()
 
 
 def connect(node: ActiveMqNode) -> BlockingConnection:
@@ -150,12 +118,6 @@ async def blocked(adapted: Adapted, queue: str) -> bool:
     return shown is not None and shown["state"] == "BLOCKED"
 
 
-async def events(adapted: Adapted) -> list[Any]:
-    last = (await adapted.broker.read(BROKER))["last_event"]
-    stream = adapted.broker.events(0)
-    return [await anext(stream) for _ in range(last)]
-
-
 @both
 async def test_blocked_producer_is_shown_with_its_queue_and_unblocked_as_it_drains(adapted: Adapted) -> None:
     client = Sending(adapted.node, "orders", 15)
@@ -177,7 +139,7 @@ async def test_blocked_producer_is_shown_with_its_queue_and_unblocked_as_it_drai
     await until(drained)
 
     async def reported() -> bool:
-        kinds = [event.kind for event in await events(adapted) if event.object == queue_name("orders")]
+        kinds = [event.kind for event in await adapted.events() if event.object == queue_name("orders")]
         return kinds.count("queue-overfull") == kinds.count("queue-underfull") == 1
 
     await until(reported)
@@ -191,10 +153,7 @@ async def test_stop_of_a_queue_lets_one_message_pass_and_start_all(adapted: Adap
 
     await asyncio.to_thread(create)
 
-    async def listed() -> bool:
-        return bool((await adapted.broker.query("Queue", where={"name": "bills"})).items)
-
-    await until(listed)
+    await until(lambda: adapted.lists("bills"))
     bills = queue_name("bills")
     with pytest.raises(EffectNotConfirmed, match="pace of its consumers") as refused:
         await adapted.broker.call(bills, "stop-producers", {"actor": "ada"})
@@ -249,10 +208,10 @@ async def test_stop_of_all_and_limits_meet_a_restart_of_the_broker(adapted: Adap
 
     await until(stopped_again)
     await adapted.broker.close()
-    await until(adapted.connected)
+    await adapted.connect()
 
     async def reported() -> bool:
-        found = [e for e in await events(adapted) if e.kind == "policy-changed" and e.object == mail.name]
+        found = [e for e in await adapted.events() if e.kind == "policy-changed" and e.object == mail.name]
         return [(e.attributes["before"], e.attributes["after"]) for e in found][-1] == (
             {"capacity_bytes": 80_000},
             {"capacity_bytes": 50_000},
@@ -274,10 +233,7 @@ async def test_limits_of_queue_and_broker_are_set_and_none_follows_the_broker(ad
     sent = Sending(adapted.node, "limits", 1)
     await sent.end()
 
-    async def listed() -> bool:
-        return bool((await adapted.broker.query("Queue", where={"name": "limits"})).items)
-
-    await until(listed)
+    await until(lambda: adapted.lists("limits"))
     name, version = queue_name("limits"), (await adapted.queue("limits")).version
     for given, shown, effective in ((0, 0, 0), (None, None, 10_000_000), (70_000, 70_000, 70_000)):
         queue = await adapted.broker.update(name, {"capacity_bytes": given}, version, actor="ada")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,23 +13,30 @@ from proton import ProtonException
 from brokers.adapters import jolokia
 from brokers.adapters.artemis import Artemis, open_account
 from brokers.adapters.kinds import Account
-from brokers.adapters.service import AdaptersService
-from brokers.admin import BrokerUnreachable, ManagedObject, NotAllowed
-from brokers.drivers.bundled import BundledBroker
+from brokers.admin import BrokerUnreachable, NotAllowed
 from brokers.model import object_name
 from tests.adapters.fake import BROKER, queue_name
-from tests.interop.artemis_node import PASSWORD, USER, ArtemisNode, Drain, Publisher, artemis, connection, libraries
+from tests.adapters.hosted import LIMIT, Hosted, until
+from tests.interop.artemis_node import (
+    PASSWORD,
+    USER,
+    ArtemisNode,
+    Drain,
+    Publisher,
+    artemis,
+    artemis_libraries,
+    connection,
+)
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
 
-LIMIT = 120.0  # s, also on a slow machine
 ORDERS = queue_name("orders")
 
 
 @pytest.fixture(scope="module", params=["2.55", "2.20"])
 def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtemisNode]:
     assert request.config.cache is not None
-    classes = libraries(request.param, request.config.cache)
+    classes = artemis_libraries(request.param, request.config.cache)
     with artemis(classes, tmp_path_factory.mktemp("artemis")) as node:
         node.version = request.param
         yield node
@@ -39,55 +46,17 @@ def adapter(node: ArtemisNode, password: str = PASSWORD, now: Callable[[], int] 
     return open_account(Account(node.url, USER, password), now)
 
 
-class Adapted:
-    """The broker behind the service of the adapters, as a console reaches it."""
+class Adapted(Hosted):
+    """The node as a console reaches it."""
 
     def __init__(self, folder: Path, node: ArtemisNode) -> None:
-        self.folder = folder
+        super().__init__(folder, lambda now: adapter(node, now=now))
         self.node = node
-
-    async def start(self) -> None:
-        self.service = AdaptersService(self.folder)
-        await self.service.start()
-        self.service.add("artemis", adapter(self.node, now=self.service.clock.now))
-        password = self.service.secret.read_text().strip()
-
-        async def connected() -> bool:
-            try:
-                self.broker = await BundledBroker.connect(
-                    "127.0.0.1", self.service.port, "console", password, timeout=LIMIT, name="artemis"
-                )
-            except BrokerUnreachable:
-                return False
-            return True
-
-        await until(connected)
-
-    async def stop(self) -> None:
-        await self.broker.close()
-        await self.service.stop()
-
-    async def queue(self, name: str = "orders") -> ManagedObject:
-        return await self.broker.read(queue_name(name))
-
-    async def shows(self, *states: str, name: str = "orders") -> bool:
-        """Return whether a queue is in one of the states; not while the broker cannot be reached."""
-        try:
-            return (await self.queue(name))["state"] in states
-        except BrokerUnreachable:
-            return False
 
     async def blocked_for(self, reason: str) -> bool:
         """Return whether there is one producer, and it is blocked for this reason first."""
         found = (await self.broker.query("Producer")).items
         return [producer["reasons"][:1] for producer in found] == [[reason]]
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until the condition, which reads from another process, is true."""
-    async with asyncio.timeout(LIMIT):
-        while not await condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
 
 
 @pytest_asyncio.fixture
@@ -103,8 +72,8 @@ async def test_stop_holds_producers_through_a_restart_and_no_message_is_lost(
 ) -> None:
     publisher = Publisher(node.port, "orders", 150)
     publisher.start()
-    await until(lambda: adapted.shows("OVERFULL"))
-    full = await adapted.queue()
+    await until(lambda: adapted.shows("orders", "OVERFULL"))
+    full = await adapted.queue("orders")
     assert full["effective_stop_bytes"] == 50_000 <= full["depth_bytes"]
     if node.version == "2.20":  # it does not count what a producer sends
         (producer,) = (await adapted.broker.query("Producer")).items
@@ -113,24 +82,24 @@ async def test_stop_holds_producers_through_a_restart_and_no_message_is_lost(
         await until(lambda: adapted.blocked_for("queue-overfull:orders"))
         (producer,) = (await adapted.broker.query("Producer")).items
         assert producer["reasons"][1].startswith("inferred")
-        full = await adapted.queue()
+        full = await adapted.queue("orders")
         assert (full["producers"], full["blocked_producers"]) == (1, 1)
     assert producer["queue"] == str(ORDERS)
 
     given = {"actor": "ada", "reason": "flood"}
     assert (await adapted.broker.call(ORDERS, "stop-producers", given))["changed"]
-    await until(lambda: adapted.shows("OVERFULL_STOPPED"))
+    await until(lambda: adapted.shows("orders", "OVERFULL_STOPPED"))
     before = publisher.accepted
     first = Drain(node.port, "orders", before - 1)
     first.start()
-    await until(lambda: adapted.shows("STOPPED"))
+    await until(lambda: adapted.shows("orders", "STOPPED"))
     await asyncio.to_thread(first.join, LIMIT)
 
     await asyncio.to_thread(node.stop, kill=True)
-    await until(lambda: unreachable(adapted))
+    await until(adapted.is_unreachable)
     await asyncio.to_thread(node.start)
     # The publisher connects again at once, and can send up to the limit until the stop is made again.
-    await until(lambda: adapted.shows("STOPPED", "OVERFULL_STOPPED"))
+    await until(lambda: adapted.shows("orders", "STOPPED", "OVERFULL_STOPPED"))
     if node.version != "2.20":  # an older one does not say it
         await until(lambda: blocked_by_management(node, "orders"))
     await until(lambda: one_producer(adapted))
@@ -143,15 +112,7 @@ async def test_stop_holds_producers_through_a_restart_and_no_message_is_lost(
     await asyncio.to_thread(second.join, LIMIT)
     assert publisher.accepted == publisher.count
     assert first.received | second.received == set(range(publisher.count))
-    await until(lambda: adapted.shows("NORMAL"))
-
-
-async def unreachable(adapted: Adapted) -> bool:
-    try:
-        await adapted.queue()
-    except BrokerUnreachable:
-        return True
-    return False
+    await until(lambda: adapted.shows("orders", "NORMAL"))
 
 
 async def one_producer(adapted: Adapted) -> bool:
@@ -197,14 +158,14 @@ async def test_limits_of_an_address_and_of_a_match_are_its_settings(adapted: Ada
     assert (changed["capacity_bytes"], changed["effective_capacity_bytes"]) == (5_000, 5_000)
     publisher = Publisher(node.port, "bills", 20)
     publisher.start()
-    await until(lambda: adapted.shows("OVERFULL", name="bills"))
+    await until(lambda: adapted.shows("bills", "OVERFULL"))
     changed = await adapted.queue("bills")
     wanted = {"capacity_bytes": None, "capacity_messages": 40}
     changed = await adapted.broker.update(changed.name, wanted, changed.version, actor="ada")
     assert (changed["effective_capacity_bytes"], changed["effective_capacity_messages"]) == (50_000, 40)
     await asyncio.to_thread(publisher.join, LIMIT)
     assert publisher.accepted == publisher.count
-    await until(lambda: adapted.shows("NORMAL", name="bills"))
+    await until(lambda: adapted.shows("bills", "NORMAL"))
     match = object_name("Policy", virtualhost="default", pattern="eu.#")
     policy = await adapted.broker.read(match)
     policy = await adapted.broker.update(match, {"capacity_bytes": 30_000}, policy.version, actor="ada")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,18 @@ import pytest_asyncio
 
 from brokers.adapters.broker_j import BrokerJ
 from brokers.adapters.http import JsonHttp
-from brokers.adapters.service import AdaptersService
-from brokers.admin import BrokerUnreachable, EffectNotConfirmed, Event, InvalidValue, ManagedObject, NotAllowed
-from brokers.drivers.bundled import BundledBroker
-from tests.adapters.fake import BROKER, queue_name
-from tests.interop.broker_j_node import BrokerJNode, Sender, broker_j, libraries
+from brokers.admin import EffectNotConfirmed, Event, InvalidValue, NotAllowed
+from tests.adapters.fake import queue_name
+from tests.adapters.hosted import LIMIT, Hosted, until
+from tests.interop.broker_j_node import BrokerJNode, Sender, broker_j, broker_j_libraries
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
-
-LIMIT = 120.0  # s, also on a slow machine
 
 
 @pytest.fixture(scope="module", params=["10", "7"])
 def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerJNode]:
     assert request.config.cache is not None
-    classes = libraries(request.param, request.config.cache)
+    classes = broker_j_libraries(request.param, request.config.cache)
     with broker_j(request.param, classes, tmp_path_factory.mktemp(f"broker-j-{request.param}")) as node:
         yield node
 
@@ -36,52 +33,24 @@ def http(node: BrokerJNode, password: str = "secret") -> JsonHttp:
     return JsonHttp(f"http://127.0.0.1:{node.http_port}/api/latest", "admin", password, seconds=LIMIT)
 
 
-class Adapted:
-    """The node behind the service of the adapters, as a console reaches it."""
+class Adapted(Hosted):
+    """The node as a console reaches it."""
 
     def __init__(self, folder: Path, node: BrokerJNode) -> None:
-        self.folder = folder
+        super().__init__(folder, lambda now: BrokerJ(http(node), now))
         self.node = node
         self.api = http(node)
         self.declared: list[str] = []
 
-    async def start(self) -> None:
-        self.service = AdaptersService(self.folder)
-        await self.service.start()
-        self.service.add("qpid", BrokerJ(http(self.node), self.service.clock.now))
-        password = self.service.secret.read_text().strip()
-
-        async def connected() -> bool:
-            try:
-                self.broker = await BundledBroker.connect(
-                    "127.0.0.1", self.service.port, "console", password, timeout=LIMIT, name="qpid"
-                )
-            except BrokerUnreachable:
-                return False
-            return True
-
-        await until(connected)
-
-    async def stop(self) -> None:
-        await self.broker.close()
-        await self.service.stop()
-
     async def declare(self, name: str, **attributes: Any) -> None:
         await self.api.request("PUT", f"/queue/default/default/{name}", body={"name": name, **attributes})
         self.declared.append(name)
-
-        async def listed() -> bool:
-            return bool((await self.broker.query("Queue", where={"name": name})).items)
-
-        await until(listed)
+        await until(lambda: self.lists(name))
 
     async def limited(self, name: str, maximum: int, **attributes: Any) -> None:
         """Declare a queue that blocks producers."""
         attributes = {"overflowPolicy": "PRODUCER_FLOW_CONTROL", **attributes}
         await self.declare(name, maximumQueueDepthMessages=maximum, **attributes)
-
-    async def queue(self, name: str) -> ManagedObject:
-        return await self.broker.read(queue_name(name, "default"))
 
     async def real(self, name: str) -> dict[str, Any]:
         """The queue as the broker itself has it."""
@@ -90,15 +59,7 @@ class Adapted:
         return {**queue, **queue["statistics"]}
 
     async def until_state(self, name: str, state: str) -> None:
-        async def reached() -> bool:
-            return bool((await self.queue(name))["state"] == state)
-
-        await until(reached)
-
-    async def events(self) -> list[Event]:
-        last = (await self.broker.read(BROKER))["last_event"]
-        stream = self.broker.events(0)
-        return [await anext(stream) for _ in range(last)]
+        await until(lambda: self.shows(name, state))
 
     async def until_events(self, *kinds: str) -> list[Event]:
         """The events, once there is one of each kind."""
@@ -116,13 +77,6 @@ class Adapted:
 
     async def no_session_is_blocked(self) -> bool:
         return await self.blocked_sessions() == []
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until the condition, which reads from another process, is true."""
-    async with asyncio.timeout(LIMIT):
-        while not await condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
 
 
 @pytest_asyncio.fixture
@@ -203,18 +157,9 @@ async def test_stop_outlasts_a_restart_of_the_broker_and_its_messages_too(adapte
     await adapted.broker.call(queue, "stop-producers", {"actor": "ada", "effect": "trickle"})
     await asyncio.to_thread(adapted.node.stop)
 
-    async def reachable() -> bool:
-        try:
-            return bool((await adapted.queue("mail"))["state"])
-        except BrokerUnreachable:
-            return False
-
-    async def unreachable() -> bool:
-        return not await reachable()
-
-    await until(unreachable)
+    await until(adapted.is_unreachable)
     await asyncio.to_thread(adapted.node.start)
-    await until(reachable)
+    await until(adapted.is_reachable)
     assert (await adapted.queue("mail"))["state"].endswith("STOPPED")
     sender = await asyncio.to_thread(Sender, adapted.node, "mail")
     await asyncio.to_thread(sender.send_until_blocked, 20)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +13,18 @@ import pytest_asyncio
 
 from brokers.adapters.http import JsonHttp
 from brokers.adapters.rabbitmq import RabbitMq
-from brokers.adapters.service import AdaptersService
 from brokers.admin import (
-    BrokerUnreachable,
     EffectNotConfirmed,
     InvalidValue,
-    ManagedObject,
     NotAllowed,
 )
-from brokers.drivers.bundled import BundledBroker
 from brokers.model import object_name
 from tests.adapters.fake import BROKER, queue_name
+from tests.adapters.hosted import LIMIT, Hosted, until
+from tests.adapters.stalling import stalling
 from tests.interop.rabbitmq_node import RabbitNode, publishing, rabbitmq
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
-
-LIMIT = 120.0  # s, also on a slow machine
 
 
 @pytest.fixture(scope="module")
@@ -43,34 +37,13 @@ def http(node: RabbitNode, user: str = "guest", password: str = "guest") -> Json
     return JsonHttp(f"http://127.0.0.1:{node.http_port}/api", user, password, seconds=LIMIT)
 
 
-class Adapted:
-    """The node behind the service of the adapters, as a console reaches it."""
+class Adapted(Hosted):
+    """The node as a console reaches it."""
 
     def __init__(self, folder: Path, node: RabbitNode) -> None:
-        self.folder = folder
+        super().__init__(folder, lambda now: RabbitMq(http(node), now), "/")
         self.node = node
         self.api = http(node)
-
-    async def start(self) -> None:
-        self.service = AdaptersService(self.folder)
-        await self.service.start()
-        self.service.add("rabbit", RabbitMq(http(self.node), self.service.clock.now))
-        password = self.service.secret.read_text().strip()
-
-        async def connected() -> bool:
-            try:
-                self.broker = await BundledBroker.connect(
-                    "127.0.0.1", self.service.port, "console", password, timeout=LIMIT, name="rabbit"
-                )
-            except BrokerUnreachable:
-                return False
-            return True
-
-        await until(connected)
-
-    async def stop(self) -> None:
-        await self.broker.close()
-        await self.service.stop()
 
     async def declare(self, name: str, **arguments: Any) -> None:
         body = {"durable": True, "arguments": arguments}
@@ -81,16 +54,6 @@ class Adapted:
             return bool(page.items) and page.items[0]["consumers"] is not None
 
         await until(listed)
-
-    async def queue(self, name: str) -> ManagedObject:
-        return await self.broker.read(queue_name(name, "/"))
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until the condition, which reads from another process, is true."""
-    async with asyncio.timeout(LIMIT):
-        while not await condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
 
 
 @pytest_asyncio.fixture
@@ -172,10 +135,7 @@ async def test_stop_copies_the_policy_that_it_outranks_and_survives_a_restart_of
     await until(limited)
     assert await asyncio.to_thread(publish, adapted.node, "bills", 5) == (3, 2)
 
-    async def overfull() -> bool:
-        return bool((await adapted.queue("bills"))["state"] == "OVERFULL")
-
-    await until(overfull)
+    await until(lambda: adapted.shows("bills", "OVERFULL"))
     await adapted.broker.call(queue_name("bills", "/"), "stop-producers", {"effect": "reject", "actor": "ada"})
     (stop,) = [p for p in await adapted.api.request("GET", "/policies") if p["name"] != "theirs"]
     assert stop["definition"] == {**definition, "max-length": 0}
@@ -235,19 +195,13 @@ async def test_publishers_that_an_alarm_blocks_are_shown_with_it(adapted: Adapte
 
         await until(running)
         assert client.blocks  # the client heard of it, too
-    found = [event for event in await events(adapted) if event.kind.startswith(("limit-", "producer-"))]
+    found = [event for event in await adapted.events() if event.kind.startswith(("limit-", "producer-"))]
     assert sorted(event.kind for event in found if event.object in (BROKER, producer.name)) == [
         "limit-cleared",
         "limit-exceeded",
         "producer-blocked",
         "producer-released",
     ]
-
-
-async def events(adapted: Adapted) -> list[Any]:
-    last = (await adapted.broker.read(BROKER))["last_event"]
-    stream = adapted.broker.events(0)
-    return [await anext(stream) for _ in range(last)]
 
 
 async def test_wrong_password_and_missing_permissions_are_named(node: RabbitNode) -> None:
@@ -269,83 +223,11 @@ async def test_node_that_hangs_is_unreachable_and_comes_back(adapted: Adapted) -
     """A proxy that accepts and never answers, in front of the node's management."""
     await adapted.declare("orders")
     with stalling(adapted.node.http_port) as proxy:
-        http_ = JsonHttp(f"http://127.0.0.1:{proxy.port}/api", "guest", "guest", seconds=2)
-        adapted.service.add("stalled", RabbitMq(http_, adapted.service.clock.now))
-        password = adapted.service.secret.read_text().strip()
-
-        async def reachable() -> bool:
-            try:
-                broker = await BundledBroker.connect(
-                    "127.0.0.1", adapted.service.port, "console", password, timeout=LIMIT, name="stalled"
-                )
-            except BrokerUnreachable:
-                return False
-            await broker.close()
-            return True
-
-        async def unreachable() -> bool:
-            return not await reachable()
-
-        await until(reachable)
+        url = f"http://127.0.0.1:{proxy.port}/api"
+        adapted.add("stalled", lambda now: RabbitMq(JsonHttp(url, "guest", "guest", seconds=2), now))
+        await until(lambda: adapted.is_reachable("stalled"))
         proxy.stall.set()
-        await until(unreachable)
+        await until(lambda: adapted.is_unreachable("stalled"))
         proxy.stall.clear()
-        await until(reachable)
+        await until(lambda: adapted.is_reachable("stalled"))
         assert (await adapted.broker.query("Queue")).total == 1
-
-
-class Stalling:
-    """A proxy that passes bytes on, or, while `stall` is set, none."""
-
-    def __init__(self, target: int) -> None:
-        self.target = target
-        self.stall = threading.Event()
-        self.port = 0
-        self._loop = asyncio.new_event_loop()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-        self._ready.wait()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._server = self._loop.run_until_complete(asyncio.start_server(self._pass, "127.0.0.1", 0))
-        self.port = self._server.sockets[0].getsockname()[1]
-        self._ready.set()
-        self._loop.run_forever()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._server.close()
-        self._loop.run_until_complete(asyncio.sleep(0))
-        self._loop.close()
-
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self.target)
-        pumps = [asyncio.ensure_future(self._pump(reader, back)), asyncio.ensure_future(self._pump(there, writer))]
-        try:
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for pump in pumps:
-                pump.cancel()
-            for end in (writer, back):
-                end.close()
-
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(1 << 16):
-            while self.stall.is_set():  # noqa: ASYNC110 - set by another thread
-                await asyncio.sleep(0.05)
-            writer.write(data)
-            await writer.drain()
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-
-
-@contextmanager
-def stalling(target: int) -> Iterator[Stalling]:
-    proxy = Stalling(target)
-    try:
-        yield proxy
-    finally:
-        proxy.close()

@@ -13,7 +13,7 @@ from brokers.adapters.service import AdaptersService
 from brokers.admin import BrokerUnreachable, EffectNotConfirmed, NotAllowed, NotFound, StaleVersion
 from brokers.drivers.bundled import BundledBroker
 from brokers.model import TYPES
-from tests.adapters.fake import BROKER, Memory, MemoryAdapter, queue_name
+from tests.adapters.fake import BROKER, Has, Memory, MemoryAdapter, queue_name
 
 LIMIT = 60
 ORDERS = queue_name("orders")
@@ -35,7 +35,7 @@ class Hosted:
 
     def add(self, name: str) -> None:
         effect = "reject" if name == "two" else "hold"
-        self.service.add(name, MemoryAdapter(self.memories[name], self.service.clock.now, effect=effect))
+        self.service.add(name, MemoryAdapter(self.memories[name], self.service.clock.now, has=Has(effect=effect)))
 
     async def connect(self, name: str) -> BundledBroker:
         """Connect once the broker answers."""

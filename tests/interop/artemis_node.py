@@ -14,33 +14,22 @@ import pytest
 from proton import Message, ProtonException
 from proton.utils import BlockingConnection
 
-from tests.interop.peers import built, need, run
+from tests.interop.maven import WITHIN, jolokia_agent, libraries, start_java
 from tests.interop.rabbitmq_node import listens
 from tests.up.running import free_port, wait_until
 
-HOW = (
-    "install a JDK (17 or later) and Maven, on Debian `apt-get install default-jdk-headless maven`, and be online once"
-)
 FILES = Path(__file__).parent / "artemis"
-JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Duser.timezone=UTC")
-WITHIN = 90.0  # s, also on a slow machine
 USER, PASSWORD = "ada", "secret"
 
 
-def libraries(version: str, cache: pytest.Cache) -> Path:
-    """Fetch a version and Jolokia's agent with Maven, once; return the folder."""
-    maven, pom = need("mvn", HOW), FILES / f"artemis-{version}.xml"
-
-    def fetch(folder: Path) -> None:
-        step = ("dependency:copy-dependencies", f"-DoutputDirectory={folder}")
-        run(f"fetching Artemis {version} with Maven", HOW, maven, "--batch-mode", "--quiet", "--file", pom, *step)
-
-    return built(cache.mkdir(f"interop-artemis-{version}"), [pom], fetch)
+def artemis_libraries(version: str, cache: pytest.Cache) -> Path:
+    """Fetch a version and Jolokia's agent, once; return the folder."""
+    return libraries(FILES / f"artemis-{version}.xml", cache)
 
 
 @dataclass
 class ArtemisNode:
-    """`classes`: see `libraries`. It has the same folder and ports each time it is started."""
+    """`classes`: see `artemis_libraries`. It has the same folder and ports each time it is started."""
 
     classes: Path
     folder: Path
@@ -57,17 +46,13 @@ class ArtemisNode:
         """Start it and wait until it is ready."""
         configuration = self.folder / "broker.xml"
         configuration.write_text((FILES / "broker.xml").read_text().replace("PORT", str(self.port)))
-        (agent,) = self.classes.glob("jolokia-agent-jvm-*.jar")
-        options = f"host=127.0.0.1,port={self.http_port},user={USER},password={PASSWORD},discoveryEnabled=false"
-        with (self.folder / "output.txt").open("ab") as output:
-            self.process = process = subprocess.Popen(
-                [need("java", HOW), *JVM, f"-javaagent:{agent}={options}", "-cp", f"{self.classes}/*",
-                 FILES / "Artemis.java", configuration.as_uri()],
-                stdout=output, stderr=subprocess.STDOUT, cwd=self.folder,
-            )  # fmt: skip
+        agent = jolokia_agent(self.classes, self.http_port, USER, PASSWORD)
+        output = self.folder / "output.txt"
+        main = (FILES / "Artemis.java", configuration.as_uri())
+        self.process = process = start_java(output, self.classes, *main, options=[agent])
 
         def ready() -> bool:
-            assert process.poll() is None, (self.folder / "output.txt").read_text()
+            assert process.poll() is None, output.read_text()
             return listens(self.port)
 
         wait_until(ready, "Artemis accepts connections", WITHIN)

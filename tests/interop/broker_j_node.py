@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import subprocess
 import time
 import urllib.request
@@ -17,26 +16,15 @@ import pytest
 from proton import Delivery, Message, Timeout
 from proton.utils import BlockingConnection
 
-from tests.interop.peers import built, need, run
+from tests.interop.maven import WITHIN, libraries, start_java
 from tests.up.running import free_port, wait_until
 
 FILES = Path(__file__).parent / "logs"
-HOW = (
-    "install a JDK (17 or later) and Maven, on Debian `apt-get install default-jdk-headless maven`, and be online once"
-)
-JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Duser.timezone=UTC")
-WITHIN = 90.0  # s, also on a slow machine
 
 
-def libraries(version: str, cache: pytest.Cache) -> Path:
-    """Fetch a version (7 or 10) with Maven, once; return the folder of its classes."""
-    maven, pom = need("mvn", HOW), FILES / f"broker-j-{version}.xml"
-
-    def copy(folder: Path) -> None:
-        step = ("dependency:copy-dependencies", f"-DoutputDirectory={folder}")
-        run(f"fetching Broker-J {version} with Maven", HOW, maven, "--batch-mode", "--quiet", "--file", pom, *step)
-
-    return built(cache.mkdir(f"interop-broker-j-{version}"), [pom], copy)
+def broker_j_libraries(version: str, cache: pytest.Cache) -> Path:
+    """Fetch a version (7 or 10), once; return the folder."""
+    return libraries(FILES / f"broker-j-{version}.xml", cache)
 
 
 @dataclass
@@ -57,15 +45,7 @@ class BrokerJNode:
         ):
             main += ["-prop", f"{name}={value}"]
         output = self.folder / "output.txt"
-        with output.open("wb") as stream:
-            self.process = subprocess.Popen(
-                [need("java", HOW), *JVM, "-cp", f"{self.classes}/*", *main],
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                cwd=self.folder,
-                env={**os.environ, "TZ": "UTC"},
-            )
-        process = self.process
+        self.process = process = start_java(output, self.classes, *main)
 
         def is_ready() -> bool:
             assert process.poll() is None, output.read_text()

@@ -6,8 +6,6 @@ Debian's.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -25,16 +23,11 @@ from console.history.importing.log_import import LogImport
 from console.history.importing.log_reading import Options
 from console.history.rollups.broker import BrokerRollups
 from console.history.storage.landing import Landing
-from tests.interop.peers import built, need, run
+from tests.interop.maven import WITHIN, libraries, start_java
 from tests.interop.rabbitmq_node import publishing, rabbitmq
 from tests.up.running import free_port, wait_until
 
-HOW = (
-    "install a JDK (17 or later) and Maven, on Debian `apt-get install default-jdk-headless maven`, and be online once"
-)
 FILES = Path(__file__).parent / "logs"
-JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Duser.timezone=UTC")
-WITHIN = 90.0  # s, also on a slow machine
 BLOCKED = 1.5  # s, how long the client is blocked at least
 MESSAGES, SIZE = 12, 12_000
 
@@ -81,14 +74,7 @@ def running(kind: Kind, classes: Path, folder: Path, port: int) -> Iterator[Path
         main = [FILES / ("Artemis.java" if kind is ARTEMIS else "ActiveMQ.java"), str(port)]
         options = [f"-Dlog.file={log}", f"-Dlog.layout={kind.layout}"]
         options.append(f"-Dlog4j2.configurationFile={FILES / 'log4j2.properties'}")
-    with (folder / "output.txt").open("wb") as output:
-        process = subprocess.Popen(
-            [need("java", HOW), *JVM, *options, "-cp", f"{classes}/*", *main],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env={**os.environ, "TZ": "UTC"},
-        )
+    process = start_java(folder / "output.txt", classes, *main, options=options)
     try:
         yield log
     finally:
@@ -148,15 +134,8 @@ def blocked_client(kind: Kind, classes: Path, folder: Path) -> Seen:
 @pytest.fixture
 def classes(request: pytest.FixtureRequest) -> Path:
     """Fetch the broker with Maven, once."""
-    maven = need("mvn", HOW)
-    pom = FILES / f"{request.param.name}.xml"
     assert request.config.cache is not None
-
-    def libraries(folder: Path) -> None:
-        step = ("dependency:copy-dependencies", f"-DoutputDirectory={folder}")
-        run(f"fetching {request.param.name} with Maven", HOW, maven, "--batch-mode", "--quiet", "--file", pom, *step)
-
-    return built(request.config.cache.mkdir(f"interop-{request.param.name}"), [pom], libraries)
+    return libraries(FILES / f"{request.param.name}.xml", request.config.cache)
 
 
 Rows = list[dict[str, Any]]
