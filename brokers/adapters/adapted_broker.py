@@ -81,10 +81,11 @@ class AdaptedBroker:
         if not declared.creatable or creator is None:
             raise NotAllowed(f"this broker's objects of type {name.type} cannot be created here")
         values = _checked(declared, {**dict(name.keys), **attributes}, creating=True)
-        if await self._is_there(name):
-            raise AlreadyExists(f"{name} exists already")
-        await creator.create(name, values, self._observed.inventory.objects)
-        return await self._read_back(name, None, actor)
+        with self._observed.freshness.change(name, _columns(declared)):
+            if await self._is_there(name):
+                raise AlreadyExists(f"{name} exists already")
+            await creator.create(name, values, self._observed.inventory.objects)
+            return await self._read_back(name, None, actor)
 
     async def update(
         self, name: ObjectName, attributes: Mapping[str, Any], version: int, *, actor: str = ""
@@ -96,8 +97,9 @@ class AdaptedBroker:
         before = await self._read_again(name)
         if before.version != version:
             raise StaleVersion(f"{name} has changed since it was read", before.version)
-        await self._adapter.update(name, values, self._observed.inventory.objects)
-        return await self._read_back(name, before, actor)
+        with self._observed.freshness.change(name, _columns(declared)):
+            await self._adapter.update(name, values, self._observed.inventory.objects)
+            return await self._read_back(name, before, actor)
 
     async def delete(self, name: ObjectName, version: int | None = None, *, actor: str = "") -> None:
         declared = self._declared(name)
@@ -107,11 +109,11 @@ class AdaptedBroker:
         before = await self._read_again(name)
         if version is not None and before.version != version:
             raise StaleVersion(f"{name} has changed since it was read", before.version)
-        await creator.delete(name, self._observed.inventory.objects)
-        columns = [a.name for a in declared.writable]
-        now = self._observed.now()
-        gone = policy_facts(name, {c: before[c] for c in columns}, None, now, actor=actor)
-        self._observed.removed(name, gone if name.type == "Policy" else ())
+        with self._observed.freshness.change(name, _columns(declared)):
+            await creator.delete(name, self._observed.inventory.objects)
+            now = self._observed.now()
+            gone = policy_facts(name, {c: before[c] for c in _columns(declared)}, None, now, actor=actor)
+            self._observed.removed(name, gone if name.type == "Policy" else ())
 
     async def call(self, name: ObjectName, operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         declared = self._declared(name).operation(operation)
@@ -166,13 +168,14 @@ class AdaptedBroker:
         return True
 
     async def _read_again(self, name: ObjectName) -> ManagedObject:
-        self._observed.apply(await self._adapter.read(name))
+        with self._observed.freshness.request() as since:
+            self._observed.apply(await self._adapter.read(name), since=since)
         return self._observed.inventory.read(name)
 
     async def _read_back(self, name: ObjectName, before: ManagedObject | None, actor: str) -> ManagedObject:
         """Take over the object as the broker has it after a change, with the event of the change."""
         seen = await self._adapter.read(name)
-        columns = [a.name for a in self._adapter.types[name.type].writable]
+        columns = _columns(self._adapter.types[name.type])
         old = None if before is None else {c: before[c] for c in columns}
         read: Mapping[str, Any] = seen.objects.get(name, {})
         new = {c: read.get(c, old and old.get(c)) for c in columns}
@@ -180,6 +183,10 @@ class AdaptedBroker:
         found = () if created_queue else policy_facts(name, old, new, seen.at, actor=actor)
         self._observed.apply(seen, instead=found, kinds=("policy-changed",))
         return self._observed.inventory.read(name)
+
+
+def _columns(declared: ManagedType) -> list[str]:
+    return [a.name for a in declared.writable]
 
 
 def _checked(declared: ManagedType, attributes: Mapping[str, Any], *, creating: bool) -> dict[str, Any]:

@@ -2,16 +2,17 @@
 
 A broker that is polled does not say when something happened, only that it has happened since the last answer. So each
 of these events carries `seen_at`, the time of the answer (ms since the epoch), which is also its time. What a broker
-reports is exact and is not derived here a second time (`reported`).
+reports is exact (`exact`), and has the same subjects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from brokers.adapters.inventory import Change
-from brokers.adapters.observation import Attributes
+from brokers.adapters.observation import Attributes, Reported
 from brokers.engine.values.events import Fact, overfull_words, policy_words, queue_subject, text, underfull_words
 from brokers.model import ManagedType, ObjectName
 
@@ -22,16 +23,36 @@ _STARTED_AGAIN = 5_000
 OF_QUEUE = ("state", "depth_messages", "depth_bytes", "blocked_producers")
 
 
-def facts(
-    changes: Iterable[Change], at: int, types: Mapping[str, ManagedType], *, reported: Collection[str] = ()
-) -> list[Fact]:
-    """Return what the changes say. `at`: ms since the epoch. `reported`: kinds that the broker reports."""
+def facts(changes: Iterable[Change], at: int, types: Mapping[str, ManagedType]) -> list[Fact]:
+    """Return what the changes say. `at`: ms since the epoch."""
     found: list[Fact] = []
     for change in changes:
         make = _BY_TYPE.get(change.name.type)
         if make is not None:
             found += make(change, at, types[change.name.type])
-    return [fact for fact in found if fact.kind not in reported]
+    return found
+
+
+def exact(found: Fact, event: Reported) -> Fact:
+    """Return an event that a poll has found, or would have found, as one that the broker has reported."""
+    attributes = {key: value for key, value in found.attributes.items() if key != "seen_at"}
+    actor = event.attributes.get("actor")
+    line = f"{found.text}, By : {actor}" if actor else found.text
+    return replace(found, at=event.at, text=line, attributes={**attributes, **event.attributes})
+
+
+def subject_of(name: ObjectName, attributes: Attributes | None) -> str:
+    """Return the subject of an object in lines of the log. `attributes`: None if nothing is known of it."""
+    known = attributes or {}
+    match name.type:
+        case "Queue":
+            return queue_subject(name["virtualhost"], name["name"])
+        case "Producer":
+            return str(known.get("client") or name["id"])
+        case "Connection":
+            return f"con:{name['id']}({known.get('user') or ''}@{known.get('remote_address') or ''})"
+    keys = "/".join(value for _, value in name.keys)
+    return f"{name.type.lower()}({keys})" if keys else name.type.lower()
 
 
 def of_queue(attributes: Attributes | None) -> dict[str, Any]:
@@ -46,7 +67,7 @@ def fact(kind: str, name: ObjectName, line: tuple[str, str], attributes: Attribu
 
 def _queue(change: Change, at: int, declared: ManagedType) -> list[Fact]:
     name, before, after = change.name, change.before, change.after
-    subject = queue_subject(name["virtualhost"], name["name"])
+    subject = subject_of(name, after or before)
 
     def about(kind: str, words: str, more: Mapping[str, Any] | None = None) -> Fact:
         return fact(kind, name, (subject, words), {**of_queue(after or before), **(more or {})}, at)
@@ -78,7 +99,7 @@ def _producer(change: Change, at: int, declared: ManagedType) -> list[Fact]:
     if was == now or after is None:  # one that has gone is no longer blocked: its end is the connection's event
         return []
     more: dict[str, Any] = {key: after.get(key) for key in ("client", "link")}
-    subject = str(after.get("client") or change.name.get("id"))
+    subject = subject_of(change.name, after)
     if now:
         what = next(iter(after.get("reasons") or ()), "")
         words = f"Flow Control Enforced ({what.removeprefix('queue-overfull:') or 'Unknown'})"
@@ -91,7 +112,7 @@ def _producer(change: Change, at: int, declared: ManagedType) -> list[Fact]:
 
 def _connection(change: Change, at: int, declared: ManagedType) -> list[Fact]:
     shown = change.after or change.before or {}
-    subject = f"con:{change.name['id']}({shown.get('user') or ''}@{shown.get('remote_address') or ''})"
+    subject = subject_of(change.name, shown)
     more = {"client": shown.get("container_id"), "remote_address": shown.get("remote_address")}
     if change.before is None:
         return [fact("connection-opened", change.name, (subject, "Open"), more, at)]
@@ -130,18 +151,11 @@ def policy_facts(
     more: dict[str, Any] = {"before": old, "after": new, "change": change}
     more |= {"seen_at": at} if actor is None else {"actor": actor}
     words = words if not actor else f"{words}, By : {actor}"
-    return [Fact(at, "policy-changed", name, text("policy-changed", _subject(name), words), more)]
+    return [Fact(at, "policy-changed", name, text("policy-changed", subject_of(name, after), words), more)]
 
 
 def _set(attributes: Attributes | None) -> dict[str, Any]:
     return {key: value for key, value in (attributes or {}).items() if value is not None}
-
-
-def _subject(name: ObjectName) -> str:
-    if name.type == "Queue":
-        return queue_subject(name["virtualhost"], name["name"])
-    keys = "/".join(value for _, value in name.keys)
-    return f"{name.type.lower()}({keys})" if keys else name.type.lower()
 
 
 def _broker(change: Change, at: int, declared: ManagedType) -> list[Fact]:

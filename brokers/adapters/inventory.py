@@ -8,7 +8,7 @@ meanwhile move others from page to page.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -52,19 +52,21 @@ class Inventory:
 
     # -- observing ------------------------------------------------------------------------------------------------
 
-    def apply(self, seen: Observation) -> list[Change]:
-        """Take over an observation; return what it changed."""
+    def apply(self, seen: Observation, except_: Container[ObjectName] = ()) -> list[Change]:
+        """Take over an observation; return what it changed. `except_`: objects that are not gone if it has not got
+        them."""
         changes = [change for name, read in seen.objects.items() if (change := self._put(name, read, seen.at))]
         if seen.whole:
-            gone = [name for name in self.objects if name.type in seen.whole and name not in seen.objects]
+            missing = [name for name in self.objects if name.type in seen.whole and name not in seen.objects]
+            gone = [name for name in missing if name not in except_]
             changes += [self._remove(name) for name in gone]
         return changes
 
-    def end_round(self, done: Round, *, paged: bool) -> list[Change]:
-        """End a round of reading everything; return the objects that are gone."""
+    def end_round(self, done: Round, *, paged: bool, except_: Set[ObjectName] = frozenset()) -> list[Change]:
+        """End a round of reading everything; return the objects that are gone. `except_`: those that are not."""
         missing = {
             name for name in self.objects if name.type in self.types and name not in done.found.get(name.type, ())
-        }
+        } - except_
         gone = missing & self._missed if paged else missing
         self._missed = missing - gone
         return [self._remove(name) for name in sorted(gone, key=str)]

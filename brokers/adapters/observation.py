@@ -29,13 +29,14 @@ class Observation:
 class Reported:
     """An event that the broker itself reports, by its log or a notification: exact in time, unlike what a poll finds.
 
-    `at`: the broker's time of it, ms since the epoch. `words`: without subject and code. `attributes`: facts of this
-    kind. `observed`: what it says about the object's attributes, for the inventory.
+    `at`: the broker's time of it, ms since the epoch. `words`: without subject and code; "" for a change that is
+    described as if a poll had found it, from what is `observed`. `attributes`: facts of this kind. `observed`: what it
+    says about the object's attributes, for the inventory; None: the object is gone.
     """
 
     at: int
     kind: str
     object: ObjectName
-    words: str
+    words: str = ""
     attributes: Attributes = field(default_factory=dict)
-    observed: Attributes = field(default_factory=dict)
+    observed: Attributes | None = field(default_factory=dict)

@@ -8,14 +8,16 @@ first time in a new journal are there already: they are no events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from brokers.adapters.adapter import Adapter
-from brokers.adapters.differences import facts
+from brokers.adapters.differences import exact, facts, subject_of
 from brokers.adapters.feeds import Feeds
+from brokers.adapters.freshness import Freshness
 from brokers.adapters.inventory import Change, Inventory, Round
 from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.adapters.reconciliation import Reconciliation
 from brokers.adapters.stop_requests import stop_fact
 from brokers.adapters.stops import StopChange, Stops
 from brokers.adapters.store import AdapterStore
@@ -47,6 +49,8 @@ class Observed:
         self.inventory.objects.update(known)
         #: Types that were read completely before, in this process or, by their records, an earlier one.
         self._met: set[str] = {name.type for name in known}
+        self.freshness = Freshness()
+        self._reconciliation = Reconciliation()
         self.stops = Stops(adapter, store, self.inventory.objects, self._on_stop)
         self._shown_stops: set[ObjectName] = set()
 
@@ -69,33 +73,80 @@ class Observed:
 
     # -- observing ------------------------------------------------------------------------------------------------
 
-    def apply(self, seen: Observation, *, instead: Iterable[Fact] = (), kinds: Collection[str] = ()) -> None:
-        """Take over an observation. `instead`: events that are known better than by the observation, which then yields
-        none of these `kinds`."""
+    def apply(
+        self, seen: Observation, *, since: int | None = None, instead: Iterable[Fact] = (), kinds: Collection[str] = ()
+    ) -> None:
+        """Take over an observation. `since`: the moment of its request (`freshness`); None: of what Headgate has just
+        changed. `instead`: events that are known better than by the observation, which then yields none of these
+        `kinds`."""
         self.inventory.types = self._adapter.types
-        changes = self.inventory.apply(seen)
-        self._record(changes, seen.at, [*instead], {*self._adapter.reports, *kinds})
+        newer: Set[ObjectName] = frozenset()
+        if since is not None:
+            newer = self.freshness.newer(since)
+            seen = self.freshness.current(seen, since, self.inventory.objects)
+        self._record(self.inventory.apply(seen, newer), seen.at, instead, kinds)
+        if since is None:
+            for name, read in seen.objects.items():
+                self.freshness.learned(name, read)
 
-    def end_round(self, done: Round, at: int) -> None:
-        """End a round of reading everything: what is missing is gone, and all types have been met."""
-        self._record(self.inventory.end_round(done, paged=self._adapter.paged), at, [], self._adapter.reports)
+    def end_round(self, done: Round, at: int, since: int) -> None:
+        """End a round of reading everything: what is missing is gone, and all types have been met. `since`: the moment
+        when the round began."""
+        newer = self.freshness.newer(since)
+        self._record(self.inventory.end_round(done, paged=self._adapter.paged, except_=newer), at)
         self._met |= set(self._adapter.types)
         self._sum_up(at)
         self.show_stops()
 
     def reported(self, event: Reported) -> None:
-        """Take over an event that the broker has reported."""
-        name = event.object
-        if event.observed and name in self.inventory.objects:
-            changes = self.inventory.apply(Observation(event.at, {name: event.observed}))
-            self._remember(changes)
-        line = text(event.kind, _subject(name), event.words)
-        self._append([Fact(event.at, event.kind, name, line, event.attributes)])
+        """Take over an event that the broker has reported, unless it is one already."""
+        name, objects, now = event.object, self.inventory.objects, self.now()
+        line = text(event.kind, subject_of(name, objects.get(name)), event.words)
+        said = Fact(event.at, event.kind, name, line, event.attributes)
+        if event.kind == "policy-changed" and self.freshness.is_changing(name):
+            self._reconciliation.reported_early(said)
+            return
+        match = self._reconciliation.match(said)
+        self._append(match.before)
+        if match.expected is not None:
+            if not match.expected.is_event:
+                self._append([said if event.words else exact(match.expected.fact, event)])
+            self._store_now([name])
+            return
+        if event.words and name not in objects:
+            self._reconciliation.reported_first(said, now)
+            self._append([said])
+            return
+        changes = self._learn(event)
+        found = [fact for fact in facts(changes, event.at, self._adapter.types) if fact.kind == event.kind]
+        if event.words:
+            self._append([said] if found or not event.observed else [])
+        else:
+            self._append([exact(each, event) for each in found])
+        self._remember(changes)
+
+    def reports_ended(self) -> None:
+        """No more reports come, since the source or this process ends: what waited for them are events now."""
+        waited = self._reconciliation.waiting
+        self._append(self._reconciliation.polled((), (), self.now()))
+        self._store_now(waited)
+
+    def _learn(self, event: Reported) -> list[Change]:
+        """Take over what a report says about its object."""
+        if event.observed is None:
+            change = self.inventory.remove(event.object)
+            changes = [change] if change else []
+        else:
+            changes = self.inventory.apply(Observation(event.at, {event.object: event.observed}))
+        if changes:
+            self.freshness.learned(event.object, event.observed or ())
+        return changes
 
     def removed(self, name: ObjectName, found: Iterable[Fact] = ()) -> None:
         """Take over the deletion of an object by Headgate."""
         change = self.inventory.remove(name)
-        self._record([change] if change else [], self.now(), [*found], {"policy-changed"})
+        self.freshness.learned(name, ())
+        self._record([change] if change else [], self.now(), found, {"policy-changed"})
 
     def publish(self, at: int) -> None:
         """Publish samples of the queues that have changed since the last ones."""
@@ -105,10 +156,17 @@ class Observed:
         queues = tuple((name, dict(zip(SAMPLED, row, strict=True))) for name, row in zip(present, rows, strict=True))
         self.feeds.publish(Samples(at, queues))
 
-    def _record(self, changes: list[Change], at: int, instead: list[Fact], reported: Collection[str]) -> None:
+    def _record(
+        self, changes: list[Change], at: int, instead: Iterable[Fact] = (), kinds: Collection[str] = ()
+    ) -> None:
         news = [change for change in changes if change.before is not None or change.name.type in self._met]
-        self._append([*instead, *facts(news, at, self._adapter.types, reported=reported)])
+        found = [fact for fact in facts(news, at, self._adapter.types) if fact.kind not in kinds]
+        waited, reports, now = self._reconciliation.waiting, self._adapter.reports, self.now()
+        own = list(instead)
+        self._append([*own, *self._reconciliation.polled(found, reports, now)])
+        self._reconciliation.changed(own, reports, now)
         self._remember(changes)
+        self._store_now(waited)
 
     def _append(self, found: list[Fact]) -> None:
         if found:
@@ -119,16 +177,24 @@ class Observed:
 
     def _remember(self, changes: Iterable[Change]) -> None:
         """Store what the next process must know of the changed objects. After the events: a crash in between finds the
-        change again, since a doubled event does less harm than a lost one."""
+        change again, since a doubled event does less harm than a lost one. So a change that waits for its report is not
+        stored yet: what changes and changes back within that time is lost in a crash."""
         memory: dict[ObjectName, Attributes | None] = {}
+        waiting = self._reconciliation.waiting
         for change in changes:
-            if change.name.type not in _REMEMBERED:
+            if change.name.type not in _REMEMBERED or change.name in waiting:
                 continue
             before, after = self._memory(change.name, change.before), self._memory(change.name, change.after)
             if before != after:
                 memory[change.name] = after
         if memory:
             self._store.remember(memory)
+
+    def _store_now(self, names: Iterable[ObjectName]) -> None:
+        """Store objects whose change has waited for its report, unless one still waits."""
+        due = [n for n in names if n.type in _REMEMBERED and n not in self._reconciliation.waiting]
+        if due:
+            self._store.remember({name: self._memory(name, self.inventory.objects.get(name)) for name in due})
 
     def _memory(self, name: ObjectName, attributes: Attributes | None) -> dict[str, Any] | None:
         if attributes is None or (name.type == "Producer" and not attributes.get("blocked")):
@@ -171,7 +237,3 @@ class Observed:
     def _set_totals(self, name: ObjectName, queues: Sequence[Attributes], at: int) -> None:
         more = {"last_event": self.journal.last, "journal": self.journal.identity} if name == BROKER else {}
         self.inventory.set(name, {**totals(queues), **more}, at)
-
-
-def _subject(name: ObjectName) -> str:
-    return ",".join(value for _, value in name.keys) or "broker"

@@ -71,15 +71,17 @@ class Poller:
             reports.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await reports
+            self._observed.reports_ended()
 
     async def _read_all(self) -> None:
         began, done = self._clock(), Round()
-        async for seen in self._adapter.read_all():
-            done.add(seen)
-            self._observed.apply(seen)
-        self.all.answered(began, self._clock())
-        self.changing.due = max(self.changing.due, self._clock())
-        self._observed.end_round(done, self._observed.now())
+        with self._observed.freshness.request() as since:
+            async for seen in self._adapter.read_all():
+                done.add(seen)
+                self._observed.apply(seen, since=since)
+            self.all.answered(began, self._clock())
+            self.changing.due = max(self.changing.due, self._clock())
+            self._observed.end_round(done, self._observed.now(), since)
         self._observed.reachable()
         with suppress(BrokerUnreachable):  # the next read says so
             await self._maintain()
@@ -96,7 +98,8 @@ class Poller:
 
     async def _read_changing(self) -> None:
         began = self._clock()
-        self._observed.apply(await self._adapter.read_changing())
+        with self._observed.freshness.request() as since:
+            self._observed.apply(await self._adapter.read_changing(), since=since)
         self.changing.answered(began, self._clock())
         self._observed.publish(self._observed.now())
 
