@@ -50,11 +50,11 @@ class Scene:
         self.store = AdapterStore(self.folder / "adapter.sqlite3")
         self.journal = EventJournal(self.folder / "events.sqlite3")
         self.observed = Observed(self.adapter, self.store, self.journal, lambda: self.now)
-        self.asked: tuple[ExitStack, int, Observation] | None = None
+        self.requested: tuple[ExitStack, int, Observation] | None = None
 
     def close(self) -> None:
-        if self.asked is not None:
-            self.asked[0].close()
+        if self.requested is not None:
+            self.requested[0].close()
         self.store.close()
         self.journal.close()
 
@@ -69,18 +69,18 @@ class Scene:
             words = "Overfull" if self.words else ""
             self.reports.append(Reported(self.now, kind, queue, words, {}, {"overfull": overfull}))
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Request what there is, unless a request is under way."""
-        if self.asked is None:
+        if self.requested is None:
             stack = ExitStack()
             since = stack.enter_context(self.observed.freshness.request())
             objects = {q: {**dict(q.keys), "overfull": o} for q, o in self.overfull.items()}
-            self.asked = stack, since, Observation(self.now, {BROKER: {"shortages": []}, **objects})
+            self.requested = stack, since, Observation(self.now, {BROKER: {"shortages": []}, **objects})
 
     def arrive(self) -> None:
         """Take over the answer of what was requested."""
-        if self.asked is not None:
-            (stack, since, seen), self.asked = self.asked, None
+        if self.requested is not None:
+            (stack, since, seen), self.requested = self.requested, None
             done = Round()
             done.add(seen)
             with stack:
@@ -89,7 +89,7 @@ class Scene:
 
     def poll(self) -> None:
         self.arrive()
-        self.ask()
+        self.request()
         self.arrive()
 
     def deliver(self) -> None:
@@ -156,7 +156,9 @@ def scene(*, words: bool = True) -> Iterator[Scene]:
 QUEUES = st.sampled_from([ONE, TWO])
 ANYTHING = st.one_of(
     st.tuples(st.just("change"), QUEUES),
-    st.tuples(st.sampled_from(["ask", "arrive", "deliver", "deliver", "lose", "end_source", "begin_source", "kill"])),
+    st.tuples(
+        st.sampled_from(["request", "arrive", "deliver", "deliver", "lose", "end_source", "begin_source", "kill"])
+    ),
     st.tuples(st.just("wait"), st.sampled_from([100, 2_000, WAIT_MS])),
 )
 
@@ -200,7 +202,7 @@ def test_change_that_a_poll_sees_is_exactly_one_event_whatever_becomes_of_its_re
 @given(
     words=st.booleans(),
     steps=st.lists(
-        st.one_of(st.tuples(st.just("change"), QUEUES), st.tuples(st.sampled_from(["ask", "arrive", "deliver"]))),
+        st.one_of(st.tuples(st.just("change"), QUEUES), st.tuples(st.sampled_from(["request", "arrive", "deliver"]))),
         max_size=40,
     ),
 )
