@@ -10,6 +10,7 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from brokers.adapters.kinds import KINDS
 from brokers.admin import AdminError
 from brokers.model import ManagedType
 from console.api import brokers_schema as shapes
@@ -36,6 +37,16 @@ class BrokersView(PersonalView):
     )
     def post(self, request: Request) -> Response:
         return Response(added_json(operations.add_broker(self.actor, *_split(self.body))), status=201)
+
+
+class BrokerKindsView(PersonalView):
+    @extend_schema(
+        operation_id="brokers_kinds",
+        responses={200: shapes.BrokerKind(many=True)},
+        summary="List the kinds of brokers that can be added",
+    )
+    def get(self, request: Request) -> Response:
+        return Response([{"kind": name, "title": kind.title, "url": kind.url} for name, kind in KINDS.items()])
 
 
 class BrokerTestView(PersonalView):

@@ -35,6 +35,12 @@ class ListedBroker(Broker):
     capabilities = Capabilities(allow_null=True, help_text="What it has; null before the first connection.")
 
 
+class BrokerKind(serializers.Serializer[Any]):
+    kind = text_field("Name of the kind.")
+    title = text_field("Name for people.")
+    url = text_field("Example of the address of its management interface.")
+
+
 class AddedBroker(serializers.Serializer[Any]):
     slug = text_field("Identifier.")
     title = text_field("Display name.")

@@ -7,7 +7,14 @@ from drf_spectacular.views import SpectacularAPIView
 
 import console.intake.path_names  # noqa: F401  (registers the converters of names)
 from console.api.audit import AuditFileView, AuditView, RevertView
-from console.api.brokers import BrokerDetailView, BrokersView, BrokerTestView, StoredBrokerTestView, TypesView
+from console.api.brokers import (
+    BrokerDetailView,
+    BrokerKindsView,
+    BrokersView,
+    BrokerTestView,
+    StoredBrokerTestView,
+    TypesView,
+)
 from console.api.bulk import (
     BulkEditsView,
     BulkEditView,
@@ -45,6 +52,7 @@ from console.api.why import WhyView
 _v1: list[URLPattern | URLResolver] = [
     path("me/", MeView.as_view()),
     path("brokers/", BrokersView.as_view()),
+    path("brokers/kinds/", BrokerKindsView.as_view()),
     path("brokers/test/", BrokerTestView.as_view()),
     path("brokers/<slug:slug>/test/", StoredBrokerTestView.as_view()),
     path("brokers/<slug:slug>/", BrokerDetailView.as_view()),

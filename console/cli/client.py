@@ -46,6 +46,14 @@ class Client:
         """POST a JSON body to `path` and return the JSON body of the response. Raises Problem."""
         return self._request("POST", path, {}, body)
 
+    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
+        """PATCH `path` with a JSON body and return the JSON body of the response. Raises Problem."""
+        return self._request("PATCH", path, {}, body)
+
+    def delete(self, path: str) -> None:
+        """DELETE `path`. Raises Problem."""
+        self._request("DELETE", path, {}, None)
+
     def all_rows(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
         """Yield the rows of all pages of a list. Raises Problem."""
         number = 1
@@ -95,8 +103,10 @@ def _sentence(body: Any) -> str:
         return ""
     if isinstance(body.get("detail"), str):
         return str(body["detail"])
-    wrong = [text for each in body.values() for text in (each if isinstance(each, list) else [each])]
-    return "; ".join(text for text in wrong if isinstance(text, str))
+    wrong = [(field, text) for field, each in body.items() for text in (each if isinstance(each, list) else [each])]
+    return "; ".join(
+        text if not field or field in text else f"{field}: {text}" for field, text in wrong if isinstance(text, str)
+    )
 
 
 def _cause(error: BaseException) -> str:

@@ -40,6 +40,13 @@ def client_of(ctx: click.Context) -> Client:
     return Client(credentials.load(options.get("url") or ""), options.get("broker") or "")
 
 
+def console_client(ctx: click.Context, timeout: tuple[float, float] | None = None) -> Client:
+    """Return a client for requests about the console, which name no broker. `timeout`: to connect, to wait; s. Raises
+    Problem."""
+    loaded = credentials.load(ctx.find_root().params.get("url") or "")
+    return Client(loaded, "", timeout) if timeout else Client(loaded)
+
+
 def queue_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return names of queues for shell completion; none on errors or after a short timeout."""
     try:
@@ -76,8 +83,8 @@ def cli(url: str | None, broker: str | None) -> None:
     """Headgate on the command line: blocked queues and causes, stopping and starting producers, policies.
 
     Sign in with an API token of the console: `headgate login`, or HEADGATE_TOKEN. Exit codes: 0 success; 1 differences,
-    or a change failed; 2 wrong usage; 3 not signed in, or no permission; 4 refused; 5 the console or the broker is
-    unreachable.
+    a test found something missing, or a change failed; 2 wrong usage; 3 not signed in, or no permission; 4 refused; 5
+    the console or the broker is unreachable.
     """
 
 

@@ -59,6 +59,42 @@ def queues(rows: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
+def brokers(rows: Sequence[Mapping[str, Any]]) -> None:
+    if not rows:
+        click.echo("No broker matches.")
+        return
+    table(
+        ("SLUG", "KIND", "STATE", "TAGS", "TITLE"),
+        [(row["slug"], row["kind"], _link_state(row), ",".join(row["tags"]) or "-", one_line(row["title"]))
+         for row in rows],
+    )  # fmt: skip
+
+
+def _link_state(row: Mapping[str, Any]) -> str:
+    if row["paused"]:
+        return "paused"
+    if row["connected"]:
+        return "connected"
+    return f"disconnected: {one_line(row['error'])}" if row["error"] else "disconnected"
+
+
+def findings(answer: Mapping[str, Any], *, to_stderr: bool = False) -> None:
+    """Print what a test of a broker found, a sentence a line; first what works, then what is missing."""
+    for finding in answer["findings"]:
+        if finding["text"]:
+            click.echo(f"  {one_line(finding['text'])}", err=to_stderr)
+    for finding in answer["findings"]:
+        if finding["fault"]:
+            click.secho(f"! {one_line(finding['fault'])}", fg="red", err=to_stderr)
+    if answer["ok"]:
+        click.echo("Nothing is missing.", err=to_stderr)
+
+
+def one_line(text: str) -> str:
+    """Return a text of a broker as one line, without what would control a terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 def state(text: str) -> str:
     return text.replace("_", " ").lower()
 

@@ -24,9 +24,9 @@ from console.brokers import configured, keys
 from console.brokers.models import ForeignBroker
 from console.permissions.rights import Role
 
-#: Part of paths, addresses of nodes and names of folders. `test` is a path of the API.
+#: Part of paths, addresses of nodes and names of folders. The reserved ones are paths of the API.
 _SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?")
-_RESERVED = frozenset({"test"})
+_RESERVED = frozenset({"file", "kinds", "test"})
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,29}")
 MOST_TAGS = 10
 #: Time for a test, s.

@@ -41,6 +41,7 @@ CANDIDATE = {"virtualhost": "blue", "queue": HIDDEN["name"], "candidates": [LIMI
 READS: dict[str, list[tuple[str, str, Any]]] = {
     "schema/": [("get", "/api/schema/?format=json", None)],
     "v1/brokers/": [("get", "brokers/", None)],
+    "v1/brokers/kinds/": [("get", "brokers/kinds/", None)],
     "v1/brokers/<slug:slug>/": [("get", "brokers/local/", None)],
     "v1/brokers/<slug:slug>/types/": [("get", "brokers/local/types/", None)],
     "v1/brokers/<slug:slug>/objects/": [
@@ -210,6 +211,7 @@ WRITES: dict[str, list[tuple[str, str, Any]]] = {
 WITHOUT = {
     "/api/schema/?format=json",
     "brokers/",
+    "brokers/kinds/",
     "brokers/local/types/",
     "brokers/local/objects/?type=Connection",
     "brokers/local/objects/?type=Consumer",
