@@ -79,7 +79,8 @@ CAPABILITIES = {
         operations=_STOPS,
         choices=_CHOICES,
     ),
-    "Policy": Capability((), writable=_LIMITS, choices=_CHOICES),
+    "Policy": Capability((), writable=_LIMITS, choices=_CHOICES,
+                         descriptions={"pattern": "The addresses it applies to, as in Artemis's address settings."}),
     "Connection": Capability(("remote_address", "container_id", "user"), text_keys=("id",),
                              operations={"close": Capable(remark="The client may connect again at once.")}),
     "Producer": Capability(

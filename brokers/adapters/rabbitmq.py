@@ -61,7 +61,8 @@ CAPABILITIES = {
         writable=_WRITABLE,
         operations=_STOPS,
     ),
-    "Policy": Capability((), writable=("priority", *_WRITABLE), creatable=True, deletable=True),
+    "Policy": Capability((), writable=("priority", *_WRITABLE), creatable=True, deletable=True,
+                         descriptions={"pattern": "The queues it applies to: a regular expression."}),
     "Connection": Capability(("remote_address", "container_id", "user", "opened"), text_keys=("id",),
                              operations={"close": Capable(remark="The client may connect again at once.")}),
     "Producer": Capability(
@@ -232,7 +233,13 @@ class RabbitMq:
         await self._put(name["virtualhost"], str(known["policy_name"]), wanted, "pattern")
 
     async def delete(self, name: ObjectName, objects: Objects) -> None:
-        await self._delete(name["virtualhost"], str(objects[name]["policy_name"]))
+        policy = str(objects[name]["policy_name"])
+        others = sorted(policies.other_settings(objects[name]["definition"]))
+        if others:
+            raise NotAllowed(
+                f"policy {policy} also has {', '.join(others)}: remove its limits, or delete it in RabbitMQ"
+            )
+        await self._delete(name["virtualhost"], policy)
 
     async def call(
         self, name: ObjectName, operation: str, arguments: Mapping[str, Any], objects: Objects

@@ -67,6 +67,11 @@ def with_limits(definition: Mapping[str, Any], attributes: Attributes) -> dict[s
     return changed
 
 
+def other_settings(definition: Mapping[str, Any]) -> set[str]:
+    """Return what a definition has besides limits, such as dead-lettering."""
+    return set(definition) - {*_KEYS.values(), "overflow"}
+
+
 def _policy(queue: ObjectName, definition: Mapping[str, Any], highest: int) -> dict[str, Any]:
     return {
         "pattern": exactly(queue["name"]),

@@ -33,6 +33,7 @@ def _attribute(declared: Attribute, said: Mapping[str, Any]) -> Attribute:
     return replace(
         declared,
         kind=Kind(said["kind"]) if said.get("kind") in set(Kind) else declared.kind,
+        description=str(said.get("description") or declared.description),
         writable=bool(said.get("writable")),
         creatable=creatable,
         nullable=bool(said.get("nullable")),

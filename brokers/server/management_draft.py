@@ -28,7 +28,7 @@ from brokers.admin import (
 )
 from brokers.input_checks import readable, readable_sentences, shortened, value_faults
 from brokers.input_limits import TEXT
-from brokers.model import ManagedType, ObjectName
+from brokers.model import TYPES, Attribute, ManagedType, ObjectName
 from brokers.server.values import from_amqp
 
 Answer = tuple[int, dict[str, Any], dict[str, Any]]  # status, application properties, body
@@ -165,6 +165,7 @@ def capabilities(declared: ManagedType) -> dict[str, Any]:
         "attributes": {
             a.name: {"kind": str(a.kind), "writable": a.writable, "creatable": a.creatable, "nullable": a.nullable}
             | ({"choices": list(a.choices)} if a.choices else {})
+            | ({"description": a.description} if _means_something_else(declared, a) else {})
             for a in declared.attributes
         },
         "operations": {
@@ -176,6 +177,11 @@ def capabilities(declared: ManagedType) -> dict[str, Any]:
             for o in declared.operations
         },
     }
+
+
+def _means_something_else(here: ManagedType, attribute: Attribute) -> bool:
+    declared = TYPES[here.name].attribute(attribute.name)
+    return declared is not None and declared.description != attribute.description
 
 
 def succeeded(answer: Answer) -> Answer:

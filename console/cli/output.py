@@ -184,6 +184,8 @@ def changes(answer: Mapping[str, Any]) -> None:
             f"{len(answer['left_alone'])} objects are not in the file and stay as they are"
             " (--prune removes their settings)."
         )
+    if answer["changes"] and not answer["problems"] and answer.get("preview") is None:
+        click.echo("Impact not known: the broker cannot preview changes.")
     if effect := answer.get("preview"):
         click.echo(
             "{changed} of {queues} queues affected: {overfull} become overfull, {underfull} underfull;"

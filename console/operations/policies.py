@@ -22,7 +22,7 @@ from brokers.admin import (
     NotFound,
     StaleVersion,
 )
-from brokers.model import POLICY, TYPES, ObjectName, object_name
+from brokers.model import POLICY, TYPES, ManagedType, ObjectName, object_name
 from brokers.model.patterns import match_rank
 from console.access.actor import Actor
 from console.links.registry import BrokerLink
@@ -87,6 +87,16 @@ def set_fields(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the policy fields that are set, and the priority unless it is 0."""
     found = {name: attributes[name] for name in FIELDS if attributes.get(name) is not None}
     return {"priority": attributes["priority"], **found} if attributes.get("priority") else found
+
+
+def writable_fields(types: Mapping[str, ManagedType], type_name: str) -> tuple[str, ...]:
+    """Return the policy fields of a type that can be changed on a broker with these types, and the priority of a
+    pattern; none if the broker lacks the type."""
+    declared = types.get(type_name)
+    if declared is None:
+        return ()
+    candidates = (*FIELDS, "priority") if type_name == "Policy" else FIELDS
+    return tuple(name for name in candidates if (field := declared.attribute(name)) and field.writable)
 
 
 def preview_changes(

@@ -16,21 +16,22 @@ virtualhosts:
 
 The order is stable: two exports of the same policies are the same text. Names and values are read as strings and
 validated by the declared fields, without YAML's implicit types: `off` is "off", and a queue can be called `12`. All
-faults of a file are reported together, each with its path and line.
+faults of a file are reported together, each with its path and line. What can be set, and to what, is in the types of
+the broker that the file is for: most kinds of brokers have fewer types and fields than Headgate's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from brokers.admin import InvalidValue
-from brokers.model import TYPES, ObjectName, object_name
+from brokers.model import TYPES, ManagedType, ObjectName, object_name
 from brokers.model.patterns import pattern_fault
 from console.intake.yaml_text import compose
-from console.operations.policies import FIELDS, SCOPES, set_fields
+from console.operations.policies import FIELDS, SCOPES, set_fields, writable_fields
 
 VERSION = "1"
 #: Policy fields and priority that each object sets.
@@ -51,11 +52,12 @@ def in_order(name: ObjectName) -> tuple[int, tuple[tuple[str, str], ...]]:
 # -- writing --------------------------------------------------------------------------------------------------------
 
 
-def written(settings: Mapping[ObjectName, Mapping[str, Any]]) -> str:
-    """Return the text of a file. Objects without settings are omitted, except patterns, whose existence counts."""
+def written(settings: Mapping[ObjectName, Mapping[str, Any]], types: Mapping[str, ManagedType] = TYPES) -> str:
+    """Return the text of a file, with what can be set on a broker with these types. Objects without settings are
+    omitted, except patterns, whose existence counts."""
     hosts: dict[str, dict[str, Any]] = {}
     document: dict[str, Any] = {"version": int(VERSION)}
-    fields = {name: set_fields(values) for name, values in settings.items()}
+    fields = {name: settings_of(name, values, types) for name, values in settings.items()}
     for name in sorted((n for n, values in fields.items() if values or n.type == "Policy"), key=in_order):
         if name.type == "Broker":
             document["broker"] = fields[name]
@@ -70,13 +72,20 @@ def written(settings: Mapping[ObjectName, Mapping[str, Any]]) -> str:
     return text
 
 
+def settings_of(name: ObjectName, attributes: Mapping[str, Any], types: Mapping[str, ManagedType]) -> dict[str, Any]:
+    """Return the policy fields that an object sets and that can be changed, and the priority unless it is 0."""
+    writable = writable_fields(types, name.type)
+    return {field: value for field, value in set_fields(attributes).items() if field in writable}
+
+
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
-def read(text: str) -> Settings:
-    """Return the settings of a file. Raises InvalidValue with all faults, by their paths in the file."""
+def read(text: str, types: Mapping[str, ManagedType] = TYPES) -> Settings:
+    """Return the settings of a file for a broker with these types. Raises InvalidValue with all faults, by their paths
+    in the file."""
     root = compose(text)
-    reading = _Reading()
+    reading = _Reading(types)
     try:
         reading.document(root)
     except _EnoughError:
@@ -93,7 +102,9 @@ class _EnoughError(Exception):
 class _Reading:
     """One pass over the nodes of a file that collects settings and faults."""
 
-    def __init__(self) -> None:
+    def __init__(self, types: Mapping[str, ManagedType]) -> None:
+        self._types = types
+        self._checks_patterns = _pattern(types) == _pattern(TYPES)
         self.settings: Settings = {}
         self.wrong: dict[str, str] = {}
 
@@ -130,7 +141,7 @@ class _Reading:
             elif key in _SECTIONS:
                 type_name, name_key = _SECTIONS[key]
                 for name, each, where in self.entries(section, at):
-                    if key == "patterns" and (problem := pattern_fault(name)):
+                    if key == "patterns" and self._checks_patterns and (problem := pattern_fault(name)):
                         self.fault(where, each, problem)
                     else:
                         self.object(object_name(type_name, virtualhost=host, **{name_key: name}), each, where)
@@ -138,17 +149,21 @@ class _Reading:
                 self.fault(at, section, f"unknown key {key}: expected defaults, {', '.join(_SECTIONS)}")
 
     def object(self, name: ObjectName, node: Any, path: str) -> None:
-        allowed = (*FIELDS, "priority") if name.type == "Policy" else FIELDS
+        declared = self._types.get(name.type)
+        if declared is None:
+            self.fault(path, node, f"this broker has no objects of type {name.type}")
+            return
+        writable = writable_fields(self._types, name.type)
         values: dict[str, Any] = {}
         for field, value, at in self.entries(node, path):
-            declared = TYPES[name.type].attribute(field)
-            if field not in allowed or declared is None:
-                self.fault(at, value, f"{field} is not a policy field; expected one of {', '.join(allowed)}")
+            attribute = declared.attribute(field)
+            if field not in writable or attribute is None:
+                self.fault(at, value, _unknown(name.type, field, writable))
             elif not isinstance(value, yaml.ScalarNode):
                 self.fault(at, value, f"{field} must be a single value")
             elif not _is_null(value):
                 try:
-                    values[field] = declared.check(value.value)
+                    values[field] = attribute.check(value.value)
                 except ValueError as error:
                     self.fault(at, value, str(error))
         self.settings[name] = values
@@ -171,6 +186,21 @@ class _Reading:
                 continue
             keys.add(key.value)
             yield key.value, value, at
+
+
+def _pattern(types: Mapping[str, ManagedType]) -> str:
+    """Return how patterns are written. A broker that describes them otherwise has a syntax of its own, and checks them
+    when they are created."""
+    attribute = types["Policy"].attribute("pattern") if "Policy" in types else None
+    return attribute.description if attribute else ""
+
+
+def _unknown(type_name: str, field: str, writable: Sequence[str]) -> str:
+    expected = f"expected one of {', '.join(writable)}" if writable else "nothing can be set there"
+    known = field in FIELDS or (field == "priority" and type_name == "Policy")
+    if known:
+        return f"{field} cannot be set on objects of type {type_name} of this broker; {expected}"
+    return f"{field} is not a policy field; {expected}"
 
 
 def _is_null(node: Any) -> bool:

@@ -1,8 +1,9 @@
 """Compare a policy file with a broker, and apply it.
 
 An object that the file names gets exactly the fields of the file; fields that the file omits are inherited. Objects
-that the file does not name stay unchanged, or lose their settings with `prune`. A file creates and deletes patterns;
-queues, exchanges and virtual hosts that do not exist are reported as problems.
+that the file does not name stay unchanged, or lose their settings with `prune`. A file creates and deletes patterns,
+where the broker can; queues, exchanges and virtual hosts that do not exist are reported as problems. Only what can be
+set on this broker is compared: what it merely shows, such as a limit of its own configuration, is not in a file.
 """
 
 from __future__ import annotations
@@ -14,20 +15,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from brokers.admin import BrokerAdmin, InvalidValue, ManagedObject, StaleVersion
-from brokers.model import ObjectName
+from brokers.model import ManagedType, ObjectName, object_name
 from console.access.actor import Actor
 from console.links.registry import BrokerLink
 from console.operations.policies import (
-    FIELDS,
     SCOPES,
     Applied,
     PolicyChange,
     all_objects,
     apply_changes,
     preview_changes,
-    set_fields,
+    writable_fields,
 )
-from console.operations.policy_file import Settings, in_order, read, written
+from console.operations.policy_file import Settings, in_order, read, settings_of, written
+
+Types = Mapping[str, ManagedType]
 
 #: Missing objects that are reported by name.
 _NAMED = 100
@@ -51,19 +53,23 @@ class Difference:
 
 def export_policies(link: BrokerLink) -> str:
     """Return all current policies of the broker as a file. Raises AdminError."""
-    now = link.call(_now)
-    return written({name: thing.attributes for name, thing in now.items()})
+    types, now = link.call(_now)
+    return written({name: thing.attributes for name, thing in now.items()}, types)
 
 
 def difference(link: BrokerLink, text: str, *, prune: bool = False) -> Difference:
     """Return the difference between a file and the broker. Raises InvalidValue with all faults of the file."""
-    return _difference(read(text), link.call(_now), prune=prune)
+    types, now = link.call(_now)
+    return _difference(read(text, types), now, types, prune=prune)
 
 
 def previewed(link: BrokerLink, found: Difference) -> tuple[dict[str, Any] | None, dict[str, str]]:
     """Return the impact of the changes and the problems. If the broker would refuse the changes, the impact is None
-    and the problems contain the refusal."""
+    and the problems contain the refusal; it is also None if the broker has no previews."""
     problems = dict(found.problems)
+    declared = link.call(lambda admin: admin.types()).get("Broker")
+    if declared is None or declared.operation("preview-change") is None:
+        return None, problems
     try:
         return preview_changes(link, found.changes), problems
     except InvalidValue as refused:
@@ -81,23 +87,22 @@ def apply_file(
     return found, apply_changes(by, link, found.changes, reason=reason)
 
 
-async def _now(admin: BrokerAdmin) -> dict[ObjectName, ManagedObject]:
-    """Read every object that can set policy fields from the broker; the console's snapshot may be older."""
+async def _now(admin: BrokerAdmin) -> tuple[Types, dict[ObjectName, ManagedObject]]:
+    """Read the broker's types, and every object that can set policy fields; the console's snapshot may be older."""
     found: dict[ObjectName, ManagedObject] = {}
     for type_name in SCOPES:
         found.update({thing.name: thing for thing in await all_objects(admin, type_name)})
-    return found
+    return await admin.types(), found
 
 
-def _difference(wanted: Settings, now: Mapping[ObjectName, ManagedObject], *, prune: bool) -> Difference:
-    hosts = {name["name"] for name in now if name.type == "VirtualHost"}
+def _difference(wanted: Settings, now: Mapping[ObjectName, ManagedObject], types: Types, *, prune: bool) -> Difference:
     changes, problems, left_alone = list[PolicyChange](), dict[str, str](), list[ObjectName]()
     missing = 0
     for name in sorted(wanted, key=in_order):
         given, thing = wanted[name], now.get(name)
         if thing is not None:
-            changes.extend(_update(thing, given))
-        elif name.type == "Policy" and name["virtualhost"] in hosts:
+            changes.extend(_update(thing, given, types))
+        elif name.type == "Policy" and types["Policy"].creatable and _has_host(now, name):
             changes.append(PolicyChange(name, given, "create"))
         else:
             missing += 1
@@ -107,21 +112,25 @@ def _difference(wanted: Settings, now: Mapping[ObjectName, ManagedObject], *, pr
         problems[""] = f"{missing - _NAMED:,} more objects do not exist"
     for name in sorted(now, key=in_order):
         thing = now[name]
-        if name in wanted or not (set_fields(thing.attributes) or name.type == "Policy"):
+        if name in wanted or not (settings_of(name, thing.attributes, types) or name.type == "Policy"):
             continue
         if not prune:
             left_alone.append(name)
-        elif name.type == "Policy":
-            changes.append(PolicyChange(name, {}, "delete", thing.version, set_fields(thing.attributes)))
+        elif name.type == "Policy" and types["Policy"].deletable:
+            was = settings_of(name, thing.attributes, types)
+            changes.append(PolicyChange(name, {}, "delete", thing.version, was))
         else:
-            changes.extend(_update(thing, {}))
+            changes.extend(_update(thing, {}, types))
     return Difference(sorted(changes, key=lambda change: in_order(change.name)), problems, left_alone)
 
 
-def _update(thing: ManagedObject, given: Mapping[str, Any]) -> list[PolicyChange]:
-    wanted: dict[str, Any] = {field: given.get(field) for field in FIELDS}
-    if thing.name.type == "Policy":
-        wanted["priority"] = given.get("priority", 0)
+def _has_host(now: Mapping[ObjectName, ManagedObject], name: ObjectName) -> bool:
+    return object_name("VirtualHost", name=name["virtualhost"]) in now
+
+
+def _update(thing: ManagedObject, given: Mapping[str, Any], types: Types) -> list[PolicyChange]:
+    unset = {"priority": 0}
+    wanted = {field: given.get(field, unset.get(field)) for field in writable_fields(types, thing.name.type)}
     differ = {field: value for field, value in wanted.items() if thing.attributes.get(field) != value}
     if not differ:
         return []

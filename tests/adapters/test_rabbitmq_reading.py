@@ -18,6 +18,9 @@ from hypothesis import strategies as st
 
 from brokers.adapters import rabbitmq_policies as policies
 from brokers.adapters import rabbitmq_reading as reading
+from brokers.adapters.rabbitmq import RabbitMq
+from brokers.admin import NotAllowed
+from brokers.model import object_name
 from tests.adapters.fake import queue_name
 
 ANSWERS = Path(__file__).parent / "answers" / "rabbitmq-3.10"
@@ -158,3 +161,23 @@ def test_pattern_of_a_queue_matches_exactly_it(name: str, other: str) -> None:
     pattern = re.compile(policies.exactly(name).replace(r"\z", r"\Z"))
     assert pattern.search(name)
     assert bool(pattern.search(other)) is (other == name)
+
+
+@pytest.mark.parametrize("definition", [{"max-length": 5}, {"max-length": 5, "dead-letter-exchange": "dlx"}])
+async def test_a_policy_with_more_than_limits_is_not_deleted(definition: dict[str, Any]) -> None:
+    sent: list[str] = []
+
+    class Http:
+        async def request(self, method: str, path: str, **_: Any) -> None:
+            sent.append(f"{method} {path}")
+
+    name = object_name("Policy", virtualhost="/", pattern="^a")
+    objects = {name: {"policy_name": "p 1", "definition": definition}}
+    adapter = RabbitMq(Http(), lambda: 0)  # type: ignore[arg-type]
+    if len(definition) == 1:
+        await adapter.delete(name, objects)
+        assert sent == ["DELETE /policies/%2F/p%201"]
+    else:
+        with pytest.raises(NotAllowed, match="also has dead-letter-exchange"):
+            await adapter.delete(name, objects)
+        assert sent == []

@@ -78,6 +78,8 @@ class Command(BaseCommand):
             self._json(found, problems=problems, preview=preview)
         else:
             self._show_difference(found, problems)
+            if found.changes and preview is None and not problems:
+                self.stdout.write("Impact not known: the broker cannot preview changes.")
             self._show_impact(preview)
         if found.changes or problems:
             sys.exit(1)
