@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from brokers.model.types import TYPES
@@ -19,9 +19,14 @@ class ObjectName:
 
     type: str
     keys: tuple[tuple[str, str], ...] = ()
+    #: The text, once it was needed: names of queues are converted every second.
+    _text: str = field(default="", init=False, repr=False, compare=False)
 
     def __str__(self) -> str:
-        return ",".join([f"type={self.type}", *(f"{k}={_quote(v)}" for k, v in self.keys)])
+        if not self._text:
+            text = ",".join([f"type={self.type}", *(f"{k}={_quote(v)}" for k, v in self.keys)])
+            object.__setattr__(self, "_text", text)
+        return self._text
 
     def __getitem__(self, key: str) -> str:
         for k, v in self.keys:

@@ -1,7 +1,6 @@
 """The active conditions of a broker, and since when they are active. Pure: the caller supplies the time.
 
-Updated once a second. Rows are replaced and never mutated, so an update processes only queues whose row changed or
-that have findings.
+Updated once a second, with the queues that have changed. Those that have findings are processed each time.
 """
 
 from __future__ import annotations
@@ -78,35 +77,30 @@ class ActiveConditions:
 
     def update(
         self,
-        rows: Iterable[Row],
+        changed: Iterable[Row],
         rates: Callable[[str], Rates],
         now: int,
         *,
+        gone: Iterable[str] = (),
         others: Iterable[Finding] = (),
         short: Callable[[Row], bool] = lambda row: False,
     ) -> bool:
-        """Process the current rows of all queues, and `others`, findings about other objects. Return whether
-        `conditions` changed."""
+        """Process the current rows of the queues that have changed since the last update, the names of those that are
+        gone, and `others`, all findings about other objects. Return whether `conditions` changed."""
         self._forget_old(now)
-        here = set()
-        for row in rows:
-            name = row["object"]
-            here.add(name)
-            special = name in self._found or name in self._overfull or name in self._broken
-            if self._rows.get(name) is row and not special:
-                continue
-            self._rows[name] = row
-            observed = Observation(
-                now,
-                rates(name),
-                self._overfull.get(name, ()),
-                self._broken.get(name, ()),
-                short(row),
-            )
-            self._take(name, {finding.kind: finding for finding in queue_findings(row, observed)}, now, row)
-        for name in self._rows.keys() - here:
+        for name in gone:
             for by_queue in (self._rows, self._found, self._overfull, self._broken):
                 by_queue.pop(name, None)
+        due = {row["object"]: row for row in changed}
+        self._rows.update(due)
+        for name in {*self._found, *self._overfull, *self._broken} - due.keys():
+            if name in self._rows:
+                due[name] = self._rows[name]
+        for name, row in due.items():
+            overfull, broken = self._overfull.get(name, ()), self._broken.get(name, ())
+            found = queue_findings(row, Observation(now, rates(name), overfull, broken, short(row)))
+            if found or name in self._found:
+                self._take(name, {finding.kind: finding for finding in found}, now, row)
         elsewhere: dict[str, dict[str, Finding]] = {}
         for finding in others:
             elsewhere.setdefault(finding.object, {})[finding.kind] = finding

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from console.conditions.trends import NO_RATES, Rates
 
@@ -45,11 +46,12 @@ _NUMBERS = (
     *(f"effective_{level}_{unit}" for level in ("capacity", "stop", "resume") for unit in UNITS),
 )
 
+_numbers_of = itemgetter(*_NUMBERS)
+
 SEVERITIES = ("trouble", "warning")
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """Facts about a queue besides its attributes. Times in ms since the epoch, by the broker's clock.
     `overfull`: recent times at which it became overfull. `broken`: (time, text of the event) of links that the broker
     closed because they violated flow control. `short`: a shortage of the broker or virtual host blocks producers."""
@@ -86,16 +88,25 @@ class Detector:
     ended: Callable[[Row], bool] = lambda row: False
 
 
-def queue_findings(row: Row, observed: Observation) -> Iterator[Finding]:
-    """Yield the problems of a queue; `row` has its attributes and `object`."""
+def queue_findings(row: Row, observed: Observation) -> list[Finding]:
+    """Return the problems of a queue; `row` has its attributes and `object`."""
     if row.get("state") is None or row.get("depth_messages") is None:
-        return
-    if unknown := [name for name in _NUMBERS if row.get(name) is None]:
-        row = {**row, **dict.fromkeys(unknown, 0)}
-    for kind, detector in DETECTORS.items():
-        found = detector.find(row, observed) if detector.find is not None else None
+        return []
+    if _lacks_numbers(row):
+        row = {**row, **{name: 0 for name in _NUMBERS if row.get(name) is None}}
+    findings = []
+    for kind, find in _OF_QUEUES:
+        found = find(row, observed)
         if found is not None:
-            yield Finding(kind, row["object"], *found)
+            findings.append(Finding(kind, row["object"], *found))
+    return findings
+
+
+def _lacks_numbers(row: Row) -> bool:
+    try:
+        return None in _numbers_of(row)
+    except KeyError:
+        return True
 
 
 def broker_findings(broker: Row) -> Iterator[Finding]:
@@ -183,6 +194,8 @@ def _blocked_although_underfull(row: Row, observed: Observation) -> tuple[str, s
 
 
 def _flapping(row: Row, observed: Observation) -> tuple[str, str, str] | None:
+    if len(observed.overfull) < FLAPS:
+        return None
     lately = [at for at in observed.overfull if observed.now - at <= FLAPPING]
     if len(lately) < FLAPS:
         return None
@@ -225,8 +238,7 @@ def _filling_up(row: Row, observed: Observation) -> tuple[str, str, str] | None:
 
 
 def _flow_control_bypassed(row: Row, observed: Observation) -> tuple[str, str, str] | None:
-    broken = [text for at, text in observed.broken if observed.now - at <= BROKEN]
-    if broken:
+    if broken := [text for at, text in observed.broken if observed.now - at <= BROKEN]:
         return (
             "warning",
             f"The broker closed {len(broken)} {'link' if len(broken) == 1 else 'links'} that violated flow control;"
@@ -252,8 +264,8 @@ def _flow_control_bypassed(row: Row, observed: Observation) -> tuple[str, str, s
                 "Either its mechanism accepts messages while the queue is overfull (hold, spool), or the messages are"
                 " not limited by credit (routed or dead-lettered). Stop its producers if it must not grow further.",
             )
-    unlimited = not any(row.get(f"effective_{what}_{unit}") for what in ("capacity", "stop") for unit in UNITS)
-    if unlimited and trend and row["producers"] and row["depth_messages"] > _MANY and rates.messages_net > 1:
+    grows = trend and row["producers"] and row["depth_messages"] > _MANY and rates.messages_net > 1
+    if grows and not any(row.get(f"effective_{what}_{unit}") for what in ("capacity", "stop") for unit in UNITS):
         return (
             "warning",
             f"The queue has no capacity and grows by {_rate(rates.messages_net)}; depth {row['depth_messages']:,}"
@@ -288,6 +300,9 @@ DETECTORS: Mapping[str, Detector] = {
     "full-soon": Detector("Filling up", 3000, 3000, _filling_up, lambda row: row["state"] != "NORMAL"),
     "flapping": Detector("Flapping", 0, 5000, _flapping),
 }
+
+#: Called for each queue that changes, thousands of times per second: what excludes most queues is tested first.
+_OF_QUEUES = tuple((kind, detector.find) for kind, detector in DETECTORS.items() if detector.find is not None)
 
 
 def _producers(count: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 #: Time constant of the smoothing, s: a burst of one second is no trend, and traffic 30 s ago is not current.
 SMOOTHED = 8.0
@@ -17,8 +17,7 @@ SMOOTHED = 8.0
 _STEP = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(NamedTuple):
     """Messages in and out per second, and the growth of the depth in bytes per second (negative: it shrinks).
     `observed_ms`: how long the queue has been observed; below some seconds the rates are unreliable. `quiet_ms`: time
     since the last enqueued message."""
@@ -76,7 +75,6 @@ class Trends:
         passed = at - state.at
         if passed <= 0:
             return
-        moved = (enqueued - state.enqueued, dequeued - state.dequeued, size - state.size)
         before = state.rates
         if passed > _STEP:
             # There was no traffic until a second ago: it would have caused a sample.
@@ -85,9 +83,15 @@ class Trends:
         weight = 1 - math.exp(-passed / 1000 / SMOOTHED)
         if state.at == state.first:
             weight = 1.0
-        now = tuple(old + weight * (by * 1000 / passed - old) for old, by in zip(before, moved, strict=True))
-        filled = at if enqueued > state.enqueued else state.filled
-        self._queues[queue] = _QueueState(state.first, at, enqueued, dequeued, size, filled, (now[0], now[1], now[2]))
+        per_second = 1000 / passed
+        state.rates = (
+            before[0] + weight * ((enqueued - state.enqueued) * per_second - before[0]),
+            before[1] + weight * ((dequeued - state.dequeued) * per_second - before[1]),
+            before[2] + weight * ((size - state.size) * per_second - before[2]),
+        )
+        if enqueued > state.enqueued:
+            state.filled = at
+        state.at, state.enqueued, state.dequeued, state.size = at, enqueued, dequeued, size
 
     def of(self, queue: str, now: int) -> Rates:
         """Return the rates at time `now`; `NO_RATES` for an unknown queue."""
@@ -96,7 +100,8 @@ class Trends:
             return NO_RATES
         silent = max(0, now - state.at)
         rates = state.rates if silent <= _STEP else _faded(state.rates, silent - 1000)
-        return Rates(*rates, observed_ms=max(0, now - state.first), quiet_ms=max(0, now - state.filled))
+        observed, quiet = max(0, now - state.first), max(0, now - state.filled)
+        return Rates(rates[0], rates[1], rates[2], observed, quiet)
 
     def shift(self, by: int) -> None:
         """Move stored times by `by` ms, after the broker's clock was set."""

@@ -7,22 +7,14 @@ from name and version, since a type may declare attributes with these names.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any
 
 from brokers.admin import ManagedObject
-from brokers.model import ObjectName
-
-
-@lru_cache(maxsize=50_000)
-def text_of(name: ObjectName) -> str:
-    """Return an object name as text. Cached: the names of queues are converted every second."""
-    return str(name)
 
 
 def row_of(thing: ManagedObject) -> dict[str, Any]:
     """Return a flat row: `object` (the name as text), the attributes, `version`."""
-    return {"object": text_of(thing.name), **thing.attributes, "version": thing.version}
+    return {"object": str(thing.name), **thing.attributes, "version": thing.version}
 
 
 def rows_of(things: Iterable[ManagedObject]) -> list[dict[str, Any]]:
@@ -31,4 +23,4 @@ def rows_of(things: Iterable[ManagedObject]) -> list[dict[str, Any]]:
 
 def object_of(thing: ManagedObject) -> dict[str, Any]:
     """Return {`name` (as text), `version`, `attributes`}."""
-    return {"name": text_of(thing.name), "version": thing.version, "attributes": dict(thing.attributes)}
+    return {"name": str(thing.name), "version": thing.version, "attributes": dict(thing.attributes)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from brokers.model import ObjectName
@@ -16,7 +16,9 @@ from console.conditions.active import ActiveConditions, Condition
 from console.conditions.detectors import broker_findings, host_findings
 from console.conditions.trends import Rates, Trends
 from console.links.event_window import EventWindow, Tail
+from console.links.queue_order import Placed, QueueOrders, SortKey
 from console.links.queue_table import QueueTable, Row
+from console.links.queue_totals import QueueTotals
 from console.links.readers import Readers
 
 log = logging.getLogger(__name__)
@@ -66,6 +68,8 @@ class BrokerState:
         self.window = EventWindow(event_capacity)
         self.clock = clock or SteadyClock()
         self.table = QueueTable(self.clock.now)
+        self._orders = QueueOrders(self.table, self.clock.now)
+        self._without_conditions = self.table.record_changes()  # since they were last detected
         self.trends = Trends()
         self.active_conditions = ActiveConditions()
         self.hosts: Mapping[str, Row] = {}  # attributes of the virtual hosts, by name
@@ -129,6 +133,20 @@ class BrokerState:
     @property
     def queue_count(self) -> int:
         return len(self.table)
+
+    def queue_totals(self) -> QueueTotals:
+        """Return the totals over all queues."""
+        totals = QueueTotals()
+        with self.lock:
+            for of_host in self.table.totals.values():
+                totals.include(of_host)
+        return totals
+
+    def queues_in_order(self, key: SortKey) -> Sequence[Placed]:
+        """Return the keys and names of all queues in the order of a key, which is updated rather than sorted as long as
+        it is used: `key` should be the same object each time."""
+        with self.lock:
+            return self._orders.placed(key)
 
     def queue(self, name: ObjectName | str) -> Row | None:
         return self.table.row(str(name))
@@ -203,15 +221,19 @@ class BrokerState:
         broker = self._broker or {}
         others = [*broker_findings(broker), *(found for host in self.hosts.values() for found in host_findings(host))]
         short = bool(broker.get("shortages"))
+        short_hosts = {name for name, host in self.hosts.items() if host.get("store_overfull")}
         now = self.broker_now
         with self.lock:
-            rows = self.table.rows()
+            self._orders.end_unused()
+            rows = {name: self.table.row(name) for name in self._without_conditions}
+            self._without_conditions.clear()
         changed = self.active_conditions.update(
-            rows,
+            [row for row in rows.values() if row is not None],
             lambda queue: self.trends.of(queue, now),
             now,
+            gone=[name for name, row in rows.items() if row is None],
             others=others,
-            short=lambda row: short or bool(self.hosts.get(row["virtualhost"], {}).get("store_overfull")),
+            short=lambda row: short or row["virtualhost"] in short_hosts,
         )
         if changed:
             self._revision += 1

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable, Event, EventsExpired, NotFound
 from brokers.model import ObjectName, object_name
-from console.links.object_shapes import text_of
 from console.links.queue_table import must_be_read, queue_of, queue_values
 from console.links.state import BrokerState
 
@@ -137,13 +136,13 @@ class Synchronization:
     def _apply(self, event: Event) -> None:
         if event.kind == "queue-deleted":
             self._state.table.drop(event.object)
-            self._state.trends.drop(text_of(event.object))
+            self._state.trends.drop(str(event.object))
             return
         queue = queue_of(event)
         if queue is not None and event.kind == "queue-overfull":
-            self._state.active_conditions.became_overfull(text_of(queue), event.at)
+            self._state.active_conditions.became_overfull(str(queue), event.at)
         elif queue is not None and event.kind == "producer-detached":
-            self._state.active_conditions.broke_flow_control(text_of(queue), event.at, event.text)
+            self._state.active_conditions.broke_flow_control(str(queue), event.at, event.text)
         elif event.kind in STORES:
             self._hosts_due.set()
         if queue is not None and not self._state.table.merge(queue, queue_values(event)):
@@ -159,7 +158,7 @@ class Synchronization:
             with self._state.lock:
                 self._state.update_broker_clock(samples.at)
                 for name, values in samples.queues:
-                    self._state.trends.take(text_of(name), samples.at, values)
+                    self._state.trends.take(str(name), samples.at, values)
                     if not self._state.table.merge(name, values):
                         self._to_read.add(name)
             if self._to_read:

@@ -7,7 +7,7 @@ the whole broker (its limits, stops of all producers) is visible to all users, s
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from brokers.admin import BrokerAdmin, Event, ManagedObject, NotAllowed, NotFound, Page, Samples
@@ -16,7 +16,9 @@ from console.conditions.active import Condition
 from console.conditions.trends import NO_RATES, Rates
 from console.links.event_window import Tail
 from console.links.link import BrokerLink
+from console.links.queue_order import Placed, SortKey
 from console.links.queue_table import Row
+from console.links.queue_totals import QueueTotals
 from console.links.state import Status
 from console.permissions.rights import host_of
 
@@ -94,7 +96,7 @@ class RestrictedLink(BrokerLink):
 
     @property
     def queue_count(self) -> int:
-        return len(self.queues())
+        return self.queue_totals().queues
 
     def unchanged_since(self, queue: str) -> int | None:
         return self.whole.unchanged_since(queue) if self._sees_text(queue) else None
@@ -105,6 +107,16 @@ class RestrictedLink(BrokerLink):
 
     def queues(self) -> list[Row]:
         return [row for row in self.whole.queues() if row["virtualhost"] in self._hosts]
+
+    def queue_totals(self) -> QueueTotals:
+        totals = QueueTotals()
+        with self.whole.lock:
+            for host in self._hosts & self.whole.table.totals.keys():
+                totals.include(self.whole.table.totals[host])
+        return totals
+
+    def queues_in_order(self, key: SortKey) -> Sequence[Placed]:
+        return [placed for placed in self.whole.queues_in_order(key) if self.queue(placed[1]) is not None]
 
     def queue(self, name: ObjectName | str) -> Row | None:
         row = self.whole.queue(name)

@@ -1,23 +1,25 @@
 """The data of the overview: the broker's totals and a page of its queues, filtered and sorted. Pure.
 
-Totals are sums over the queues' rows, so an overview costs the broker nothing. With 10,000 queues the sums and the
-default order are expensive: a `View` computes them once for all users.
+Totals are sums over the queues' rows, so an overview costs the broker nothing. A `View` is made once for all users,
+from the totals and the default order that the link updates with each change.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from functools import cached_property, lru_cache
 from typing import Any
 
 from brokers.admin import SAMPLED
 from brokers.model import TYPES
 from console.conditions.active import Condition
 from console.links.queue_filter import matching, searched_text
+from console.links.queue_order import SortKey
 from console.links.queue_table import Row
+from console.links.queue_totals import QueueTotals
+from console.links.state import BrokerState
 
 #: Queues on one page of the overview: default and limit.
 USUAL, MOST = 50, 500
@@ -28,7 +30,6 @@ MOST_CONDITIONS = 5
 _SHOWN = ("object", "virtualhost", "name", *SAMPLED)
 _RANK = {"OVERFULL_STOPPED": 0, "OVERFULL": 1, "STOPPED": 2, "NORMAL": 4}
 _NEARLY_FULL = 3
-_SUMMED = ("producers", "blocked_producers", "consumers", "depth_messages", "depth_bytes")
 
 
 class BadSort(ValueError):
@@ -39,23 +40,7 @@ def totals(broker: Row | None, rows: Sequence[Row]) -> dict[str, Any]:
     """Return the broker's attributes with sums over the rows; empty before the first connection."""
     if broker is None:
         return {}
-    summed: dict[str, Any] = {attribute: _known_sum([row[attribute] for row in rows]) for attribute in _SUMMED}
-    states = Counter(row["state"] or "" for row in rows)
-    return {
-        **broker,
-        **summed,
-        "queues": len(rows),
-        "overfull_queues": sum(number for state, number in states.items() if state.startswith("OVERFULL")),
-        "stopped_queues": sum(number for state, number in states.items() if state.endswith("STOPPED")),
-    }
-
-
-def _known_sum(values: list[Any]) -> Any:
-    """Return the sum of the known values; None if there are values and none is known."""
-    if None not in values:
-        return sum(values)
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    return {**broker, **QueueTotals(rows).values}
 
 
 class View:
@@ -65,6 +50,15 @@ class View:
         self.broker = broker
         self.rows = rows
         self.conditions = conditions
+
+    @classmethod
+    def of(cls, link: BrokerState) -> View:
+        """Return the view of a broker now, with the totals and the order that its link has updated."""
+        rows = [row for _, name in link.queues_in_order(severity_key) if (row := link.queue(name)) is not None]
+        view = cls(link.broker, rows, link.conditions())
+        view.by_severity = rows
+        view.totals = {} if view.broker is None else {**view.broker, **link.queue_totals().values}
+        return view
 
     @cached_property
     def totals(self) -> dict[str, Any]:
@@ -99,7 +93,7 @@ class View:
         """Return the data of an overview snapshot. `total`: number of queues that match `search` and `states`, which
         are included so that a page can match the answer to its request. A page beyond the last is the last.
         Raises BadSort."""
-        key = _sort_key(sort)
+        key = queue_key(sort)
         states = tuple(states)
         found = self.matching(search, states)
         page = min(page, max(1, math.ceil(len(found) / size)))
@@ -134,7 +128,7 @@ def overview(
 
 def check_sort(sort: str) -> None:
     """Raise BadSort if the sort names an unknown attribute."""
-    _sort_key(sort)
+    queue_key(sort)
 
 
 def severity_key(row: Row) -> tuple[Any, ...]:
@@ -153,7 +147,9 @@ def _nearly_full(row: Row) -> bool:
     )
 
 
-def _sort_key(sort: str) -> Callable[[Row], Any]:
+@lru_cache(maxsize=200)
+def queue_key(sort: str) -> SortKey:
+    """Return the key of an order, such as "-depth_messages,name"; empty: `severity_key`. Raises BadSort."""
     fields = [word.strip() for word in sort.split(",") if word.strip()]
     declared = TYPES["Queue"]
     for field in fields:

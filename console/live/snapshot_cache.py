@@ -94,9 +94,7 @@ class SnapshotCache:
         now = time.monotonic()
         revision = link.revision
         if self._view is None or (revision != self._view_of and now - self._view_made > 4 * self._view_cost):
-            view = View(link.broker, link.queues(), link.conditions())
-            _ = view.totals, view.by_severity
-            self._view, self._view_of, self._view_made = view, revision, time.monotonic()
+            self._view, self._view_of, self._view_made = View.of(link), revision, time.monotonic()
             self._view_cost = self._view_made - now
         return self._view, self._view_of
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from brokers.admin import ManagedObject
+from brokers.model import object_name
 from brokers.steady_clock import SteadyClock
 from console.links.state import SILENT, BrokerState
 
 HOUR = 3_600_000
 NOW = 1_800_000_000_000
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
 BOTH_WAYS = pytest.mark.parametrize("by", [HOUR, -HOUR])
-ORDERS = "type=Queue,virtualhost=default,name=orders"
 
 
 class Machine:
@@ -44,11 +46,11 @@ def machine() -> Machine:
 
 def blocked(machine: Machine, consumers: int = 0) -> None:
     """A queue without consumers: a condition that is raised after four seconds and cleared after two."""
-    row = {
-        "object": ORDERS, "virtualhost": "default", "state": "OVERFULL", "blocked_producers": 1, "consumers": consumers,
+    attributes = {
+        "virtualhost": "default", "name": "orders", "state": "OVERFULL", "blocked_producers": 1, "consumers": consumers,
         "producers": 1, "depth_messages": 20, "depth_bytes": 20, "effective_stop_messages": 10,
     }  # fmt: skip
-    machine.state.table.rows = lambda: [row]  # type: ignore[method-assign]
+    machine.state.table.put(ManagedObject(ORDERS, 1, attributes))
 
 
 @pytest.mark.domain("9 clock steps")
@@ -144,10 +146,10 @@ def test_only_a_silent_broker_is_disconnected(machine: Machine, by: int) -> None
 
 @BOTH_WAYS
 def test_time_since_a_queue_changed_is_not_affected(machine: Machine, by: int) -> None:
-    machine.state.table._changed[ORDERS] = machine.state.clock.now()
+    machine.state.table._changed[str(ORDERS)] = machine.state.clock.now()
     machine.passes(1000)
     machine.set_clock(by)
-    assert machine.state.unchanged_since(ORDERS) == machine.day - 1000
+    assert machine.state.unchanged_since(str(ORDERS)) == machine.day - 1000
 
 
 def test_late_samples_are_not_a_clock_step(machine: Machine) -> None:

@@ -270,7 +270,8 @@ def test_deleted_queue_has_no_conditions() -> None:
     conditions = ActiveConditions()
     updated(conditions, OVERFULL, NOW)
     updated(conditions, OVERFULL, NOW + 5000)
-    assert conditions.update([], lambda queue: NO_RATES, NOW + 5100) is True
+    gone = [row("orders")["object"]]
+    assert conditions.update([], lambda queue: NO_RATES, NOW + 5100, gone=gone) is True
     assert conditions.conditions == ()
 
 
