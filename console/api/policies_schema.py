@@ -96,9 +96,10 @@ ChangePreview = extend_schema_serializer(deprecate_fields=["released", "held", "
     shape_of(
         "ChangePreview",
         _preview.returns,
-        underfull=number_field("Queues that are overfull now and no longer would be."),
-        blocked=number_field("Running producers that would be blocked."),
-        unblocked=number_field("Blocked producers that would run."),
+        underfull=number_field("Queues that are overfull now and no longer would be.", allow_null=True),
+        blocked=number_field("Running producers that would be blocked.", allow_null=True),
+        unblocked=number_field("Blocked producers that would run.", allow_null=True),
+        unavailable=text_field("Why there is no preview: this broker has none. All numbers are null.", required=False),
     )
 )
 

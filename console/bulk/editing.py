@@ -19,7 +19,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotFound, StaleVersion
-from brokers.model import TYPES, ObjectName, check_attributes, object_name
+from brokers.model import ObjectName, check_attributes, object_name
 from brokers.model.patterns import matches, pattern_fault
 from console.access.actor import Actor
 from console.bulk.models import BulkEdit, BulkEditRow, RowState, State
@@ -28,7 +28,7 @@ from console.links.registry import BrokerLink, link
 from console.links.visibility import as_visible
 from console.operations.attempt import attempt
 from console.operations.objects import update_object
-from console.operations.policies import FIELDS, PolicyChange, preview_changes
+from console.operations.policies import FIELDS, PolicyChange, check_settable, preview_changes
 from console.permissions.rights import Need, Role, host_of
 
 STEP = 25
@@ -37,6 +37,7 @@ LEASE = timedelta(seconds=30)
 RECONNECT_LEASE = timedelta(seconds=150)
 _ATTEMPTS = 3
 _BROKER = object_name("Broker")
+_ANY_QUEUE = object_name("Queue", virtualhost="", name="")
 _OPEN = (RowState.WAITING, RowState.CHANGING)
 
 
@@ -84,16 +85,18 @@ def preview_bulk(
     broker: BrokerLink, rows: Iterable[Mapping[str, Any]], attributes: Mapping[str, Any], *, largest: int = 20
 ) -> dict[str, Any]:
     """Return the impact of the edit, as `preview_changes` does, with the queues that would refuse it."""
-    given = checked(attributes)
+    given = checked(broker, attributes)
     changes = [PolicyChange(ObjectName.parse(row["object"]), given) for row in rows]
     return preview_changes(broker, changes, largest=largest, one_by_one=True)
 
 
-def checked(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the validated attributes. Raises InvalidValue unless they are policy fields of a queue, at least one."""
+def checked(broker: BrokerLink, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the validated attributes. Raises InvalidValue unless they are policy fields that can be set on queues of
+    this broker, at least one."""
     if not attributes:
         raise InvalidValue({"attributes": "attributes is empty: set the fields to change"})
-    good, wrong = check_attributes(TYPES["Queue"], attributes, creating=False)
+    check_settable(broker, [PolicyChange(_ANY_QUEUE, attributes)])
+    good, wrong = check_attributes(broker.types["Queue"], attributes, creating=False)
     wrong += [(name, f"{name} is not a policy field") for name in good if name not in FIELDS]
     if wrong:
         raise InvalidValue(dict(wrong))
@@ -107,7 +110,7 @@ def begin_bulk(
     by: Actor, broker: BrokerLink, selection: Selection, attributes: Mapping[str, Any], *, reason: str = ""
 ) -> BulkEdit:
     """Create a job without changing any queue yet. Raises PermissionDenied, InvalidValue."""
-    given = checked(attributes)
+    given = checked(broker, attributes)
     rows = selected(broker, selection)
     planned = [BulkEditRow(object=row["object"], wanted=given) for row in rows]
     return _begin(by, broker, planned, reason=reason, attributes=given, selection=selection.as_json())

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from brokers.model import ObjectName
+from brokers.model import TYPES, ManagedType, ObjectName
 from brokers.steady_clock import SteadyClock
 from console.conditions.active import ActiveConditions, Condition
 from console.conditions.detectors import broker_findings, host_findings
@@ -73,6 +73,8 @@ class BrokerState:
         self.trends = Trends()
         self.active_conditions = ActiveConditions()
         self.hosts: Mapping[str, Row] = {}  # attributes of the virtual hosts, by name
+        #: The types of managed objects as this broker has them; those declared until the first connection.
+        self.types: Mapping[str, ManagedType] = TYPES
         self._broker_ahead: int | None = None  # the broker's clock minus ours, ms; None: before the first sample
         self._broker: Row | None = None
         # Both by the steady clock; public properties convert them to the time of day.

@@ -83,6 +83,10 @@ class RestrictedLink(BrokerLink):
         return None if broker is None else _redacted(broker, self.hosts.values(), self._sees_text)
 
     @property
+    def types(self) -> Mapping[str, ManagedType]:  # type: ignore[override]
+        return self.whole.types
+
+    @property
     def hosts(self) -> Mapping[str, Row]:  # type: ignore[override]
         return {name: row for name, row in self.whole.hosts.items() if name in self._hosts}
 

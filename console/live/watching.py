@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from brokers.admin import SAMPLED, BrokerAdmin, Event, NotFound
-from brokers.model import POLICY, QUEUE_STATES, ObjectName
+from brokers.admin import SAMPLED, BrokerAdmin, Event, NotFound, Page
+from brokers.model import POLICY, QUEUE_STATES, ManagedType, ObjectName
 from console.conditions.detectors import DETECTORS, SEVERITIES
 from console.incident.why import why
 from console.links.link import BrokerLink
@@ -208,24 +208,42 @@ def event_json(event: Event) -> dict[str, Any]:
     }
 
 
+def lists(link: BrokerLink, type_name: str) -> bool:
+    """Return whether the broker lists the links of a type, Producer or Consumer, by queue."""
+    return _lists(link.types, type_name)
+
+
+def _lists(types: Mapping[str, ManagedType], type_name: str) -> bool:
+    return type_name in types and types[type_name].attribute("queue") is not None
+
+
 async def _queue(admin: BrokerAdmin, name: ObjectName) -> dict[str, Any]:
-    links = {"where": {"queue": str(name)}, "count": MOST_LINKS}
+    """Return the queue, and its links and the origins of its limits if the broker has them; None if not."""
+    types = await admin.types()
+
+    async def links(type_name: str, sort: str) -> Page | None:
+        if not _lists(types, type_name):
+            return None
+        known = ",".join(each for each in sort.split(",") if types[type_name].attribute(each))
+        return await admin.query(type_name, where={"queue": str(name)}, sort=known, count=MOST_LINKS)
+
+    async def explained() -> Mapping[str, Any]:
+        has = types[name.type].operation("explain") is not None
+        return await admin.call(name, "explain", {}) if has else {"fields": None}
+
     try:
-        found, producers, consumers, explained = await asyncio.gather(
-            admin.read(name),
-            admin.query("Producer", sort="state,blocked_since,id", **links),  # type: ignore[arg-type]
-            admin.query("Consumer", sort="id", **links),  # type: ignore[arg-type]
-            admin.call(name, "explain", {}),
+        found, producers, consumers, origins = await asyncio.gather(
+            admin.read(name), links("Producer", "state,blocked_since,id"), links("Consumer", "id"), explained()
         )
     except NotFound:
         return {"gone": True}
     return {
         "queue": row_of(found),
-        "producers": rows_of(producers.items),
-        "producers_total": producers.total,
-        "consumers": rows_of(consumers.items),
-        "consumers_total": consumers.total,
-        "explain": explained["fields"],
+        "producers": None if producers is None else rows_of(producers.items),
+        "producers_total": None if producers is None else producers.total,
+        "consumers": None if consumers is None else rows_of(consumers.items),
+        "consumers_total": None if consumers is None else consumers.total,
+        "explain": origins["fields"],
     }
 
 

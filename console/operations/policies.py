@@ -22,7 +22,7 @@ from brokers.admin import (
     NotFound,
     StaleVersion,
 )
-from brokers.model import POLICY, TYPES, ManagedType, ObjectName, object_name
+from brokers.model import POLICY, TYPES, Attribute, ManagedType, ObjectName, object_name
 from brokers.model.patterns import match_rank
 from console.access.actor import Actor
 from console.links.registry import BrokerLink
@@ -35,6 +35,9 @@ FIELDS = tuple(attribute.name for attribute in POLICY)
 SCOPES = tuple(name for name in ("Broker", "VirtualHost", "Exchange", "Policy", "Queue") if name in TYPES)
 
 ACTIONS = ("update", "create", "delete")
+
+#: The operations of a broker that the previews and explanations of policies need.
+EXPLAIN, PREVIEW = "explain", "preview-change"
 
 _BROKER = object_name("Broker")
 _PAGE = 1000
@@ -83,6 +86,19 @@ class Applied:
         }
 
 
+def fields_of(link: BrokerLink, type_name: str) -> tuple[Attribute, ...]:
+    """Return the policy fields that can be set on objects of a type at this broker, as it has them; none if it does not
+    have the type."""
+    declared = link.types.get(type_name)
+    return () if declared is None else tuple(a for a in declared.writable if a.name in FIELDS)
+
+
+def has_operation(link: BrokerLink, type_name: str, operation: str) -> bool:
+    """Return whether objects of a type have an operation at this broker."""
+    declared = link.types.get(type_name)
+    return declared is not None and declared.operation(operation) is not None
+
+
 def set_fields(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the policy fields that are set, and the priority unless it is 0."""
     found = {name: attributes[name] for name in FIELDS if attributes.get(name) is not None}
@@ -104,8 +120,12 @@ def preview_changes(
 ) -> dict[str, Any]:
     """Return the impact of the changes, made together: the answer of the operation `preview-change`, with `blocked`,
     `unblocked` and `underfull` for its fields `held`, `freed` and `released`. Raises the error with which the broker
-    would refuse them; `one_by_one`: a queue that refuses its own change is reported and left out. Raises
-    TooManyPreviews."""
+    would refuse them; `one_by_one`: a queue that refuses its own change is reported and left out. For a broker that
+    cannot preview changes, `unavailable` is a sentence, and what it would say is None. Raises TooManyPreviews."""
+    changes = list(changes)
+    check_settable(link, changes)
+    if not has_operation(link, "Broker", PREVIEW):
+        return _unavailable(link, changes)
     grouped = _grouped(changes)
     values = sum(_OF_A_CHANGE + 2 * (len(each["objects"]) + len(each["attributes"])) for each in grouped)
     if values > _MOST_VALUES:
@@ -114,6 +134,33 @@ def preview_changes(
     with turns_at(link.slug).turn():
         impact = link.call(lambda admin: admin.call(_BROKER, "preview-change", arguments))
     return {**impact, **{name: impact[former] for name, former in _FORMER_NAMES.items()}}
+
+
+def check_settable(link: BrokerLink, changes: Iterable[PolicyChange]) -> None:
+    """Raise InvalidValue for fields that objects of this type do not have at this broker."""
+    wrong: dict[str, str] = {}
+    for type_name, fields in {(change.name.type, tuple(change.attributes)) for change in changes}:
+        declared = link.types.get(type_name)
+        if declared is None:
+            raise InvalidValue({"object": f"this broker has no objects of type {type_name}"})
+        settable = {a.name for a in declared.attributes if a.writable or a.creatable}
+        wrong |= {name: f"{name} cannot be set here" for name in fields if name in FIELDS and name not in settable}
+    if wrong:
+        raise InvalidValue(wrong)
+
+
+def _unavailable(link: BrokerLink, changes: Sequence[PolicyChange]) -> dict[str, Any]:
+    unknown = dict.fromkeys(("queues", "changed", "overfull", "underfull", "blocked", "unblocked", "dropped"))
+    former = dict.fromkeys(_FORMER_NAMES.values())
+    return {
+        **unknown,
+        **former,
+        "refused": 0,
+        "refusals": [],
+        "versions": {str(change.name): change.version for change in changes},
+        "largest": [],
+        "unavailable": f"{link.title} cannot preview the impact of a change. It takes effect when it is applied.",
+    }
 
 
 #: Values in one request: Proton counts those of a message in 16 bits.

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from brokers.model import POLICY, QUEUE_STATES
+from brokers.model import QUEUE_STATES
 from console.access.user_rights import request_rights
 from console.bulk.editing import is_visible
 from console.bulk.models import BulkEdit
 from console.pages.frame import frame
+from console.pages.policy_fields import fields_at, policy_fields
 from console.permissions.rights import Role
-
-_FIELDS = [asdict(attribute) for attribute in POLICY]
 
 
 @require_safe
 def bulk(request: HttpRequest) -> HttpResponse:
-    context = frame(request, "bulk", "Bulk edit", policy=_FIELDS)
+    fields = fields_at(request, "Queue")
+    context = frame(request, "bulk", "Bulk edit", policy=fields)
     return render(request, "console/bulk.html", {**context, "page": "policies", "states": QUEUE_STATES})
 
 
@@ -29,5 +27,5 @@ def bulk_job(request: HttpRequest, number: int) -> HttpResponse:
     job = BulkEdit.objects.filter(pk=number).first()
     if job is None or not is_visible(job, request_rights(request).hosts(Role.VIEWER, job.broker)):
         raise Http404(f"There is no bulk edit {number}.")
-    context = frame(request, "bulk-job", f"Bulk edit {number}", policy=_FIELDS, job=number)
+    context = frame(request, "bulk-job", f"Bulk edit {number}", policy=policy_fields(), job=number)
     return render(request, "console/bulk_job.html", {**context, "page": "policies", "job": job})

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from brokers.model import POLICY, object_name
+from brokers.model import object_name
 from console.charts.flow import depth_figure
+from console.live.watching import lists
+from console.operations.policies import EXPLAIN, fields_of, has_operation
 from console.pages.frame import check_sees, frame
+from console.pages.policy_fields import fields_shown, link_of
 
 
 @require_safe
 def queue(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
     """The page exists for any name: a deleted queue may be created again while the page is open."""
+    here = link_of(request)
+    queues = here.types.get("Queue")
     context = frame(
         request,
         "queue",
@@ -26,7 +29,12 @@ def queue(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
         object=str(object_name("Queue", virtualhost=virtualhost, name=name)),
         virtualhost=virtualhost,
         name=name,
-        policy=[asdict(attribute) for attribute in POLICY],
+        policy=fields_shown(request, "Queue"),
+        editable=bool(fields_of(here, "Queue")),
+        attributes=[attribute.name for attribute in queues.attributes] if queues else [],
+        explains=has_operation(here, "Queue", EXPLAIN),
+        listsProducers=lists(here, "Producer"),
+        listsConsumers=lists(here, "Consumer"),
         figures={unit: depth_figure(unit) for unit in ("messages", "bytes")},
     )
     check_sees(request, context["broker"]["slug"], virtualhost)

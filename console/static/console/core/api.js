@@ -46,13 +46,17 @@ function sentence(status, body) {
   return `The server answered with ${status}. Its log says more.`;
 }
 
+/** Calls that are about one broker and have the parameter `broker`; others would refuse it. */
+const OF_A_BROKER =
+  /^(queues|producers|conditions|timeline|why|events|stop-producers|start-producers|selections|policies)\/(?!bulk\/\d)/;
+
 /**
- * Add the page's broker to the query of a path.
+ * Add the page's broker to the query of a path about a broker.
  *
  * @param {string} path
  */
 const aboutBroker = (path) => {
-  if (path.startsWith("brokers/") || path.startsWith("history/")) return path; // their paths have the broker
+  if (!OF_A_BROKER.test(path)) return path;
   if (/[?&]broker=/.test(path)) return path; // a second one would be refused
   const broker = new URLSearchParams(location.search).get("broker");
   return broker ? `${path}${path.includes("?") ? "&" : "?"}broker=${encodeURIComponent(broker)}` : path;

@@ -4,6 +4,7 @@
 import { whyNot } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
 import { byId, find } from "../core/elements.js";
+import { addBrokerToLinks } from "../core/page_broker.js";
 import { settings } from "../core/settings.js";
 import { setUpTheme } from "../core/theme.js";
 import { toast } from "../core/toast.js";
@@ -26,6 +27,7 @@ live.addEventListener("events", (event) => {
 });
 
 setUpTheme(byId("theme"));
+addBrokerToLinks();
 
 const menu = byId("user-menu");
 addEventListener("click", (event) => {

@@ -225,7 +225,7 @@ function update(node, queue) {
   setText(rateIn, rate(queue.rate_in));
   setText(rateOut, rate(queue.rate_out));
   setSince(since.firstChild, earliest(queue.overfull_since, queue.stopped_since));
-  const stopped = queue.state.includes("STOPPED");
+  const stopped = queue.state?.includes("STOPPED");
   const action = stopped ? "start" : "stop";
   const button = act.firstChild;
   if (button.dataset.action !== action) {

@@ -6,6 +6,7 @@ import { live, watch } from "../core/connection.js";
 import { byId, fill, h, icon } from "../core/elements.js";
 import { count, plural } from "../core/format.js";
 import { acting, unless } from "../core/permissions.js";
+import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
 import { openChangeDialog } from "../widgets/change_dialog.js";
 import { scopeUrl, settingChips } from "../widgets/policy_fields.js";
@@ -53,6 +54,9 @@ function table(caption, columns, rows) {
   );
 }
 
+/** @param {string} type */
+const has = (type) => settings.scopes.includes(type); // whether its objects can have policy fields at this broker
+
 /** @param {any} broker */
 function brokerCard(broker) {
   return h(
@@ -77,7 +81,7 @@ function hostCard(host) {
       h("th", { scope: "row" }, link(pattern.object, h("code", {}, pattern.pattern))),
       h("td", { class: "wrap", "data-label": "Overrides" }, settingChips(pattern.set)),
       queueCount(pattern.queues),
-      h("td", { class: "order" }, arrow(host, at, -1), arrow(host, at, 1)),
+      h("td", { class: "order" }, settings.orders ? [arrow(host, at, -1), arrow(host, at, 1)] : null),
     ),
   );
   const exchanges = host.exchanges.map((/** @type {any} */ exchange) =>
@@ -89,38 +93,46 @@ function hostCard(host) {
       queueCount(exchange.queues),
     ),
   );
-  const fresh = h(
-    "a",
-    {
-      class: "button",
-      href: `/policies/scope/${query({ new: host.name, broker: new URLSearchParams(location.search).get("broker") })}`,
-      ...unless("edit", host.name),
-    },
-    "New pattern",
-  );
+  const fresh =
+    settings.creatable &&
+    h(
+      "a",
+      {
+        class: "button",
+        href: `/policies/scope/${query({ new: host.name, broker: new URLSearchParams(location.search).get("broker") })}`,
+        ...unless("edit", host.name),
+      },
+      "New pattern",
+    );
   return h(
     "section",
     { class: "card", "data-host": host.name },
     h(
       "header",
       { class: "card-head" },
-      h("h2", {}, "Virtual host ", link(host.object, host.name)),
-      h("span", { class: "muted" }, `defaults for ${plural(host.queues, "queue")}`),
+      h("h2", {}, "Virtual host ", has("VirtualHost") ? link(host.object, host.name) : host.name),
+      h("span", { class: "muted" }, `${has("VirtualHost") ? "defaults for " : ""}${plural(host.queues, "queue")}`),
     ),
-    h("div", { class: "card-text" }, settingChips(host.set)),
-    h(
-      "header",
-      { class: "card-head inner" },
-      h("h3", {}, "Patterns ", h("small", { class: "muted" }, "best match first")),
-      fresh,
-    ),
-    patterns.length
-      ? table(`Patterns of ${host.name}`, [["Pattern"], ["Overrides"], ["Queues", "num"], ["Order"]], patterns)
-      : h(
-          "p",
-          { class: "card-text muted" },
-          "No patterns yet. A pattern such as orders.> sets limits for all queues with a matching name.",
-        ),
+    has("VirtualHost") ? h("div", { class: "card-text" }, settingChips(host.set)) : null,
+    has("Policy")
+      ? h(
+          "header",
+          { class: "card-head inner" },
+          h("h3", {}, "Patterns ", h("small", { class: "muted" }, "best match first")),
+          fresh,
+        )
+      : null,
+    !has("Policy")
+      ? null
+      : patterns.length
+        ? table(`Patterns of ${host.name}`, [["Pattern"], ["Overrides"], ["Queues", "num"], ["Order"]], patterns)
+        : h(
+            "p",
+            { class: "card-text muted" },
+            settings.creatable
+              ? "No patterns yet. A pattern sets limits for all queues with a matching name."
+              : "No patterns. They are created on the broker itself.",
+          ),
     exchanges.length
       ? [
           h("header", { class: "card-head inner" }, h("h3", {}, "Exchanges")),
@@ -207,7 +219,10 @@ function showQueues(queues) {
 async function load() {
   try {
     const policies = await get(`policies/${query({ search: search.value.trim(), page, page_size: SIZE })}`);
-    fill(scopes, brokerCard(policies.broker), policies.virtualhosts.map(hostCard));
+    fill(scopes, has("Broker") ? brokerCard(policies.broker) : null, policies.virtualhosts.map(hostCard));
+    const [first] = policies.virtualhosts;
+    if (first && !policies.virtualhosts.some((/** @type {any} */ { name }) => name === "default"))
+      byId("new-pattern")?.setAttribute("href", `/policies/scope/${query({ new: first.name })}`);
     showQueues(policies.queues);
   } catch (error) {
     fill(

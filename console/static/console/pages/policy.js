@@ -19,6 +19,8 @@ import { declaredField, fieldText, fieldValue, inRows, labelOf, origin, scopeUrl
 import { showOverrides, showPreview } from "../widgets/policy_preview.js";
 
 const TYPING = 300; // ms
+/** The explanation of a broker that has none: effective values and their origins are unknown. */
+const UNEXPLAINED = { fields: {}, inherited: {} };
 const HINT = "Change a value to preview its impact on queues and producers before it is saved.";
 const form = byId("policy");
 const apply = byId("apply");
@@ -32,7 +34,9 @@ const priority = field(
   { name: "priority", kind: "integer", unit: "", nullable: false, required: false, choices: [], description: "" },
   {
     label: "Priority",
-    hint: "Decides between patterns of equal specificity: the higher priority wins. Not set: 0.",
+    hint: settings.explains
+      ? "Decides between patterns of equal specificity: the higher priority wins. Not set: 0."
+      : settings.priorityHint,
     changed: edited,
   },
 );
@@ -40,8 +44,10 @@ const pattern = field(
   { name: "pattern", kind: "string", unit: "", nullable: false, required: true, choices: [], description: "" },
   {
     label: "Pattern",
-    placeholder: "orders.>",
-    hint: "* matches one word; > or # at the end matches any number of words.",
+    placeholder: settings.explains ? "orders.>" : "",
+    hint: settings.explains
+      ? "* matches one word; > or # at the end matches any number of words."
+      : settings.patternHint,
     changed: edited,
   },
 );
@@ -51,7 +57,7 @@ const reason = field(
 );
 const isPattern = settings.new || settings.type === "Policy";
 const names = settings.new ? [pattern] : [];
-const attributes = [...(isPattern ? [priority] : []), ...fields];
+const attributes = [...(isPattern && settings.hasPriority ? [priority] : []), ...fields];
 const inputs = [...names, ...attributes];
 const session = new EditSession(attributes, { keys: names, defaults: { priority: 0 } });
 const changedBy = new ChangedBy(settings.object);
@@ -66,7 +72,11 @@ let explained = null; // effective values, their origins and inherited values; n
 function build() {
   fill(byId("reason"), reason.element);
   byId("head-fields").hidden = !isPattern;
-  fill(byId("head-fields"), settings.new ? pattern.element : null, isPattern ? priority.element : null);
+  fill(
+    byId("head-fields"),
+    settings.new ? pattern.element : null,
+    attributes.includes(priority) ? priority.element : null,
+  );
   fill(
     byId("values"),
     fields.map((f) => {
@@ -106,13 +116,15 @@ function show(object, explanation) {
     const { name } = f.declared;
     const [value, from] = effective.get(name);
     const inherited = explained.inherited[name];
-    const without = `${fieldText(name, inherited.value)} (${origin(inherited.origin)})`;
+    const without = inherited ? `${fieldText(name, inherited.value)} (${origin(inherited.origin)})` : "not set";
     if (f.input.tagName === "SELECT") f.input.options[0].textContent = without;
     else f.input.placeholder = without;
     const overridden = session.loaded(name) !== null;
     f.element.parentElement.parentElement.classList.toggle("is-set", overridden);
-    fill(value, fieldValue(name, explained.fields[name].value));
-    fill(from, overridden ? "this scope" : origin(explained.fields[name].origin));
+    const known = object.attributes[`effective_${name.replace(/^flow_/, "")}`]; // of a queue
+    const applies = explained.fields[name] ?? (known === undefined || known === null ? null : { value: known });
+    fill(value, applies ? fieldValue(name, applies.value) : overridden ? fieldValue(name, session.loaded(name)) : "–");
+    fill(from, overridden ? "this scope" : applies?.origin ? origin(applies.origin) : "–");
   }
   byId("scope-says").textContent = settings.new ? "" : reach(object);
   return differences;
@@ -143,7 +155,7 @@ async function request() {
   try {
     const [object, explanation, newest] = await Promise.all([
       get(path),
-      post(`${path}operations/explain/`, { arguments: {} }),
+      settings.explains ? post(`${path}operations/explain/`, { arguments: {} }) : UNEXPLAINED,
       settings.new ? null : changedBy.newest(),
     ]);
     if (!conflicts) changedBy.shows(newest);

@@ -22,7 +22,7 @@ import { Limits } from "./queue_limits.js";
 
 const editLimits = byId("edit-limits");
 const limits = new Limits(byId("limits"), (/** @type {any} */ open) => {
-  editLimits.hidden = open;
+  editLimits.hidden = open || !settings.editable;
   if (!open) editLimits.focus();
 });
 const units = findAll("[data-unit]");
@@ -161,7 +161,9 @@ function updateProducer(node, producer) {
         : "",
   );
   const draining = producer.draining ? "Draining: messages in flight can still arrive. " : "";
-  const release = blocked && producer.release ? `Unblocked when ${producer.release.replace(/\.$/, "")}.` : "";
+  const condition = blocked ? (producer.release ?? "").replace(/\.$/, "") : "";
+  const isSentence = /^[A-Z]/.test(condition); // of a broker of another kind
+  const release = condition && `${isSentence ? "" : "Unblocked when "}${condition}.`;
   setText(why.children[1], draining + release);
   why.lastChild.hidden = !blocked;
   why.classList.toggle("vacant", !blocked && !draining && !waits);
@@ -211,6 +213,9 @@ function updateConsumer(node, consumer) {
   setText(received, count(consumer.messages));
 }
 
+/** @param {string} name */
+const notReported = (name) => `This broker does not report the ${name} of a queue.`;
+
 /**
  * @param {any} name
  * @param {any[]} items
@@ -219,10 +224,11 @@ function updateConsumer(node, consumer) {
  * @param {any} none
  */
 function list(name, items, row, update, none) {
-  if (items === undefined) {
+  if (items === undefined || items === null) {
     byId(name).closest("table").hidden = byId(`${name}-rest`).hidden = true;
     byId(`${name}-empty`).hidden = false;
-    fill(byId(`${name}-empty`), h("p", {}, UNKNOWN));
+    // null: this broker does not report them
+    fill(byId(`${name}-empty`), h("p", {}, items === null ? notReported(name) : UNKNOWN));
     return;
   }
   items = items.map((/** @type {any} */ item) => ({
@@ -239,28 +245,40 @@ function list(name, items, row, update, none) {
 
 // -- figures ----------------------------------------------------------------------------------------------------
 
-/** @type {[string, (queue: any) => string, ((queue: any) => any)?][]} */
+/**
+ * Label, the attribute that the broker must have, text, tooltip.
+ *
+ * @type {[string, string, (queue: any) => string, ((queue: any) => any)?][]}
+ */
 const FACTS = [
   [
     "Messages",
+    "depth_messages",
     (/** @type {any} */ q) => of(q, "messages"),
     (/** @type {any} */ q) => exactAmount(q.depth_messages, "messages"),
   ],
-  ["Bytes", (/** @type {any} */ q) => of(q, "bytes"), (/** @type {any} */ q) => exactAmount(q.depth_bytes, "bytes")],
-  ["In, out", (/** @type {any} */ q) => `${rate(q.rate_in)} /s, ${rate(q.rate_out)} /s`],
+  [
+    "Bytes",
+    "depth_bytes",
+    (/** @type {any} */ q) => of(q, "bytes"),
+    (/** @type {any} */ q) => exactAmount(q.depth_bytes, "bytes"),
+  ],
+  ["In, out", "rate_in", (/** @type {any} */ q) => `${rate(q.rate_in)} /s, ${rate(q.rate_out)} /s`],
   [
     "Producers",
+    "producers",
     (/** @type {any} */ q) =>
       `${count(q.producers)}, ${count(q.blocked_producers)} ` +
       `blocked${q.waiting_producers ? `, ${count(q.waiting_producers)} waiting for credit` : ""}` +
       `${q.draining_producers ? `, ${count(q.draining_producers)} draining` : ""}`,
   ],
-  ["Consumers", (/** @type {any} */ q) => count(q.consumers)],
-  ["Unacknowledged", (/** @type {any} */ q) => count(q.unacknowledged_messages)],
+  ["Consumers", "consumers", (/** @type {any} */ q) => count(q.consumers)],
+  ["Unacknowledged", "unacknowledged_messages", (/** @type {any} */ q) => count(q.unacknowledged_messages)],
   [
     "Parked",
+    "parked_messages",
     (/** @type {any} */ q) =>
-      q.parked_messages === undefined
+      (q.parked_messages ?? null) === null
         ? "not known"
         : q.parked_messages
           ? `${count(q.parked_messages)}, ${bytes(q.parked_bytes)}`
@@ -269,13 +287,15 @@ const FACTS = [
   ],
   [
     "Outstanding credit",
+    "credit",
     (/** @type {any} */ q) => count(q.credit),
     () => "Credit granted to producers and not yet used or returned",
   ],
   [
     "Overfull",
+    "overfull_count",
     (/** @type {any} */ q) =>
-      q.overfull_count === undefined
+      (q.overfull_count ?? null) === null
         ? "not known"
         : q.overfull_count
           ? `${q.overfull_count === 1 ? "once" : `${exact(q.overfull_count)} times`}, total ${duration(q.overfull_ms)}`
@@ -283,8 +303,9 @@ const FACTS = [
   ],
   [
     "Lifetime",
+    "durable",
     (/** @type {any} */ q) =>
-      q.durable === undefined
+      (q.durable ?? null) === null
         ? "not known"
         : q.temporary_for
           ? `temporary: ${shortName(q.temporary_for)}`
@@ -296,11 +317,13 @@ const FACTS = [
   ],
   [
     "Total enqueued",
+    "enqueued_messages",
     (/** @type {any} */ q) => count(q.enqueued_messages),
     (/** @type {any} */ q) => exactAmount(q.enqueued_messages, "messages"),
   ],
   [
     "Total dequeued",
+    "dequeued_messages",
     (/** @type {any} */ q) => count(q.dequeued_messages),
     (/** @type {any} */ q) => exactAmount(q.dequeued_messages, "messages"),
   ],
@@ -319,7 +342,12 @@ function of(queue, what) {
     : text;
 }
 
-const facts = FACTS.map(([name, text, title]) => ({ text, title, node: h("dd", {}), name: h("dt", {}, name) }));
+const facts = FACTS.filter(([, attribute]) => settings.attributes.includes(attribute)).map(([name, , text, title]) => ({
+  text,
+  title,
+  node: h("dd", {}),
+  name: h("dt", {}, name),
+}));
 byId("facts").append(...facts.flatMap((fact) => [fact.name, fact.node]));
 
 // -- the page ---------------------------------------------------------------------------------------------------
@@ -421,7 +449,7 @@ const render = drawing(() => {
     setText(byId(`${name}-rest`), `${exact(more)} more: see the object browser.`);
   }
   limits.show(queue, data.explain);
-  const stopped = queue.state.includes("STOPPED");
+  const stopped = queue.state?.includes("STOPPED");
   byId("start").classList.toggle("primary", stopped);
   byId("why").hidden = queue.state === "NORMAL" && !queue.blocked_producers;
 });
@@ -496,6 +524,7 @@ byId("why").href = whyUrl(settings.object);
 byId("browse").href = `/objects/?object=${encodeURIComponent(settings.object)}`;
 byId("stop").addEventListener("click", () => openStopDialog("stop", settings.object));
 byId("start").addEventListener("click", () => openStopDialog("start", settings.object));
+editLimits.hidden = !settings.editable;
 editLimits.addEventListener("click", () => limits.edit());
 
 watch({ watch: "queue", object: settings.object });

@@ -86,7 +86,7 @@ export class Limits {
               ? h("span", { class: "muted" }, "not known")
               : [
                   this.#value(explained.value ?? queue[declared.name], declared),
-                  h("small", { class: "origin" }, origin(explained.origin)),
+                  settings.explains ? h("small", { class: "origin" }, origin(explained.origin)) : null,
                 ],
           ),
         ),
@@ -111,6 +111,7 @@ export class Limits {
   #explained(name) {
     if (this.#explain) return this.#explain[name] ?? {};
     const own = this.#queue[name] ?? null;
+    if (!settings.explains) return { value: own, origin: null };
     return own === null ? { unknown: true } : { value: own, origin: "own" };
   }
 
@@ -132,18 +133,21 @@ export class Limits {
    * @param {string} unit
    */
   #cell(name, unit) {
+    if (!settings.attributes.includes(`effective_${name.replace("flow_", "")}_${unit}`)) return h("td", {}, "–");
     const key = `${name}_${unit}`;
     const explained = this.#explained(key);
     const inForce = this.#queue[`effective_${name.replace("flow_", "")}_${unit}`] ?? explained.value ?? null;
     const capacity = this.#queue[`effective_capacity_${unit}`];
     const none = !capacity;
-    const from = explained.unknown
-      ? "origin not known"
-      : explained.origin
-        ? origin(explained.origin)
-        : this.#queue[key] === null
-          ? "inherited"
-          : "queue";
+    const from = !settings.explains
+      ? ""
+      : explained.unknown
+        ? "origin not known"
+        : explained.origin
+          ? origin(explained.origin)
+          : this.#queue[key] === null
+            ? "inherited"
+            : "queue";
     const percent = typeof explained.value === "string" ? `${explained.value}, ` : "";
     return h(
       "td",
@@ -193,7 +197,7 @@ class Form {
     this.#changedBy = new ChangedBy(queue.object);
     this.#changedBy.newest().then((row) => this.#changedBy.shows(row));
     this.#done = done;
-    for (const declared of inRows(settings.policy)) {
+    for (const declared of inRows(settings.policy.filter((/** @type {any} */ { writable }) => writable))) {
       this.#fields.push(
         field(declared, {
           value: queue[declared.name],

@@ -13,6 +13,10 @@ import { stateElement } from "./states.js";
  * @param {any} preview
  */
 export function showPreview(box, preview) {
+  if (preview.unavailable) {
+    fill(box, h("p", { class: "muted" }, preview.unavailable));
+    return;
+  }
   fill(box, refusals(preview), counts(preview), preview.largest.length ? queues(preview) : null);
 }
 
@@ -208,7 +212,7 @@ function headroom({ headroom_messages: messages, headroom_bytes: bytes }) {
 
 /** @param {any} options */
 function fullIn({ before, after }) {
-  if (after.full_in_ms === null) return after.state.startsWith("OVERFULL") ? "full now" : "stable";
+  if (after.full_in_ms === null) return after.state?.startsWith("OVERFULL") ? "full now" : "stable";
   const was = before.full_in_ms === null ? "" : ` (was ${duration(before.full_in_ms)})`;
   return `full in ${duration(after.full_in_ms)}${was}`;
 }

@@ -32,7 +32,7 @@ export function setState(element, state, starting = false) {
   const shown = starting && state === "NORMAL" ? "STARTING" : state;
   if (element.dataset.state === shown) return;
   element.dataset.state = shown;
-  const [word, shape] = QUEUE[shown] ?? PRODUCER[shown] ?? [shown, "info"];
+  const [word, shape] = QUEUE[shown] ?? PRODUCER[shown] ?? [shown ?? "Not known", "info"];
   fill(element, icon(shape), h("span", {}, word));
 }
 
