@@ -54,6 +54,7 @@ function table(caption, columns, rows) {
   );
 }
 
+const ofPage = new URLSearchParams(location.search).get("broker");
 /** @param {string} type */
 const has = (type) => settings.scopes.includes(type); // whether its objects can have policy fields at this broker
 
@@ -99,7 +100,7 @@ function hostCard(host) {
       "a",
       {
         class: "button",
-        href: `/policies/scope/${query({ new: host.name, broker: new URLSearchParams(location.search).get("broker") })}`,
+        href: `/policies/scope/${query({ new: host.name, broker: ofPage })}`,
         ...unless("edit", host.name),
       },
       "New pattern",
@@ -222,7 +223,7 @@ async function load() {
     fill(scopes, has("Broker") ? brokerCard(policies.broker) : null, policies.virtualhosts.map(hostCard));
     const [first] = policies.virtualhosts;
     if (first && !policies.virtualhosts.some((/** @type {any} */ { name }) => name === "default"))
-      byId("new-pattern")?.setAttribute("href", `/policies/scope/${query({ new: first.name })}`);
+      byId("new-pattern")?.setAttribute("href", `/policies/scope/${query({ new: first.name, broker: ofPage })}`);
     showQueues(policies.queues);
   } catch (error) {
     fill(
