@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 from brokers.admin import AdminError
 from brokers.model import ObjectName, object_name
 from console.access.user_rights import request_rights
-from console.links.registry import BrokerLink
+from console.links.link import BrokerLink
 from console.links.visible import visible_link
 from console.operations import export_policies
 from console.operations.policies import EXPLAIN, SCOPES, fields_of, has_operation

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 from brokers.model import POLICY
 from console.access.user_rights import request_rights
-from console.links.registry import BrokerLink
+from console.links.link import BrokerLink
 from console.links.visible import visible_link
 from console.operations.policies import FIELDS, fields_of
 from console.pages.frame import broker_of
