@@ -13,6 +13,9 @@ from unittest import mock
 
 import pytest
 
+# Their failures are explained like those of test modules.
+pytest.register_assert_rewrite("tests.adapters.contract", "tests.drivers.contract")
+
 # Tests start hundreds of processes, and compiling Django for each would take half of their time. Where no bytecode is
 # written beside the sources, it is written to pytest's cache.
 if sys.dont_write_bytecode:

@@ -18,6 +18,7 @@ from brokers.adapters.jolokia import properties_of
 from brokers.adapters.observation import Attributes
 from brokers.engine.values.stops import Scope
 from brokers.model import ObjectName, object_name
+from brokers.model.reasons import Shortage
 
 Json = Mapping[str, Any]
 
@@ -208,7 +209,7 @@ def _reasons(
     if queue is not None and known.get("overfull") and not known.get("stopped_by_limit"):
         found.append((f"queue-overfull:{queue['name']}", "Its queue's messages in memory must fall below the limit."))
     found += [
-        (short, f"The broker's {short.removesuffix('-overfull')} must fall below its limit.")
+        (short, f"The broker's {short.partition('-')[0]} must fall below its limit.")
         for short in broker.get("shortages") or ()
     ]
     return [reason for reason, _ in found], found[0][1] if found else ""
@@ -245,7 +246,7 @@ def broker_of(said: Json, stored: Collection[int], before_stop: Limit | None, no
         "persistent": said.get("Persistent"),
         "stopped_by_limit": stopped,
         "shortages": [
-            f"{resource}-overfull"
+            str(Shortage(resource))
             for resource in RESOURCES
             if _is_short(said, resource) and not (resource == "store" and stopped)
         ],

@@ -21,8 +21,12 @@ from typing import Any
 from brokers.adapters.jolokia import properties_of
 from brokers.adapters.observation import Attributes
 from brokers.model import ObjectName, object_name
+from brokers.model.reasons import Shortage
 
 Json = Mapping[str, Any]
+
+#: What Artemis can be short of.
+DISK, MEMORY = Shortage("disk"), Shortage("memory")
 
 #: Artemis has no virtual hosts.
 HOST = "default"
@@ -33,7 +37,7 @@ ALL = "#"
 #: The last word of a name that no address has.
 STRANGER = "headgate-no-such-address"
 
-INFERRED = "inferred: no message since the last poll"
+INFERRED = "inferred: it has sent no message since the last poll"
 
 #: Artemis's page size if none is set, bytes. No limit in bytes may be below the page size.
 PAGE_SIZE = 10 << 20
@@ -314,10 +318,10 @@ def flow_of(queues: Mapping[ObjectName, Attributes], shortages: Collection[str])
             found.append(f"operator-stop:address {queue['address']}")
         if queue.get("overfull"):
             found.append(f"queue-overfull:{name['name']}")
-        if "memory" in shortages and queue.get("throttles"):
-            found.append("limit:memory")
+        if str(MEMORY) in shortages and queue.get("throttles"):
+            found.append(str(MEMORY))
     unique = {address: list(dict.fromkeys(found)) for address, found in reasons.items() if found}
-    return Flow(unique, ["limit:disk"] if "disk" in shortages else [])
+    return Flow(unique, [str(DISK)] if str(DISK) in shortages else [])
 
 
 def producers_of(
@@ -365,8 +369,8 @@ def _blocked(look: Look | None, reasons: list[str]) -> Attributes:
 def _release(reason: str) -> str:
     if reason.startswith("operator-stop:"):
         return "Its address must be started."
-    if reason.startswith("limit:"):
-        return f"The broker's {reason.removeprefix('limit:')} must be below its limit."
+    if (shortage := Shortage.parse(reason)) is not None:
+        return f"The broker's {shortage.resource} must be below its limit."
     return "Its address must fall below its limit."
 
 
@@ -410,10 +414,10 @@ def shortages_of(read: Json) -> list[str]:
     found = []
     most, used = read.get("MaxDiskUsage"), read.get("DiskStoreUsage")
     if isinstance(most, int) and most > 0 and used is not None and 100 * used >= most:
-        found.append("disk")
+        found.append(str(DISK))
     limit, memory = read.get("GlobalMaxSize"), read.get("AddressMemoryUsage")
     if isinstance(limit, int) and limit > 0 and memory is not None and memory >= limit:
-        found.append("memory")
+        found.append(str(MEMORY))
     return found
 
 

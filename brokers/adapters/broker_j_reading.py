@@ -52,7 +52,7 @@ _COUNTS = {
     "dequeued_messages": "totalDequeuedMessages",
 }
 
-STORE_FULL = "the virtual host's store is overfull, or its session was not released"
+STORE_FULL = "unknown: the virtual host's store is overfull, or its session was not released"
 
 
 def rows(answer: Json, columns: Sequence[str]) -> list[Row]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from brokers.adapters.observation import Attributes
 from brokers.model import ObjectName, object_name
+from brokers.model.reasons import CONNECTION_FLOW, Shortage
 
 #: Names of the policies that Headgate makes.
 STOP_PREFIX, LIMIT_PREFIX = "headgate-stop~", "headgate-limit~"
@@ -195,7 +196,7 @@ def _producer(said: Json, connection: ObjectName, alarms: Sequence[str]) -> Attr
     state = said.get("state")
     by_alarm = bool(alarms) and old_protocol
     blocked: bool | None = True if by_alarm or state in ("blocked", "flow") else False if state is not None else None
-    reasons = [f"limit:{alarm}" for alarm in alarms] if by_alarm else ["internal flow control"] if blocked else []
+    reasons = list(alarms) if by_alarm else [CONNECTION_FLOW] if blocked else []
     release = "The alarm must end." if by_alarm else "A queue or the disk must catch up." if blocked else ""
     return {
         "virtualhost": said["vhost"],
@@ -232,5 +233,7 @@ def _sum(values: Iterable[Any]) -> int | None:
 
 
 def alarms_of(body: Json) -> list[str]:
-    """Return the alarms in force, such as `memory on rabbit@one`, from the answer of the health check (200 or 503)."""
-    return sorted(f"{alarm.get('resource')} on {alarm.get('node')}" for alarm in body.get("alarms") or ())
+    """Return the alarms in force, as shortages, from the answer of the health check (200 or 503)."""
+    return sorted(
+        str(Shortage(str(alarm.get("resource")), str(alarm.get("node")))) for alarm in body.get("alarms") or ()
+    )

@@ -53,7 +53,11 @@ PRODUCER = ManagedType(
         _A("link", Kind.STRING, "The link's name, as the client chose it."),
         _A("client", Kind.STRING, "User, container and address of the client, for people."),
         _A("state", Kind.STRING, "Whether flow control blocks it.", choices=PRODUCER_STATES),
-        _A("reasons", Kind.LIST, "Why it is blocked: queue-overfull:NAME, operator-stop:SCOPE."),
+        _A(
+            "reasons",
+            Kind.LIST,
+            "Why it is blocked: queue-overfull:NAME, operator-stop:SCOPE, RESOURCE-overfull, connection-flow.",
+        ),
         _A("blocked_since", Kind.TIMESTAMP, "When it was blocked; None while it runs.", "ms", nullable=True),
         _A("blocked_ms", Kind.INTEGER, "Total time for which it has been blocked.", "ms"),
         _A("blocked_count", Kind.INTEGER, "How often it was blocked.", "times"),

@@ -190,24 +190,32 @@ class Condition(serializers.Serializer[Any]):
 class Why(serializers.Serializer[Any]):
     object = object_field()
     asked = text_field("Deprecated: use object.")
-    blocked = serializers.BooleanField(help_text="Whether it is blocked now.")
+    blocked = serializers.BooleanField(
+        allow_null=True, help_text="Whether it is blocked now; null: the broker does not report it."
+    )
     summary = text_field("Explanation in one sentence.")
     says = text_field("Deprecated: use summary.")
-    queue = serializers.DictField(help_text="Attributes of the queue.")
+    notes = serializers.ListField(
+        child=serializers.CharField(), help_text="What is inferred, and what this broker does not report, as sentences."
+    )
+    queue = serializers.DictField(
+        allow_null=True, help_text="Attributes of the queue; null if the broker does not report that of the producer."
+    )
     producer = serializers.DictField(allow_null=True, help_text="Attributes of the producer; null of a queue.")
     causes = serializers.ListField(
         child=serializers.DictField(),
         help_text="What blocks the producers now; each cause alone suffices. Fields: kind (queue, stop, store, memory,"
-        " temp), title, since, blocks (whether it blocks producers; deprecated: holds), resume_ms (time until it ends;"
-        " null if unknown, and `because` says why); of a queue to_drain (deprecated: to_go) and its limits with the"
-        " origin of every field and effective (deprecated: binds); of a stop its scope, reason and actor.",
+        " temp, disk, or reported: by the producers' reasons alone), title, since, blocks (whether it blocks producers;"
+        " deprecated: holds), resume_ms (time until it ends; null if unknown, and `because` says why); of a queue"
+        " to_drain (deprecated: to_go) and its limits with the origin of every field and effective (deprecated: binds);"
+        " of a stop its scope, reason, actor, and effect on producers.",
     )
     resume_ms = number_field("Estimated time until the last cause ends, ms; null: unknown.", allow_null=True)
     drain = serializers.DictField(help_text="Decrease of the depth, messages and bytes per second.")
     consumers = serializers.ListField(child=serializers.DictField(), help_text="Consumers, each with its activity.")
-    consumers_total = number_field("Number of attached consumers.")
+    consumers_total = number_field("Number of attached consumers; null: not known.", allow_null=True)
     producers = serializers.ListField(child=serializers.DictField(), help_text="Producers of the queue, blocked first.")
-    producers_total = number_field("Number of attached producers.")
+    producers_total = number_field("Number of attached producers; null: not known.", allow_null=True)
     connections = serializers.ListField(
         child=serializers.DictField(),
         help_text="Their connections, each with blocked_producers (deprecated: held) and its links to this and other"

@@ -27,8 +27,9 @@ class Estimate:
     because: str = ""
 
 
-def estimate(queue: Row, rates: Rates, consumers: Sequence[Row]) -> Estimate:
-    """Return the estimate for an overfull queue. `queue` and `consumers`: attributes as declared."""
+def estimate(queue: Row, rates: Rates, consumers: Sequence[Row] | None) -> Estimate:
+    """Return the estimate for an overfull queue. `queue` and `consumers`: attributes as declared; None: the broker does
+    not list consumers."""
     per_second = {unit: drain_rate(queue, rates, unit) for unit in UNITS}
     to_drain = {unit: _above_resume(queue, unit) for unit in UNITS}
     left = {unit: amount for unit, amount in to_drain.items() if amount > 0}
@@ -71,7 +72,19 @@ def _delayed(queue: Row) -> str:
     return f"{count:,} {waits}{at}"
 
 
-def _why_not(queue: Row, consumers: Sequence[Row], net: float) -> str:
+def _why_not_by_numbers(queue: Row) -> str:
+    """Return why a queue does not drain whose consumers are not listed."""
+    if queue.get("consumers") == 0:
+        return "the queue has no consumers"
+    unacknowledged, depth = queue.get("unacknowledged_messages") or 0, queue.get("depth_messages") or 0
+    if depth and unacknowledged >= depth:
+        return f"all {_messages(unacknowledged)} are delivered but not acknowledged"
+    return "its consumers do not take more than producers send"
+
+
+def _why_not(queue: Row, consumers: Sequence[Row] | None, net: float) -> str:
+    if consumers is None:
+        return _why_not_by_numbers(queue)
     destructive = [c for c in consumers if not c.get("browsing")]
     uncommitted = queue.get("uncommitted_messages") or 0
     if uncommitted and uncommitted >= (queue.get("depth_messages") or 0):

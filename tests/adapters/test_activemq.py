@@ -20,12 +20,16 @@ from brokers.adapters.http import JsonHttp
 from brokers.adapters.jolokia import Jolokia
 from brokers.admin import EffectNotConfirmed, InvalidValue, ManagedObject, NotAllowed
 from brokers.model import ObjectName
+from tests.adapters.contract import AdapterContract
+from tests.adapters.contract.real import ANSWERS, Real, contracted
 from tests.adapters.fake import BROKER, queue_name
 from tests.adapters.hosted import LIMIT, Hosted, until
+from tests.adapters.stalling import Stalling
 from tests.interop.activemq_node import PASSWORD, USER, ActiveMqNode, activemq, activemq_libraries
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
 
+BEAN = "org.apache.activemq:type=Broker,brokerName=test"
 SIZE = 4_000  # of a message's body, bytes: some ten of them fill a queue
 
 
@@ -54,8 +58,7 @@ class Adapted(Hosted):
 
     async def limit(self, queue: str = "", resource: str = "Memory") -> Any:
         """The limit of a queue, or of the broker, as ActiveMQ has it."""
-        bean = "org.apache.activemq:type=Broker,brokerName=test"
-        bean += f",destinationType=Queue,destinationName={queue}" if queue else ""
+        bean = BEAN + (f",destinationType=Queue,destinationName={queue}" if queue else "")
         return (await self.agent.one(jolokia.read(bean, f"{resource}Limit"))).get(f"{resource}Limit")
 
 
@@ -274,3 +277,43 @@ async def test_connection_is_closed_and_a_wrong_password_is_named(adapted: Adapt
     with pytest.raises(NotAllowed, match="does not accept the user name and password"):
         await wrong.connect()
     await wrong.close()
+
+
+class Contracted(Real):
+    def __init__(self, folder: Path, node: ActiveMqNode, proxy: Stalling) -> None:
+        url = f"http://127.0.0.1:{proxy.port}/jolokia"
+        super().__init__(
+            folder, proxy, lambda _, now: ActiveMq(Jolokia(JsonHttp(url, USER, PASSWORD, seconds=ANSWERS)), now)
+        )
+        self._agent = agent(node)
+
+    async def limits(self) -> Any:
+        names = ["", *(f",destinationType=Queue,destinationName={queue['name']}" for queue in self.queues)]
+        limits = (["MemoryLimit", "StoreLimit", "TempLimit"], ["MemoryLimit"], ["MemoryLimit"])
+        reads = [jolokia.read(BEAN + name, *wanted) for name, wanted in zip(names, limits, strict=True)]
+        return [await self._agent.one(read) for read in reads]
+
+    async def declare(self, name: str) -> ObjectName:
+        async def added() -> bool:
+            try:
+                await self._agent.one(jolokia.execute(BEAN, "addQueue(java.lang.String)", name))
+            except jolokia.JolokiaError:  # it accepts connections, and is not started yet
+                return False
+            return True
+
+        await until(added)
+        return self.named(name)
+
+    async def remove(self, name: ObjectName) -> None:
+        await self._agent.one(jolokia.execute(BEAN, "removeQueue(java.lang.String)", name["name"]))
+
+    async def close(self) -> None:
+        await self._agent.close()
+
+
+@both
+class TestContract(AdapterContract):
+    @pytest_asyncio.fixture
+    async def subject(self, tmp_path: Path, node: ActiveMqNode) -> AsyncIterator[Contracted]:
+        async with contracted(lambda proxy: Contracted(tmp_path, node, proxy), node.http_port) as subject:
+            yield subject

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -12,11 +14,16 @@ from proton import ProtonException
 
 from brokers.adapters import jolokia
 from brokers.adapters.artemis import Artemis, open_account
+from brokers.adapters.http import JsonHttp
+from brokers.adapters.jolokia import Jolokia
 from brokers.adapters.kinds import Account
 from brokers.admin import BrokerUnreachable, NotAllowed
-from brokers.model import object_name
+from brokers.model import ObjectName, object_name
+from tests.adapters.contract import AdapterContract
+from tests.adapters.contract.real import ANSWERS, Real, contracted
 from tests.adapters.fake import BROKER, queue_name
 from tests.adapters.hosted import LIMIT, Hosted, until
+from tests.adapters.stalling import Stalling
 from tests.interop.artemis_node import (
     PASSWORD,
     USER,
@@ -40,6 +47,10 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with artemis(classes, tmp_path_factory.mktemp("artemis")) as node:
         node.version = request.param
         yield node
+
+
+def agent(url: str, seconds: float = LIMIT) -> Jolokia:
+    return Jolokia(JsonHttp(url, USER, PASSWORD, seconds=seconds))
 
 
 def adapter(node: ArtemisNode, password: str = PASSWORD, now: Callable[[], int] = lambda: 1) -> Artemis:
@@ -121,12 +132,12 @@ async def one_producer(adapted: Adapted) -> bool:
 
 async def blocked_by_management(node: ArtemisNode, address: str) -> bool:
     """Return whether the broker itself says that an address is blocked by its management."""
-    agent = open_account(Account(node.url, USER, PASSWORD), lambda: 1)._agent
+    management = agent(node.url)
     name = f'org.apache.activemq.artemis:broker="test",component=addresses,address="{address}"'
     try:
-        return bool((await agent.one(jolokia.read(name, "BlockedViaManagement")))["BlockedViaManagement"])
+        return bool((await management.one(jolokia.read(name, "BlockedViaManagement")))["BlockedViaManagement"])
     finally:
-        await agent.close()
+        await management.close()
 
 
 async def test_stop_of_a_queue_stops_all_queues_of_its_address(adapted: Adapted, node: ArtemisNode) -> None:
@@ -207,3 +218,36 @@ async def test_wrong_password_and_wrong_address_are_sentences(node: ArtemisNode)
     with pytest.raises(BrokerUnreachable, match="no Jolokia at"):
         await nothing.connect()
     await nothing.close()
+
+
+class Contracted(Real):
+    def __init__(self, folder: Path, node: ArtemisNode, proxy: Stalling) -> None:
+        url = f"http://127.0.0.1:{proxy.port}/jolokia"
+        super().__init__(folder, proxy, lambda _, now: Artemis(agent(url, ANSWERS), now))
+        self._agent = agent(node.url)
+
+    async def _call(self, operation: str, *arguments: Any) -> Any:
+        bean = 'org.apache.activemq.artemis:broker="test"'
+        return await self._agent.one(jolokia.execute(bean, operation, *arguments))
+
+    async def limits(self) -> Any:
+        settings = "getAddressSettingsAsJSON(java.lang.String)"
+        return [json.loads(await self._call(settings, queue["name"])) for queue in self.queues]
+
+    async def declare(self, name: str) -> ObjectName:
+        create = "createQueue(java.lang.String,java.lang.String,boolean,java.lang.String)"
+        await self._call(create, name, name, True, "ANYCAST")
+        return self.named(name)
+
+    async def remove(self, name: ObjectName) -> None:
+        await self._call("destroyQueue(java.lang.String,boolean,boolean)", name["name"], True, True)
+
+    async def close(self) -> None:
+        await self._agent.close()
+
+
+class TestContract(AdapterContract):
+    @pytest_asyncio.fixture
+    async def subject(self, tmp_path: Path, node: ArtemisNode) -> AsyncIterator[Contracted]:
+        async with contracted(lambda proxy: Contracted(tmp_path, node, proxy), node.http_port) as subject:
+            yield subject

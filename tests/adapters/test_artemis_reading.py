@@ -196,9 +196,9 @@ def test_changed_limits_are_merged_with_what_the_match_sets(own: Any, attributes
 @pytest.mark.parametrize(
     ("read", "shortages"),
     [
-        ({"MaxDiskUsage": 90, "DiskStoreUsage": 0.91}, ["disk"]),
+        ({"MaxDiskUsage": 90, "DiskStoreUsage": 0.91}, ["disk-overfull"]),
         ({"MaxDiskUsage": -1, "DiskStoreUsage": 0.99}, []),
-        ({"GlobalMaxSize": 100, "AddressMemoryUsage": 100}, ["memory"]),
+        ({"GlobalMaxSize": 100, "AddressMemoryUsage": 100}, ["memory-overfull"]),
         ({"GlobalMaxSize": -1, "AddressMemoryUsage": 100}, []),
         ({}, []),
     ],
@@ -212,9 +212,9 @@ def test_shortages_hold_producers_of_addresses_that_are_not_overfull() -> None:
         queue_name("q"): {"address": "q", "overfull": False, "throttles": True},
         queue_name("pages"): {"address": "pages", "overfull": False, "throttles": False},
     }
-    flow = reading.flow_of(queues, ["disk", "memory"])
-    assert flow.everywhere == ["limit:disk"]
-    assert flow.reasons == {"q": ["limit:memory"]}
+    flow = reading.flow_of(queues, ["disk-overfull", "memory-overfull"])
+    assert flow.everywhere == ["disk-overfull"]
+    assert flow.reasons == {"q": ["memory-overfull"]}
 
 
 def test_errors_of_artemis_are_read() -> None:

@@ -12,10 +12,15 @@ import pytest
 import pytest_asyncio
 
 from brokers.adapters.broker_j import BrokerJ
+from brokers.adapters.broker_j_log import KINDS
 from brokers.adapters.http import JsonHttp
 from brokers.admin import EffectNotConfirmed, Event, InvalidValue, NotAllowed
+from brokers.model import ObjectName
+from tests.adapters.contract import AdapterContract
+from tests.adapters.contract.real import ANSWERS, Real, contracted
 from tests.adapters.fake import queue_name
 from tests.adapters.hosted import LIMIT, Hosted, until
+from tests.adapters.stalling import Stalling
 from tests.interop.broker_j_node import BrokerJNode, Sender, broker_j, broker_j_libraries
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -29,8 +34,9 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield node
 
 
-def http(node: BrokerJNode, password: str = "secret") -> JsonHttp:
-    return JsonHttp(f"http://127.0.0.1:{node.http_port}/api/latest", "admin", password, seconds=LIMIT)
+def http(node: BrokerJNode, password: str = "secret", *, port: int = 0, seconds: float = LIMIT) -> JsonHttp:
+    """`port`: of a proxy before the node's management."""
+    return JsonHttp(f"http://127.0.0.1:{port or node.http_port}/api/latest", "admin", password, seconds=seconds)
 
 
 class Adapted(Hosted):
@@ -224,3 +230,37 @@ async def test_wrong_password_is_named_with_what_may_be_missing(node: BrokerJNod
     findings = await right.connect()
     assert [finding.fault for finding in findings if finding.fault] == []
     await right.close()
+
+
+class Contracted(Real):
+    reports = KINDS
+
+    def __init__(self, folder: Path, node: BrokerJNode, proxy: Stalling) -> None:
+        super().__init__(folder, proxy, lambda port, now: BrokerJ(http(node, port=port, seconds=ANSWERS), now))
+        self._api = http(node)
+
+    async def limits(self) -> Any:
+        found = []
+        for queue in self.queues:
+            said = await self._api.request("GET", f"/queue/default/default/{queue['name']}")
+            values = said[0] if isinstance(said, list) else said
+            limits = ("overflowPolicy", "maximumQueueDepthMessages", "maximumQueueDepthBytes", "context")
+            found.append({key: values.get(key) for key in limits})
+        return found
+
+    async def declare(self, name: str) -> ObjectName:
+        await self._api.request("PUT", f"/queue/default/default/{name}", body={"name": name})
+        return self.named(name)
+
+    async def remove(self, name: ObjectName) -> None:
+        await self._api.request("DELETE", f"/queue/default/default/{name['name']}")
+
+    async def close(self) -> None:
+        await self._api.close()
+
+
+class TestContract(AdapterContract):
+    @pytest_asyncio.fixture
+    async def subject(self, tmp_path: Path, node: BrokerJNode) -> AsyncIterator[Contracted]:
+        async with contracted(lambda proxy: Contracted(tmp_path, node, proxy), node.http_port) as subject:
+            yield subject

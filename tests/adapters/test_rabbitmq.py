@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,18 @@ import pytest_asyncio
 
 from brokers.adapters.http import JsonHttp
 from brokers.adapters.rabbitmq import RabbitMq
+from brokers.adapters.rabbitmq_reading import STOP_PREFIX
 from brokers.admin import (
     EffectNotConfirmed,
     InvalidValue,
     NotAllowed,
 )
-from brokers.model import object_name
+from brokers.model import ObjectName, object_name
+from tests.adapters.contract import AdapterContract
+from tests.adapters.contract.real import ANSWERS, Real, contracted
 from tests.adapters.fake import BROKER, queue_name
 from tests.adapters.hosted import LIMIT, Hosted, until
-from tests.adapters.stalling import stalling
+from tests.adapters.stalling import Stalling, stalling
 from tests.interop.rabbitmq_node import RabbitNode, publishing, rabbitmq
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -33,8 +37,11 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
         yield node
 
 
-def http(node: RabbitNode, user: str = "guest", password: str = "guest") -> JsonHttp:
-    return JsonHttp(f"http://127.0.0.1:{node.http_port}/api", user, password, seconds=LIMIT)
+def http(
+    node: RabbitNode, user: str = "guest", password: str = "guest", *, port: int = 0, seconds: float = LIMIT
+) -> JsonHttp:
+    """`port`: of a proxy before the node's management."""
+    return JsonHttp(f"http://127.0.0.1:{port or node.http_port}/api", user, password, seconds=seconds)
 
 
 class Adapted(Hosted):
@@ -185,8 +192,8 @@ async def test_publishers_that_an_alarm_blocks_are_shown_with_it(adapted: Adapte
             await asyncio.to_thread(adapted.node.control, "set_vm_memory_high_watermark", "0")
             await until(lambda: shown("BLOCKED"))
             (producer,) = (await adapted.broker.query("Producer", where={"state": "BLOCKED"})).items
-            assert producer["reasons"] == ["limit:memory on test@localhost"]
-            assert (await adapted.broker.read(BROKER))["shortages"] == ["memory on test@localhost"]
+            assert producer["reasons"] == ["memory-overfull on test@localhost"]
+            assert (await adapted.broker.read(BROKER))["shortages"] == ["memory-overfull on test@localhost"]
         finally:
             await asyncio.to_thread(adapted.node.control, "set_vm_memory_high_watermark", "0.6")
 
@@ -223,11 +230,43 @@ async def test_node_that_hangs_is_unreachable_and_comes_back(adapted: Adapted) -
     """A proxy that accepts and never answers, in front of the node's management."""
     await adapted.declare("orders")
     with stalling(adapted.node.http_port) as proxy:
-        url = f"http://127.0.0.1:{proxy.port}/api"
-        adapted.add("stalled", lambda now: RabbitMq(JsonHttp(url, "guest", "guest", seconds=2), now))
+        adapted.add("stalled", lambda now: RabbitMq(http(adapted.node, port=proxy.port, seconds=2), now))
         await until(lambda: adapted.is_reachable("stalled"))
         proxy.stall.set()
         await until(lambda: adapted.is_unreachable("stalled"))
         proxy.stall.clear()
         await until(lambda: adapted.is_reachable("stalled"))
         assert (await adapted.broker.query("Queue")).total == 1
+
+
+class Contracted(Real):
+    VIRTUALHOST = "/"
+
+    def __init__(self, folder: Path, node: RabbitNode, proxy: Stalling) -> None:
+        super().__init__(folder, proxy, lambda port, now: RabbitMq(http(node, port=port, seconds=ANSWERS), now))
+        self._api = http(node)
+
+    async def limits(self) -> Any:
+        """The policies. The priority of a stop grows when it is made again, which happens until queues report it."""
+        found = [await self._api.request("GET", path) for path in ("/policies", "/operator-policies")]
+        for policy in found[0]:
+            if policy["name"].startswith(STOP_PREFIX):
+                del policy["priority"]
+        return [sorted(policies, key=itemgetter("name")) for policies in found]
+
+    async def declare(self, name: str) -> ObjectName:
+        await self._api.request("PUT", f"/queues/%2F/{name}", body={"durable": True})
+        return self.named(name)
+
+    async def remove(self, name: ObjectName) -> None:
+        await self._api.request("DELETE", f"/queues/%2F/{name['name']}")
+
+    async def close(self) -> None:
+        await self._api.close()
+
+
+class TestContract(AdapterContract):
+    @pytest_asyncio.fixture
+    async def subject(self, tmp_path: Path, node: RabbitNode) -> AsyncIterator[Contracted]:
+        async with contracted(lambda proxy: Contracted(tmp_path, node, proxy), node.http_port) as subject:
+            yield subject

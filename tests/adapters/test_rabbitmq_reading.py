@@ -92,7 +92,7 @@ def test_of_two_policies_with_one_pattern_the_one_that_applies_is_shown() -> Non
 
 def test_alarm_blocks_publishers_before_they_are_listed_as_blocked() -> None:
     alarms = reading.alarms_of(answer("alarms-memory"))
-    assert alarms == ["memory on test@localhost"]
+    assert alarms == ["memory-overfull on test@localhost"]
     assert reading.alarms_of(answer("alarms")) == []
     channels = answer("channels")
     for connections, expected in (
@@ -112,7 +112,7 @@ def test_internal_flow_control_blocks_and_other_protocols_are_not_blocked_by_the
     channels = answer("channels")
     connections = answer("connections")
     for changed, expected in (({"state": "flow"}, True), ({"protocol": "AMQP 1.0"}, False), ({"state": None}, None)):
-        alarms = ["memory on x"] if "protocol" in changed else []
+        alarms = ["memory-overfull on x"] if "protocol" in changed else []
         found = reading.connections_of([{**each, **changed} for each in connections], channels, alarms)
         assert [values["blocked"] for name, values in found.items() if name.type == "Producer"] == [expected]
 
