@@ -76,8 +76,8 @@ BROKER = ManagedType(
         _A(
             "shortages",
             Kind.LIST,
-            "Limits that are exceeded now, as the reasons of blocked producers: RESOURCE-overfull, or RESOURCE-overfull on"
-            " NODE. Resources: memory, store, temp, disk.",
+            "Limits that are exceeded now, as the reasons of blocked producers: RESOURCE-overfull, or"
+            " RESOURCE-overfull on NODE. Resources: memory, store, temp, disk.",
         ),
         VERSION,
     ),

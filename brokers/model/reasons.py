@@ -1,9 +1,9 @@
-"""Why producers are blocked, in the texts that all kinds of brokers use: `reasons` of producers, `shortages` of brokers.
+"""Why producers are blocked, as texts of all kinds of brokers: `reasons` of producers, `shortages` of brokers.
 
 - `queue-overfull:NAME`: a queue is above its stop level; NAME is the queue's.
 - `operator-stop:SCOPE`: an operator has stopped the producers of a scope.
-- `RESOURCE-overfull`: the broker uses more of a resource than its limit; with ` on NODE` for a node of a cluster. Such a
-  text is a shortage.
+- `RESOURCE-overfull`: the broker uses more of a resource than its limit; with ` on NODE` for a node of a cluster. Such
+  a text is a shortage.
 - `connection-flow`: the broker throttles the connection, since it sends faster than queues or disks take its messages.
 - `inferred: SENTENCE`: that the producer is blocked follows from what was observed, and is not reported.
 - `unknown: SENTENCE`: the broker does not report the reason; what it can be.

@@ -101,24 +101,32 @@ def state(text: str) -> str:
 
 def why(answer: Mapping[str, Any]) -> None:
     click.secho(answer["summary"], bold=True)
+    for note in answer["notes"]:
+        click.echo(note)
     for cause in answer["causes"]:
         click.echo(f"\n{cause['title']}" + (f", since {when(cause['since'])}" if cause.get("since") else ""))
         for limit in cause.get("limits") or []:
             click.echo(
-                f"  {limit['unit']}: {limit['depth']:,} now; stops above {limit['stop']:,},"
+                f"  {limit['unit']}: {_count(limit['depth'])} now; stops above {limit['stop']:,},"
                 f" resumes at {limit['resume']:,}"
             )
             for field in limit.get("fields") or []:
-                click.echo(f"    {field['field']} = {field.get('value')} from {field.get('origin')}")
+                click.echo(
+                    f"    {field['field']} = {field.get('value')} from {field.get('origin') or 'an unknown origin'}"
+                )
         if cause.get("reason"):
             click.echo(f"  {cause['actor'] or 'unknown'}: {cause['reason']}")
         click.echo(f"  {resumes(cause)}")
-    click.echo(f"\nConsumers ({answer['consumers_total']:,}):")
+    click.echo(f"\nConsumers ({_count(answer['consumers_total'])}):")
     for consumer in answer["consumers"][:20]:
         click.echo(f"  {consumer['object']}: {consumer['doing']}")
-    click.echo(f"Producers ({answer['producers_total']:,}), the blocked ones first:")
+    click.echo(f"Producers ({_count(answer['producers_total'])}), the blocked ones first:")
     for producer in answer["producers"][:20]:
-        click.echo(f"  {producer.get('client') or producer['object']}: {state(producer['state'])}")
+        click.echo(f"  {producer.get('client') or producer['object']}: {state(producer['state'] or 'not known')}")
+
+
+def _count(number: int | None) -> str:
+    return "not known" if number is None else f"{number:,}"
 
 
 def resumes(cause: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What a broker answers about a blocked queue or producer: the objects around it, as far as the broker has them.
+"""What a broker answers about a blocked queue or producer: those of the objects around it that the broker has.
 
 A broker declares what it has: some do not list consumers, or do not say which queues a producer sends to, or do not
 explain the origins of limits. What it lacks is None here, and never an empty list.
@@ -54,7 +54,7 @@ class Facts:
 
     @property
     def concerned(self) -> Sequence[Row]:
-        """The producers that are explained, as far as they are known."""
+        """Those of the explained producers that are known."""
         return [self.producer] if self.producer is not None else self.producers or []
 
 

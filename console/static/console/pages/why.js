@@ -80,6 +80,9 @@ function showVerdict(data) {
     else if (never.length) when = `Time to resume: unknown (${never.map(becauseOf).join("; ")}).`;
   }
   setText(byId("when"), when);
+  const notes = byId("notes");
+  notes.hidden = data.notes.length === 0;
+  fillOnce(notes, JSON.stringify(data.notes), () => data.notes.map((/** @type {string} */ note) => h("li", {}, note)));
 }
 
 /** @param {any} data */
@@ -106,22 +109,29 @@ function chainSteps(data) {
       producer.draining
         ? "draining"
         : producer.state === "BLOCKED"
-          ? "blocked: no credit"
-          : `credit ${exact(producer.credit)}`,
+          ? producer.credit === 0
+            ? "blocked: no credit"
+            : "blocked"
+          : known(producer.credit)
+            ? `credit ${exact(producer.credit)}`
+            : "",
     ]);
   } else {
     const clients = new Set(data.producers.map((/** @type {any} */ p) => p.client));
     const more = data.producers_total > data.producers.length ? "+" : "";
+    const listed = data.producers_total !== null;
     steps.push([
       "client",
       "Clients",
-      queue.producers ? `${count(clients.size)}${more}` : "none",
-      `on ${plural(new Set(data.producers.map((/** @type {any} */ p) => p.connection)).size, "connection")}`,
+      !listed ? "not known" : queue.producers ? `${count(clients.size)}${more}` : "none",
+      listed
+        ? `on ${plural(new Set(data.producers.map((/** @type {any} */ p) => p.connection)).size, "connection")}`
+        : "",
     ]);
     steps.push([
       "link",
       "Links",
-      `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked`,
+      blockedOf(queue),
       [
         queue.waiting_producers ? `${count(queue.waiting_producers)} waiting for credit` : "",
         queue.draining_producers ? `${count(queue.draining_producers)} draining` : "",
@@ -129,6 +139,10 @@ function chainSteps(data) {
         .filter(Boolean)
         .join(", "),
     ]);
+  }
+  if (!queue) {
+    steps.push(["queue", "Queue", "not known", ""]);
+    return [...steps, ...data.causes.map(causeStep)];
   }
   steps.push([
     "queue",
@@ -141,10 +155,14 @@ function chainSteps(data) {
   if (!data.causes.length) steps.push(["limit", "Limit", "none effective", ""]);
   const stuck = data.consumers.filter((/** @type {any} */ consumer) => consumer.stuck).length;
   steps.push([
-    queue.consumers ? "consumers" : "consumers bad",
+    queue.consumers === 0 ? "consumers bad" : "consumers",
     "Consumers",
-    queue.consumers ? count(queue.consumers) : "none",
-    stuck ? `${count(stuck)} stuck` : queue.consumers ? `${rate(queue.rate_out)} messages/s` : "",
+    queue.consumers === 0 ? "none" : known(queue.consumers) ? count(queue.consumers) : "not known",
+    stuck
+      ? `${count(stuck)} stuck`
+      : queue.consumers && known(queue.rate_out)
+        ? `${rate(queue.rate_out)} messages/s`
+        : "",
   ]);
   return steps;
 }
@@ -153,8 +171,14 @@ function chainSteps(data) {
 function causeStep(cause) {
   if (cause.kind === "stop")
     return ["limit effective", "Operator's stop", cause.actor || "an unknown user", cause.reason || "no reason given"];
+  if (cause.kind === "reported") return ["limit effective", "Reason", cause.title, ""];
   if (cause.kind !== "queue")
-    return ["limit effective", words(cause.kind), `${bytes(cause.used)} of ${bytes(cause.limit)}`, "shared limit"];
+    return [
+      "limit effective",
+      words(cause.kind),
+      known(cause.used) && cause.limit ? `${bytes(cause.used)} of ${bytes(cause.limit)}` : "above its limit",
+      cause.node ? `on ${cause.node}` : "shared limit",
+    ];
   const effective = cause.limits.find((/** @type {any} */ limit) => limit.effective) ?? cause.limits[0];
   if (!effective) return ["limit effective", "Limit", "unknown", ""];
   const source =
@@ -164,13 +188,28 @@ function causeStep(cause) {
     "limit effective",
     "Effective limit",
     amount(effective.stop, effective.unit),
-    source ? `from ${originWords(source.origin)}` : "",
+    source?.origin ? `from ${originWords(source.origin)}` : "",
   ];
+}
+
+/**
+ * Return whether the broker reports a value.
+ *
+ * @param {any} value
+ */
+const known = (value) => value !== null && value !== undefined;
+
+/** @param {any} queue */
+function blockedOf(queue) {
+  if (!known(queue.blocked_producers))
+    return known(queue.producers) ? plural(queue.producers, "producer") : "not known which are blocked";
+  return `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked`;
 }
 
 /** @param {any} kind */
 const words = (kind) =>
-  /** @type {Record<string, any>} */ ({ store: "Store", memory: "Memory", temp: "Temp store" })[kind] ?? kind;
+  /** @type {Record<string, any>} */ ({ store: "Store", memory: "Memory", temp: "Temp store", disk: "Disk" })[kind] ??
+  kind;
 
 /** @param {any} origin */
 function originWords(origin) {
@@ -274,6 +313,7 @@ function updateCause(node, cause) {
     showFacts(facts, [
       ["Reason", cause.reason || "no reason given"],
       ["Stopped by", cause.actor || "an unknown user"],
+      cause.effect && cause.effect !== "hold" ? ["Effect", `${cause.effect}: ${cause.remark}`] : null,
       [
         "Ends",
         cause.until || cause.below ? h("span", {}, endOf(cause)) : "when an operator starts the producers",
@@ -281,6 +321,10 @@ function updateCause(node, cause) {
         `${cause.until} ${cause.below}`,
       ],
     ]);
+    return;
+  }
+  if (cause.kind === "reported" || !known(cause.used)) {
+    showFacts(facts, [["Resumes", away() ? "not known" : cause.because]]);
     return;
   }
   showFacts(facts, [
@@ -318,10 +362,10 @@ function limitLine(limit) {
  */
 function updateLimit(node, limit) {
   const [now, bar, origins] = node.children;
-  const top = Math.max(limit.depth, limit.stop);
+  const top = Math.max(limit.depth ?? 0, limit.stop);
   fillOnce(now, JSON.stringify(limit), () => [
-    h("strong", {}, amount(limit.depth, limit.unit)),
-    ` of ${amount(limit.stop, limit.unit)} (${percent(limit.depth, limit.stop)}). `,
+    h("strong", {}, known(limit.depth) ? amount(limit.depth, limit.unit) : "not known"),
+    ` of ${amount(limit.stop, limit.unit)}${known(limit.depth) ? ` (${percent(limit.depth, limit.stop)})` : ""}. `,
     limit.effective
       ? `Resumes at ${amount(limit.resume, limit.unit)}.`
       : `Below its resume level of ${amount(limit.resume, limit.unit)}: not the cause.`,
@@ -331,7 +375,7 @@ function updateLimit(node, limit) {
     "title",
     `${exactAmount(limit.depth, limit.unit)}; stop level ${exact(limit.stop)}, resume level ${exact(limit.resume)}`,
   );
-  bar.firstChild.style.inlineSize = `${(100 * limit.depth) / top}%`;
+  bar.firstChild.style.inlineSize = `${(100 * (limit.depth ?? 0)) / top}%`;
   bar.firstChild.dataset.level = limit.effective ? "over" : "";
   bar.lastChild.style.insetInlineStart = `${(100 * limit.resume) / top}%`;
   fillOnce(origins, JSON.stringify(limit.fields), () =>
@@ -340,10 +384,13 @@ function updateLimit(node, limit) {
       .flatMap((/** @type {any} */ field, /** @type {any} */ index) => [
         index ? "; " : "",
         h("code", {}, field.field),
-        ` ${typeof field.value === "number" ? exact(field.value) : field.value} from `,
+        ` ${typeof field.value === "number" ? exact(field.value) : field.value} `,
+        field.origin ? "from " : "(origin not known)",
         field.origin_object
           ? h("a", { href: objectUrl(field.origin_object) }, originWords(field.origin))
-          : originWords(field.origin),
+          : field.origin
+            ? originWords(field.origin)
+            : "",
       ]),
   );
 }
@@ -459,7 +506,7 @@ function updateConnection(node, connection) {
           "li",
           {},
           `${link.says} `,
-          h("a", { href: objectUrl(link.queue) }, shortName(link.queue)),
+          link.queue ? h("a", { href: objectUrl(link.queue) }, shortName(link.queue)) : "a queue that is not known",
           link.here ? " (this queue)" : "",
           " ",
           link.state ? stateElement(link.state) : null,
@@ -514,7 +561,7 @@ const render = drawing(() => {
     );
     return;
   }
-  if (!data.queue) {
+  if (!data.queue && !data.producer) {
     setText(byId("verdict"), UNKNOWN);
     conditions.unknown("not known");
     setText(byId("state"), "not known");
@@ -526,12 +573,16 @@ const render = drawing(() => {
     }
     return;
   }
-  const { queue } = data;
-  queueName = queue.object;
+  const queue = data.queue ?? {}; // unknown for a producer of a broker that does not report it
+  queueName = queue.object ?? null;
   drawn = true;
-  for (const id of ["queue-link", "queue-page"]) byId(id).href = objectUrl(queue.object);
-  setText(byId("queue-link"), `${queue.virtualhost} / ${middle(queue.name, NAMED)}`);
-  setState(byId("state"), data.producer?.state ?? queue.state);
+  for (const id of ["queue-link", "queue-page"]) byId(id).hidden = !queueName;
+  for (const id of ["stop", "start"]) byId(id).hidden = !queueName;
+  if (queueName) {
+    for (const id of ["queue-link", "queue-page"]) byId(id).href = objectUrl(queueName);
+    setText(byId("queue-link"), `${queue.virtualhost} / ${middle(queue.name, NAMED)}`);
+  }
+  setState(byId("state"), data.producer ? data.producer.state : queue.state);
   const since = data.producer
     ? data.producer.blocked_since
     : Math.min(...[queue.overfull_since, queue.stopped_since].filter(Boolean), Infinity);
@@ -546,25 +597,31 @@ const render = drawing(() => {
     data.consumers,
     consumerRow,
     updateConsumer,
-    atThatTime()
-      ? `No consumers attached${atThatTime()}.`
-      : queue.depth_messages
-        ? `No consumers attached for ${plural(queue.depth_messages, "queued message")}. ` +
-          "Start a consumer, or purge the queue."
-        : "No consumers attached.",
-    data.consumers_total,
+    !data.consumers.length && queue.consumers !== 0
+      ? known(queue.consumers)
+        ? `${plural(queue.consumers, "consumer")}, not listed by this broker.`
+        : "Not known for this broker."
+      : atThatTime()
+        ? `No consumers attached${atThatTime()}.`
+        : queue.depth_messages
+          ? `No consumers attached for ${plural(queue.depth_messages, "queued message")}. ` +
+            "Start a consumer, or purge the queue."
+          : "No consumers attached.",
+    data.consumers.length ? data.consumers_total : 0,
   );
   setText(
     byId("producers-count"),
-    queue.producers ? `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked` : "",
+    queue.producers && known(queue.blocked_producers)
+      ? `${count(queue.blocked_producers)} of ${count(queue.producers)} blocked`
+      : "",
   );
   list(
     "producers",
     data.producers,
     producerRow,
     updateProducer,
-    `No producers attached${atThatTime()}.`,
-    data.producers_total,
+    data.producers_total === null ? "Not known for this broker." : `No producers attached${atThatTime()}.`,
+    data.producers_total ?? 0,
   );
   const sharing = data.connections.filter(
     (/** @type {any} */ c) =>
@@ -585,7 +642,7 @@ const render = drawing(() => {
 
 live.addEventListener("snapshot", (event) => {
   if (event.detail.watch !== "why") return;
-  if (!event.detail.connected && snapshot?.data.queue) return; // the page keeps its last snapshot, marked with its time
+  if (!event.detail.connected && (snapshot?.data.queue || snapshot?.data.producer)) return; // the page keeps its last snapshot, marked with its time
   snapshot = event.detail;
   deliveries.add(snapshot.at, snapshot.data.consumers ?? []);
   render();
