@@ -92,3 +92,52 @@ class Finding(serializers.Serializer[Any]):
 class BrokerTestAnswer(serializers.Serializer[Any]):
     ok = serializers.BooleanField(help_text="Whether nothing is missing.")
     findings = Finding(many=True, help_text="A sentence each.")
+
+
+class BrokerFile(serializers.Serializer[Any]):
+    yaml = text_field("File of the added brokers, without passwords.")
+
+
+class BrokerPassword(serializers.Serializer[Any]):
+    slug = TextField("Broker of the file.", max_length=30)
+    password = TextField("Its password.", max_length=1000)
+
+
+class BrokerFileRequest(serializers.Serializer[Any]):
+    yaml = TextField("File of brokers.", allow_blank=True)
+    passwords = BrokerPassword(many=True, default=list, help_text="The passwords that the file names.")
+    prune = FlagField("Remove added brokers that are not in the file.")
+    dry_run = FlagField("Return the changes; change nothing.")
+    digest = TextField("Digest of the dry run: refused if the changes would now be different.", default="")
+    reason = TextField(REASON, default="")
+
+
+class BrokerFileChange(serializers.Serializer[Any]):
+    slug = text_field("Broker.")
+    action = text_field("update, create or delete.")
+    attributes = serializers.DictField(help_text="New values; of a password only that it changes.")
+    was = serializers.DictField(help_text="Current values of the attributes.")
+
+
+class BrokerFileApplied(serializers.Serializer[Any]):
+    slug = text_field("Broker.")
+    action = text_field("update, create or delete.")
+    outcome = text_field("done or refused.")
+    detail = text_field("Explanation, unless the outcome is done.")
+
+
+class NamedPassword(serializers.Serializer[Any]):
+    slug = text_field("Broker.")
+    key = text_field("password_file or password_env.")
+    name = text_field("Path of the file, or name of the environment variable, where the file is applied.")
+
+
+class BrokerFileAnswer(serializers.Serializer[Any]):
+    changes = BrokerFileChange(many=True)
+    problems = serializers.DictField(help_text="Errors by slug.")
+    left_alone = serializers.ListField(
+        child=serializers.CharField(), help_text="Added brokers that are not in the file and stay."
+    )
+    passwords = NamedPassword(many=True, help_text="The passwords that the file names.")
+    digest = text_field("Identifies this list of changes.")
+    applied = BrokerFileApplied(many=True)

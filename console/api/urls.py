@@ -7,6 +7,7 @@ from drf_spectacular.views import SpectacularAPIView
 
 import console.intake.path_names  # noqa: F401  (registers the converters of names)
 from console.api.audit import AuditFileView, AuditView, RevertView
+from console.api.broker_file import BrokerFileView
 from console.api.brokers import (
     BrokerDetailView,
     BrokerKindsView,
@@ -52,6 +53,7 @@ from console.api.why import WhyView
 _v1: list[URLPattern | URLResolver] = [
     path("me/", MeView.as_view()),
     path("brokers/", BrokersView.as_view()),
+    path("brokers/file/", BrokerFileView.as_view()),
     path("brokers/kinds/", BrokerKindsView.as_view()),
     path("brokers/test/", BrokerTestView.as_view()),
     path("brokers/<slug:slug>/test/", StoredBrokerTestView.as_view()),

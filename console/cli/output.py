@@ -11,6 +11,7 @@ import click
 
 from console.cli.names import short_name
 
+_SIGNS = {"update": "~", "create": "+", "delete": "-"}
 _STATES = {"OVERFULL": "red", "OVERFULL_STOPPED": "red", "STOPPED": "yellow"}
 
 
@@ -88,6 +89,25 @@ def findings(answer: Mapping[str, Any], *, to_stderr: bool = False) -> None:
             click.secho(f"! {one_line(finding['fault'])}", fg="red", err=to_stderr)
     if answer["ok"]:
         click.echo("Nothing is missing.", err=to_stderr)
+
+
+def broker_changes(answer: Mapping[str, Any]) -> None:
+    """Print the differences between a file of brokers and the console."""
+    for change in answer["changes"]:
+        was = change["was"]
+        fields = ", ".join(
+            f"{name} {_value(was[name])} -> {_value(value)}" if name in was else f"{name} {_value(value)}"
+            for name, value in change["attributes"].items()
+            if value not in ("", []) or name in was
+        )
+        line = f"{_SIGNS[change['action']]} {change['slug']}{': ' if fields else ''}{fields}"
+        click.echo(one_line(line))
+    for sentence in answer["problems"].values():
+        click.secho(f"! {one_line(sentence)}", fg="red")
+    if answer["left_alone"]:
+        click.echo(f"Not in the file, and stay (--prune removes them): {', '.join(answer['left_alone'])}.")
+    if not answer["changes"] and not answer["problems"]:
+        click.echo("No differences.")
 
 
 def one_line(text: str) -> str:
@@ -176,7 +196,6 @@ def event(answer: Mapping[str, Any]) -> None:
 
 
 def changes(answer: Mapping[str, Any]) -> None:
-    signs = {"update": "~", "create": "+", "delete": "-"}
     for change in answer["changes"]:
         fields = ", ".join(
             f"{field} {_value(change['was'].get(field))} -> {_value(value)}"
@@ -184,7 +203,7 @@ def changes(answer: Mapping[str, Any]) -> None:
             else f"{field} {value}"
             for field, value in change["attributes"].items()
         )
-        click.echo(f"{signs[change['action']]} {short_name(change['object'])}{': ' if fields else ''}{fields}")
+        click.echo(f"{_SIGNS[change['action']]} {short_name(change['object'])}{': ' if fields else ''}{fields}")
     for place, sentence in answer["problems"].items():
         click.secho(f"! {sentence}" if not place or place in sentence else f"! {place}: {sentence}", fg="red")
     if answer["left_alone"]:
@@ -202,4 +221,6 @@ def changes(answer: Mapping[str, Any]) -> None:
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or "none"
     return "not set" if value is None else str(value)

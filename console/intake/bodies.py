@@ -16,7 +16,7 @@ from brokers.input_checks import shortened
 
 _CHARSET = re.compile(rb"""charset\s*\*?\d*\*?\s*=\s*["']?([^"';,\s]*)""", re.IGNORECASE)
 _ENCODINGS = ("", "utf-8", "utf8", "us-ascii", "ascii")
-_FILES = ("/api/v1/policies/file/",)
+_FILES = ("/api/v1/brokers/file/", "/api/v1/policies/file/")
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

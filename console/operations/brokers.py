@@ -140,23 +140,39 @@ async def _findings(kind: str, account: Account) -> list[dict[str, str]]:
         await adapter.close()
 
 
+def field_fault(name: str, value: Any) -> str:
+    """Return what is wrong with the value of a field, as a sentence; "": nothing. Resolves no name."""
+    if fault := _FAULTS[name](value):
+        return str(fault)
+    if name == "url":
+        try:
+            check_url(value)
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
+def normalized(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return valid values as they are stored."""
+    found = dict(values)
+    if "url" in found:
+        found["url"] = check_url(found["url"])
+    if "tags" in found:
+        found["tags"] = sorted(set(found["tags"]))
+    return found
+
+
 def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values, normalized. Raises InvalidValue with every fault."""
-    values, wrong = dict(given), {}
-    for name, check in _FAULTS.items():
-        if name in values and (fault := check(values[name])):
-            wrong[name] = fault
-    if "url" in values and "url" not in wrong:
+    wrong = {name: fault for name, value in given.items() if name in _FAULTS and (fault := field_fault(name, value))}
+    if "url" in given and "url" not in wrong:
         try:
-            values["url"] = check_url(values["url"])
-            check_resolved(values["url"])
+            check_resolved(check_url(given["url"]))
         except ValueError as error:
             wrong["url"] = str(error)
     if wrong:
         raise InvalidValue(wrong)
-    if "tags" in values:
-        values["tags"] = sorted(set(values["tags"]))
-    return values
+    return normalized(given)
 
 
 def _slug_fault(slug: str) -> str:

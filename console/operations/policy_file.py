@@ -22,23 +22,19 @@ the broker that the file is for: most kinds of brokers have fewer types and fiel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 
-from brokers.admin import InvalidValue
 from brokers.model import TYPES, ManagedType, ObjectName, object_name
 from brokers.model.patterns import pattern_fault
-from console.intake.yaml_text import compose
+from console.intake.yaml_maps import VERSION, YamlMaps, is_null
 from console.operations.policies import FIELDS, SCOPES, set_fields, writable_fields
 
-VERSION = "1"
 #: Policy fields and priority that each object sets.
 Settings = dict[ObjectName, dict[str, Any]]
 
-#: Faults that are reported together.
-_NAMED = 100
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _SECTIONS = {"exchanges": ("Exchange", "name"), "patterns": ("Policy", "pattern"), "queues": ("Queue", "name")}
 _BROKER = object_name("Broker")
@@ -84,19 +80,9 @@ def settings_of(name: ObjectName, attributes: Mapping[str, Any], types: Mapping[
 def read(text: str, types: Mapping[str, ManagedType] = TYPES) -> Settings:
     """Return the settings of a file for a broker with these types. Raises InvalidValue with all faults, by their paths
     in the file."""
-    root = compose(text)
     reading = _Reading(types)
-    try:
-        reading.document(root)
-    except _EnoughError:
-        reading.wrong["detail"] = f"the file has more faults; these are the first {_NAMED}"
-    if reading.wrong:
-        raise InvalidValue(reading.wrong)
+    reading.file.read(text, reading.document)
     return reading.settings
-
-
-class _EnoughError(Exception):
-    """The limit of reported faults is reached."""
 
 
 class _Reading:
@@ -106,86 +92,52 @@ class _Reading:
         self._types = types
         self._checks_patterns = _pattern(types) == _pattern(TYPES)
         self.settings: Settings = {}
-        self.wrong: dict[str, str] = {}
-
-    def fault(self, path: str, node: Any, sentence: str) -> None:
-        self.wrong.setdefault(path or "yaml", f"line {node.start_mark.line + 1}: {sentence}")
-        if len(self.wrong) >= _NAMED:
-            raise _EnoughError
+        self.file = YamlMaps()
 
     def document(self, root: Any) -> None:
-        if root is None:
-            self.wrong["yaml"] = "the file is empty: it must contain at least version: 1"
-            return
-        keys = set()
-        for key, node, path in self.entries(root, ""):
-            keys.add(key)
+        for key, node, path in self.file.sections(root):
             match key:
-                case "version":
-                    if not isinstance(node, yaml.ScalarNode) or node.value != VERSION:
-                        self.fault(path, node, f"version must be {VERSION}")
                 case "broker":
                     self.object(_BROKER, node, path)
                 case "virtualhosts":
-                    for name, host, at in self.entries(node, path):
+                    for name, host, at in self.file.entries(node, path):
                         self.host(name, host, at)
                 case _:
-                    self.fault(path, node, f"unknown key {key}: expected version, broker or virtualhosts")
-        if "version" not in keys and isinstance(root, yaml.MappingNode):
-            self.fault("version", root, "version is missing: it must be 1")
+                    self.file.fault(path, node, f"unknown key {key}: expected version, broker or virtualhosts")
 
     def host(self, host: str, node: Any, path: str) -> None:
-        for key, section, at in self.entries(node, path):
+        for key, section, at in self.file.entries(node, path):
             if key == "defaults":
                 self.object(object_name("VirtualHost", name=host), section, at)
             elif key in _SECTIONS:
                 type_name, name_key = _SECTIONS[key]
-                for name, each, where in self.entries(section, at):
+                for name, each, where in self.file.entries(section, at):
                     if key == "patterns" and self._checks_patterns and (problem := pattern_fault(name)):
-                        self.fault(where, each, problem)
+                        self.file.fault(where, each, problem)
                     else:
                         self.object(object_name(type_name, virtualhost=host, **{name_key: name}), each, where)
             else:
-                self.fault(at, section, f"unknown key {key}: expected defaults, {', '.join(_SECTIONS)}")
+                self.file.fault(at, section, f"unknown key {key}: expected defaults, {', '.join(_SECTIONS)}")
 
     def object(self, name: ObjectName, node: Any, path: str) -> None:
         declared = self._types.get(name.type)
         if declared is None:
-            self.fault(path, node, f"this broker has no objects of type {name.type}")
+            self.file.fault(path, node, f"this broker has no objects of type {name.type}")
             return
         writable = writable_fields(self._types, name.type)
         values: dict[str, Any] = {}
-        for field, value, at in self.entries(node, path):
+        for field, value, at in self.file.entries(node, path):
             attribute = declared.attribute(field)
             if field not in writable or attribute is None:
-                self.fault(at, value, _unknown(name.type, field, writable))
+                self.file.fault(at, value, _unknown(name.type, field, writable))
             elif not isinstance(value, yaml.ScalarNode):
-                self.fault(at, value, f"{field} must be a single value")
-            elif not _is_null(value):
+                self.file.fault(at, value, f"{field} must be a single value")
+            elif not is_null(value):
                 try:
                     values[field] = attribute.check(value.value)
                 except ValueError as error:
-                    self.fault(at, value, str(error))
+                    self.file.fault(at, value, str(error))
         self.settings[name] = values
-
-    def entries(self, node: Any, path: str) -> Iterator[tuple[str, Any, str]]:
-        """Yield (key, node, path) for each entry of a map; an empty value counts as an empty map."""
-        if isinstance(node, yaml.ScalarNode) and _is_null(node):
-            return
-        if not isinstance(node, yaml.MappingNode):
-            self.fault(path, node, f"{path or 'the file'} must be a map of names to values")
-            return
-        keys = set()
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                self.fault(path, key, "a name must be a string")
-                continue
-            at = f"{path}.{key.value}" if path else key.value
-            if key.value in keys:
-                self.fault(at, key, f"duplicate key {key.value}")
-                continue
-            keys.add(key.value)
-            yield key.value, value, at
 
 
 def _pattern(types: Mapping[str, ManagedType]) -> str:
@@ -201,7 +153,3 @@ def _unknown(type_name: str, field: str, writable: Sequence[str]) -> str:
     if known:
         return f"{field} cannot be set on objects of type {type_name} of this broker; {expected}"
     return f"{field} is not a policy field; {expected}"
-
-
-def _is_null(node: Any) -> bool:
-    return not node.style and node.value in ("", "~", "null")

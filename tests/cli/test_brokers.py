@@ -225,3 +225,172 @@ def test_slugs_and_kinds_are_completed(adele: Terminal, password: str, monkeypat
     assert [item.value for item in complete(["brokers", "add", "x", "--kind"], "a")] == ["artemis", "activemq"]
     monkeypatch.setenv("HEADGATE_TOKEN", "wrong")
     assert complete(["brokers", "test"], "") == []
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+BROKERS = """\
+version: 1
+brokers:
+  rabbit:
+    title: Rabbits
+    kind: rabbitmq
+    url: http://127.0.0.1:1/
+    username: headgate
+    password_file: secret.txt
+    tags: [prod, eu]
+  hare:
+    kind: rabbitmq
+    url: http://127.0.0.1:2
+    password_env: HARE_PASSWORD
+    authority: |
+      first line
+      second line
+"""
+
+
+@pytest.fixture
+def file(adele: Terminal, authority: str) -> Path:
+    path = adele.home / "brokers.yaml"
+    path.write_text(BROKERS)
+    (adele.home / "secret.txt").write_text(f"{SECRET}\n")
+    return path
+
+
+def slugs() -> list[str]:
+    return in_thread(lambda: sorted(ForeignBroker.objects.values_list("slug", flat=True)))
+
+
+def audited() -> list[tuple[str, str]]:
+    return in_thread(lambda: list(AuditEntry.objects.order_by("pk").values_list("operation", "outcome")))
+
+
+def test_a_file_of_brokers_is_compared_applied_and_applied_again_without_effect(adele: Terminal, file: Path) -> None:
+    env = {"HARE_PASSWORD": "carp"}
+    differs = adele.run("brokers", "diff", str(file), **env)
+    assert differs.exit_code == 1
+    assert "+ rabbit: title Rabbits, kind rabbitmq, url http://127.0.0.1:1/" in differs.output
+    assert slugs() == []
+    assert adele.run("brokers", "apply", str(file), **env).exit_code == 2  # not interactive: no confirmation
+    said = ok(adele.run("brokers", "apply", str(file), "--yes", "--reason", "release 42", **env))
+    assert said.splitlines() == ["done: create hare", "done: create rabbit", "2 changed, 0 failed."]
+    passwords = in_thread(lambda: {row.slug: row.account().password for row in ForeignBroker.objects.all()})
+    assert passwords == {"rabbit": SECRET, "hare": "carp"}
+    assert audited()[-2:] == [("add-broker", "done")] * 2
+    assert in_thread(lambda: set(AuditEntry.objects.values_list("reason", flat=True))) >= {"release 42"}
+
+    rows = audited()
+    assert "No differences." in ok(adele.run("brokers", "diff", str(file), "--prune", **env))
+    assert "0 changed, 0 failed." in ok(adele.run("brokers", "apply", str(file), "--yes", **env))
+    assert audited() == rows
+    exported = ok(adele.run("brokers", "export"))
+    assert "authority: |\n      first line\n      second line\n" in exported
+    for secret in (SECRET, "carp"):
+        assert secret not in exported + differs.output + said
+    copy = file.with_name("copy.yaml")
+    ok(adele.run("brokers", "export", str(copy)))
+    assert "No differences." in ok(adele.run("brokers", "diff", str(copy), "--prune"))
+
+
+def test_a_file_changes_only_what_differs_and_leaves_a_pause_and_a_password_alone(adele: Terminal, file: Path) -> None:
+    env = {"HARE_PASSWORD": "carp"}
+    ok(adele.run("brokers", "apply", str(file), "--yes", **env))
+    ok(adele.run("brokers", "pause", "rabbit"))
+    file.write_text(BROKERS.replace("title: Rabbits", "title: Hares"))
+    assert adele.run("brokers", "diff", str(file), **env).output == "~ rabbit: title Rabbits -> Hares\n"
+    ok(adele.run("brokers", "apply", str(file), "--yes", **env))
+    rows = in_thread(lambda: {row.slug: (row.title, row.paused, row.revision) for row in ForeignBroker.objects.all()})
+    assert rows == {"rabbit": ("Hares", True, 3), "hare": ("hare", False, 1)}
+    changed = adele.run("brokers", "diff", str(file), HARE_PASSWORD="pike")
+    assert (changed.exit_code, changed.output) == (1, "~ hare: password (secret)\n")
+    assert "No differences." in ok(adele.run("brokers", "diff", str(file), "--no-passwords"))
+    ok(adele.run("brokers", "apply", str(file), "--yes", HARE_PASSWORD="pike"))
+    assert in_thread(lambda: ForeignBroker.objects.get(slug="hare").account().password) == "pike"
+    file.write_text(file.read_text().replace("127.0.0.1:2", "127.0.0.1:3"))  # the password is sent again with a new URL
+    assert "1 changed" in ok(adele.run("brokers", "apply", str(file), "--yes", HARE_PASSWORD="pike"))
+
+
+def test_prune_removes_only_added_brokers_that_the_file_lacks(adele: Terminal, file: Path) -> None:
+    ok(adele.run("brokers", "apply", str(file), "--yes", HARE_PASSWORD="carp"))
+    file.write_text("version: 1\nbrokers: {}\n")
+    assert "stay (--prune removes them): hare, rabbit" in ok(adele.run("brokers", "diff", str(file)))
+    pruned = adele.run("brokers", "diff", str(file), "--prune")
+    assert (pruned.exit_code, pruned.output) == (1, "- hare\n- rabbit\n")
+    ok(adele.run("brokers", "apply", str(file), "--prune", "--yes", "--reason", "gone"))
+    assert slugs() == []
+    assert audited()[-2:] == [("remove-broker", "done")] * 2
+    assert "local" in ok(adele.run("brokers", "list"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("version: 1\nbrokers: {x: {kind: rabbitmq}}", "brokers.x.url: line 2: url is missing"),
+        ("version: 1\nbrokers: {x: {kind: telex, url: http://10.0.0.7}}", "brokers.x.kind: line 2: kind is 'telex'"),
+        ("version: 1\nbrokers: {X: {kind: rabbitmq, url: http://10.0.0.7}}", "brokers.X: line 2: slug must have"),
+        ("version: 1\nbrokers: {x: {kind: rabbitmq, url: http://169.254.169.254}}", "link-local"),
+        (
+            "version: 1\nbrokers:\n  x: {password: hush}",
+            "brokers.x.password: line 3: a password must not be in the file",
+        ),
+        ("version: 1\nbrokers:\n  x:\n    tags: 5", "brokers.x.tags: line 4: tags must be a list"),
+        ("version: 1\nbrokers:\n  x:\n    paused: maybe", "brokers.x.paused: line 4: paused must be true or false"),
+        ("version: 1\nbrokers:\n  x: {password_file: a, password_env: b}", "exclude each other"),
+        ("version: 1\nbrokers:\n  x: {password_env: ''}", "password_env is empty"),
+        ("version: 1\nbrokers:\n  x: {colour: red}", "unknown key colour"),
+        ("version: 1\nbroker: {}", "unknown key broker: expected version or brokers"),
+        ("version: 1\nbrokers: {x: {}, x: {}}", "duplicate key x"),
+        ("brokers: {}", "version is missing"),
+        ("", "empty"),
+    ],
+)
+def test_faults_of_a_file_have_their_place_and_change_nothing(
+    adele: Terminal, file: Path, text: str, says: str
+) -> None:
+    file.write_text(text)
+    for command in (("diff", str(file)), ("apply", str(file), "--yes")):
+        answer = adele.run("brokers", *command)
+        assert answer.exit_code == 4, answer.output
+        assert says in answer.output
+        assert "hush" not in answer.output
+    assert slugs() == []
+
+
+def test_what_cannot_be_applied_is_reported_and_the_rest_is_done(adele: Terminal, file: Path) -> None:
+    ok(adele.run("brokers", "apply", str(file), "--yes", HARE_PASSWORD="carp"))
+    file.write_text(
+        "version: 1\nbrokers:\n  local: {kind: rabbitmq, url: http://10.0.0.1}\n"
+        "  hare: {kind: artemis, url: http://127.0.0.1:2}\n  rabbit: {kind: rabbitmq, url: http://10.0.0.2}\n"
+    )
+    answer = adele.run("brokers", "apply", str(file), "--yes")
+    assert answer.exit_code == 1
+    assert "! the broker local is part of the settings" in answer.output
+    assert "! hare is of kind rabbitmq: remove it" in answer.output
+    assert "refused: update rabbit: enter the password again" in answer.output
+    assert audited()[-1] == ("change-broker", "refused")
+
+
+def test_a_named_password_must_be_there(adele: Terminal, file: Path) -> None:
+    unset = adele.run("brokers", "diff", str(file))
+    assert (unset.exit_code, "hare: password_env HARE_PASSWORD is not set" in unset.output) == (2, True)
+    (adele.home / "secret.txt").unlink()
+    gone = adele.run("brokers", "apply", str(file), "--yes", HARE_PASSWORD="carp")
+    assert (gone.exit_code, "No such file" in gone.output) == (2, True)
+    assert slugs() == []
+
+
+def test_the_console_cannot_choose_what_is_read(adele: Terminal, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "console.api.broker_file._shown",
+        lambda _found: {"passwords": [{"slug": "x", "key": "password_env", "name": "HEADGATE_TOKEN"}]},
+    )
+    file.write_text("version: 1\nbrokers: {}\n")
+    answer = adele.run("brokers", "diff", str(file))
+    assert (answer.exit_code, "does not name 'HEADGATE_TOKEN'" in answer.output) == (2, True)
+
+
+def test_files_of_brokers_are_for_administrators(olga: Terminal, file: Path) -> None:
+    for command in (("export",), ("diff", str(file)), ("apply", str(file), "--yes")):
+        refused = olga.run("brokers", *command, HARE_PASSWORD="carp")
+        assert (refused.exit_code, "administrator" in refused.output) == (3, True)
+    assert slugs() == []

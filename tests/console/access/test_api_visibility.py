@@ -141,6 +141,10 @@ NIGHT = {"name": "mine", "broker": "local", "action": "stop", "target": str(HIDD
 #: Calls by route that change something in the hidden virtual host.
 WRITES: dict[str, list[tuple[str, str, Any]]] = {
     "v1/brokers/": [("post", "brokers/", FOREIGN)],
+    "v1/brokers/file/": [
+        ("get", "brokers/file/", None),
+        ("post", "brokers/file/", {"yaml": "version: 1", "prune": True}),
+    ],
     "v1/brokers/test/": [("post", "brokers/test/", {"kind": "rabbitmq", "url": FOREIGN["url"]})],
     "v1/brokers/<slug:slug>/": [
         ("patch", "brokers/rabbit/", {"title": "Another"}),
