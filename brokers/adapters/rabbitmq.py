@@ -2,17 +2,20 @@
 
 RabbitMQ holds publishers only for the whole node, by an alarm. A queue refuses them at its limit, or loses its oldest
 messages. So a stop of a queue is a policy that refuses what is published to it: publishers that wait for confirms get
-a negative one, what others publish is lost. Events come from polls.
+a negative one, what others publish is lost. Alarms and changes of policies and queues are events of its event
+exchange, if its plugin is enabled; all else comes from polls.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
+from brokers.adapters import rabbitmq_events
 from brokers.adapters import rabbitmq_policies as policies
 from brokers.adapters import rabbitmq_reading as reading
 from brokers.adapters.adapter import Creator, Finding, Objects, StopTarget
@@ -20,9 +23,12 @@ from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.http import HttpError, JsonHttp, part, refused
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.adapters.rabbitmq_source import EventExchange, SourceLost, listener_of
 from brokers.admin import BrokerUnreachable, InvalidValue, NotAllowed, NotFound
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName, object_name
+
+log = logging.getLogger("headgate.adapters")
 
 BROKER = object_name("Broker")
 
@@ -33,6 +39,14 @@ MOST_STOPPED = 1_000
 #: Time for queues to report that they reject, s. They report every 5 s.
 REPORT_SECONDS = 30.0
 
+#: Seconds until the next attempt to receive events, doubled with each in vain, and at most.
+RETRY_SECONDS, RETRY_SECONDS_MOST = 1.0, 300.0
+
+POLLS_ONLY = "alarms and changed policies are known from polls, with a delay and without the user who made the change"
+NO_PERMISSION = (
+    POLLS_ONLY + ": in the virtual host /, user {} needs the permissions configure and write for"
+    r" ^headgate-events\., and read for ^(headgate-events\.|amq\.rabbitmq\.event$)"
+)
 REFUSES = (
     "RabbitMQ cannot hold publishers of a queue: they are refused. Publishers that use confirms get a negative one;"
     " what others publish meanwhile is lost."
@@ -73,18 +87,20 @@ CAPABILITIES = {
 
 
 class RabbitMq:
-    """See the module. `now`: ms since the epoch."""
+    """See the module. `now`: ms since the epoch. `account`: for the event exchange; None: polls only."""
 
     types: Mapping[str, ManagedType] = types_of(CAPABILITIES)
-    reports: frozenset[str] = frozenset()
     paged = True
 
-    def __init__(self, http: JsonHttp, now: Callable[[], int]) -> None:
+    def __init__(self, http: JsonHttp, now: Callable[[], int], account: Account | None = None) -> None:
         self._http = http
         self._now = now
+        self._account = account
+        self._source: EventExchange | None = None
         self._policies: list[Mapping[str, Any]] = []
         self._limits: dict[ObjectName, Attributes] = {}  # of the queues, as last read completely
         self._alarms: list[str] = []
+        self.reports: frozenset[str] = frozenset()
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -100,7 +116,31 @@ class RabbitMq:
             found.append(Finding("", f"user {who.get('name')} needs the tag policymaker to set limits and stop queues"))
         if overview.get("disable_stats"):
             found.append(Finding("", "statistics are disabled on the broker (management.disable_stats)"))
+        if self._account is not None:
+            found.append(await self._find_source(self._account, overview))
         return found
+
+    async def _find_source(self, account: Account, overview: Mapping[str, Any]) -> Finding:
+        """Try the event exchange. Without it there are polls."""
+        self._source = None
+        place = f"/exchanges/{part(rabbitmq_events.VIRTUALHOST)}/{part(rabbitmq_events.EXCHANGE)}"
+        try:
+            await self._http.request("GET", place)
+        except NotFound:
+            return Finding("", f"{POLLS_ONLY}: the plugin rabbitmq_event_exchange is not enabled")
+        except NotAllowed:
+            return Finding("", NO_PERMISSION.format(account.username))
+        listener = listener_of(self._http.base, overview.get("listeners") or [])
+        if listener is None:
+            which = " with TLS, as the management has" if self._http.base.startswith("https:") else ""
+            return Finding("", f"{POLLS_ONLY}: no listener for AMQP 0-9-1{which} is shown to user {account.username}")
+        source = self._source = EventExchange(listener, account)
+        try:
+            async with source.attached():
+                pass
+        except SourceLost as error:
+            return Finding("", NO_PERMISSION.format(account.username) if error.refused else f"{POLLS_ONLY}: {error}")
+        return Finding(f"alarms and changed policies are reported by the event exchange at {source.place}")
 
     async def read_changing(self) -> Observation:
         listed, self._alarms = await asyncio.gather(
@@ -174,8 +214,36 @@ class RabbitMq:
         return self
 
     async def reported(self) -> AsyncIterator[Reported]:
-        return
-        yield
+        seconds, why = RETRY_SECONDS, ""
+        while self._account is not None:
+            if self._source is None:  # the plugin may have been enabled since
+                await asyncio.sleep(RETRY_SECONDS_MOST)
+                await self._find_source(self._account, await self._http.request("GET", "/overview"))
+                continue
+            try:
+                async with self._source.attached() as events:
+                    self.reports, seconds = rabbitmq_events.KINDS, RETRY_SECONDS
+                    async for key, headers in events:
+                        for report in self._reports_of(key, headers):
+                            yield report
+            except SourceLost as error:
+                if str(error) != why:
+                    why = str(error)
+                    log.warning("no events from RabbitMQ, there are polls only: %s", why)
+            finally:
+                self.reports = frozenset()
+            await asyncio.sleep(seconds)
+            seconds = min(RETRY_SECONDS_MOST, seconds * 2)
+
+    def _reports_of(self, key: str, headers: Mapping[str, Any]) -> list[Reported]:
+        before = rabbitmq_events.Known(tuple(self._policies), tuple(self._alarms))
+        try:
+            found, after = rabbitmq_events.reports_of(key, headers, before)
+        except (KeyError, TypeError, ValueError) as error:
+            log.warning("an event %s of RabbitMQ has another form than expected: %r", key, error)
+            return []
+        self._policies, self._alarms = list(after.policies), list(after.alarms)
+        return found
 
     async def read(self, name: ObjectName) -> Observation:
         match name.type:
@@ -347,4 +415,4 @@ class RabbitMq:
 def open_account(account: Account, now: Callable[[], int]) -> RabbitMq:
     """Return the adapter of an account. Its URL is that of the management plugin, with or without `/api`."""
     base = account.url.removesuffix("/api") + "/api"
-    return RabbitMq(JsonHttp(base, account.username, account.password, authority=account.authority), now)
+    return RabbitMq(JsonHttp(base, account.username, account.password, authority=account.authority), now, account)

@@ -8,7 +8,7 @@ head (the default) loses its oldest messages instead and is never overfull.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from brokers.adapters.observation import Attributes
@@ -17,6 +17,9 @@ from brokers.model.reasons import CONNECTION_FLOW, Shortage
 
 #: Names of the policies that Headgate makes.
 STOP_PREFIX, LIMIT_PREFIX = "headgate-stop~", "headgate-limit~"
+
+#: Names of the queues that receive events for Headgate. They are not shown, and not stopped.
+EVENTS_PREFIX = "headgate-events."
 
 REJECTING = ("reject-publish", "reject-publish-dlx")
 
@@ -37,7 +40,7 @@ def totals_of(queues: Iterable[Json], known: Mapping[ObjectName, Attributes]) ->
     """Return what the quick list (`disable_stats`) says of queues: depth in messages, and the policy by name. `known`:
     what is known of their limits."""
     found: dict[ObjectName, Attributes] = {}
-    for said in queues:
+    for said in _shown(queues):
         name = queue_name(said)
         values = {**_names(said), **_depth(said), "policy": said.get("policy")}
         limits = known.get(name)
@@ -49,7 +52,11 @@ def totals_of(queues: Iterable[Json], known: Mapping[ObjectName, Attributes]) ->
 
 def queues_of(queues: Iterable[Json], policies: Mapping[tuple[str, str], Json]) -> dict[ObjectName, Attributes]:
     """Return what the full list says of queues. `policies`: (virtual host, name) -> as listed."""
-    return {queue_name(said): _queue(said, policies) for said in queues}
+    return {queue_name(said): _queue(said, policies) for said in _shown(queues)}
+
+
+def _shown(queues: Iterable[Json]) -> Iterator[Json]:
+    return (said for said in queues if not said["name"].startswith(EVENTS_PREFIX))
 
 
 def _queue(said: Json, policies: Mapping[tuple[str, str], Json]) -> Attributes:
