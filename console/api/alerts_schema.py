@@ -198,6 +198,7 @@ class SchedulePreview(ScheduleTimes):
     target = TextField(_OF_SCHEDULE, default="")
     pattern = TextField(_OF_SCHEDULE, default="")
     attributes = serializers.DictField(default=dict, help_text=_OF_SCHEDULE)
+    effect = TextField(_OF_SCHEDULE, default="")
     reason = TextField(_OF_SCHEDULE, default="")
     lasts = serializers.IntegerField(default=0, allow_null=True, help_text=_OF_SCHEDULE)
     paused = FlagField(_OF_SCHEDULE)
@@ -210,6 +211,11 @@ class ScheduleGiven(ScheduleTimes):
     target = TextField("Object name of the scope.")
     pattern = TextField("Restricts a stop or start to matching queues.", default="", max_length=255)
     attributes = serializers.DictField(default=dict, help_text="Policy fields and the values to set.")
+    effect = serializers.ChoiceField(
+        ["", "hold", "trickle", "reject", "cut"],
+        default="",
+        help_text="What the stop does to producers at this broker; required unless it holds them.",
+    )
     reason = TextField("Why, in the operator's words.", default="")
     lasts = serializers.IntegerField(
         default=SCHEDULE["lasts"],
@@ -244,6 +250,7 @@ class ScheduleRun(serializers.Serializer[Any]):
     target = serializers.CharField()
     pattern = serializers.CharField(allow_blank=True)
     attributes = serializers.DictField()
+    effect = serializers.CharField(allow_blank=True)
     user_name = serializers.CharField()
     due = serializers.DateTimeField()
     ends = serializers.DateTimeField(allow_null=True)

@@ -13,6 +13,7 @@ from console.api import alerts_schema as shapes
 from console.api import schema
 from console.api.alerts import actor, changes_and_version, find_row
 from console.api.base_views import PersonalView, number_in
+from console.api.stops_schema import EFFECT
 from console.operations.console_changes import sees_scope
 from console.schedules import editing
 from console.schedules.models import Run, Schedule
@@ -38,7 +39,7 @@ class SchedulesView(PersonalView):
 
     @extend_schema(
         request=shapes.ScheduleGiven,
-        responses={201: shapes.Schedule, **schema.WRITE_REFUSALS},
+        responses={201: shapes.Schedule, **schema.WRITE_REFUSALS, 409: EFFECT},
         summary="Create a schedule",
     )
     def post(self, request: Request) -> Response:

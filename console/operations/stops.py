@@ -164,8 +164,9 @@ def percent_used(row: Row) -> int | None:
     used = []
     for unit in ("messages", "bytes"):
         whole = row.get(f"effective_capacity_{unit}") or row.get(f"effective_stop_{unit}")
-        if whole:
-            used.append(int(100 * row[f"depth_{unit}"] / whole))
+        depth = row.get(f"depth_{unit}")
+        if whole and depth is not None:
+            used.append(int(100 * depth / whole))
     return max(used, default=None)
 
 

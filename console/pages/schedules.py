@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from brokers.model import POLICY
 from console.access.user_rights import request_rights
+from console.links.link import BrokerLink
 from console.links.visible import visible_link
+from console.operations.policies import SCOPES, fields_of
 from console.pages.frame import frame
+from console.pages.policy_fields import policy_fields
 from console.schedules.editing import can_see
 from console.schedules.models import Schedule
 
-_FIELDS = [asdict(attribute) for attribute in POLICY]
 #: Queues that the form suggests.
 _SUGGESTED = 500
 
 
 @require_safe
 def schedules(request: HttpRequest) -> HttpResponse:
-    return render(request, "console/schedules.html", frame(request, "schedules", "Schedules", policy=_FIELDS))
+    return render(request, "console/schedules.html", frame(request, "schedules", "Schedules", policy=policy_fields()))
 
 
 @require_safe
@@ -36,11 +35,27 @@ def schedule(request: HttpRequest, number: int = 0) -> HttpResponse:
         "schedule",
         found.name if found else "New schedule",
         slug=found.broker if found else None,
-        policy=_FIELDS,
+        policy=policy_fields(),
         schedule=number,
     )
-    state = visible_link(request_rights(request), context["broker"]["slug"])
-    scopes = ["type=Broker", *(row["object"] for row in state.hosts.values())]
-    scopes += [row["object"] for row in state.queues()[:_SUGGESTED]]
-    context["page_settings"]["scopes"] = scopes
+    here = visible_link(request_rights(request), context["broker"]["slug"])
+    scopes = ["type=Broker", *(row["object"] for row in here.hosts.values())]
+    scopes += [row["object"] for row in here.queues()[:_SUGGESTED]]
+    context["page_settings"] |= {"scopes": scopes, "fields": _fields(here), "effects": _effects(here)}
     return render(request, "console/schedule.html", {**context, "page": "schedules", "schedule": found})
+
+
+def _fields(here: BrokerLink) -> list[str]:
+    """Return the names of the policy fields that can be set on any type of object at this broker."""
+    return sorted({field.name for type_name in SCOPES for field in fields_of(here, type_name)})
+
+
+def _effects(here: BrokerLink) -> dict[str, dict[str, str]]:
+    """Return what a stop does to producers, with a sentence, by the type of its target; only where it does not hold
+    them."""
+    found = {}
+    for name, declared in here.types.items():
+        operation = declared.operation("stop-producers")
+        if operation is not None and operation.producer_effect not in ("", "hold"):
+            found[name] = {"effect": operation.producer_effect, "remark": operation.remark}
+    return found

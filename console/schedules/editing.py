@@ -14,13 +14,13 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from brokers.admin import InvalidValue, NotFound, StaleVersion
+from brokers.admin import EffectNotConfirmed, InvalidValue, NotFound, StaleVersion
 from brokers.input_checks import label_fault
-from brokers.model import TYPES, ObjectName, check_attributes
+from brokers.model import ObjectName, check_attributes
 from console.access.actor import Actor
-from console.links.registry import UnknownBroker, link
+from console.links.registry import BrokerLink, UnknownBroker, link
 from console.operations.console_changes import Change, console_change
-from console.operations.policies import FIELDS, SCOPES
+from console.operations.policies import FIELDS, SCOPES, PolicyChange, check_settable
 from console.operations.stops import Aim
 from console.permissions.rights import Need, Rights, Role, host_of, needed
 from console.schedules import execution
@@ -33,7 +33,8 @@ from console.schedules.wakeups import cancel_wakeup, set_wakeup
 MOST_MINUTES = 31 * 24 * 60
 _CRON = ("minute", "hour", "days", "months", "weekdays")
 FIELDS_GIVEN = (
-    "name", "broker", "action", "target", "pattern", "attributes", "reason", "zone", "once", *_CRON, "lasts", "paused"
+    "name", "broker", "action", "target", "pattern", "attributes", "effect", "reason", "zone", "once", *_CRON, "lasts",
+    "paused"
 )  # fmt: skip
 #: Default values of a schedule.
 SCHEDULE: dict[str, Any] = {of.name: of.get_default() for of in Schedule._meta.fields if of.name in FIELDS_GIVEN}
@@ -58,8 +59,8 @@ def schedule_json(schedule: Schedule) -> dict[str, Any]:
 
 def run_json(run: Run) -> dict[str, Any]:
     fields = (
-        "schedule_name", "broker", "action", "target", "pattern", "attributes", "user_name", "due", "ends", "state",
-        "before", "began", "finished", "begin_said", "end_said", "tries"
+        "schedule_name", "broker", "action", "target", "pattern", "attributes", "effect", "user_name", "due", "ends",
+        "state", "before", "began", "finished", "begin_said", "end_said", "tries"
     )  # fmt: skip
     return {"id": run.pk, "schedule": run.schedule_id, **{field: getattr(run, field) for field in fields}}
 
@@ -225,11 +226,13 @@ def _checked_work(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidValue({"target": str(error)}) from None
     pattern, attributes = given["pattern"], given["attributes"]
+    effect = ""
     if action == Action.POLICY:
-        attributes = _policy(target, attributes)
+        attributes = _policy(broker, target, attributes)
         pattern = ""
     else:
         Aim(target, pattern).check()
+        effect = _checked_effect(broker, target, action, given["effect"])
         attributes = {}
     by.check(broker.slug, need_of(action, target, attributes), target)
     return {
@@ -238,7 +241,21 @@ def _checked_work(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
         "target": str(target),
         "pattern": pattern.strip(),
         "attributes": attributes,
+        "effect": effect,
     }
+
+
+def _checked_effect(broker: BrokerLink, target: ObjectName, action: str, named: str) -> str:
+    """Return the effect to store: empty if producers are held. Raises InvalidValue if the broker cannot do this, and
+    EffectNotConfirmed if a stop does something else to producers there than what the schedule names."""
+    declared = broker.types.get(target.type)
+    operation = declared.operation(f"{action}-producers") if declared is not None else None
+    if operation is None:
+        raise InvalidValue({"target": f"{broker.title} cannot {action} the producers of a {target.type}"})
+    effect = operation.producer_effect if action == Action.STOP else ""
+    if effect and effect != (named or "hold"):
+        raise EffectNotConfirmed(operation.remark or f"the effect of this stop is {effect}", effect)
+    return "" if effect == "hold" else effect
 
 
 def _checked_times(given: Mapping[str, Any]) -> dict[str, str]:
@@ -255,12 +272,13 @@ def _texts(given: Mapping[str, Any], *fields: str) -> dict[str, str]:
     return {field: given[field].strip() for field in fields}
 
 
-def _policy(target: ObjectName, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _policy(broker: BrokerLink, target: ObjectName, attributes: Mapping[str, Any]) -> dict[str, Any]:
     if target.type not in SCOPES:
         raise InvalidValue({"target": f"a {target.type} has no flow-control policy: one of {', '.join(SCOPES)} has"})
     if not attributes:
         raise InvalidValue({"attributes": "no field is given: name those to set"})
-    good, wrong = check_attributes(TYPES[target.type], attributes, creating=False)
+    check_settable(broker, [PolicyChange(target, attributes)])
+    good, wrong = check_attributes(broker.types[target.type], attributes, creating=False)
     wrong += [(field, f"{field} is not a policy field") for field in good if field not in FIELDS]
     if wrong:
         raise InvalidValue(dict(wrong))

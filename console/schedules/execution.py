@@ -96,7 +96,7 @@ def _has_run(schedule: Schedule, due: dt.datetime) -> bool:
 def _create_run(schedule: Schedule, rule: Rule, due: dt.datetime, **state: Any) -> None:
     """Create a run unless there is one for that time, which a clock that was set back reaches twice. A missed run is
     replaced: it was missed because the clock was ahead."""
-    copied = ("broker", "action", "target", "pattern", "attributes", "reason", "user_id", "user_name")
+    copied = ("broker", "action", "target", "pattern", "attributes", "effect", "reason", "user_id", "user_name")
     if _has_run(schedule, due):
         return
     values = {
@@ -200,7 +200,7 @@ def _begin(by: Actor, run: Run, now: dt.datetime) -> str:
     aim = Aim(name, run.pattern)
     if run.action == Action.START:
         answer = start_producers(by, broker, aim, reason=_reason(run))
-        return f"started {answer['producers']:,} producers of {answer['queues']:,} queues"
+        return _counted("started", answer)
     if stop := _stop_of(broker, aim):
         if stop.get("reason") == _reason(run):  # by an attempt whose response was lost
             run.after = {"stopped": True}
@@ -208,9 +208,15 @@ def _begin(by: Actor, run: Run, now: dt.datetime) -> str:
         run.after = {"stopped": False}
         return f"already stopped by {stop.get('actor') or 'another user'} ({stop.get('reason')}): unchanged"
     left = int((run.ends - now).total_seconds() * 1000) if run.ends else 0
-    answer = stop_producers(by, broker, aim, reason=_reason(run), for_ms=left)
+    answer = stop_producers(by, broker, aim, reason=_reason(run), for_ms=left, effect=run.effect)
     run.after = {"stopped": True}
-    return f"stopped {answer['producers']:,} producers of {answer['queues']:,} queues"
+    return _counted("stopped", answer)
+
+
+def _counted(what: str, answer: Mapping[str, Any]) -> str:
+    """Say how many producers and queues a stop or start affects; a broker may not report producers."""
+    producers, queues = answer.get("producers"), answer["queues"]
+    return f"{what} {'' if producers is None else f'{producers:,} '}producers of {queues:,} queues"
 
 
 def _end(by: Actor, run: Run) -> str:
@@ -228,7 +234,7 @@ def _end(by: Actor, run: Run) -> str:
     if stop.get("reason") != _reason(run):
         return f"stopped again by {stop.get('actor') or 'another user'} ({stop.get('reason')}): unchanged"
     answer = start_producers(by, broker, aim, reason=f"end of {_reason(run)}", only=True)
-    return f"started {answer['producers']:,} producers of {answer['queues']:,} queues"
+    return _counted("started", answer)
 
 
 def _stop_of(broker: BrokerLink, aim: Aim) -> Mapping[str, Any] | None:

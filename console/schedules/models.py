@@ -33,7 +33,8 @@ class RunState(models.TextChoices):
 
 
 class Schedule(models.Model):
-    """`target`: an object name as text; `pattern` restricts a stop to matching queues. `once`: local time in `zone`;
+    """`target`: an object name as text; `pattern` restricts a stop to matching queues; `effect`: what the stop does to
+    producers, as its owner has confirmed; empty: it holds them. `once`: local time in `zone`;
     else `minute` to `weekdays` are cron fields. `lasts`: minutes of local time until the change is reverted, 0: never.
     `user`: the owner, whose permissions apply at each run. `next`: next run, UTC; null: none."""
 
@@ -43,6 +44,7 @@ class Schedule(models.Model):
     target = models.CharField(max_length=1024)
     pattern = models.CharField(max_length=255, blank=True)
     attributes = models.JSONField(default=dict)
+    effect = models.CharField(max_length=16, blank=True)
     reason = models.TextField(blank=True)
     zone = models.CharField(max_length=64)
     once = models.CharField(max_length=16, blank=True)
@@ -79,6 +81,7 @@ class Run(LeasedRow):
     target = models.CharField(max_length=1024)
     pattern = models.CharField(max_length=255, blank=True)
     attributes = models.JSONField(default=dict)
+    effect = models.CharField(max_length=16, blank=True)
     reason = models.TextField(blank=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     user_name = models.CharField(max_length=150)

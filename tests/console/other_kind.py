@@ -74,7 +74,8 @@ class OtherKind:
         if operation == "stop-producers":
             check_effect(declared, str(arguments.get("effect") or ""))
         given = {key: value for key, value in arguments.items() if key != "effect"}
-        return await self._whole.call(name, operation, given)
+        answer = await self._whole.call(name, operation, given)
+        return {key: None if key == "producers" else value for key, value in answer.items()}
 
     async def events(self, after: int | None = None) -> AsyncIterator[Event]:
         async for event in self._whole.events(after):

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from brokers.model import object_name
 from console.live.watching import Watch, data_text
+from console.schedules import execution
+from console.schedules.models import Schedule
 from tests.console.conftest import Broker
 from tests.console.other_kind import OtherKind
 
@@ -110,6 +113,44 @@ def test_field_that_this_kind_lacks_is_refused_before_anything_starts(api: APICl
 def test_bulk_edit_of_fields_that_this_kind_has_begins(api: APIClient) -> None:
     begun = api.post("/api/v1/policies/bulk/", {**BULK, "attributes": {"capacity_messages": 3}}, format="json")
     assert begun.status_code == 201
+
+
+SCHEDULE = {"name": "night", "broker": "local", "action": "stop", "target": "type=Broker", "zone": "UTC", "lasts": 60}
+
+
+def test_schedule_of_a_stop_names_the_effect_that_it_has_here(api: APIClient) -> None:
+    refused = api.post("/api/v1/schedules/", SCHEDULE, format="json")
+    assert (refused.status_code, refused.json()["effect"]) == (409, "reject")
+    assert "refused" in refused.json()["detail"]
+    assert api.post("/api/v1/schedules/", {**SCHEDULE, "effect": "cut"}, format="json").status_code == 409
+    created = api.post("/api/v1/schedules/", {**SCHEDULE, "effect": "reject"}, format="json")
+    assert (created.status_code, created.json()["effect"]) == (201, "reject")
+    changed = {"version": created.json()["version"], "effect": "hold"}
+    assert api.patch(f"/api/v1/schedules/{created.json()['id']}/", changed, format="json").status_code == 409
+    start = api.post("/api/v1/schedules/", {**SCHEDULE, "name": "day", "action": "start", "lasts": 0}, format="json")
+    assert (start.status_code, start.json()["effect"]) == (201, "")
+
+
+def test_schedule_of_what_this_kind_lacks_is_refused(api: APIClient) -> None:
+    exchange = {**SCHEDULE, "target": "type=Exchange,virtualhost=default,name=stocks"}
+    refused = api.post("/api/v1/schedules/", exchange, format="json")
+    assert (refused.status_code, list(refused.json())) == (400, ["target"])
+    fields = {**SCHEDULE, "action": "policy", "target": str(ORDERS), "attributes": {"maximum_deliveries": 3}}
+    refused = api.post("/api/v1/schedules/", fields, format="json")
+    assert (refused.status_code, list(refused.json())) == (400, ["maximum_deliveries"])
+
+
+def test_scheduled_stop_is_made_with_its_effect_and_reverted(api: APIClient, other: Broker) -> None:
+    created = api.post("/api/v1/schedules/", {**SCHEDULE, "effect": "reject"}, format="json").json()
+    Schedule.objects.filter(pk=created["id"]).update(next=timezone.now())
+    execution.create_due_runs(timezone.now())
+    (number,) = execution.due_runs(timezone.now())
+    assert execution.execute(number) == "stopped producers of 1 queues"
+    stops = other.link.call(lambda admin: admin.read(object_name("Broker")))["stops"]
+    assert [stop["actor"] for stop in stops] == ["ada"]
+    ended = api.post(f"/api/v1/schedules/runs/{number}/end/", format="json")
+    assert (ended.status_code, ended.json()["state"], ended.json()["effect"]) == (200, "done", "reject")
+    assert other.link.call(lambda admin: admin.read(object_name("Broker")))["stops"] in (None, [], ())
 
 
 def test_file_has_what_can_be_set_and_can_be_applied_again(pages: Client, api: APIClient, other: Broker) -> None:

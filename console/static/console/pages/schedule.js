@@ -3,6 +3,7 @@
 import { get, patch, post, remove } from "../core/api.js";
 import { watch } from "../core/connection.js";
 import { byId, fill, find, h } from "../core/elements.js";
+import { parseName, shortName } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { field } from "../widgets/fields.js";
 import { openFormDialog, plainField, showWrong } from "../widgets/form_dialog.js";
@@ -40,6 +41,14 @@ const simple = (of) =>
   of.days === "*" &&
   of.months === "*" &&
   weekdaysOf(of.weekdays) !== null;
+
+/**
+ * What a stop of this target does to producers at this broker: {effect, remark}; undefined if it holds them.
+ *
+ * @param {string} action
+ * @param {string} target
+ */
+const effectOf = (action, target) => (action === "stop" ? settings.effects[parseName(target)?.type ?? ""] : undefined);
 
 async function show() {
   const was = settings.schedule ? await get(path) : EMPTY;
@@ -107,7 +116,10 @@ async function show() {
     ),
   );
   const weekdays = h("div", { class: "chips", role: "group", "aria-label": "Days of the week" }, days);
-  const policy = inRows(settings.policy).map((declared) => {
+  const offered = settings.policy.filter(
+    (/** @type {any} */ { name }) => settings.fields.includes(name) || name in was.attributes,
+  );
+  const policy = inRows(offered).map((declared) => {
     const set = declared.name in was.attributes;
     const f = field(declared, {
       label: labelOf(declared),
@@ -177,6 +189,7 @@ async function show() {
       action,
       target: value("target"),
       pattern: action === "policy" ? "" : value("pattern"),
+      effect: effectOf(action, value("target"))?.effect ?? "",
       reason: value("reason"),
       zone: value("zone"),
       ...when,
@@ -210,6 +223,7 @@ async function show() {
       fill(
         byId("preview"),
         h("p", {}, h("strong", {}, whatInWords(body))),
+        body.effect ? h("p", { class: "wrong" }, effectOf(body.action, body.target)?.remark) : null,
         upcoming.length
           ? h(
               "ol",
@@ -262,6 +276,20 @@ async function show() {
   byId("schedule").addEventListener("submit", async (/** @type {any} */ event) => {
     event.preventDefault();
     const { action, target, pattern, name } = given();
+    const other = effectOf(action, target);
+    if (other) {
+      const all = pattern ? `queues ${pattern}` : "every queue";
+      const whom = target === "type=Broker" ? all : shortName(target);
+      openFormDialog({
+        title: `Save ${name || "this schedule"}?`,
+        says: `${other.remark} Each run does that to the producers of ${whom}.`,
+        fields: [],
+        action: `Save (${other.effect})`,
+        danger: true,
+        submit: async () => void save(),
+      });
+      return;
+    }
     if (action !== "policy" && target === "type=Broker" && !pattern) {
       const verb = action === "stop" ? "stops" : "starts";
       openFormDialog({

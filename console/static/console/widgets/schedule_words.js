@@ -45,12 +45,13 @@ const settingText = (name, value) =>
 /** @param {any} of */
 export function whatInWords(of) {
   const target = of.target === "type=Broker" ? "the broker" : of.target ? shortName(of.target) : "…";
-  const what =
+  let what =
     of.action === "policy"
       ? `Set ${Object.entries(of.attributes)
           .map(([name, value]) => settingText(name, value))
           .join(", ")} on ${target}`
       : `${ACTIONS[of.action]} producers of ${of.pattern ? `queues ${of.pattern} of ` : ""}${target}`;
+  if (of.effect) what += ` (${of.effect})`;
   return of.lasts ? `${what} for ${duration(of.lasts * 60_000).replace(/ 0 (s|min|h)$/, "")}` : what;
 }
 
