@@ -246,7 +246,7 @@ def _checked_work(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked_effect(broker: BrokerLink, target: ObjectName, action: str, named: str) -> str:
-    """Return the effect to store: empty if producers are held. Raises InvalidValue if the broker cannot do this, and
+    """Return the effect to store: empty for hold. Raises InvalidValue if the broker cannot do this, and
     EffectNotConfirmed if a stop does something else to producers there than what the schedule names."""
     declared = broker.types.get(target.type)
     operation = declared.operation(f"{action}-producers") if declared is not None else None
