@@ -279,10 +279,10 @@ async function show() {
     const other = effectOf(action, target);
     if (other) {
       const all = pattern ? `queues ${pattern}` : "every queue";
-      const whom = target === "type=Broker" ? all : shortName(target);
+      const covered = target === "type=Broker" ? all : shortName(target);
       openFormDialog({
         title: `Save ${name || "this schedule"}?`,
-        says: `${other.remark} Each run does that to the producers of ${whom}.`,
+        says: `${other.remark} Each run does that to the producers of ${covered}.`,
         fields: [],
         action: `Save (${other.effect})`,
         danger: true,
