@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakSet
 
+from brokers.adapters.records import Expired, Records
 from brokers.admin import BrokerUnreachable, Event, EventsExpired, Samples
 from brokers.model import ObjectName
-from brokers.server.event_journal import EventJournal, Expired
 
 #: Events read from the journal at once.
 BATCH = 500
@@ -23,7 +23,7 @@ BATCH = 500
 class Feeds:
     """What the readers of one broker wait for. `unreachable`: why there is nothing to read, None while there is."""
 
-    def __init__(self, journal: EventJournal) -> None:
+    def __init__(self, journal: Records) -> None:
         self.journal = journal
         self.unreachable: str | None = "the broker has not been read yet"
         #: Called when there are events or samples, or the broker has become unreachable.

@@ -32,7 +32,7 @@ class AdaptedNodes:
     ) -> None:
         self._observed = observed
         self._in_turn = in_turn
-        self._events = EventNode(observed.journal, rights)
+        self._events = EventNode(observed.records, rights)
         self._samples = _Samples(observed)
         self._streams = [_Stream(self._events, observed), _Stream(self._samples, observed)]
         management = ManagementNode(AdminAnswers(broker, lambda: observed.types), in_turn)

@@ -9,6 +9,7 @@ first time in a new journal are there already: they are no events.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Any
 
 from brokers.adapters.adapter import Adapter
@@ -18,14 +19,13 @@ from brokers.adapters.freshness import Freshness
 from brokers.adapters.inventory import Change, Inventory, Round
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.adapters.reconciliation import Reconciliation
+from brokers.adapters.records import Memory, Records, StopChange
 from brokers.adapters.stop_requests import stop_fact
-from brokers.adapters.stops import StopChange, Stops
-from brokers.adapters.store import AdapterStore
+from brokers.adapters.stops import Stops
 from brokers.adapters.totals import percent_used, totals
 from brokers.admin import SAMPLED, Samples
 from brokers.engine.values.events import Fact, text
 from brokers.model import ManagedType, ObjectName, object_name
-from brokers.server.event_journal import EventJournal
 
 #: Attributes of the flow state that are remembered, besides the writable ones.
 _FLOW = ("overfull", "overfull_since", "overfull_count", "overfull_ms", "blocked", "blocked_since", "blocked_count")
@@ -38,20 +38,19 @@ BROKER = object_name("Broker")
 class Observed:
     """See the module. `now`: ms since the epoch."""
 
-    def __init__(self, adapter: Adapter, store: AdapterStore, journal: EventJournal, now: Callable[[], int]) -> None:
+    def __init__(self, adapter: Adapter, records: Records, now: Callable[[], int]) -> None:
         self._adapter = adapter
-        self._store = store
-        self.journal = journal
+        self.records = records
         self.now = now
-        self.feeds = Feeds(journal)
+        self.feeds = Feeds(records)
         self.inventory = Inventory({})
-        known = store.known()
+        known = records.known()
         self.inventory.objects.update(known)
         #: Types that were read completely before, in this process or, by their records, an earlier one.
         self._met: set[str] = {name.type for name in known}
         self.freshness = Freshness()
         self._reconciliation = Reconciliation()
-        self.stops = Stops(adapter, store, self.inventory.objects, self._on_stop)
+        self.stops = Stops(adapter, records, self.inventory.objects, self._on_stop)
         self._shown_stops: set[ObjectName] = set()
 
     @property
@@ -107,29 +106,32 @@ class Observed:
             self._reconciliation.reported_early(said)
             return
         match = self._reconciliation.match(said)
-        self._append(match.before)
+        due = match.before
+        waited = self._no_longer_waiting([name]) if due or match.expected is not None else {}
         if match.expected is not None:
             if not match.expected.is_event:
-                self._append([said if event.words else exact(match.expected.fact, event)])
-            self._store_now([name])
+                due = [*due, said if event.words else exact(match.expected.fact, event)]
+            self._append(due, waited)
             return
         if event.words and name not in objects:
             self._reconciliation.reported_first(said, now)
-            self._append([said])
+            self._append([*due, said], waited)
             return
         changes = self._learn(event)
         found = [fact for fact in facts(changes, event.at, self._adapter.types) if fact.kind == event.kind]
         if event.words:
-            self._append([said] if found or not event.observed else [])
+            due = [*due, said] if found or not event.observed else due
         else:
-            self._append([exact(each, event) for each in found])
-        self._remember(changes)
+            due = [*due, *(exact(each, event) for each in found)]
+        if waited:
+            waited = self._no_longer_waiting([name])  # as it is after this report
+        self._append(due, {**waited, **self._remembered(changes)})
 
     def reports_ended(self) -> None:
         """No more reports come, since the source or this process ends: what waited for them are events now."""
         waited = self._reconciliation.waiting
-        self._append(self._reconciliation.polled((), (), self.now()))
-        self._store_now(waited)
+        due = self._reconciliation.polled((), (), self.now())
+        self._append(due, self._no_longer_waiting(waited))
 
     def _learn(self, event: Reported) -> list[Change]:
         """Take over what a report says about its object."""
@@ -163,21 +165,24 @@ class Observed:
         found = [fact for fact in facts(news, at, self._adapter.types) if fact.kind not in kinds]
         waited, reports, now = self._reconciliation.waiting, self._adapter.reports, self.now()
         own = list(instead)
-        self._append([*own, *self._reconciliation.polled(found, reports, now)])
+        due = self._reconciliation.polled(found, reports, now)
+        self._append([*own, *due], {**self._no_longer_waiting(waited), **self._remembered(changes)})
         self._reconciliation.changed(own, reports, now)
-        self._remember(changes)
-        self._store_now(waited)
 
-    def _append(self, found: list[Fact]) -> None:
-        if found:
-            rows = [(each.at, each.kind, each.object, each.text, each.attributes) for each in found]
-            self.journal.append(rows)
-            self.inventory.set(BROKER, {"last_event": self.journal.last}, self.now())
+    def _append(
+        self, found: list[Fact], memory: Memory = MappingProxyType({}), unannounced: Sequence[StopChange] | None = None
+    ) -> None:
+        """Store events together with what the next process must know of the changed objects: it finds no change twice,
+        and misses none."""
+        rows = [(each.at, each.kind, each.object, each.text, each.attributes) for each in found]
+        if rows or memory:
+            self.records.append(rows, memory, unannounced)
+        if rows:
+            self.inventory.set(BROKER, {"last_event": self.records.last}, self.now())
             self.feeds.news()
 
-    def _remember(self, changes: Iterable[Change]) -> None:
-        """Store what the next process must know of the changed objects. After the events: a crash in between finds the
-        change again, since a doubled event does less harm than a lost one. So a change that waits for its report is not
+    def _remembered(self, changes: Iterable[Change]) -> dict[ObjectName, Attributes | None]:
+        """Return what the next process must know of the changed objects. A change that waits for its report is not
         stored yet: what changes and changes back within that time is lost in a crash."""
         memory: dict[ObjectName, Attributes | None] = {}
         waiting = self._reconciliation.waiting
@@ -187,14 +192,12 @@ class Observed:
             before, after = self._memory(change.name, change.before), self._memory(change.name, change.after)
             if before != after:
                 memory[change.name] = after
-        if memory:
-            self._store.remember(memory)
+        return memory
 
-    def _store_now(self, names: Iterable[ObjectName]) -> None:
-        """Store objects whose change has waited for its report, unless one still waits."""
+    def _no_longer_waiting(self, names: Iterable[ObjectName]) -> dict[ObjectName, Attributes | None]:
+        """Return what to remember of objects whose change has waited for its report, unless one still waits."""
         due = [n for n in names if n.type in _REMEMBERED and n not in self._reconciliation.waiting]
-        if due:
-            self._store.remember({name: self._memory(name, self.inventory.objects.get(name)) for name in due})
+        return {name: self._memory(name, self.inventory.objects.get(name)) for name in due}
 
     def _memory(self, name: ObjectName, attributes: Attributes | None) -> dict[str, Any] | None:
         if attributes is None or (name.type == "Producer" and not attributes.get("blocked")):
@@ -208,7 +211,8 @@ class Observed:
     def _on_stop(self, change: StopChange) -> None:
         covered = self.stops.covered(change.stop.scope) if change.began else self._shown_stops
         queues = [name for name in covered if change.stop.scope.covers(name["virtualhost"], name["name"])]
-        self._append([stop_fact(change, queues, self.inventory.objects, self.now())])
+        found = [stop_fact(change, queues, self.inventory.objects, self.now())]
+        self._append(found, unannounced=self.stops.unannounced)
         self.show_stops()
 
     def show_stops(self) -> None:
@@ -235,5 +239,5 @@ class Observed:
             self._set_totals(host, inside, at)
 
     def _set_totals(self, name: ObjectName, queues: Sequence[Attributes], at: int) -> None:
-        more = {"last_event": self.journal.last, "journal": self.journal.identity} if name == BROKER else {}
+        more = {"last_event": self.records.last, "journal": self.records.identity} if name == BROKER else {}
         self.inventory.set(name, {**totals(queues), **more}, at)

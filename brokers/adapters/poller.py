@@ -13,6 +13,7 @@ from brokers.adapters.adapter import Adapter
 from brokers.adapters.inventory import Round
 from brokers.adapters.observed import Observed
 from brokers.adapters.pace import Pace, all_pace, changing_pace
+from brokers.adapters.records import StoreError
 from brokers.admin import AdminError, BrokerUnreachable
 
 log = logging.getLogger("headgate.adapters")
@@ -71,7 +72,8 @@ class Poller:
             reports.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await reports
-            self._observed.reports_ended()
+            with suppress(StoreError):  # then the records have failed, and the broker is hosted again
+                self._observed.reports_ended()
 
     async def _read_all(self) -> None:
         began, done = self._clock(), Round()

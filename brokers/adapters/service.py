@@ -8,6 +8,7 @@ while it runs. Each has a folder of its own: its journal, and what its adapter m
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -16,10 +17,11 @@ from pathlib import Path
 
 from brokers.adapters.adapted_broker import AdaptedBroker
 from brokers.adapters.adapter import Adapter
+from brokers.adapters.file_records import FileRecords
 from brokers.adapters.nodes import AdaptedNodes
 from brokers.adapters.observed import Observed
 from brokers.adapters.poller import Poller
-from brokers.adapters.store import AdapterStore
+from brokers.adapters.records import Records
 from brokers.amqp.container import Container
 from brokers.amqp.node_links import Node
 from brokers.engine.broker import Broker
@@ -27,7 +29,6 @@ from brokers.engine.flow.credit import IDLE_CREDIT_MS
 from brokers.server.alarm import Alarm
 from brokers.server.config_store import ConfigStore
 from brokers.server.data_lock import FolderInUse, claim
-from brokers.server.event_journal import EventJournal
 from brokers.server.listener import Listener
 from brokers.server.listening import Listening
 from brokers.server.sqlite_file import StoreError
@@ -48,8 +49,7 @@ class _Hosted:
     """A broker that is polled and served."""
 
     adapter: Adapter
-    store: AdapterStore
-    journal: EventJournal
+    records: Records
     nodes: AdaptedNodes
     polling: asyncio.Task[None]
 
@@ -94,6 +94,11 @@ class AdaptersService:
         """The names of the brokers that are hosted."""
         return list(self._hosted)
 
+    @property
+    def failed(self) -> list[str]:
+        """The names of brokers of which something could not be stored: they have to be removed and added again."""
+        return [name for name, hosted in self._hosted.items() if hosted.records.failed or hosted.polling.done()]
+
     async def start(self) -> None:
         """Listen. Raises CannotListen, StoreError."""
         self.container.begin()
@@ -104,22 +109,17 @@ class AdaptersService:
         self.container.finish()
         self._ticking = asyncio.create_task(self._tick())
 
-    def add(self, name: str, adapter: Adapter) -> None:
-        """Poll and serve a broker. `name`: its slug, which is part of the addresses of its nodes. Raises StoreError."""
-        folder = self.data / name
-        store = AdapterStore(folder / "adapter.sqlite3")
-        try:
-            journal = EventJournal(folder / "events.sqlite3")
-        except BaseException:
-            store.close()
-            raise
-        observed = Observed(adapter, store, journal, self._time_of_day)
+    def add(self, name: str, adapter: Adapter, records: Records | None = None) -> None:
+        """Poll and serve a broker. `name`: its slug, which is part of the addresses of its nodes. `records`: what is
+        stored of it, closed by `remove`; None: files in the service's folder. Raises StoreError."""
+        records = records or FileRecords(self.data / name)
+        observed = Observed(adapter, records, self._time_of_day)
         broker = AdaptedBroker(observed, adapter)
         nodes = AdaptedNodes(name, broker, observed, self._in_turn, self.engine.accounts.rights)
         self._nodes.update(nodes.by_address)
         poller = Poller(adapter, observed, clock=time.monotonic)
         polling = asyncio.create_task(poller.run(), name=f"poll {name}")
-        self._hosted[name] = _Hosted(adapter, store, journal, nodes, polling)
+        self._hosted[name] = _Hosted(adapter, records, nodes, polling)
 
     async def remove(self, name: str) -> None:
         """Stop polling and serving a broker; what is stored of it stays."""
@@ -130,8 +130,7 @@ class AdaptersService:
             del self._nodes[address]
         hosted.nodes.close()
         await hosted.adapter.close()
-        hosted.journal.close()
-        hosted.store.close()
+        hosted.records.close()
 
     async def stop(self) -> None:
         for name in self.names:
@@ -186,7 +185,8 @@ class AdaptersService:
             if now - pruned >= 60:
                 pruned = now
                 for hosted in self._hosted.values():
-                    hosted.journal.prune(self._time_of_day())
+                    with contextlib.suppress(StoreError):  # then the broker is `failed`
+                        hosted.records.prune(self._time_of_day())
 
     def _tick_connections(self) -> None:
         now = time.monotonic_ns() // 1_000_000

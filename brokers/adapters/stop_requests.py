@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from brokers.adapters.adapter import Objects
-from brokers.adapters.stops import StopChange
+from brokers.adapters.records import StopChange
 from brokers.admin import InvalidValue
 from brokers.engine.values.events import Fact, text
 from brokers.engine.values.policy import pattern_fault

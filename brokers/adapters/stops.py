@@ -12,27 +12,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from brokers.adapters.adapter import Adapter, Objects, StopTarget
-from brokers.adapters.store import AdapterStore, StoppedTarget
+from brokers.adapters.records import StopChange, StoppedTarget, StopRecords
 from brokers.admin import AdminError, InvalidValue
 from brokers.engine.values.stops import NO_END, End, Scope, Stop
 from brokers.model import ObjectName
 
 log = logging.getLogger("headgate.adapters")
-
-
-@dataclass(frozen=True, slots=True)
-class StopChange:
-    """A stop that began, or got another end, or was lifted. `automatic`: its end was due."""
-
-    stop: Stop
-    began: bool
-    actor: str
-    reason: str = ""
-    automatic: bool = False
 
 
 class Stops:
@@ -44,7 +33,7 @@ class Stops:
     """
 
     def __init__(
-        self, adapter: Adapter, store: AdapterStore, objects: Objects, announce: Callable[[StopChange], None]
+        self, adapter: Adapter, store: StopRecords, objects: Objects, announce: Callable[[StopChange], None]
     ) -> None:
         self._adapter = adapter
         self._store = store
@@ -54,6 +43,8 @@ class Stops:
         self.stops: dict[Scope, Stop] = {stop.scope: stop for stop in store.stops()}
         self._targets: dict[str, StoppedTarget] = {stopped.target.id: stopped for stopped in store.targets()}
         self._saved = set(self.stops.values())
+        #: Changes that have no event yet; stored with the stops, and without a change in the transaction of its event.
+        self.unannounced: list[StopChange] = store.unannounced()
 
     def by_queue(self) -> Mapping[ObjectName, list[Stop]]:
         """Return the stops of every stopped queue, also of one that can only be stopped together with another."""
@@ -86,15 +77,17 @@ class Stops:
             for scope in changed:
                 known = self.stops.get(scope)
                 self.stops[scope] = Stop(scope, reason, actor, now, end) if known is None else replace(known, end=end)
+            changes = [StopChange(self.stops[s], began=True, actor=actor, reason=reason) for s in changed]
+            self.unannounced += changes
             try:
                 await self._make_effective(wanted)
             except BaseException:
                 self.stops = before
+                self.unannounced = [change for change in self.unannounced if change not in changes]
                 with suppress(AdminError):
                     await self._undo_unneeded()
                 raise
-            for scope in changed:
-                self._announce(StopChange(self.stops[scope], began=True, actor=actor, reason=reason))
+            self._announce_all(changes)
             return changed
 
     async def start(self, scopes: Sequence[Scope], *, actor: str, reason: str = "", only: bool = False) -> list[Scope]:
@@ -113,12 +106,18 @@ class Stops:
             lifted += [self.stops.pop(each) for each in found]
             changed += [scope] if found else []
         if lifted:
+            changes = [StopChange(stop, False, actor, reason, automatic) for stop in lifted]
+            self.unannounced += changes
             try:
                 await self._undo_unneeded()
             finally:
-                for stop in lifted:
-                    self._announce(StopChange(stop, False, actor, reason, automatic))
+                self._announce_all(changes)
         return changed
+
+    def _announce_all(self, changes: Iterable[StopChange]) -> None:
+        for change in changes:
+            self.unannounced.remove(change)
+            self._announce(change)
 
     async def maintain(self, now: int, percent: Callable[[ObjectName], float | None]) -> None:
         """Bring the broker to what the records say, after everything was read. `now`: ms since the epoch. `percent`:
@@ -137,6 +136,7 @@ class Stops:
                 names = ", ".join(target.id for target in forgotten[:5])
                 log.warning("%d stops were not in force any more and are made again: %s", len(forgotten), names)
             await self._make_effective(wanted, again=forgotten)
+            self._announce_all([*self.unannounced])  # of a process that was killed before
 
     def _wanted(self, scope: Scope) -> Sequence[StopTarget]:
         with suppress(AdminError):  # its queue is not listed now: what is stopped remains so
@@ -179,7 +179,7 @@ class Stops:
             self._save()
 
     def _save(self) -> None:
-        self._store.save_stops(self.stops.values(), self._targets.values())
+        self._store.save_stops(self.stops.values(), self._targets.values(), self.unannounced)
         self._saved = set(self.stops.values())
 
     def _is_due(self, stop: Stop, now: int, percent: Callable[[ObjectName], float | None]) -> bool:

@@ -5,13 +5,11 @@ objects as last observed, so that events continue where they ended before a rest
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from brokers.adapters.adapter import StopTarget
-from brokers.adapters.observation import Attributes
+from brokers.adapters.records import Fact, Memory, StopChange, StoppedTarget, fact_of, fact_text
 from brokers.engine.values.stops import Stop
 from brokers.model import ObjectName
 from brokers.server.sqlite_file import failures_named, open_sqlite, transaction
@@ -20,16 +18,14 @@ _SCHEMA = (
     "CREATE TABLE stop (scope TEXT PRIMARY KEY, record TEXT NOT NULL)",
     "CREATE TABLE target (id TEXT PRIMARY KEY, queues TEXT NOT NULL, restore TEXT NOT NULL, scopes TEXT NOT NULL)",
     "CREATE TABLE known (object TEXT PRIMARY KEY, attributes TEXT NOT NULL)",
+    # Events that were about to be appended to the journal, see `file_records.py`.
+    "CREATE TABLE pending (number INTEGER NOT NULL, fact TEXT NOT NULL)",
+    # Changes of stops that have no event yet.
+    "CREATE TABLE unannounced (change TEXT NOT NULL)",
 )
 
-
-@dataclass(frozen=True, slots=True)
-class StoppedTarget:
-    """A target with its value before the stop, and the scopes (as text) of the stops that need it. Without any it has
-    to be started."""
-
-    target: StopTarget
-    scopes: frozenset[str]
+#: Version -> statements that upgrade it to the next one.
+_UPGRADES = {1: _SCHEMA[-2:]}
 
 
 class AdapterStore:
@@ -38,7 +34,15 @@ class AdapterStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         # FULL: a stop whose record a power cut loses would never be undone.
-        self._db = open_sqlite(path, kind="headgate-adapter", version=1, schema=_SCHEMA, synchronous="FULL", check=True)
+        self._db = open_sqlite(
+            path,
+            kind="headgate-adapter",
+            version=2,
+            schema=_SCHEMA,
+            upgrades=_UPGRADES,
+            synchronous="FULL",
+            check=True,
+        )
 
     def stops(self) -> list[Stop]:
         with failures_named(self.path):
@@ -48,16 +52,18 @@ class AdapterStore:
         """Return the targets that were, or were about to be, stopped or started."""
         with failures_named(self.path):
             rows = self._db.execute("SELECT id, queues, restore, scopes FROM target").fetchall()
-        return [
-            StoppedTarget(
-                StopTarget(id_, frozenset(map(ObjectName.parse, json.loads(queues))), json.loads(restore)),
-                frozenset(json.loads(scopes)),
-            )
-            for id_, queues, restore, scopes in rows
-        ]
+        return [StoppedTarget.from_record([id_, *map(json.loads, rest)]) for id_, *rest in rows]
 
-    def save_stops(self, stops: Iterable[Stop], targets: Iterable[StoppedTarget]) -> None:
-        """Replace the stops and their targets, in one transaction."""
+    def unannounced(self) -> list[StopChange]:
+        """Return the changes of stops that have no event yet."""
+        with failures_named(self.path):
+            rows = self._db.execute("SELECT change FROM unannounced ORDER BY rowid").fetchall()
+        return [StopChange.from_record(json.loads(text)) for (text,) in rows]
+
+    def save_stops(
+        self, stops: Iterable[Stop], targets: Iterable[StoppedTarget], unannounced: Iterable[StopChange] = ()
+    ) -> None:
+        """Replace the stops, their targets and the changes that have no event yet, in one transaction."""
         with failures_named(self.path), transaction(self._db):
             self._db.execute("DELETE FROM stop")
             self._db.execute("DELETE FROM target")
@@ -65,6 +71,7 @@ class AdapterStore:
                 "INSERT INTO stop VALUES (?, ?)", [(str(stop.scope), json.dumps(stop.record())) for stop in stops]
             )
             self._db.executemany("INSERT INTO target VALUES (?, ?, ?, ?)", [_row(each) for each in targets])
+            self._replace_unannounced(unannounced)
 
     def known(self) -> dict[ObjectName, dict[str, Any]]:
         """Return the remembered attributes of objects."""
@@ -72,19 +79,43 @@ class AdapterStore:
             rows = self._db.execute("SELECT object, attributes FROM known").fetchall()
         return {ObjectName.parse(name): json.loads(attributes) for name, attributes in rows}
 
-    def remember(self, changed: Mapping[ObjectName, Attributes | None]) -> None:
-        """Remember attributes of objects; None: forget the object."""
+    def remember(
+        self,
+        changed: Memory,
+        pending: tuple[int, Sequence[Fact]] | None = None,
+        unannounced: Iterable[StopChange] | None = None,
+    ) -> None:
+        """Remember attributes of objects. `pending`: the number of the first of the events that are then appended to
+        the journal, and these events. `unannounced`: see `save_stops`; None: they stay."""
         gone = [(str(name),) for name, attributes in changed.items() if attributes is None]
         rows = [(str(name), json.dumps(attributes)) for name, attributes in changed.items() if attributes is not None]
         with failures_named(self.path), transaction(self._db):
             self._db.executemany("DELETE FROM known WHERE object = ?", gone)
             self._db.executemany("INSERT OR REPLACE INTO known VALUES (?, ?)", rows)
+            if pending is not None:
+                first, facts = pending
+                self._db.execute("DELETE FROM pending")
+                numbered = [(number, fact_text(fact)) for number, fact in enumerate(facts, first)]
+                self._db.executemany("INSERT INTO pending VALUES (?, ?)", numbered)
+            if unannounced is not None:
+                self._replace_unannounced(unannounced)
+
+    def _replace_unannounced(self, changes: Iterable[StopChange]) -> None:
+        self._db.execute("DELETE FROM unannounced")
+        rows = [(json.dumps(change.record()),) for change in changes]
+        self._db.executemany("INSERT INTO unannounced VALUES (?)", rows)
+
+    def pending(self) -> tuple[int, list[Fact]]:
+        """Return the first number of the events that were last about to be appended, and the events; 0 without any."""
+        with failures_named(self.path):
+            rows = self._db.execute("SELECT number, fact FROM pending ORDER BY number").fetchall()
+        return (rows[0][0] if rows else 0), [fact_of(text) for _, text in rows]
 
     def close(self) -> None:
         self._db.close()
 
 
 def _row(stopped: StoppedTarget) -> tuple[str, str, str, str]:
-    target = stopped.target
-    queues, scopes = sorted(map(str, target.queues)), sorted(stopped.scopes)
-    return target.id, json.dumps(queues), json.dumps(dict(target.restore)), json.dumps(scopes)
+    id_, *rest = stopped.record()
+    queues, restore, scopes = map(json.dumps, rest)
+    return id_, queues, restore, scopes

@@ -187,14 +187,14 @@ class EventJournal:
 
 
 def _row(event: Event) -> tuple[int, int, int, str, str, str, str, int]:
-    attributes = json.dumps(event.attributes, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    attributes = json.dumps(event.attributes, ensure_ascii=False, separators=(",", ":"), default=plain)
     name = _name_text(event.object)
     size = _RECORD_OVERHEAD + sum(len(text.encode()) for text in (event.kind, name, event.text, attributes))
     checksum = texts_checksum(event.number, event.at, event.kind, name, event.text, attributes)
     return (event.number, event.at, size, event.kind, name, event.text, attributes, checksum)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Convert attribute values that JSON does not support: names and read-only maps."""
     if isinstance(value, ObjectName):
         return str(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from proton import Message, symbol
 
@@ -18,7 +18,7 @@ from brokers.amqp.node_links import NodeSource, NodeTarget
 from brokers.amqp.refusals import Refused
 from brokers.engine.management.permission import virtualhost_of
 from brokers.engine.values.rights import MANAGE, Rights
-from brokers.server.event_journal import EventJournal, Expired
+from brokers.server.event_journal import Expired
 from brokers.server.values import to_amqp
 
 FILTER = "headgate:after"
@@ -34,10 +34,22 @@ AT_ONCE = 500
 _Encoded = tuple[int, str, bytes]
 
 
+class Journal(Protocol):
+    """Numbered events, see `EventJournal`."""
+
+    @property
+    def first(self) -> int: ...
+
+    @property
+    def last(self) -> int: ...
+
+    def read(self, after: int, count: int = 500) -> list[Event]: ...
+
+
 class EventNode:
     """See the module."""
 
-    def __init__(self, journal: EventJournal, rights: Callable[[str], Rights]) -> None:
+    def __init__(self, journal: Journal, rights: Callable[[str], Rights]) -> None:
         self.journal = journal
         self._rights = rights
         self._reached: dict[NodeSource, int] = {}

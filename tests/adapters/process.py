@@ -6,11 +6,10 @@ import asyncio
 from pathlib import Path
 
 from brokers.adapters.adapted_broker import AdaptedBroker
+from brokers.adapters.file_records import FileRecords
 from brokers.adapters.observed import Observed
 from brokers.adapters.poller import Poller
-from brokers.adapters.store import AdapterStore
 from brokers.admin import Event
-from brokers.server.event_journal import EventJournal
 from tests.adapters.fake import Memory, MemoryAdapter
 
 
@@ -61,9 +60,8 @@ class Process:
 
     def open(self) -> None:
         self.adapter = MemoryAdapter(self.memory, self.now, **self.options)  # type: ignore[arg-type]
-        self.store = AdapterStore(self.folder / "adapter.sqlite3")
-        self.journal = EventJournal(self.folder / "events.sqlite3")
-        self.observed = Observed(self.adapter, self.store, self.journal, self.now)
+        self.journal = FileRecords(self.folder)
+        self.observed = Observed(self.adapter, self.journal, self.now)
         self.broker = AdaptedBroker(self.observed, self.adapter)
         self.poller = Poller(self.adapter, self.observed, clock=lambda: self.clock.seconds, sleep=self.clock.sleep)
         self.running = asyncio.ensure_future(self.poller.run())
@@ -71,7 +69,6 @@ class Process:
     async def close(self) -> None:
         self.running.cancel()
         await asyncio.wait([self.running])
-        self.store.close()
         self.journal.close()
 
     async def restart(self) -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from brokers.adapters.inventory import Inventory
 from brokers.adapters.observation import Observation
-from brokers.adapters.stops import StopChange, Stops
+from brokers.adapters.records import StopChange
+from brokers.adapters.stops import Stops
 from brokers.adapters.store import AdapterStore
 from brokers.admin import AdminError, BrokerUnreachable
 from brokers.engine.values.stops import End, Scope
@@ -128,6 +129,36 @@ async def test_crash_in_the_middle_of_a_stop_leaves_a_record_that_completes_it(w
     assert world.stopped() == set(NAMES)
     await start(world, ALL)
     assert world.limits() == LIMITS
+
+
+async def test_a_stop_and_a_start_whose_process_was_killed_before_the_event_are_announced_once(world: World) -> None:
+    """The process is killed when the broker is stopped, or started, and the event is not stored yet."""
+
+    def dies(change: StopChange) -> None:
+        raise KeyboardInterrupt
+
+    for change in (stop, start):
+        world.stops._announce = dies
+        with pytest.raises(KeyboardInterrupt):
+            await change(world, ALL)
+        world.announced.clear()
+        world.kill()
+        await world.maintain()
+        assert [(each.stop.scope, each.began) for each in world.announced] == [(ALL, change is stop)]
+        world.store.remember({}, None, world.stops.unannounced)  # as with the event
+        world.kill()
+        await world.maintain()
+        assert len(world.announced) == 1
+
+
+async def test_a_stop_that_is_taken_back_is_never_announced(world: World) -> None:
+    world.memory.fails_after = 2
+    with pytest.raises(BrokerUnreachable):
+        await stop(world, ALL)
+    world.memory.fails_after = None
+    world.kill()
+    await world.maintain()
+    assert not world.announced
 
 
 async def test_start_without_an_answer_is_completed_later(world: World) -> None:
