@@ -25,7 +25,7 @@ SECONDS = 60.0
 
 #: The monotonic clock, seconds.
 steady = time.monotonic
-#: Leases that seem expired: the last renewal, and when this process first observed it (monotonic seconds).
+#: Leases of other processes: the last renewal, and when this process first observed it (monotonic seconds).
 _signs: dict[str, tuple[tuple[str, dt.datetime | None] | None, float]] = {}
 
 
@@ -83,9 +83,11 @@ def lease(name: str, *, seconds: float = SECONDS) -> Iterator[threading.Event]:
         raise Lost(f"the lease {name!r} of {this_process()} has expired")
 
 
-def take(name: str, seconds: float) -> None:
+def take(name: str, seconds: float, *, silence: float | None = None) -> None:
     """Acquire a lease that the caller extends and releases itself. Of concurrent processes one succeeds: the first to
-    insert the row, or the first to claim an existing one. Raises Busy."""
+    insert the row, or the first to claim an existing one. `silence`: seconds without a renewal that this process must
+    have observed before it acquires an expired lease; by default half of `seconds`, twice the interval of renewals. One
+    that attempts it every second observes them from the last renewal on. Raises Busy."""
     length = dt.timedelta(seconds=seconds)
     while True:
         # IntegrityError: another process inserted the row and has deleted it since. Try again.
@@ -94,22 +96,31 @@ def take(name: str, seconds: float) -> None:
             if created:
                 return
             now = timezone.now()
+            is_silent = _is_silent(name, row, seconds / 2 if silence is None else silence)
             if not row.is_free(now):
                 raise Busy(row.holder)
-            if not is_dead(row.holder) and not _is_silent(name, row, seconds / 2):
+            if not is_dead(row.holder) and not is_silent:
                 raise Busy(row.holder, ran_out=True)
             if Lease.objects.filter(name=name).claim(length, now):
                 return
 
 
 def _is_silent(name: str, row: Lease, seconds: float) -> bool:
-    """Return whether this process has observed no renewal for `seconds`, which is twice the interval of renewals."""
+    """Return whether this process has observed no renewal for `seconds`."""
     sign = row.lease_holder, row.lease_until
     last, since = _signs.get(name, (None, 0.0))
     if last != sign:
         since = steady()
         _signs[name] = sign, since
     return steady() - since >= seconds
+
+
+def abandoned(prefix: str, holder: str, silence: float) -> bool:
+    """Return whether a process owns an expired lease of a name with this prefix, and this process has observed no
+    renewal for `silence` seconds: call it repeatedly."""
+    rows = [row for row in Lease.objects.filter(name__startswith=prefix) if row.holder == holder]
+    now = timezone.now()
+    return any([_is_silent(row.name, row, silence) and row.is_free(now) for row in rows])  # each is observed
 
 
 def extend(names: Collection[str], seconds: float) -> bool:
