@@ -11,7 +11,8 @@ HEADGATE_BROKER_HOST/PORT  address of the broker, default 127.0.0.1 and 5672
 HEADGATE_BROKER_CONNECT    how to connect: dotted name of a coroutine function, default for Headgate's own broker
 HEADGATE_BROKER_CA         file with the CA of the broker's certificate: connect with TLS, to the TLS port
 HEADGATE_BROKER_SECRET     file with the password of the broker's user `console`, default <data>/broker/console.secret
-HEADGATE_ADAPTERS_HOST/PORT  address of `manage.py adapters` (brokers of other kinds), default 127.0.0.1, any port
+HEADGATE_ADAPTERS_HOST/PORT  where `manage.py adapters` (brokers of other kinds) listens, default 127.0.0.1, any port
+HEADGATE_ADAPTERS_ADDRESS  the name or address by which other hosts reach it, default that of HEADGATE_ADAPTERS_HOST
 HEADGATE_MAIL_HOST/PORT    the mail server for alerts, port 25 by default; without a host no mail is sent
 HEADGATE_MAIL_USER         and HEADGATE_MAIL_PASSWORD_FILE: credentials for the mail server
 HEADGATE_MAIL_TLS          starttls or tls, default neither; HEADGATE_MAIL_FROM: the sender's address
@@ -111,10 +112,12 @@ HEADGATE_BROKERS: list[dict[str, Any]] = [
     },
 ]
 
-#: The process of the adapters: where it listens and stores, and how links reach a broker there.
+#: The process of the adapters: where it listens, what other hosts connect to (`address`, "": that), where it stores,
+#: and how links reach a broker there.
 HEADGATE_ADAPTERS: dict[str, Any] = {
     "host": os.environ.get("HEADGATE_ADAPTERS_HOST") or "127.0.0.1",
     "port": _port("HEADGATE_ADAPTERS_PORT", 5679) if os.environ.get("HEADGATE_ADAPTERS_PORT") else 0,
+    "address": os.environ.get("HEADGATE_ADAPTERS_ADDRESS") or "",
     "data": str(DATA / "adapters"),
     "connect": "console.links.registry.connect_adapted",
 }

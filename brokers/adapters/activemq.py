@@ -397,4 +397,7 @@ def open_account(account: Account, now: Callable[[], int]) -> ActiveMq:
     """Return the adapter of an account. Its URL is that of Jolokia; without a path, where the web console has it."""
     url = account.url.rstrip("/")
     base = url if urlsplit(url).path else f"{url}/api/jolokia"
-    return ActiveMq(Jolokia(JsonHttp(base, account.username, account.password, authority=account.authority)), now)
+    return ActiveMq(
+        Jolokia(JsonHttp.of(account, base)),
+        now,
+    )

@@ -106,7 +106,10 @@ def open_account(account: Account, now: Callable[[], int]) -> Artemis:
     """Return the adapter of an account. Its URL is that of Jolokia; without a path, where the web console has it."""
     url = account.url.rstrip("/")
     base = url if urlsplit(url).path else f"{url}/console/jolokia"
-    return Artemis(Jolokia(JsonHttp(base, account.username, account.password, authority=account.authority)), now)
+    return Artemis(
+        Jolokia(JsonHttp.of(account, base)),
+        now,
+    )
 
 
 class Artemis:

@@ -427,4 +427,4 @@ def refused(error: HttpError, field: str) -> InvalidValue:
 def open_account(account: Account, now: Callable[[], int]) -> BrokerJ:
     """Return the adapter of an account. Its URL is that of the management, with or without `/api/latest`."""
     base = account.url.removesuffix("/api/latest") + "/api/latest"
-    return BrokerJ(JsonHttp(base, account.username, account.password, authority=account.authority), now)
+    return BrokerJ(JsonHttp.of(account, base), now)

@@ -20,14 +20,17 @@ from brokers.model import ObjectName
 from brokers.server.event_journal import EventJournal
 from brokers.server.sqlite_file import StoreError
 
+#: The names of the files.
+FILES = ("adapter.sqlite3", "events.sqlite3")
+
 
 class FileRecords:
     """Open or create the files. A `brokers.adapters.records.Records`."""
 
     def __init__(self, folder: Path) -> None:
-        self._store = AdapterStore(folder / "adapter.sqlite3")
+        self._store = AdapterStore(folder / FILES[0])
         try:
-            self._journal = EventJournal(folder / "events.sqlite3")
+            self._journal = EventJournal(folder / FILES[1])
             number, facts = self._store.pending()
             if number > self._journal.last:
                 self._journal.append(facts)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 
 from brokers.adapters.addresses import AddressRefused, check_address
+from brokers.adapters.kinds import Account
 from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotAllowed, NotFound
 
 #: The largest answer, bytes: 10,000 queues with all their attributes have 20 MB.
@@ -33,15 +34,30 @@ class HttpError(AdminError):
 
 class JsonHttp:
     """`base`: the address of the interface, without a slash at its end. `authority`: certificate authorities, PEM text
-    or the path of a PEM file, "" for the system's. `seconds`: time for a whole answer."""
+    or the path of a PEM file, "" for the system's. `seconds`: time for a whole answer. `allowed`: whether a request may
+    be sent, checked before each; one that waits for a connection while this process hangs ends by its time limit."""
 
-    def __init__(self, base: str, username: str, password: str, *, authority: str = "", seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        base: str,
+        username: str,
+        password: str,
+        *,
+        authority: str = "",
+        seconds: float = 10.0,
+        allowed: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.base = base
         # In each request: a server that sees none first creates a session, or counts a failure.
         self._headers = {"Authorization": aiohttp.encode_basic_auth(username, password)} if username else {}
         self._authority = authority
         self._seconds = seconds
+        self._allowed = allowed
         self._session: aiohttp.ClientSession | None = None
+
+    @classmethod
+    def of(cls, account: Account, base: str) -> JsonHttp:
+        return cls(base, account.username, account.password, authority=account.authority, allowed=account.allowed)
 
     async def request(
         self,
@@ -56,6 +72,8 @@ class JsonHttp:
         """Send a request and return its answer's JSON; None for an answer without content. `path`: after the base, with
         its parts encoded (see `part`). `headers`: besides the usual ones. Raises BrokerUnreachable, NotAllowed,
         NotFound, HttpError."""
+        if not self._allowed():
+            raise BrokerUnreachable("this process no longer hosts the broker: another one may do so now")
         data = None if body is None else json.dumps(body).encode()
         sent = {**({"Content-Type": "application/json"} if data is not None else {}), **(headers or {})}
         timeout = aiohttp.ClientTimeout(total=seconds or self._seconds)

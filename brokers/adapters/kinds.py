@@ -13,15 +13,21 @@ from typing import cast
 from brokers.adapters.adapter import Adapter
 
 
+def always() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
     """How to reach a broker. `url`: http or https, without a slash at its end. `authority`: certificate authorities,
-    PEM text or the path of a PEM file; "": the system's. The password is not part of the text form."""
+    PEM text or the path of a PEM file; "": the system's. `allowed`: whether a request may be sent now; not when another
+    process may host the broker. The password is not part of the text form."""
 
     url: str
     username: str = ""
     password: str = field(default="", repr=False)
     authority: str = ""
+    allowed: Callable[[], bool] = field(default=always, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

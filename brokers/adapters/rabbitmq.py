@@ -415,4 +415,4 @@ class RabbitMq:
 def open_account(account: Account, now: Callable[[], int]) -> RabbitMq:
     """Return the adapter of an account. Its URL is that of the management plugin, with or without `/api`."""
     base = account.url.removesuffix("/api") + "/api"
-    return RabbitMq(JsonHttp(base, account.username, account.password, authority=account.authority), now, account)
+    return RabbitMq(JsonHttp.of(account, base), now, account)

@@ -20,7 +20,17 @@ from brokers.model import ObjectName
 from brokers.server.event_journal import Expired, Fact, plain
 from brokers.server.sqlite_file import StoreError
 
-__all__ = ["Expired", "Fact", "NotStored", "Records", "StopChange", "StopRecords", "StoppedTarget", "StoreError"]
+__all__ = [
+    "Expired",
+    "Fact",
+    "NotStored",
+    "Records",
+    "Stop",
+    "StopChange",
+    "StopRecords",
+    "StoppedTarget",
+    "StoreError",
+]
 
 #: Changed objects with the attributes to remember; None: forget the object.
 Memory = Mapping[ObjectName, Attributes | None]

@@ -1,8 +1,8 @@
 """The process that hosts the adapters: it polls each broker once, however many consoles look, and serves all of them.
 
-The server is that of Headgate's own broker, without queues: one listener, on loopback unless configured otherwise, one
-user, `console`, with a secret that is generated at each start, and three nodes for each broker. Brokers come and go
-while it runs. Each has a folder of its own: its journal, and what its adapter must not forget.
+The server is that of Headgate's own broker, without queues: one listener, on loopback unless configured otherwise, and
+then with TLS and a certificate of its own, one user, `console`, with a generated secret, and three nodes for each
+broker. Brokers come and go while it runs.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from brokers.amqp.container import Container
 from brokers.amqp.node_links import Node
 from brokers.engine.broker import Broker
 from brokers.engine.flow.credit import IDLE_CREDIT_MS
+from brokers.loopback import is_loopback
 from brokers.server.alarm import Alarm
 from brokers.server.config_store import ConfigStore
-from brokers.server.data_lock import FolderInUse, claim
+from brokers.server.data_lock import WAIT_SECONDS, FolderInUse, claim
 from brokers.server.listener import Listener
-from brokers.server.listening import Listening
+from brokers.server.listening import Listening, TlsAddress
+from brokers.server.own_certificate import own_certificate
 from brokers.server.sqlite_file import StoreError
 from brokers.server.users import CONSOLE, Users
 from brokers.steady_clock import SteadyClock
@@ -55,13 +57,27 @@ class _Hosted:
 
 
 class AdaptersService:
-    """`data`: the folder of all that is stored. `port` 0: any that is free."""
+    """`data`: the folder of the service, for one process at a time. `port` 0: any that is free. `wait`: seconds for an
+    earlier process that is just ending. Raises FolderInUse, StoreError."""
 
-    def __init__(self, data: Path, *, host: str = "127.0.0.1", port: int = 0, clock: SteadyClock | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        clock: SteadyClock | None = None,
+        wait: float = WAIT_SECONDS,
+    ) -> None:
         self.data = data
         self.clock = clock or SteadyClock()
-        self._lock = claim(data)
+        self._lock = claim(data, wait)
+        #: PEM text of the certificate of the listener; "": it has no TLS, and only this machine can reach it.
+        self.certificate, tls = "", None
         try:
+            if not is_loopback(host):
+                files, self.certificate = own_certificate(data)
+                tls = TlsAddress(files, host, port)
             self._config = ConfigStore(data / "config.sqlite3")
         except BaseException:
             self._lock.close()
@@ -76,18 +92,24 @@ class AdaptersService:
         self.container.plan = self._plan
         self._alarm = Alarm(self._on_alarm)
         self._listeners: set[Listener] = set()
-        self.listening = Listening(self.container, self._listeners, lambda _: None, hosts=[host], port=port, tls=None)
+        hosts = [] if tls else [host]
+        self.listening = Listening(self.container, self._listeners, lambda _: None, hosts=hosts, port=port, tls=tls)
         self._ticking: asyncio.Task[None] | None = None
 
     @property
     def port(self) -> int:
         """The port; with port 0, the assigned one after the start."""
-        return self.listening.port
+        return self.listening.tls_port if self.certificate else self.listening.port
 
     @property
     def secret(self) -> Path:
         """The file with the password of the user `console`."""
         return self.data / SECRET
+
+    @property
+    def password(self) -> str:
+        """The password of the user `console`, after the start."""
+        return self.secret.read_text().strip()
 
     @property
     def names(self) -> list[str]:

@@ -18,15 +18,15 @@ class FolderInUse(StoreError):
 WAIT_SECONDS = 2.0
 
 
-def claim(data: Path) -> TextIO:
+def claim(data: Path, wait: float = WAIT_SECONDS) -> TextIO:
     """Lock the folder until the returned file is closed, or the process ends. Raises FolderInUse if another process has
-    locked it, StoreError if it cannot be written."""
+    locked it after `wait` seconds, StoreError if it cannot be written."""
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = (data / "broker.lock").open("a", encoding="utf-8")
     except OSError as error:
         raise StoreError(f"cannot write to the data folder {data}: {error.strerror or error}") from error
-    end = time.monotonic() + WAIT_SECONDS
+    end = time.monotonic() + wait
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -19,6 +19,7 @@ from brokers.amqp.refusals import Refused
 from brokers.engine.management.permission import virtualhost_of
 from brokers.engine.values.rights import MANAGE, Rights
 from brokers.server.event_journal import Expired
+from brokers.server.sqlite_file import StoreError
 from brokers.server.values import to_amqp
 
 FILTER = "headgate:after"
@@ -105,6 +106,9 @@ class EventNode:
             except Expired as expired:
                 gone = _expired(expired.first)
                 link.end(gone.condition, str(gone), gone.info)
+                return
+            except StoreError as error:
+                link.end("amqp:internal-error", str(error))
                 return
             left -= len(batch)
             for number, virtualhost, encoded in batch:

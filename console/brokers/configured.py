@@ -51,7 +51,8 @@ def refresh() -> None:
     from console.brokers.models import ForeignBroker
 
     with _reading:
-        found = tuple(_entry(row) for row in ForeignBroker.objects.defer("encrypted", "authority"))
+        rows = ForeignBroker.objects.defer("encrypted", "authority").select_related("served")
+        found = tuple(_entry(row) for row in rows)
         changed, _added = found != _added, found
         _mark(bool(found))
     if changed:
@@ -113,11 +114,12 @@ def _entry(row: Any) -> dict[str, Any]:
         "tags": row.tags,
         "paused": row.paused,
         "connect": settings.HEADGATE_ADAPTERS["connect"],
-        "options": {
-            "name": row.slug,
-            "paused": row.paused,
-            "host": settings.HEADGATE_ADAPTERS["host"],
-            "port": settings.HEADGATE_ADAPTERS["port"],
-            "secret": str(Path(settings.HEADGATE_ADAPTERS["data"]) / "console.secret"),
-        },
+        "options": {"name": row.slug, "paused": row.paused, "served": _served(row)},
     }
+
+
+def _served(row: Any) -> tuple[str, str, int, str, str] | None:
+    """Return process, host, port, encrypted password and certificate of where the broker is served, see
+    `ServedBroker`; None if no process hosts it."""
+    found = getattr(row, "served", None)  # a related object that is missing is an AttributeError, too
+    return found and (found.process, found.host, found.port, found.encrypted, found.certificate)

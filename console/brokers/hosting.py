@@ -2,6 +2,7 @@
 
 A lease a broker in the console's database: never two processes poll one. Changes of the table take effect at the next
 look; a process whose leases could not be extended in time ends its polling, since another one may have taken over.
+Beside the lease, links find where a broker is served now (`ServedBroker`).
 """
 
 from __future__ import annotations
@@ -9,20 +10,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, transaction
 
 from brokers.adapters.adapter import Adapter, Finding
 from brokers.adapters.kinds import KINDS
+from brokers.adapters.records import Records, StoreError
 from brokers.admin import BrokerUnreachable
 from brokers.model import ManagedType
+from brokers.steady_clock import uptime
+from console.brokers import keys
+from console.brokers.database_thread import DatabaseThread
 from console.brokers.keys import KeyMissing
-from console.brokers.models import ForeignBroker
+from console.brokers.models import ForeignBroker, ServedBroker
 from console.leases import lease
 from console.leases.lease import Busy
 from console.leases.process import this_process
@@ -31,8 +35,31 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 #: Seconds between two looks at the table, between two extensions of the leases, and after which a lease expires. A
-#: process of another host takes over within LEASE_SECONDS and two looks.
+#: process of another host takes over within LEASE_SECONDS and two looks: it must have observed no extension for
+#: LEASE_SECONDS, so that no difference between the clocks of the hosts lets two processes host a broker.
 LOOK_SECONDS, EXTEND_SECONDS, LEASE_SECONDS = 1.0, 2.5, 10.0
+#: Part of the names of leases.
+PREFIX = "adapter~"
+
+
+def steady() -> float:
+    """Seconds of a clock that goes on while the machine sleeps."""
+    return uptime() / 1000
+
+
+def lease_of(slug: str) -> str:
+    """Return the name of the lease of a broker."""
+    return f"{PREFIX}{slug}"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where this process serves, see `ServedBroker`. `password`: of the user `console`."""
+
+    host: str
+    port: int
+    password: str = field(repr=False)
+    certificate: str = ""
 
 
 class Service(Protocol):
@@ -41,27 +68,33 @@ class Service(Protocol):
     @property
     def names(self) -> list[str]: ...
 
-    def add(self, name: str, adapter: Adapter) -> None: ...
+    @property
+    def failed(self) -> list[str]: ...
+
+    def add(self, name: str, adapter: Adapter, records: Records) -> None: ...
 
     async def remove(self, name: str) -> None: ...
 
 
 @dataclass(slots=True)
 class Hosting:
-    """`now`: ms since the epoch, for adapters. `say`: called with the hosted brokers when they have changed. `steady`:
-    monotonic seconds. `take` and `extend`: of leases."""
+    """`now`: ms since the epoch, for adapters. `say`: called with the hosted brokers when they have changed. `open_`:
+    opens what is stored of a broker, whose lease this process owns, in a thread with a connection to the database; its
+    second argument extends the leases, for what takes long. `address`: of the service; None: it is not published.
+    `steady`: monotonic seconds."""
 
     service: Service
     now: Callable[[], int]
     say: Callable[[list[str]], None]
-    steady: Callable[[], float] = time.monotonic
+    open_: Callable[[str, Callable[[], object]], Records]
+    address: Address | None = None
+    steady: Callable[[], float] = steady
     _revisions: dict[str, int] = field(default_factory=dict)  # of the hosted brokers
     _leased: set[str] = field(default_factory=set)
     _extended: float = float("-inf")
     _said: list[str] | None = None
     _trouble: str = ""
-    #: The database's connection belongs to a thread.
-    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "brokers"))
+    _thread: DatabaseThread = field(default_factory=lambda: DatabaseThread("brokers"))
 
     async def run(self) -> None:
         """Host until cancelled; then release the brokers."""
@@ -84,14 +117,17 @@ class Hosting:
             self._leased = set()
         else:
             self._report("")
+        failed = self.service.failed
         for slug in list(self._revisions):
-            if slug not in leased or slug not in rows or rows[slug].revision != self._revisions[slug]:
+            changed = slug not in rows or rows[slug].revision != self._revisions[slug]
+            if changed or slug not in leased or slug in failed:
                 await self._remove(slug)
-        for slug in leased & rows.keys() - self._revisions.keys():
+        for slug in sorted(leased & rows.keys() - self._revisions.keys()):
             await self._add(rows[slug])
         for slug in leased - rows.keys():
             self._leased.discard(slug)
-            await self._in_database(lambda slug=slug: lease.release(_lease(slug)))  # type: ignore[misc]
+            with contextlib.suppress(DatabaseError):
+                await self._in_database(partial(lease.release, lease_of(slug)))
         hosted = sorted(self._revisions)
         if hosted != self._said:
             self._said = hosted
@@ -102,45 +138,71 @@ class Hosting:
             await self._remove(slug)
         with contextlib.suppress(DatabaseError):
             for slug in self._leased:
-                await self._in_database(lambda slug=slug: lease.release(_lease(slug)))  # type: ignore[misc]
+                await self._in_database(partial(lease.release, lease_of(slug)))
         self._leased = set()
-        self._thread.shutdown()
+        self._thread.close()
+
+    def owns(self, slug: str) -> bool:
+        """Return whether the lease of a broker cannot have expired, by the steady clock."""
+        return slug in self._leased and self.steady() - self._extended < LEASE_SECONDS
 
     def _read(self) -> tuple[dict[str, ForeignBroker], set[str]]:
         """Return the brokers to host, and those of them and of the hosted ones that this process has a lease for."""
         rows = {row.slug: row for row in ForeignBroker.objects.filter(paused=False).defer("encrypted", "authority")}
-        began = self.steady()
-        if began - self._extended >= EXTEND_SECONDS:
-            if self._leased and not lease.extend([_lease(slug) for slug in self._leased], LEASE_SECONDS):
-                self._leased = {slug for slug in self._leased if lease.extend([_lease(slug)], LEASE_SECONDS)}
-            self._extended = began
+        self._extend()
         for slug in rows.keys() - self._leased:
-            if _take(_lease(slug)):
+            if _take(lease_of(slug)):
                 self._leased.add(slug)
         return rows, set(self._leased)
 
-    async def _add(self, row: ForeignBroker) -> None:
-        try:
-            adapter = await self._in_database(lambda: _adapter(row, self.now))
-            self.service.add(row.slug, adapter)
-        except Exception:  # of one broker: the others are hosted
-            log.exception("%s cannot be hosted", row.slug)
+    def _extend(self) -> None:
+        """Extend the leases, if it is time. Those that expired are no longer this process's."""
+        began = self.steady()
+        if began - self._extended < EXTEND_SECONDS:
             return
-        self._revisions[row.slug] = row.revision
+        if self._leased and not lease.extend([lease_of(slug) for slug in self._leased], LEASE_SECONDS):
+            self._leased = {slug for slug in self._leased if lease.extend([lease_of(slug)], LEASE_SECONDS)}
+        self._extended = began
+
+    async def _add(self, row: ForeignBroker) -> None:
+        slug = row.slug
+        try:
+            adapter = await self._in_database(lambda: _adapter(row, self.now, lambda: self.owns(slug)))
+            records = await self._in_database(lambda: self.open_(slug, self._extend))
+            self.service.add(slug, adapter, records)
+        except (StoreError, DatabaseError) as error:
+            log.error("%s cannot be hosted: %s", slug, error)
+            return
+        except Exception:  # of one broker: the others are hosted
+            log.exception("%s cannot be hosted", slug)
+            return
+        self._revisions[slug] = row.revision
+        try:
+            await self._in_database(lambda: self._publish(row))
+        except (DatabaseError, KeyMissing) as error:
+            log.error("links cannot find %s: %s", slug, error)
+            await self._remove(slug)
 
     async def _remove(self, slug: str) -> None:
         del self._revisions[slug]
         await self.service.remove(slug)
+        mine = ServedBroker.objects.filter(broker__slug=slug, process=this_process())
+        with contextlib.suppress(DatabaseError):
+            await self._in_database(mine.delete)
+
+    def _publish(self, row: ForeignBroker) -> None:
+        if self.address is None:
+            return
+        with keys.locked(), transaction.atomic():
+            if not lease.owns(lease_of(row.slug)):
+                return  # the next look removes it
+            address, process = self.address, this_process()
+            values = {"process": process, "host": address.host, "port": address.port}
+            secret = {"encrypted": keys.encrypt(address.password), "certificate": address.certificate}
+            ServedBroker.objects.update_or_create(broker_id=row.pk, defaults={**values, **secret})
 
     async def _in_database(self, work: Callable[[], T]) -> T:
-        def with_connection() -> T:
-            try:
-                return work()
-            except DatabaseError:
-                connection.close()
-                raise
-
-        return await asyncio.get_running_loop().run_in_executor(self._thread, with_connection)
+        return await self._thread.run(work)
 
     def _report(self, trouble: str) -> None:
         """Log a change of the state: an error, once."""
@@ -152,20 +214,16 @@ class Hosting:
 def _take(name: str) -> bool:
     """Acquire a lease, or again one that this process could not extend in time and that no other has taken."""
     try:
-        lease.take(name, LEASE_SECONDS)
+        lease.take(name, LEASE_SECONDS, silence=LEASE_SECONDS)
     except Busy as busy:
         return busy.holder == this_process() and lease.extend([name], LEASE_SECONDS)
     return True
 
 
-def _lease(slug: str) -> str:
-    return f"adapter~{slug}"
-
-
-def _adapter(row: ForeignBroker, now: Callable[[], int]) -> Adapter:
+def _adapter(row: ForeignBroker, now: Callable[[], int], allowed: Callable[[], bool]) -> Adapter:
     """Return the broker's adapter; if its password or kind is unusable, one that says so wherever it is shown."""
     try:
-        return KINDS[row.kind].open(row.account(), now)
+        return KINDS[row.kind].open(replace(row.account(), allowed=allowed), now)
     except KeyMissing as error:
         return cast(Adapter, _Unusable(str(error)))
     except KeyError:

@@ -120,12 +120,19 @@ def abandoned(prefix: str, holder: str, silence: float) -> bool:
     renewal for `silence` seconds: call it repeatedly."""
     rows = [row for row in Lease.objects.filter(name__startswith=prefix) if row.holder == holder]
     now = timezone.now()
-    return any([_is_silent(row.name, row, silence) and row.is_free(now) for row in rows])  # each is observed
+    silent = [_is_silent(row.name, row, silence) for row in rows]  # each is observed
+    return any(is_silent and row.is_free(now) for is_silent, row in zip(silent, rows, strict=True))
 
 
 def extend(names: Collection[str], seconds: float) -> bool:
     """Extend leases. Return whether this process owns them all."""
     return _own(names).update(**signed(dt.timedelta(seconds=seconds))) == len(names)
+
+
+def owns(name: str) -> bool:
+    """Return whether this process owns the lease; in a transaction, until its end on PostgreSQL."""
+    found = _own([name]).select_for_update().first()
+    return found is not None and not found.is_free(timezone.now())
 
 
 def release(name: str) -> None:

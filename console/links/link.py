@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
 
 from brokers.admin import AdminError, BrokerAdmin, BrokerUnreachable, Event, EventsExpired
 from console.links.event_window import Tail
@@ -43,6 +45,7 @@ class BrokerLink(BrokerState):
         #: Restricted links, by visible virtual hosts; see `visibility.py`.
         self.restricted: dict[frozenset[str], BrokerLink] = {}
         self._attempted = asyncio.Event()
+        self._elsewhere = asyncio.Event()  # `_connect` has been replaced
 
     def call(self, request: Callable[[BrokerAdmin], Awaitable[T]], timeout: float | None = None) -> T:
         """Send a request to the broker and wait for the answer; not for coroutines. `timeout`: s. Raises AdminError,
@@ -68,8 +71,12 @@ class BrokerLink(BrokerState):
                 raise BrokerUnreachable(f"{self.title} has not been read yet")
 
     def reconfigure(self, title: str, connect: Callable[[], Awaitable[BrokerAdmin]]) -> None:
-        """Set the title, and how to open the next connection."""
-        self.title, self._connect = title, connect
+        """Set the title, and how to connect. If that differs, the link connects again at once: the broker is served
+        elsewhere now, or was paused or resumed."""
+        self.title = title
+        if _differ(connect, self._connect):
+            self._connect = connect
+            self._loop.call_soon_threadsafe(self._elsewhere.set)
 
     def removed(self) -> None:
         """The broker is no longer configured and `run` is cancelled: those who still have the link see it as
@@ -120,6 +127,7 @@ class BrokerLink(BrokerState):
         """Connect and synchronize until cancelled."""
         delay = self.pace.retry_first
         while True:
+            self._elsewhere.clear()
             try:
                 async with asyncio.timeout(self.pace.answer):
                     admin = await self._connect()
@@ -131,7 +139,7 @@ class BrokerLink(BrokerState):
                 try:
                     self._admin = admin
                     self._attempted.set()
-                    await Synchronization(admin, self, self.pace).run()
+                    await self._unless_elsewhere(Synchronization(admin, self, self.pace).run())
                 except (AdminError, OSError, TimeoutError) as error:
                     if self.connected:
                         delay = self.pace.retry_first
@@ -142,8 +150,30 @@ class BrokerLink(BrokerState):
                     self._admin = None
                     await _close(admin)
             self._attempted.set()
-            await asyncio.sleep(delay)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._elsewhere.wait(), delay)
+                delay = self.pace.retry_first
+                continue
             delay = min(delay * 2, self.pace.retry_most)
+
+    async def _unless_elsewhere(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work; raise as soon as there is another way to connect."""
+        working, elsewhere = asyncio.ensure_future(work), asyncio.ensure_future(self._elsewhere.wait())
+        try:
+            await asyncio.wait([working, elsewhere], return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise BrokerUnreachable("connecting to another address")
+            await working
+        finally:
+            for task in (working, elsewhere):
+                task.cancel()
+            await asyncio.gather(working, elsewhere, return_exceptions=True)
+
+
+def _differ(one: Callable[..., object], other: Callable[..., object]) -> bool:
+    if isinstance(one, partial) and isinstance(other, partial):
+        return (one.func, one.args, one.keywords) != (other.func, other.args, other.keywords)
+    return one != other
 
 
 def _bug(slug: str, error: Exception) -> str:

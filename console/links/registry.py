@@ -19,7 +19,10 @@ from typing import Any
 from django.utils.module_loading import import_string
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable
+from brokers.loopback import is_loopback
 from console.brokers.configured import configured, on_change
+from console.brokers.keys import KeyMissing, decrypt
+from console.leases.process import host_of, this_process
 from console.links.link import BrokerLink
 from console.links.state import Status
 from console.links.synchronization import Pace
@@ -56,19 +59,33 @@ async def connect_bundled(*, host: str, port: int, user: str, secret: str, ca: s
     return await BundledBroker.connect(host, port, user, password, tls=tls)
 
 
-async def connect_adapted(*, name: str, paused: bool, host: str, port: int, secret: str) -> BrokerAdmin:
-    """Connect to the process of the adapters, for the broker `name`. `port` 0: the one in the file `port` beside the
-    file `secret`, which has the process's password. Raises BrokerUnreachable."""
+async def connect_adapted(*, name: str, paused: bool, served: tuple[str, str, int, str, str] | None) -> BrokerAdmin:
+    """Connect to the process that hosts the broker `name`. `served`: where, see `configured.py`; None: no process does.
+    Raises BrokerUnreachable."""
     from brokers.drivers.bundled import BundledBroker
 
     if paused:
         raise BrokerUnreachable("the broker is paused: it is not polled until an administrator resumes it")
+    if served is None:
+        raise BrokerUnreachable("no process polls the broker yet: is `manage.py adapters` running?")
+    process, host, port, encrypted, certificate = served
+    if is_loopback(host) and host_of(process) != host_of(this_process()):
+        why = "there it must be started with --host, so that other hosts can reach it"
+        raise BrokerUnreachable(f"the broker is polled by {process.split(':')[0]}, on loopback only: {why}")
     try:
-        number = port or int(Path(secret).with_name("port").read_text())
-        password = _password(secret)
-    except (OSError, ValueError, BrokerUnreachable):
-        raise BrokerUnreachable("the process of the adapters (`manage.py adapters`) has not been started") from None
-    return await BundledBroker.connect(host, number, "console", password, name=name)
+        password = decrypt(encrypted)
+    except KeyMissing as error:
+        raise BrokerUnreachable(f"cannot sign in to the process that polls the broker: {error}") from None
+    tls = _trusting(certificate) if certificate else None
+    return await BundledBroker.connect(host, port, "console", password, tls=tls, name=name)
+
+
+def _trusting(certificate: str) -> ssl.SSLContext:
+    """Return a context that trusts one certificate, whatever its names, and no other."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(cadata=certificate)
+    return context
 
 
 def _password(secret: str) -> str:

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand
 from django.db import transaction
 
 from console.brokers import keys
-from console.brokers.models import ForeignBroker
+from console.brokers.models import ForeignBroker, ServedBroker
 from console.management.ready import require_database
 
 
@@ -26,6 +26,8 @@ class Command(BaseCommand):
                     rows = ForeignBroker.objects.exclude(encrypted="").select_for_update()
                     for row in rows:
                         ForeignBroker.objects.filter(pk=row.pk).update(encrypted=keys.rotated(row.encrypted))
+                    for served in ServedBroker.objects.select_for_update():
+                        ServedBroker.objects.filter(pk=served.pk).update(encrypted=keys.rotated(served.encrypted))
                 # Not before the transaction is committed: a crash until here leaves both keys, which is no fault.
                 keys.drop_old_keys()
         except keys.KeyMissing as error:

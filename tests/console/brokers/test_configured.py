@@ -99,7 +99,7 @@ def test_the_password_is_not_read_for_the_list(django_assert_num_queries: Any) -
     add(encrypted="anything")
     with django_assert_num_queries(1) as captured:
         configured.refresh()
-    assert "encrypted" not in captured.captured_queries[0]["sql"]
+    assert '"brokers_foreignbroker"."encrypted"' not in captured.captured_queries[0]["sql"]
 
 
 def test_the_supervisor_sees_whether_the_process_of_the_adapters_is_needed(tmp_path: Path, settings: Any) -> None:

@@ -12,11 +12,13 @@ import pytest
 from django.db import OperationalError
 from django.utils import timezone
 
+from brokers.adapters.records import StoreError
 from brokers.admin import BrokerUnreachable
 from console.brokers import hosting, keys
-from console.brokers.hosting import EXTEND_SECONDS, LEASE_SECONDS, Hosting
-from console.brokers.models import ForeignBroker
+from console.brokers.hosting import EXTEND_SECONDS, LEASE_SECONDS, Address, Hosting
+from console.brokers.models import ForeignBroker, ServedBroker
 from console.history.models import Lease
+from console.leases.process import this_process
 
 
 class Service:
@@ -24,16 +26,24 @@ class Service:
 
     def __init__(self) -> None:
         self.hosted: dict[str, Any] = {}
+        self.failed: list[str] = []
 
     @property
     def names(self) -> list[str]:
         return list(self.hosted)
 
-    def add(self, name: str, adapter: Any) -> None:
+    def add(self, name: str, adapter: Any, records: Any) -> None:
         self.hosted[name] = adapter
 
     async def remove(self, name: str) -> None:
         del self.hosted[name]
+
+
+ADDRESS = Address("127.0.0.1", 4000, "swordfish")
+
+
+def records(slug: str, keep_alive: Any) -> Any:
+    """What is stored of a broker; the service of these tests needs none."""
 
 
 class Clock:
@@ -62,7 +72,7 @@ def said() -> list[list[str]]:
 def host(
     db: None, service: Service, clock: Clock, said: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Hosting]:
-    made = Hosting(service, lambda: 0, said.append, steady=clock)
+    made = Hosting(service, lambda: 0, said.append, records, ADDRESS, steady=clock)
 
     async def here(work: Any) -> Any:
         """In the thread of the test, whose transaction has the rows."""
@@ -70,7 +80,7 @@ def host(
 
     monkeypatch.setattr(Hosting, "_in_database", lambda _self, work: here(work))
     yield made
-    made._thread.shutdown()
+    made._thread.close()
 
 
 @pytest.fixture(autouse=True)
@@ -193,3 +203,71 @@ def test_the_end_releases_every_broker(host: Hosting, service: Service) -> None:
     completed(host.end())
     assert service.names == []
     assert not Lease.objects.filter(name__startswith="adapter~").exists()
+
+
+def test_links_find_where_a_broker_is_served(host: Hosting, service: Service) -> None:
+    add("rabbit")
+    look(host)
+    found = ServedBroker.objects.get()
+    assert (found.broker.slug, found.process, found.host, found.port) == ("rabbit", this_process(), "127.0.0.1", 4000)
+    assert "swordfish" not in found.encrypted
+    assert keys.decrypt(found.encrypted) == "swordfish"
+    completed(host.end())
+    assert not ServedBroker.objects.exists()
+
+
+def test_the_address_of_the_process_that_took_over_stays(host: Hosting, service: Service, clock: Clock) -> None:
+    add("rabbit")
+    look(host)
+    later = timezone.now() + dt.timedelta(seconds=9)
+    Lease.objects.filter(name="adapter~rabbit").update(lease_holder="other:1:2", lease_until=later)
+    ServedBroker.objects.update(process="other:1:2", port=4001)
+    clock.now += EXTEND_SECONDS
+    look(host)
+    assert service.names == []
+    assert ServedBroker.objects.get().port == 4001
+
+
+def test_a_broker_whose_records_cannot_be_written_is_hosted_again(host: Hosting, service: Service) -> None:
+    add("rabbit")
+    look(host)
+    first = service.hosted["rabbit"]
+    service.failed = ["rabbit"]
+    look(host)
+    assert service.hosted["rabbit"] is not first
+    assert ServedBroker.objects.exists()
+
+
+def test_one_broker_whose_records_cannot_be_opened_does_not_hinder_the_others(host: Hosting, service: Service) -> None:
+    add("hare")
+    add("rabbit")
+
+    def one_is_damaged(slug: str, keep_alive: Any) -> Any:
+        if slug == "hare":
+            raise StoreError("events.sqlite3 is damaged")
+
+    host.open_ = one_is_damaged
+    look(host)
+    assert service.names == ["rabbit"]
+    assert [each.broker.slug for each in ServedBroker.objects.all()] == ["rabbit"]
+    host.open_ = records
+    look(host)
+    assert sorted(service.names) == ["hare", "rabbit"]
+
+
+def test_no_request_is_sent_to_a_broker_whose_lease_may_have_expired(
+    host: Hosting, service: Service, clock: Clock
+) -> None:
+    """Also before the process has looked: it may have hung in the middle of a change."""
+    add("rabbit")
+    look(host)
+    adapter = service.hosted["rabbit"]
+    assert host.owns("rabbit")
+    clock.now += LEASE_SECONDS - 0.1
+    assert host.owns("rabbit")
+    clock.now += 0.1
+    assert not host.owns("rabbit")
+    with pytest.raises(BrokerUnreachable, match="no longer hosts"):
+        asyncio.run(adapter.connect())
+    look(host)  # no other process has taken over
+    assert host.owns("rabbit")

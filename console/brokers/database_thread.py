@@ -1,0 +1,60 @@
+"""A thread with a connection to the console's database of its own, for the process of the adapters.
+
+Its transactions are short, and PostgreSQL ends them if this process hangs within one: otherwise the rows that it has
+locked could not be taken over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+from django.db import DatabaseError, connection
+
+T = TypeVar("T")
+
+#: Time limits of a statement and of a pause within a transaction, s; and of all of a call that waits.
+STATEMENT_SECONDS, PAUSE_SECONDS, CALL_SECONDS = 5, 2, 8.0
+
+
+class DatabaseThread:
+    """One piece of work at a time. Every method raises DatabaseError."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._executor = ThreadPoolExecutor(1, name)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Work for a coroutine, however long it takes."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, _connected, work)
+
+    def wait(self, work: Callable[[], T]) -> T:
+        """Work, while the caller waits (also a coroutine's event loop, where Django refuses queries): for short
+        transactions, without whose result nothing may go on."""
+        done = self._executor.submit(_connected, work)
+        try:
+            return done.result(CALL_SECONDS)
+        except TimeoutError:
+            self._executor.shutdown(wait=False)  # it may end with that work, whose result is not known
+            self._executor = ThreadPoolExecutor(1, self._name)
+            raise DatabaseError(f"the console's database did not answer within {CALL_SECONDS:g} s") from None
+
+    def close(self) -> None:
+        with suppress(RuntimeError):  # closed before
+            self._executor.submit(lambda: connection.close())  # of that thread
+        self._executor.shutdown(wait=False)
+
+
+def _connected(work: Callable[[], T]) -> T:
+    try:
+        if connection.connection is None and connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
+                cursor.execute(f"SET idle_in_transaction_session_timeout = '{PAUSE_SECONDS}s'")
+        return work()
+    except DatabaseError:
+        connection.close()
+        raise
