@@ -44,7 +44,7 @@ class DatabaseThread:
 
     def close(self) -> None:
         with suppress(RuntimeError):  # closed before
-            self._executor.submit(lambda: connection.close())  # of that thread
+            self._executor.submit(_disconnect)
         self._executor.shutdown(wait=False)
 
 
@@ -58,3 +58,8 @@ def _connected(work: Callable[[], T]) -> T:
     except DatabaseError:
         connection.close()
         raise
+
+
+def _disconnect() -> None:
+    """Close the connection of the calling thread."""
+    connection.close()

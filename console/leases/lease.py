@@ -85,9 +85,11 @@ def lease(name: str, *, seconds: float = SECONDS) -> Iterator[threading.Event]:
 
 def take(name: str, seconds: float, *, silence: float | None = None) -> None:
     """Acquire a lease that the caller extends and releases itself. Of concurrent processes one succeeds: the first to
-    insert the row, or the first to claim an existing one. `silence`: seconds without a renewal that this process must
-    have observed before it acquires an expired lease; by default half of `seconds`, twice the interval of renewals. One
-    that attempts it every second observes them from the last renewal on. Raises Busy."""
+    insert the row, or the first to claim an existing one. Raises Busy.
+
+    `silence`: seconds without a renewal, observed by this process, after which a lease counts as expired, whatever the
+    clocks of the hosts say; at least its length. A process that attempts it every second observes each renewal. None:
+    the lease must have expired by the clocks, and half of `seconds` without a renewal have been observed."""
     length = dt.timedelta(seconds=seconds)
     while True:
         # IntegrityError: another process inserted the row and has deleted it since. Try again.
@@ -97,11 +99,13 @@ def take(name: str, seconds: float, *, silence: float | None = None) -> None:
                 return
             now = timezone.now()
             is_silent = _is_silent(name, row, seconds / 2 if silence is None else silence)
-            if not row.is_free(now):
+            if silence is None and not row.is_free(now):
                 raise Busy(row.holder)
             if not is_dead(row.holder) and not is_silent:
-                raise Busy(row.holder, ran_out=True)
-            if Lease.objects.filter(name=name).claim(length, now):
+                raise Busy(row.holder, ran_out=row.is_free(now))
+            # Optimistic: of concurrent processes that read the same row, one updates it.
+            same = Lease.objects.filter(name=name, lease_until=row.lease_until, lease_holder=row.lease_holder)
+            if same.update(**signed(length, now)):
                 return
 
 
