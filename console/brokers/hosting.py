@@ -89,8 +89,11 @@ class Hosting:
     open_: Callable[[str, Callable[[], object]], Records]
     address: Address | None = None
     steady: Callable[[], float] = steady
-    _revisions: dict[str, int] = field(default_factory=dict)  # of the hosted brokers
-    _leased: set[str] = field(default_factory=set)
+    #: Of the hosted brokers: the revision, and which acquisition of the lease. After another one everything is read
+    #: again, since a process in between may have stored events and stops.
+    _hosted: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _leased: dict[str, int] = field(default_factory=dict)  # which acquisition
+    _acquired: int = 0
     _extended: float = float("-inf")
     _said: list[str] | None = None
     _trouble: str = ""
@@ -113,47 +116,50 @@ class Hosting:
             self._report(str(error).strip())
             if self.steady() - self._extended < LEASE_SECONDS:
                 return
-            rows, leased = {}, set()  # another process may host them now
-            self._leased = set()
+            rows, leased = {}, {}  # another process may host them now
+            self._leased = {}
         else:
             self._report("")
         failed = self.service.failed
-        for slug in list(self._revisions):
-            changed = slug not in rows or rows[slug].revision != self._revisions[slug]
-            if changed or slug not in leased or slug in failed:
+        for slug, hosted in list(self._hosted.items()):
+            same = slug in rows and slug in leased and hosted == (rows[slug].revision, leased[slug])
+            if not same or slug in failed:
                 await self._remove(slug)
-        for slug in sorted(leased & rows.keys() - self._revisions.keys()):
-            await self._add(rows[slug])
-        for slug in leased - rows.keys():
-            self._leased.discard(slug)
+        for slug in sorted(leased.keys() & rows.keys() - self._hosted.keys()):
+            await self._add(rows[slug], leased[slug])
+        for slug in leased.keys() - rows.keys():
+            self._leased.pop(slug, None)
             with contextlib.suppress(DatabaseError):
                 await self._in_database(partial(lease.release, lease_of(slug)))
-        hosted = sorted(self._revisions)
-        if hosted != self._said:
-            self._said = hosted
-            self.say(hosted)
+        slugs = sorted(self._hosted)
+        if slugs != self._said:
+            self._said = slugs
+            self.say(slugs)
 
     async def end(self) -> None:
-        for slug in list(self._revisions):
+        for slug in list(self._hosted):
             await self._remove(slug)
         with contextlib.suppress(DatabaseError):
             for slug in self._leased:
                 await self._in_database(partial(lease.release, lease_of(slug)))
-        self._leased = set()
+        self._leased = {}
         self._thread.close()
 
-    def owns(self, slug: str) -> bool:
-        """Return whether the lease of a broker cannot have expired, by the steady clock."""
-        return slug in self._leased and self.steady() - self._extended < LEASE_SECONDS
+    def owns(self, slug: str, acquired: int) -> bool:
+        """Return whether the lease of a broker is that of an acquisition and cannot have expired, by the steady
+        clock."""
+        return self._leased.get(slug) == acquired and self.steady() - self._extended < LEASE_SECONDS
 
-    def _read(self) -> tuple[dict[str, ForeignBroker], set[str]]:
-        """Return the brokers to host, and those of them and of the hosted ones that this process has a lease for."""
+    def _read(self) -> tuple[dict[str, ForeignBroker], dict[str, int]]:
+        """Return the brokers to host, and those of them and of the hosted ones that this process has a lease for, with
+        its acquisition."""
         rows = {row.slug: row for row in ForeignBroker.objects.filter(paused=False).defer("encrypted", "authority")}
         self._extend()
-        for slug in rows.keys() - self._leased:
+        for slug in rows.keys() - self._leased.keys():
             if _take(lease_of(slug)):
-                self._leased.add(slug)
-        return rows, set(self._leased)
+                self._acquired += 1
+                self._leased[slug] = self._acquired
+        return rows, dict(self._leased)
 
     def _extend(self) -> None:
         """Extend the leases, if it is time. Those that expired are no longer this process's."""
@@ -161,13 +167,14 @@ class Hosting:
         if began - self._extended < EXTEND_SECONDS:
             return
         if self._leased and not lease.extend([lease_of(slug) for slug in self._leased], LEASE_SECONDS):
-            self._leased = {slug for slug in self._leased if lease.extend([lease_of(slug)], LEASE_SECONDS)}
+            owned = {slug: n for slug, n in self._leased.items() if lease.extend([lease_of(slug)], LEASE_SECONDS)}
+            self._leased = owned
         self._extended = began
 
-    async def _add(self, row: ForeignBroker) -> None:
+    async def _add(self, row: ForeignBroker, acquired: int) -> None:
         slug = row.slug
         try:
-            adapter = await self._in_database(lambda: _adapter(row, self.now, lambda: self.owns(slug)))
+            adapter = await self._in_database(lambda: _adapter(row, self.now, lambda: self.owns(slug, acquired)))
             records = await self._in_database(lambda: self.open_(slug, self._extend))
             self.service.add(slug, adapter, records)
         except (StoreError, DatabaseError) as error:
@@ -176,7 +183,7 @@ class Hosting:
         except Exception:  # of one broker: the others are hosted
             log.exception("%s cannot be hosted", slug)
             return
-        self._revisions[slug] = row.revision
+        self._hosted[slug] = row.revision, acquired
         try:
             await self._in_database(lambda: self._publish(row))
         except (DatabaseError, KeyMissing) as error:
@@ -184,7 +191,7 @@ class Hosting:
             await self._remove(slug)
 
     async def _remove(self, slug: str) -> None:
-        del self._revisions[slug]
+        del self._hosted[slug]
         await self.service.remove(slug)
         mine = ServedBroker.objects.filter(broker__slug=slug, process=this_process())
         with contextlib.suppress(DatabaseError):

@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 
 from brokers.adapters.capabilities import Capability, types_of
 from brokers.adapters.differences import policy_facts
+from brokers.adapters.file_records import FileRecords
 from brokers.adapters.inventory import Round
 from brokers.adapters.observation import Observation, Reported
 from brokers.adapters.observed import Observed
 from brokers.adapters.reconciliation import LATE_MS, WAIT_MS
-from brokers.adapters.store import AdapterStore
 from brokers.admin import Event
 from brokers.model import ObjectName, object_name
-from brokers.server.event_journal import EventJournal
 from tests.adapters.fake import BROKER, Memory, MemoryAdapter, queue_name
 
 ONE, TWO = queue_name("one"), queue_name("two")
@@ -47,15 +46,13 @@ class Scene:
         self.poll()
 
     def open(self) -> None:
-        self.store = AdapterStore(self.folder / "adapter.sqlite3")
-        self.journal = EventJournal(self.folder / "events.sqlite3")
-        self.observed = Observed(self.adapter, self.store, self.journal, lambda: self.now)
+        self.journal = FileRecords(self.folder)
+        self.observed = Observed(self.adapter, self.journal, lambda: self.now)
         self.requested: tuple[ExitStack, int, Observation] | None = None
 
     def close(self) -> None:
         if self.requested is not None:
             self.requested[0].close()
-        self.store.close()
         self.journal.close()
 
     # -- what can happen ------------------------------------------------------------------------------------------

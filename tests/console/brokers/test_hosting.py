@@ -261,13 +261,12 @@ def test_no_request_is_sent_to_a_broker_whose_lease_may_have_expired(
     """Also before the process has looked: it may have hung in the middle of a change."""
     add("rabbit")
     look(host)
-    adapter = service.hosted["rabbit"]
-    assert host.owns("rabbit")
+    adapter, acquired = service.hosted["rabbit"], host._leased["rabbit"]
     clock.now += LEASE_SECONDS - 0.1
-    assert host.owns("rabbit")
+    assert host.owns("rabbit", acquired)
     clock.now += 0.1
-    assert not host.owns("rabbit")
+    assert not host.owns("rabbit", acquired)
     with pytest.raises(BrokerUnreachable, match="no longer hosts"):
         asyncio.run(adapter.connect())
     look(host)  # no other process has taken over
-    assert host.owns("rabbit")
+    assert host.owns("rabbit", acquired)
