@@ -96,9 +96,14 @@ def _numbers(queue: Attributes, level: str) -> tuple[int, int, int, int]:
 def _producer(change: Change, at: int, declared: ManagedType) -> list[Fact]:
     before, after = change.before, change.after
     was, now = bool(before and before.get("blocked")), bool(after and after.get("blocked"))
-    if was == now or after is None:  # one that has gone is no longer blocked: its end is the connection's event
+    if was == now:
         return []
-    more: dict[str, Any] = {key: after.get(key) for key in ("client", "link")}
+    if after is None:  # one that has gone is no longer blocked
+        since = (before or {}).get("blocked_since")
+        after = {**(before or {}), "blocked_ms": (before or {}).get("blocked_ms", 0) + (at - since if since else 0)}
+    # The queue and the connection: without them the history cannot tell what is blocked.
+    named = {key: after[key] for key in ("queue", "connection") if after.get(key)}
+    more: dict[str, Any] = {key: after.get(key) for key in ("client", "link")} | named
     subject = subject_of(change.name, after)
     if now:
         what = next(iter(after.get("reasons") or ()), "")

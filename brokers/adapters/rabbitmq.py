@@ -99,6 +99,8 @@ class RabbitMq:
         self._source: EventExchange | None = None
         self._policies: list[Mapping[str, Any]] = []
         self._limits: dict[ObjectName, Attributes] = {}  # of the queues, as last read completely
+        self._depths: dict[ObjectName, Attributes] = {}  # of the queues, as last read quickly
+        self._started: int | None = None  # when the broker was, ms since the epoch
         self._alarms: list[str] = []
         self.reports: frozenset[str] = frozenset()
 
@@ -148,6 +150,7 @@ class RabbitMq:
             self._read_alarms(),
         )
         found = reading.totals_of(listed, self._limits)
+        self._depths = reading.depths_in(found)
         return Observation(self._now(), {**found, BROKER: {"shortages": list(self._alarms)}})
 
     async def read_all(self) -> AsyncIterator[Observation]:
@@ -158,7 +161,7 @@ class RabbitMq:
         yield Observation(self._now(), {object_name("VirtualHost", name=h["name"]): {"name": h["name"]} for h in hosts})
         limits: dict[ObjectName, Attributes] = {}
         async for page in self._pages():
-            found = reading.queues_of(page, reading.by_name(self._policies))
+            found = reading.queues_of(page, reading.by_name(self._policies), self._depths)
             limits |= {name: {**self._limits.get(name, {}), **values} for name, values in found.items()}
             yield Observation(self._now(), found)
         self._limits = limits
@@ -196,7 +199,9 @@ class RabbitMq:
             nodes = await self._http.request("GET", "/nodes")
         except NotAllowed:
             nodes = []
-        return Observation(self._now(), {BROKER: reading.broker_of(overview, nodes, self._alarms, self._now())})
+        found = reading.broker_of(overview, nodes, self._alarms, self._now(), self._started)
+        self._started = found["started"] or self._started
+        return Observation(self._now(), {BROKER: found})
 
     async def _read_alarms(self) -> list[str]:
         """Return the alarms. The check answers 503 during one: that is not a failure."""

@@ -28,6 +28,12 @@ LIMITS = {"max-length": "messages", "max-length-bytes": "bytes"}
 
 Json = Mapping[str, Any]
 
+#: Age of an uptime at most, ms: nodes report every 5 s, later on a busy machine.
+_OLDEST = 20_000
+
+#: Attributes of the depth in messages.
+_DEPTH = ("depth_messages", "ready_messages", "unacknowledged_messages")
+
 #: What cannot be read of a queue while a stop's policy outranks the others.
 _HIDDEN = frozenset({"overflow", "mechanism", "definition"})
 
@@ -50,16 +56,31 @@ def totals_of(queues: Iterable[Json], known: Mapping[ObjectName, Attributes]) ->
     return found
 
 
-def queues_of(queues: Iterable[Json], policies: Mapping[tuple[str, str], Json]) -> dict[ObjectName, Attributes]:
-    """Return what the full list says of queues. `policies`: (virtual host, name) -> as listed."""
-    return {queue_name(said): _queue(said, policies) for said in _shown(queues)}
+def depths_in(found: Mapping[ObjectName, Attributes]) -> dict[ObjectName, Attributes]:
+    """Return the depths in messages of the queues of which `totals_of` has them."""
+    return {
+        name: {key: values[key] for key in _DEPTH}
+        for name, values in found.items()
+        if values["depth_messages"] is not None
+    }
+
+
+def queues_of(
+    queues: Iterable[Json],
+    policies: Mapping[tuple[str, str], Json],
+    depths: Mapping[ObjectName, Attributes] | None = None,
+) -> dict[ObjectName, Attributes]:
+    """Return what the full list says of queues. `policies`: (virtual host, name) -> as listed. `depths`: in messages,
+    from the quick list: those of the full list are up to 5 s old, and would undo what is known."""
+    fresher = depths or {}
+    return {(name := queue_name(said)): _queue(said, policies, fresher.get(name, {})) for said in _shown(queues)}
 
 
 def _shown(queues: Iterable[Json]) -> Iterator[Json]:
     return (said for said in queues if not said["name"].startswith(EVENTS_PREFIX))
 
 
-def _queue(said: Json, policies: Mapping[tuple[str, str], Json]) -> Attributes:
+def _queue(said: Json, policies: Mapping[tuple[str, str], Json], fresher: Attributes) -> Attributes:
     arguments: Json = said.get("arguments") or {}
     effective: Json = said.get("effective_policy_definition") or {}
     overflow = overflow_of(arguments, effective)
@@ -68,6 +89,7 @@ def _queue(said: Json, policies: Mapping[tuple[str, str], Json]) -> Attributes:
     values: dict[str, Any] = {
         **_names(said),
         **_depth(said),
+        **fresher,
         "durable": said.get("durable"),
         "policy": said.get("policy"),
         "depth_bytes": said.get("message_bytes"),
@@ -110,11 +132,8 @@ def _names(said: Json) -> dict[str, Any]:
 
 def _depth(said: Json) -> dict[str, Any]:
     """Return the depths; those of a queue whose node is down are unknown."""
-    return {
-        "depth_messages": said.get("messages"),
-        "ready_messages": said.get("messages_ready"),
-        "unacknowledged_messages": said.get("messages_unacknowledged"),
-    }
+    depths = (said.get("messages"), said.get("messages_ready"), said.get("messages_unacknowledged"))
+    return dict(zip(_DEPTH, depths, strict=True))
 
 
 def _rate(said: Json, key: str) -> float | None:
@@ -218,20 +237,28 @@ def _producer(said: Json, connection: ObjectName, alarms: Sequence[str]) -> Attr
     }
 
 
-def broker_of(overview: Json, nodes: Sequence[Json], alarms: Sequence[str], now: int) -> Attributes:
+def broker_of(
+    overview: Json, nodes: Sequence[Json], alarms: Sequence[str], now: int, before: int | None = None
+) -> Attributes:
     """Return the broker: of a cluster, the node that was started first, and the sums of memory. `now`: ms since the
-    epoch."""
+    epoch. `before`: when it was started, as known so far: an uptime is as old as the statistics, so a little later
+    is no restart."""
     uptimes = [node["uptime"] for node in nodes if isinstance(node.get("uptime"), int)]
     known: dict[str, Any] = {
         "product": overview.get("product_name") or "RabbitMQ",
         "product_version": overview.get("product_version") or overview.get("rabbitmq_version"),
-        "started": now - max(uptimes) if uptimes else None,
+        "started": _started(now - max(uptimes), before) if uptimes else None,
         "connections": (overview.get("object_totals") or {}).get("connections"),
         "shortages": list(alarms),
     }
     known["memory_limit_bytes"] = _sum(node.get("mem_limit") for node in nodes)
     known["memory_used_bytes"] = _sum(node.get("mem_used") for node in nodes)
     return known
+
+
+def _started(found: int, before: int | None) -> int:
+    """Return when the broker was started, ms since the epoch; `found`: by an uptime of up to `_OLDEST` ms ago."""
+    return found if before is None or found - before > _OLDEST else min(found, before)
 
 
 def _sum(values: Iterable[Any]) -> int | None:

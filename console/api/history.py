@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from brokers.admin import InvalidValue
+from console.access.user_rights import request_rights
 from console.api import history_schema as shapes
 from console.api import schema
 from console.api.base_views import MAX_PAGE_SIZE, choice_in, choices_in, number_in
@@ -31,6 +32,7 @@ from console.history.query import blocked, catalog, episode_list, incident
 from console.history.query.series import RESOLUTIONS, series
 from console.history.storage.reader import NothingRecorded
 from console.history.whatif import recommendations
+from console.links.unreported import brokers_without_producers
 
 _RESOLUTIONS = ("auto", *(resolution.name for resolution in RESOLUTIONS))
 _SORTS = tuple(f"{sign}{name}" for name in episode_list.SORTS for sign in ("", "-"))
@@ -179,6 +181,7 @@ def _episodes_in(request: Request) -> episode_list.EpisodeQuery:
         kind=choice_in(query, "kind", episode_list.KINDS),
         search=query.get("search", "").strip(),
         sort=sort,
+        unreported=brokers_without_producers(request_rights(request._request)),
     )
 
 

@@ -22,6 +22,7 @@ from console.api.strict import StrictAPIView
 from console.history.storage.durations import DAY
 from console.history.whatif import recommendations
 from console.history.whatif.kinds import KINDS
+from console.links.unreported import brokers_without_producers
 
 if TYPE_CHECKING:
     from console.history.whatif.comparison import Simulated
@@ -51,12 +52,15 @@ class WhatIfLimits(serializers.Serializer[Any]):
 class WhatIfOutcome(WhatIfLimits):
     episodes_low = _count("Simulated episodes in which the queue is overfull, the least that the record allows.")
     episodes_high = _count("The most episodes that the record allows.")
-    blocked_low_ms = _count("Simulated blocked producer time, the least that the record allows.")
-    blocked_high_ms = _count("The most blocked producer time that the record allows.")
+    blocked_low_ms = _count(
+        "Simulated blocked producer time, the least that the record allows; null: the broker does not report it.",
+        null=True,
+    )
+    blocked_high_ms = _count("The most blocked producer time that the record allows; null as before.", null=True)
     overfull_low_ms = _count("Simulated overfull time, the least that the record allows.")
     overfull_high_ms = _count("The most overfull time that the record allows.")
     episodes = _count("Deprecated: use `episodes_high`.")
-    blocked_ms = _count("Deprecated: use `blocked_high_ms`.")
+    blocked_ms = _count("Deprecated: use `blocked_high_ms`.", null=True)
     longest_ms = _count("The longest simulated episode.")
     peak_messages = _count("Highest simulated depth in messages.")
     peak_bytes = _count("Highest simulated depth in bytes: the required memory or disk.")
@@ -106,11 +110,14 @@ WhatIfAnswer = type(
         "until": _count("End of the range."),
         "source": serializers.CharField(help_text="The replayed data: samples or minutes; none: not enough data."),
         "observed_ms": _count("Time with recorded traffic."),
-        "recorded_blocked_ms": _count("Recorded blocked producer time, as in the top lists."),
+        "recorded_blocked_ms": _count(
+            "Recorded blocked producer time, as in the top lists; null: the broker does not report it.", null=True
+        ),
         "recorded_overfull_ms": _count("Recorded overfull time."),
         "blocked_producers": serializers.FloatField(
+            allow_null=True,
             help_text="Mean number of blocked producers while the queue was overfull: simulated blocked producer time"
-            " is overfull time times this number."
+            " is overfull time times this number; null: the broker does not report it.",
         ),
         "caveat": serializers.CharField(help_text="Limitations of these figures."),
         "current": WhatIfOutcome(
@@ -164,7 +171,25 @@ class WhatIfView(StrictAPIView):
             "candidates": simulated[1:],
             "advice": _advice(found, recommend(found, rooms_of(request_rights(request._request), queue.broker))),
         }
-        return Response(answer)
+        return Response(
+            _as_known(answer) if queue.broker in brokers_without_producers(request_rights(request._request)) else answer
+        )
+
+
+def _as_known(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of a broker that does not report blocked producers: their time is not known."""
+    unknown = dict.fromkeys(("blocked_low_ms", "blocked_high_ms", "blocked_ms"))
+    advice = answer["advice"]
+    if advice is not None and advice["limits"] is not None:
+        advice = {**advice, "limits": {**advice["limits"], **unknown}}
+    return {
+        **answer,
+        "recorded_blocked_ms": None,
+        "blocked_producers": None,
+        "current": {**answer["current"], **unknown},
+        "candidates": [{**one, **unknown} for one in answer["candidates"]],
+        "advice": advice,
+    }
 
 
 class AdviceView(StrictAPIView):

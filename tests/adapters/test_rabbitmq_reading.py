@@ -68,6 +68,28 @@ def test_quick_list_updates_depths_and_fullness() -> None:
     assert unknown[queue_name("stream", "/")]["depth_messages"] is None  # never 0
 
 
+def test_older_depth_of_the_full_list_does_not_undo_that_of_the_quick_list() -> None:
+    (listed,) = [each for each in answer("queues")["items"] if each["name"] == "orders"]
+    older = {**listed, "messages": 1, "messages_ready": 1}
+    known = reading.queues_of([listed], {})
+    quick = reading.totals_of([{**listed, "messages": 50, "messages_ready": 50}], known)
+    ((_, values),) = reading.queues_of([older], {}, reading.depths_in(quick)).items()
+    assert (values["depth_messages"], values["ready_messages"]) == (50, 50)
+    assert reading.depths_in(reading.totals_of([{**listed, "messages": None}], known)) == {}
+
+
+def test_late_statistics_are_no_restart() -> None:
+    def started(uptime: int, now: int, before: int | None) -> int:
+        found: int = reading.broker_of({}, [{"uptime": uptime}], [], now, before)["started"]
+        return found
+
+    first = started(60_000, 100_000, None)
+    assert first == 40_000
+    assert started(60_000, 112_000, first) == first  # the same uptime, 12 s later
+    assert started(74_500, 114_000, first) == 39_500
+    assert started(1_000, 120_000, first) == 119_000
+
+
 def test_unknown_depth_of_a_queue_whose_node_is_down_is_unknown() -> None:
     down = {"vhost": "/", "name": "q", "state": "down", "effective_policy_definition": {"overflow": "reject-publish"}}
     ((_, values),) = reading.queues_of([down], {}).items()

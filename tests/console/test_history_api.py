@@ -21,6 +21,7 @@ from console.api.history_downloads import download
 from console.audit.models import AuditEntry
 from console.history.storage.layout import table_url
 from tests.console.conftest import Broker
+from tests.console.other_kind import OtherKind
 from tests.history.delta import (
     DAY,
     HOUR,
@@ -504,6 +505,24 @@ def test_range_without_samples_is_simulated_from_minutes(recorded_hour: str, as_
     found = replay(as_viewer, **{"from": T - 3 * DAY})
     assert found["source"] == "minutes"
     assert found["recorded_blocked_ms"] > 0
+
+
+def test_what_the_broker_does_not_report_is_unknown_and_not_zero(
+    recorded_hour: str, broker: Broker, as_viewer: APIClient
+) -> None:
+    broker.wrap = OtherKind
+    broker.connected()
+    rows = query(as_viewer, "episodes")["results"]
+    known = {row["kind"]: {row[name] for name in ("producers", "connections", "blocked_ms")} for row in rows}
+    assert known["overfull"] == {None}
+    assert None not in known["stopped"]
+    exported = as_viewer.get(f"{BASE}episodes/file/", {"from": T, "until": T + HOUR, "kind": "overfull"})
+    text = b"".join(exported.streaming_content).decode()  # type: ignore[attr-defined]
+    assert {row["blocked_ms"] for row in csv.DictReader(io.StringIO(text))} == {""}
+    found = replay(as_viewer, candidates=[{"capacity_messages": 10, "resume_messages": 5}])
+    assert found["recorded_blocked_ms"] is found["blocked_producers"] is None
+    assert {one["blocked_high_ms"] for one in (found["current"], *found["candidates"])} == {None}
+    assert found["recorded_overfull_ms"] > 0
 
 
 def test_queue_without_traffic_has_no_simulation(recorded_hour: str, as_viewer: APIClient) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ SORTS = {
 @dataclass(frozen=True, slots=True)
 class EpisodeQuery:
     """A query of the episodes that overlap [begin, end), ms. `queue` requires its `virtualhost`, and includes the stops
-    that cover it."""
+    that cover it. `unreported`: brokers that do not report blocked producers: their numbers are null."""
 
     begin: int
     end: int
@@ -40,12 +40,17 @@ class EpisodeQuery:
     kind: str = ""
     search: str = ""
     sort: str = "-start"
+    unreported: Sequence[str] = ()
 
 
 _WHERE = """
 FROM (
-    SELECT *, coalesce(duration_ms, greatest(0, coalesce(list_extract($known_until::BIGINT[],
-        list_position($recorded::VARCHAR[], broker)), $now) - epoch_ms("start"))) AS lasted FROM {episodes}
+    SELECT * REPLACE (if(unknown, NULL, producers) AS producers, if(unknown, NULL, connections) AS connections,
+        if(unknown, NULL, blocked_ms) AS blocked_ms),
+        coalesce(duration_ms, greatest(0, coalesce(list_extract($known_until::BIGINT[],
+        list_position($recorded::VARCHAR[], broker)), $now) - epoch_ms("start"))) AS lasted FROM (
+        SELECT *, kind = 'overfull' AND list_contains($unreported::VARCHAR[], broker) AS unknown FROM {episodes}
+    )
     WHERE epoch_ms("start") < $end AND ("end" IS NULL OR epoch_ms("end") >= $begin)
 )
 WHERE ($broker = '' OR broker = $broker)
@@ -113,6 +118,7 @@ def _given(reader: Reader, query: EpisodeQuery) -> dict[str, Any]:
         "queue": query.queue,
         "kind": query.kind,
         "search": query.search.lower(),
+        "unreported": list(query.unreported),
         "covering": _covering(reader, query) if query.queue else [],
     }
 

@@ -82,7 +82,9 @@ function spansOf(episodes, kind, series, now) {
         kind === "stopped"
           ? `${plain(stopInWords(episode.scope))}: ${plain(episode.reason || "no reason given")} – ` +
             `${plain(episode.actor || "unknown")}`
-          : `${plural(episode.producers ?? 0, "producer")} blocked`;
+          : episode.producers === null
+            ? "blocked producers not reported"
+            : `${plural(episode.producers, "producer")} blocked`;
       const word = kind === "stopped" ? "Stopped" : "Overfull";
       return recorded(episode.start, knownUntil(episode, now), series).map(([from, to]) => ({
         from,

@@ -29,6 +29,7 @@ const CLEARED_BY = {
   started: "start",
   seen: "not recorded",
 };
+const UNREPORTED = "This broker does not report the blocked producers of queues";
 const AROUND = 5 * 60_000;
 
 export class Episodes {
@@ -314,7 +315,10 @@ export class Episodes {
         {
           class: "num",
           "data-label": "Blocked producers",
-          title: `${plural(episode.producers ?? 0, "producer")} of ${plural(episode.connections ?? 0, "connection")}`,
+          title:
+            episode.producers === null
+              ? UNREPORTED
+              : `${plural(episode.producers, "producer")} of ${plural(episode.connections ?? 0, "connection")}`,
         },
         count(episode.producers),
       ),
@@ -325,7 +329,9 @@ export class Episodes {
           "data-label": "Blocked producer time",
           title: isUnrecorded
             ? "Only recorded time counts: no time of this episode was recorded"
-            : `${exact(episode.blocked_ms)} ms, sum over all blocked producers`,
+            : episode.blocked_ms === null
+              ? UNREPORTED
+              : `${exact(episode.blocked_ms)} ms, sum over all blocked producers`,
         },
         isUnrecorded ? "–" : duration(episode.blocked_ms),
       ),

@@ -13,8 +13,10 @@ import { RangePicker } from "./range_picker.js";
 const range = new RangePicker(byId("range"), { initial: "24h" });
 const loading = new Loading();
 const search = new URLSearchParams(location.search);
-let measure = ["blocked", "overfull", "stopped"].find((name) => name === search.get("measure")) ?? "blocked";
 let broker = search.get("broker") ?? "";
+/** What is shown first: blocked time, unless the broker does not report producers of queues. */
+const usual = settings.unreported.includes(broker) ? "overfull" : "blocked";
+let measure = ["blocked", "overfull", "stopped"].find((name) => name === search.get("measure")) ?? usual;
 let brokers = [];
 /** @type {any} */
 let heat = null;
@@ -228,7 +230,7 @@ function setParameter(name, value, defaultValue) {
 for (const button of findAll("[data-measure]")) {
   button.addEventListener("click", () => {
     measure = button.dataset.measure;
-    setParameter("measure", measure, "blocked");
+    setParameter("measure", measure, usual);
     showMeasure();
     load();
   });

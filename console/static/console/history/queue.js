@@ -67,9 +67,12 @@ function facts() {
   const overfullTime = whole
     ? overfull.reduce((/** @type {any} */ all, /** @type {any} */ episode) => all + within(episode), 0)
     : sum("overfull_ms");
-  const blockedTime = whole
-    ? overfull.reduce((/** @type {any} */ all, /** @type {any} */ episode) => all + (episode.blocked_ms ?? 0), 0)
-    : sum("blocked_ms");
+  const unreported = overfull.some((/** @type {any} */ episode) => episode.blocked_ms === null);
+  const blockedTime = unreported
+    ? null
+    : whole
+      ? overfull.reduce((/** @type {any} */ all, /** @type {any} */ episode) => all + episode.blocked_ms, 0)
+      : sum("blocked_ms");
   const unwatched = series.unwatched.reduce(
     (/** @type {any} */ all, /** @type {any} */ [from, until]) => all + until - from,
     0,
@@ -87,7 +90,9 @@ function facts() {
     [
       "Blocked producer time",
       empty || blockedTime === null ? "–" : duration(blockedTime),
-      "Sum over all blocked producers, in the episodes of this range",
+      unreported
+        ? "This broker does not report the blocked producers of queues"
+        : "Sum over all blocked producers, in the episodes of this range",
     ],
     ["Peak", formatPeak(series, unit ?? "messages"), "Highest recorded depth"],
     ["No data", unwatched ? duration(unwatched) : "none", `Time that was not recorded: ${exact(unwatched)} ms`],

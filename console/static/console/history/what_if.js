@@ -153,6 +153,8 @@ byId("form").addEventListener("submit", (/** @type {any} */ event) => {
 
 // -- result -------------------------------------------------------------------------------------------------------
 
+const UNREPORTED = "This broker does not report the blocked producers of queues.";
+const EXCLUDED = "Simulated figures exclude operators' stops.";
 /** @type {any} */
 let answer = null;
 
@@ -192,7 +194,7 @@ function applyLink(limits, current) {
 function outcomeRow(one, label, current, observed) {
   /** @param {string} name */
   const change = (name) => {
-    if (one === current) return "";
+    if (one === current || (name === "blocked_ms" && one.blocked_high_ms === null)) return "";
     const [low, high] = name.endsWith("_ms") ? [name.replace("_ms", "_low_ms"), name.replace("_ms", "_high_ms")] : [];
     if (low && high && low in one) return one[high] < current[low] ? "best" : one[low] > current[high] ? "worse" : "";
     return !current[name] || one[name] === current[name] ? "" : one[name] < current[name] ? "best" : "worse";
@@ -217,8 +219,10 @@ function outcomeRow(one, label, current, observed) {
     ),
     h(
       "td",
-      { class: change("blocked_ms"), title: `${exact(one.blocked_low_ms)} to ${exact(one.blocked_high_ms)} ms` },
-      durations(one.blocked_low_ms, one.blocked_high_ms),
+      one.blocked_high_ms === null
+        ? { title: UNREPORTED }
+        : { class: change("blocked_ms"), title: `${exact(one.blocked_low_ms)} to ${exact(one.blocked_high_ms)} ms` },
+      one.blocked_high_ms === null ? "–" : durations(one.blocked_low_ms, one.blocked_high_ms),
     ),
     h("td", { class: change("longest_ms"), title: `${exact(one.longest_ms)} ms` }, duration(one.longest_ms)),
     h("td", { title: exactAmount(one.peak_messages, "messages") }, count(one.peak_messages)),
@@ -267,6 +271,13 @@ function showAdvice(advice, current) {
 }
 
 /** @param {any} result */
+const difference = (result) =>
+  `Actual: ${duration(result.recorded_blocked_ms)} of blocked producer time, the sum over all producers, by any ` +
+  `cause; overfull for ${duration(result.recorded_overfull_ms)}, under the limits of that time. Simulated: under ` +
+  "the limits of each row; blocked producer time is the overfull time times " +
+  `${Math.round(result.blocked_producers * 10) / 10} producers, the recorded mean. ${EXCLUDED}`;
+
+/** @param {any} result */
 function show(result) {
   answer = result;
   setText(byId("caveat"), result.caveat);
@@ -283,17 +294,12 @@ function show(result) {
     byId("observed"),
     `from ${duration(result.observed_ms)} of ` +
       `${result.source === "samples" ? "samples" : "one-minute values"}; overfull, actual: ` +
-      `${duration(result.recorded_overfull_ms)}; blocked producer time, actual: ` +
-      `${duration(result.recorded_blocked_ms)}`,
+      `${duration(result.recorded_overfull_ms)}` +
+      (result.recorded_blocked_ms === null
+        ? ""
+        : `; blocked producer time, actual: ${duration(result.recorded_blocked_ms)}`),
   );
-  setText(
-    byId("differ"),
-    `Actual: ${duration(result.recorded_blocked_ms)} of blocked producer time, the sum over all producers, by any ` +
-      `cause; overfull for ${duration(result.recorded_overfull_ms)}, under the limits of that time. Simulated: under ` +
-      "the limits of each row; blocked producer time is the overfull time times " +
-      `${Math.round(result.blocked_producers * 10) / 10} producers, the recorded mean. Simulated figures exclude ` +
-      "operators' stops.",
-  );
+  setText(byId("differ"), result.recorded_blocked_ms === null ? `${UNREPORTED} ${EXCLUDED}` : difference(result));
   byId("differ").hidden = false;
   const head = [
     "Limits",
