@@ -101,7 +101,7 @@ def _producer(change: Change, at: int, declared: ManagedType) -> list[Fact]:
     if after is None:  # one that has gone is no longer blocked
         since = (before or {}).get("blocked_since")
         after = {**(before or {}), "blocked_ms": (before or {}).get("blocked_ms", 0) + (at - since if since else 0)}
-    # The queue and the connection: without them the history cannot tell what is blocked.
+    # Without the queue and the connection the history does not know what is blocked.
     named = {key: after[key] for key in ("queue", "connection") if after.get(key)}
     more: dict[str, Any] = {key: after.get(key) for key in ("client", "link")} | named
     subject = subject_of(change.name, after)
