@@ -63,6 +63,7 @@ async def connect_adapted(*, name: str, paused: bool, served: tuple[str, str, in
     """Connect to the process that hosts the broker `name`. `served`: where, see `configured.py`; None: no process does.
     Raises BrokerUnreachable."""
     from brokers.drivers.bundled import BundledBroker
+    from brokers.drivers.single_certificate import trusting
 
     if paused:
         raise BrokerUnreachable("the broker is paused: it is not polled until an administrator resumes it")
@@ -76,16 +77,8 @@ async def connect_adapted(*, name: str, paused: bool, served: tuple[str, str, in
         password = decrypt(encrypted)
     except KeyMissing as error:
         raise BrokerUnreachable(f"cannot sign in to the process that polls the broker: {error}") from None
-    tls = _trusting(certificate) if certificate else None
+    tls = trusting(certificate) if certificate else None
     return await BundledBroker.connect(host, port, "console", password, tls=tls, name=name)
-
-
-def _trusting(certificate: str) -> ssl.SSLContext:
-    """Return a context that trusts one certificate, whatever its names, and no other."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.load_verify_locations(cadata=certificate)
-    return context
 
 
 def _password(secret: str) -> str:

@@ -12,6 +12,7 @@ import pytest_asyncio
 from brokers.adapters.service import AdaptersService
 from brokers.admin import BrokerUnreachable, EffectNotConfirmed, NotAllowed, NotFound, StaleVersion
 from brokers.drivers.bundled import BundledBroker
+from brokers.drivers.single_certificate import trusting
 from brokers.model import TYPES
 from tests.adapters.fake import BROKER, Has, Memory, MemoryAdapter, queue_name
 
@@ -169,3 +170,38 @@ async def test_only_the_console_may_sign_in(hosted: Hosted) -> None:
     with pytest.raises(NotAllowed):
         await BundledBroker.connect("127.0.0.1", hosted.service.port, "console", "wrong", timeout=LIMIT, name="one")
     assert hosted.service.secret.stat().st_mode & 0o077 == 0
+
+
+async def test_beyond_loopback_it_listens_with_tls_and_one_certificate_to_trust(tmp_path: Path) -> None:
+    """127.1 is this machine, but not recognized as loopback."""
+    services = [AdaptersService(tmp_path / name, host="127.1") for name in ("one", "two")]
+    for service in services:
+        await service.start()
+        service.add("one", MemoryAdapter(Memory(), service.clock.now))
+    one, two = services
+    assert one.certificate != two.certificate
+    assert (one.data / "tls.key").stat().st_mode & 0o077 == 0
+
+    async def connect(trusted: str, password: str) -> BundledBroker:
+        return await BundledBroker.connect(
+            "127.1", one.port, "console", password, tls=trusting(trusted), timeout=LIMIT, name="one"
+        )
+
+    async with asyncio.timeout(LIMIT):
+        while True:
+            try:
+                broker = await connect(one.certificate, one.password)
+            except BrokerUnreachable:
+                await asyncio.sleep(0.02)
+            else:
+                break
+    assert (await broker.query("Queue")).total == 0
+    await broker.close()
+    with pytest.raises(BrokerUnreachable, match="not trusted"):
+        await connect(two.certificate, one.password)
+    with pytest.raises(NotAllowed):
+        await connect(one.certificate, two.password)
+    with pytest.raises(BrokerUnreachable):  # without TLS it does not answer
+        await BundledBroker.connect("127.0.0.1", one.port, "console", one.password, timeout=5, name="one")
+    for service in services:
+        await service.stop()

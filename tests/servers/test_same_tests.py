@@ -23,6 +23,8 @@ AGAIN = [
     "tests/console/test_sign_in.py",
     "tests/console/incident/test_timeline.py",
     "tests/console/test_lease.py",
+    "tests/console/brokers/test_database_records.py",
+    "tests/console/brokers/test_hosting.py",
     "tests/history/pipeline/test_runner.py",
     "tests/history/test_tasks.py",
     "tests/history/test_worker.py",

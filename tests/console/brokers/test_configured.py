@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from brokers.admin import BrokerUnreachable
-from console.brokers import configured
-from console.brokers.models import ForeignBroker
-from console.links.registry import UnknownBroker, connect_to, link, links
+from brokers.admin import BrokerAdmin, BrokerUnreachable
+from brokers.testing import InMemoryBroker
+from console.brokers import configured, keys
+from console.brokers.models import ForeignBroker, ServedBroker
+from console.leases.process import this_process
+from console.links.registry import UnknownBroker, connect_adapted, connect_to, link, links
 from tests.console.conftest import Broker, until
+from tests.console.standin import Connected
 
 pytestmark = pytest.mark.django_db
 
@@ -113,3 +116,73 @@ def test_the_supervisor_sees_whether_the_process_of_the_adapters_is_needed(tmp_p
     row.delete()
     configured.refresh()
     assert not marker.exists()
+
+
+# -- where a broker is served -----------------------------------------------------------------------------------------
+
+
+class Elsewhere:
+    """The processes that serve brokers, by their port: each refuses or has the broker in memory."""
+
+    def __init__(self) -> None:
+        self.memory = InMemoryBroker()
+        self.attempts: list[Any] = []
+
+    async def connect(self, *, name: str, paused: bool, served: tuple[Any, ...] | None) -> BrokerAdmin:
+        self.attempts.append(served and served[2])
+        if served is None:
+            raise BrokerUnreachable("no process polls the broker yet")
+        return Connected(self.memory)
+
+
+def serve(row: ForeignBroker, port: int, *, host: str = "127.0.0.1", process: str = "") -> None:
+    with keys.locked():
+        values = {"process": process or this_process(), "host": host, "port": port, "encrypted": keys.encrypt("s")}
+    ServedBroker.objects.update_or_create(broker=row, defaults=values)
+
+
+@pytest.fixture
+def elsewhere(settings: Any, tmp_path: Path) -> Elsewhere:
+    made = Elsewhere()
+    settings.HEADGATE_BROKER_KEYS = str(tmp_path / "brokers.key")
+    settings.HEADGATE_ADAPTERS = {**settings.HEADGATE_ADAPTERS, "connect": made.connect}
+    return made
+
+
+def test_a_link_follows_its_broker_at_once_though_its_connection_still_stands(elsewhere: Elsewhere) -> None:
+    row = add()
+    configured.refresh()
+    rabbit = link("rabbit")
+    until(lambda: "no process polls" in rabbit.status.error)
+    serve(row, 4001)
+    configured.refresh()
+    until(lambda: rabbit.connected)
+    assert set(elsewhere.attempts[-1:]) == {4001}
+    serve(row, 4002)
+    configured.refresh()
+    until(lambda: elsewhere.attempts[-1] == 4002 and rabbit.connected)
+    attempts = len(elsewhere.attempts)
+    row.title = "Rabbits of Europe"
+    row.save()
+    configured.refresh()
+    ServedBroker.objects.all().delete()
+    configured.refresh()
+    until(lambda: "no process polls" in rabbit.status.error)
+    assert elsewhere.attempts[attempts] is None  # not once more because of the title
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("served", "says"),
+    [
+        (None, r"no process polls the broker yet"),
+        (("other:1:2", "127.0.0.1", 4000, "x", ""), r"polled by other, on loopback only: .* --host"),
+        (("other:1:2", "::1", 4000, "x", ""), r"on loopback only"),
+        (("other:1:2", "10.0.0.7", 4000, "damaged", "PEM"), r"cannot sign in to the process that polls"),
+    ],
+)
+async def test_why_the_process_that_polls_cannot_be_reached_is_a_sentence(
+    elsewhere: Elsewhere, served: Any, says: str
+) -> None:
+    with pytest.raises(BrokerUnreachable, match=says):
+        await connect_adapted(name="rabbit", paused=False, served=served)

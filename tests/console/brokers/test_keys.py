@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 
 from console.brokers import keys
-from console.brokers.models import ForeignBroker
+from console.brokers.models import ForeignBroker, ServedBroker
 
 
 @pytest.fixture(autouse=True)
@@ -47,12 +47,15 @@ def test_the_password_is_not_in_the_table_nor_in_any_text() -> None:
 @pytest.mark.django_db
 def test_rotation_encrypts_every_password_with_a_new_key(key_file: Path) -> None:
     added("one", "first")
-    added("two", "second")
+    two = added("two", "second")
+    served = {"process": "host:1:2", "host": "127.0.0.1", "port": 1, "encrypted": keys.encrypt("third")}
+    ServedBroker.objects.create(broker=two, **served)
     before, old = key_file.read_text(), list(ForeignBroker.objects.values_list("encrypted", flat=True))
     call_command("rotate_broker_key")
     assert len(key_file.read_text().split()) == 1
     assert key_file.read_text() != before
     assert [row.account().password for row in ForeignBroker.objects.order_by("slug")] == ["first", "second"]
+    assert keys.decrypt(ServedBroker.objects.get().encrypted) == "third"
     for text in old:
         with pytest.raises(keys.KeyMissing):
             keys.decrypt(text)
