@@ -22,6 +22,7 @@ from brokers.adapters.jolokia import Answer, Jolokia, JolokiaError
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.admin import BrokerUnreachable, InvalidValue, NotFound
+from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName, object_name
 
@@ -71,7 +72,7 @@ CAPABILITIES = {
         ("product", "product_version", "started", "connections", "shortages", "last_event", "journal", *_TOTALS,
          *(f"{resource}_{what}_bytes" for resource in RESOURCES for what in ("limit", "used"))),
         writable=tuple(f"{resource}_limit" for resource in RESOURCES),
-        operations=_STOPS,
+        operations={**_STOPS, "preview-change": Capable()},
         descriptions={
             "memory_limit": _OF_BROKER.format(of="", tag="memoryUsage"),
             "store_limit": _OF_BROKER.format(of=" of persistent messages", tag="storeUsage"),
@@ -85,7 +86,7 @@ CAPABILITIES = {
          "consumers", "rate_in", "rate_out", "enqueued_messages", "dequeued_messages", "expired_messages",
          "overfull_since", "overfull_count", "overfull_ms", "stopped_since", "stops", "mechanism", *_LEVELS),
         writable=("capacity_bytes",),
-        operations=_QUEUE_STOPS,
+        operations={**_QUEUE_STOPS, "explain": Capable()},
         descriptions={"capacity_bytes": _IN_QUEUE, "depth_bytes": _IN_MEMORY},
     ),
     "Connection": Capability(("remote_address", "container_id", "user", "opened"), text_keys=("id",),
@@ -235,6 +236,11 @@ class ActiveMq:
             await self._update_queue(name, attributes["capacity_bytes"], objects[name])
         elif name.type == "Broker":
             await self._update_broker(attributes, objects[name])
+
+    def limits_after(self, changes: Sequence[PolicyChange], objects: Objects) -> Mapping[ObjectName, Attributes]:
+        for change in changes:
+            _checked("capacity_bytes", change.attributes.get("capacity_bytes"))
+        return reading.limits_after(changes, objects, objects.get(BROKER, {}))
 
     async def _update_queue(self, name: ObjectName, size: int | None, queue: Attributes) -> None:
         if queue.get("stopped_by_limit"):

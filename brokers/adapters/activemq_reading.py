@@ -10,12 +10,14 @@ capacity, what applied before is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from brokers.adapters.jolokia import properties_of
 from brokers.adapters.observation import Attributes
+from brokers.admin import InvalidValue
+from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import ObjectName, object_name
 from brokers.model.reasons import Shortage
@@ -117,13 +119,42 @@ def _queue(said: Json, before_stop: Limit | None) -> Attributes:
         "overfull": _overfull(said, applies, stopped=stopped),
     }
     if applies is not None:
-        values |= {"capacity_bytes": applies.own, "limit_before_stop": (applies.size, applies.portion)}
-        values["effective_capacity_bytes"] = applies.shown
-        for level in ("stop", "resume"):
-            values[f"effective_{level}_bytes"] = applies.shown if throttles else 0
+        values |= {"limit_before_stop": (applies.size, applies.portion), **_levels(applies, throttles)}
     for level in ("capacity", "stop", "resume"):
         values[f"effective_{level}_messages"] = 0
     return values
+
+
+def _levels(limit: Limit, throttles: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"capacity_bytes": limit.own, "effective_capacity_bytes": limit.shown}
+    for level in ("stop", "resume"):
+        found[f"effective_{level}_bytes"] = limit.shown if throttles else 0
+    return {**found, "origins": {"capacity_bytes": "broker" if limit.own is None else "own"}}
+
+
+def limits_after(
+    changes: Sequence[PolicyChange], objects: Mapping[ObjectName, Attributes], broker: Attributes
+) -> dict[ObjectName, Attributes]:
+    """Return queues with their limits after changes. A limit that is no longer set is that of the broker's memory,
+    which ActiveMQ divides among queues that share it. Raises InvalidValue for a queue that is stopped by its limit."""
+    found: dict[ObjectName, Attributes] = {}
+    for change in changes:
+        queue = objects[change.name]
+        if change.name.type != "Queue":
+            continue  # no policy field of the broker can be set
+        if queue.get("stopped_by_limit"):
+            raise InvalidValue({"": "its producers are stopped: start them before its limit is changed"})
+        if "capacity_bytes" not in change.attributes:
+            found[change.name] = {}
+            continue
+        size = change.attributes["capacity_bytes"]
+        follows = size is None
+        limit = Limit(int((broker.get("memory_limit_bytes") if follows else size) or 0), 1.0 if follows else 0.0)
+        used = queue.get("depth_bytes")
+        throttled = limit.shown > 0 and bool(queue.get("throttles"))
+        overfull = None if used is None else throttled and used >= limit.shown
+        found[change.name] = {**_levels(limit, queue.get("throttles")), "overfull": overfull}
+    return found
 
 
 def _overfull(said: Json, applies: Limit | None, *, stopped: bool) -> bool | None:

@@ -13,8 +13,10 @@ from typing import Any
 from brokers.adapters.adapter import Adapter
 from brokers.adapters.capabilities import check_effect
 from brokers.adapters.differences import policy_facts
+from brokers.adapters.explanation import explain
 from brokers.adapters.feeds import EventFeed, SampleFeed
 from brokers.adapters.observed import Observed
+from brokers.adapters.preview import preview
 from brokers.adapters.stop_requests import answer, queues_in, requested_end, scopes_of
 from brokers.adapters.stops import check_end
 from brokers.adapters.totals import percent_used
@@ -124,11 +126,16 @@ class AdaptedBroker:
             raise InvalidValue(dict(wrong))
         if name.type != "Broker":
             self._observed.inventory.read(name)  # raises NotFound
+        objects = self._observed.inventory.objects
+        if operation == "explain":
+            return explain(self._adapter.types[name.type], objects[name])
+        if operation == "preview-change":
+            return preview(given, self._adapter.types, objects, lambda c: self._adapter.limits_after(c, objects))
         if operation == "stop-producers":
             return await self._stop(name, declared, given)
         if operation == "start-producers":
             return await self._start(name, given)
-        return await self._adapter.call(name, operation, given, self._observed.inventory.objects)
+        return await self._adapter.call(name, operation, given, objects)
 
     async def _stop(self, name: ObjectName, declared: Operation, given: Mapping[str, Any]) -> Mapping[str, Any]:
         check_effect(declared, given.get("effect", ""))

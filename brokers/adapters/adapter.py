@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName
 
@@ -97,6 +98,11 @@ class Adapter(Protocol):
         self, name: ObjectName, operation: str, arguments: Mapping[str, Any], objects: Objects
     ) -> Mapping[str, Any]:
         """Call an operation that is not a stop or start."""
+        ...
+
+    def limits_after(self, changes: Sequence[PolicyChange], objects: Objects) -> Mapping[ObjectName, Attributes]:
+        """Return the queues that checked changes of policies and limits apply to, each with what `read` would say of
+        its limits after them. Raises InvalidValue for what this broker refuses."""
         ...
 
     def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:

@@ -18,13 +18,15 @@ from urllib.parse import urlsplit
 from brokers.adapters import artemis_reading as reading
 from brokers.adapters import jolokia
 from brokers.adapters.adapter import Finding, Objects, StopTarget
-from brokers.adapters.artemis_reading import Settings
+from brokers.adapters.artemis_limits import limits_after, origins
+from brokers.adapters.artemis_reading import ALL, Settings
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.http import JsonHttp
 from brokers.adapters.jolokia import Jolokia, JolokiaError
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.admin import BrokerUnreachable, InvalidValue, NotFound
+from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName, object_name
 
@@ -68,7 +70,7 @@ CAPABILITIES = {
     "Broker": Capability(
         ("product", "product_version", "started", "connections", "shortages", "memory_limit_bytes", "memory_used_bytes",
          "last_event", "journal", *_TOTALS),
-        operations=_STOPS,
+        operations={**_STOPS, "preview-change": Capable()},
     ),
     "VirtualHost": Capability(_TOTALS, operations=_STOPS),
     "Queue": Capability(
@@ -76,7 +78,7 @@ CAPABILITIES = {
          "producers", "blocked_producers", "consumers", "rate_in", "rate_out", "enqueued_messages", "dequeued_messages",
          "expired_messages", "overfull_since", "overfull_count", "overfull_ms", "stopped_since", "stops", *_LEVELS),
         writable=_LIMITS,
-        operations=_STOPS,
+        operations={**_STOPS, "explain": Capable()},
         choices=_CHOICES,
     ),
     "Policy": Capability((), writable=_LIMITS, choices=_CHOICES,
@@ -95,7 +97,9 @@ def capabilities(*, stops: bool, limits: bool) -> dict[str, Capability]:
     """Return what a version has. `stops`: addresses can be blocked. `limits`: settings can be written as JSON."""
     found = dict(CAPABILITIES)
     if not stops:
-        found |= {name: replace(found[name], operations={}) for name in ("Broker", "VirtualHost", "Queue")}
+        for name in ("Broker", "VirtualHost", "Queue"):
+            others = {o: each for o, each in found[name].operations.items() if o not in _STOPS}
+            found[name] = replace(found[name], operations=others)
     if not limits:
         for name in ("Queue", "Policy"):
             found[name] = replace(found[name], attributes=(*found[name].attributes, *_LIMITS), writable=())
@@ -127,6 +131,7 @@ class Artemis:
         self._started = 0  # ms since the epoch; 0: not connected yet
         self._up = 0  # for how long the broker has been up, ms
         self._settings: dict[str, Settings] = {}  # by match, as last read
+        self._former: dict[str, Settings] = {}  # before the last change, for previews until they are read again
         self._settling = asyncio.Lock()  # none are read while some are written, or old ones would be taken for new
         self._looks: dict[str, reading.Look] = {}
         self._connections: dict[str, str] = {}  # remote address -> id
@@ -217,7 +222,7 @@ class Artemis:
         self._looks = reading.looks_at(producers_said, self._looks, now)
         flow = reading.flow_of(queues, reading.shortages_of(said))
         producers = reading.producers_of(producers_said, self._looks, flow, queues, self._connections)
-        queues = reading.count_producers(queues, producers)
+        queues = reading.count_producers(self._with_origins(queues), producers)
         policies = {
             reading.policy_name(match): reading.policy_of(match, self._settings[match])
             for match in matches
@@ -282,7 +287,20 @@ class Artemis:
             for queue in queues
         }
         await self._read_settings(list(addresses))
-        return reading.queues_of(queues, addresses, self._settings)
+        return self._with_origins(reading.queues_of(queues, addresses, self._settings))
+
+    def _with_origins(self, queues: Mapping[ObjectName, Attributes]) -> dict[ObjectName, Attributes]:
+        """Return the queues with where their limits come from. The settings of matches are read seldom: until then what
+        was known of them remains."""
+        return {
+            name: {**queue, "origins": origins(queue["address"], self._settings)}
+            if queue["address"] in self._settings and ALL in self._settings
+            else queue
+            for name, queue in queues.items()
+        }
+
+    def limits_after(self, changes: Sequence[PolicyChange], objects: Objects) -> Mapping[ObjectName, Attributes]:
+        return limits_after(changes, {**self._former, **self._settings}, objects)
 
     def _address(self, name: str) -> str:
         return f"{self._broker},component=addresses,address={jolokia.quote(name)}"
@@ -303,6 +321,7 @@ class Artemis:
             except JolokiaError as error:
                 raise InvalidValue({next(iter(attributes), ""): str(error)}) from None
             finally:
+                self._former = {**self._former, **self._settings}
                 self._settings = {}  # those of other matches can follow from these
 
     async def call(

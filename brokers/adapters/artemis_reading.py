@@ -128,9 +128,11 @@ def _queue(queue: AddressQueue, address: Json, settings: Settings | None) -> Att
         "dequeued_messages": read.get("MessagesAcknowledged"),
         "expired_messages": read.get("MessagesExpired"),
         "blocked_by_management": address.get("BlockedViaManagement"),
+        "address_bytes": address.get("AddressSize"),
+        "address_messages": address.get("MessageCount"),
     }
     if settings is not None:
-        values |= settings.own_limits() | settings.levels()
+        values |= settings.own_limits() | settings.levels() | {"effective_fields": settings.effective}
         if settings.limit("bytes"):
             values["depth_bytes"] = address.get("AddressSize")
         values["throttles"] = settings.mechanism is not None
@@ -174,6 +176,12 @@ class Settings:
     def mechanism(self) -> str | None:
         """How the full address throttles its producers; None: it does not."""
         return _MECHANISMS.get(str(self.merged.get("addressFullMessagePolicy")))
+
+    @property
+    def effective(self) -> dict[str, str | None]:
+        """The fields of which `own_limits` has only what the match sets, as they apply."""
+        policy = str(self.merged.get("addressFullMessagePolicy") or "PAGE")
+        return {"mechanism": self.mechanism, "spool": "disk" if policy == "PAGE" else "memory"}
 
     def limit(self, unit: str) -> int:
         """Return the effective limit in bytes or messages, 0 for none."""

@@ -26,6 +26,7 @@ from brokers.adapters.http import HttpError, JsonHttp, part
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.admin import BrokerUnreachable, InvalidValue, NotAllowed, NotFound
+from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName, object_name
 
@@ -72,7 +73,7 @@ def capabilities(*, lists_producers: bool) -> dict[str, Capability]:
         "Broker": Capability(
             ("product", "product_version", "started", "connections", "memory_limit_bytes", "memory_used_bytes",
              "last_event", "journal", *_TOTALS, *counted),
-            operations=_STOPS,
+            operations={**_STOPS, "preview-change": Capable()},
         ),
         "VirtualHost": Capability((*_TOTALS, *counted), operations=_STOPS),
         "Queue": Capability(
@@ -80,7 +81,7 @@ def capabilities(*, lists_producers: bool) -> dict[str, Capability]:
              "rate_out", "enqueued_messages", "dequeued_messages", "overfull_since", "overfull_count", "overfull_ms",
              "stopped_since", "stops", "mechanism", *_LEVELS, *counted),
             writable=("capacity_messages", "capacity_bytes", "flow_resume_messages", "overflow"),
-            operations=_STOPS,
+            operations={**_STOPS, "explain": Capable()},
         ),
         "Connection": Capability(
             ("remote_address", "container_id", "user", "opened"),
@@ -293,6 +294,9 @@ class BrokerJ:
         wanted = limits.with_attributes(now, attributes)
         await self._change(name, now, wanted, field)
         await self._confirm(name, wanted, field)
+
+    def limits_after(self, changes: Sequence[PolicyChange], objects: Objects) -> Mapping[ObjectName, Attributes]:
+        return reading.limits_after(changes, objects, self._hosts)
 
     async def _change(self, name: ObjectName, now: QueueLimits, wanted: QueueLimits, field: str = "") -> None:
         for step in limits.steps(now, wanted):

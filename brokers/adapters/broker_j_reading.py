@@ -15,15 +15,20 @@ from typing import Any
 
 from brokers.adapters.broker_j_limits import (
     BLOCKS,
+    NONE,
     REJECTS,
     RESUME,
     RING,
     QueueLimits,
     overflow_of,
     percent_of,
+    resume_context,
     resume_level,
+    with_attributes,
 )
 from brokers.adapters.observation import Attributes
+from brokers.admin import InvalidValue
+from brokers.engine.management.policy_changes import PolicyChange
 from brokers.model import ObjectName, object_name
 
 Json = Mapping[str, Any]
@@ -122,16 +127,68 @@ def _queue(name: ObjectName, row: Row, context: Json, hosts: Hosts) -> Attribute
         values["durable"] = row["durable"]
     if limits.is_stop:
         return values  # the limits are the stop's: the others are as before
-    values["overflow"] = overflow_of(limits.policy)
-    values["mechanism"] = {BLOCKS: "block", REJECTS: "reject"}.get(limits.policy)
-    percent = percent_of(context, *hosts.contexts.get(name["virtualhost"], ()))
+    values |= levels_of(limits, context, hosts.contexts.get(name["virtualhost"], ()))
+    values["overfull"] = _overfull(row, limits)
+    return values
+
+
+def levels_of(limits: QueueLimits, context: Json, around: Sequence[Json]) -> dict[str, Any]:
+    """Return what these limits are in Headgate's words, and their origins. `context`: of the queue; `around`: those of
+    its virtual host and the broker."""
+    values: dict[str, Any] = {
+        "overflow": overflow_of(limits.policy),
+        "mechanism": {BLOCKS: "block", REJECTS: "reject"}.get(limits.policy),
+    }
+    origins = dict.fromkeys(("overflow", "mechanism"), "built-in" if limits.policy == NONE else "own")
+    percent = percent_of(context, *around)
     for unit, maximum in (("messages", limits.messages), ("bytes", limits.bytes)):
         effective = max(0, maximum) if limits.policy in (BLOCKS, REJECTS, RING) else 0
         values[f"capacity_{unit}"] = maximum if maximum >= 0 else None
         values[f"effective_capacity_{unit}"] = values[f"effective_stop_{unit}"] = effective
         values[f"effective_resume_{unit}"] = resume_level(effective, percent) if limits.policy == BLOCKS else effective
-    values["overfull"] = _overfull(row, limits)
-    return values
+        origins[f"capacity_{unit}"] = "own" if maximum >= 0 else "built-in"
+        origins[f"flow_resume_{unit}"] = _resume_origin(context, *around)
+    return {**values, "origins": origins}
+
+
+def _resume_origin(*contexts: Json) -> str:
+    """Return which context sets the resume level: of the queue, the virtual host, or the broker."""
+    named = zip(("own", "virtualhost", "broker"), contexts, strict=False)
+    return next((origin for origin, context in named if RESUME in context), "built-in")
+
+
+def limits_after(
+    changes: Sequence[PolicyChange], objects: Mapping[ObjectName, Attributes], hosts: Hosts
+) -> dict[ObjectName, Attributes]:
+    """Return queues with their limits after changes. Raises InvalidValue for a stopped queue and for a resume level
+    that Broker-J does not have."""
+    found: dict[ObjectName, Attributes] = {}
+    for change in changes:
+        queue = objects[change.name]
+        if change.name.type != "Queue":
+            continue  # no policy field of the broker or a virtual host can be set
+        now = QueueLimits.of(queue["limits"])
+        if now.is_stop and queue.get("stops"):
+            raise InvalidValue({"": "its producers are stopped: start them before its limits are changed"})
+        context = queue["context"]
+        if "flow_resume_messages" in change.attributes:
+            context = resume_context(context, change.attributes["flow_resume_messages"])
+        wanted = with_attributes(now, change.attributes)
+        levels = levels_of(wanted, context, hosts.contexts.get(change.name["virtualhost"], ()))
+        found[change.name] = {**levels, "overfull": _overfull_after(queue, wanted, levels)}
+    return found
+
+
+def _overfull_after(queue: Attributes, limits: QueueLimits, levels: Json) -> bool | None:
+    """Return whether the queue would block or refuse producers: above its maximum, or still above its resume level."""
+    if limits.policy not in (BLOCKS, REJECTS):
+        return False
+    depths = [(queue.get(f"depth_{unit}"), unit) for unit in ("messages", "bytes") if levels[f"capacity_{unit}"]]
+    if any(depth is None for depth, _ in depths):
+        return None
+    above = any(depth > levels[f"effective_stop_{unit}"] for depth, unit in depths)
+    waits = bool(queue.get("overfull")) and limits.policy == BLOCKS
+    return above or (waits and any(depth > levels[f"effective_resume_{unit}"] for depth, unit in depths))
 
 
 def _number(text: Any) -> str:

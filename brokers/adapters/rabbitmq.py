@@ -23,8 +23,10 @@ from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.http import HttpError, JsonHttp, part, refused
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.adapters.rabbitmq_limits import limits_after
 from brokers.adapters.rabbitmq_source import EventExchange, SourceLost, listener_of
 from brokers.admin import BrokerUnreachable, InvalidValue, NotAllowed, NotFound
+from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName, object_name
 
@@ -65,7 +67,7 @@ CAPABILITIES = {
     "Broker": Capability(
         ("product", "product_version", "started", "connections", "shortages", "memory_limit_bytes", "memory_used_bytes",
          "last_event", "journal", *_TOTALS),
-        operations=_STOPS,
+        operations={**_STOPS, "preview-change": Capable()},
     ),
     "VirtualHost": Capability(_TOTALS, operations=_STOPS),
     "Queue": Capability(
@@ -73,7 +75,7 @@ CAPABILITIES = {
          "rate_out", "enqueued_messages", "overfull_since", "overfull_count", "overfull_ms", "stopped_since", "stops",
          "policy", "mechanism", *_LEVELS),
         writable=_WRITABLE,
-        operations=_STOPS,
+        operations={**_STOPS, "explain": Capable()},
     ),
     "Policy": Capability((), writable=("priority", *_WRITABLE), creatable=True, deletable=True,
                          descriptions={"pattern": "The queues it applies to: a regular expression."}),
@@ -98,6 +100,7 @@ class RabbitMq:
         self._account = account
         self._source: EventExchange | None = None
         self._policies: list[Mapping[str, Any]] = []
+        self._operator_policies: list[Mapping[str, Any]] = []
         self._limits: dict[ObjectName, Attributes] = {}  # of the queues, as last read completely
         self._depths: dict[ObjectName, Attributes] = {}  # of the queues, as last read quickly
         self._started: int | None = None  # when the broker was, ms since the epoch
@@ -155,6 +158,7 @@ class RabbitMq:
 
     async def read_all(self) -> AsyncIterator[Observation]:
         self._policies = await self._http.request("GET", "/policies")
+        self._operator_policies = await self._read_operator_policies()
         self._alarms = await self._read_alarms()
         yield Observation(self._now(), reading.policies_of(self._policies))
         hosts = await self._http.request("GET", "/vhosts", query={"columns": "name"})
@@ -167,6 +171,13 @@ class RabbitMq:
         self._limits = limits
         yield await self._read_clients()
         yield await self._read_broker()
+
+    async def _read_operator_policies(self) -> list[Mapping[str, Any]]:
+        """Return the operator policies. Without the permission to read them, only what they do to queues is known."""
+        try:
+            return list(await self._http.request("GET", "/operator-policies"))
+        except NotAllowed:
+            return []
 
     async def _pages(self) -> AsyncIterator[list[Mapping[str, Any]]]:
         number = 1
@@ -293,6 +304,9 @@ class RabbitMq:
         """Return the definition of the policy that applies to a queue now."""
         policy = reading.by_name(self._policies).get((name["virtualhost"], str(queue.get("policy"))))
         return policy["definition"] if policy else {}
+
+    def limits_after(self, changes: Sequence[PolicyChange], objects: Objects) -> Mapping[ObjectName, Attributes]:
+        return limits_after(changes, self._policies, self._operator_policies, objects)
 
     async def create(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
         await self._put_pattern(name, attributes, {"definition": {}, "policy_name": name["pattern"]})

@@ -1,9 +1,6 @@
 """RabbitMQ's answers as observations: pure functions of JSON, for every version whose answers are recorded in tests.
 
-A limit of a queue is the least of its arguments, its policy and the operator policy; of policies, the one with the
-highest priority applies as a whole, and is merged with one operator policy. Only ready messages count. A queue whose
-overflow is reject-publish refuses publishers at its limit: that is what overfull means here. One that drops from its
-head (the default) loses its oldest messages instead and is never overfull.
+`rabbitmq_limits.py` says which limits apply to a queue.
 """
 
 from __future__ import annotations
@@ -33,9 +30,6 @@ _OLDEST = 20_000
 
 #: Attributes of the depth in messages.
 _DEPTH = ("depth_messages", "ready_messages", "unacknowledged_messages")
-
-#: What cannot be read of a queue while a stop's policy outranks the others.
-_HIDDEN = frozenset({"overflow", "mechanism", "definition"})
 
 
 def queue_name(said: Json) -> ObjectName:
@@ -81,11 +75,7 @@ def _shown(queues: Iterable[Json]) -> Iterator[Json]:
 
 
 def _queue(said: Json, policies: Mapping[tuple[str, str], Json], fresher: Attributes) -> Attributes:
-    arguments: Json = said.get("arguments") or {}
-    effective: Json = said.get("effective_policy_definition") or {}
-    overflow = overflow_of(arguments, effective)
-    rejecting = overflow in REJECTING
-    own = policies.get((said["vhost"], LIMIT_PREFIX + said["name"]), {}).get("definition", {})
+    policy = policies.get((said["vhost"], str(said.get("policy"))))
     values: dict[str, Any] = {
         **_names(said),
         **_depth(said),
@@ -97,23 +87,53 @@ def _queue(said: Json, policies: Mapping[tuple[str, str], Json], fresher: Attrib
         "rate_in": _rate(said, "publish_details"),
         "rate_out": _rate(said, "deliver_get_details"),
         "enqueued_messages": (said.get("message_stats") or {}).get("publish"),
-        "overflow": "producers" if rejecting else "ring",
-        "mechanism": "reject" if rejecting else None,
-        "arguments": dict(arguments),
+        "arguments": dict(said.get("arguments") or {}),
         "kind": said.get("type"),
-        "definition": dict(effective),
     }
     if str(said.get("policy") or "").startswith(STOP_PREFIX):
-        return {
-            key: values[key] for key in values if key not in _HIDDEN
-        }  # the limit is the stop's: others are as before
+        return values  # the limit is the stop's: others are as before
+    effective = dict(said.get("effective_policy_definition") or {})
+    own = policies.get((said["vhost"], LIMIT_PREFIX + said["name"]))
+    return {**values, **limits_of(values, values["arguments"], effective, own or policy, said), "definition": effective}
+
+
+def limits_of(
+    queue: Attributes, arguments: Json, effective: Json, policy: Json | None, applies: Json
+) -> dict[str, Any]:
+    """Return the limits of a queue and their origins. `queue`: its name and depths. `effective`: the definition that
+    applies. `policy`: the one that applies, or the queue's own, as listed; None: not known. `applies`: `policy` and
+    `operator_policy`, by name."""
+    overflow = overflow_of(arguments, effective)
+    rejecting = overflow in REJECTING
+    is_own = policy is not None and policy["name"] == LIMIT_PREFIX + queue["name"]
+    own: Json = policy["definition"] if is_own and policy is not None else {}
+    source = "argument x-overflow" if "x-overflow" in arguments else _origin("overflow", effective, policy, applies)
+    values: dict[str, Any] = {
+        "overflow": "producers" if rejecting else "ring",
+        "mechanism": "reject" if rejecting else None,
+    }
+    origins = {"overflow": source, "mechanism": source}
     for limit, unit in LIMITS.items():
         values[f"capacity_{unit}"] = own.get(limit)
         least = _least(arguments.get(f"x-{limit}"), effective.get(limit))
         for level in ("capacity", "stop", "resume"):
             values[f"effective_{level}_{unit}"] = least or 0
-    values["overfull"] = _overfull(values, rejecting)
-    return values
+        by_argument = least is not None and least == arguments.get(f"x-{limit}")
+        origins[f"capacity_{unit}"] = (
+            f"argument x-{limit}" if by_argument else _origin(limit, effective, policy, applies)
+        )
+    values["overfull"] = _overfull({**queue, **values}, rejecting)
+    return {**values, "origins": origins}
+
+
+def _origin(key: str, effective: Json, policy: Json | None, applies: Json) -> str | None:
+    """Return where a value of the definition that applies comes from; None: not known."""
+    if key not in effective:
+        return "built-in"
+    if policy is not None and policy["definition"].get(key) == effective[key]:
+        return "own" if policy["name"].startswith(LIMIT_PREFIX) else f"pattern {policy['pattern']}"
+    operator = applies.get("operator_policy")
+    return f"operator policy {operator}" if operator else None
 
 
 def overflow_of(arguments: Json, effective: Json) -> str:

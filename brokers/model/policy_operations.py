@@ -18,7 +18,8 @@ EXPLAIN = Operation(
         _A(
             "fields",
             Kind.MAP,
-            "Field -> map of value, origin (own, pattern PATTERN, exchange NAME, virtualhost, broker, built-in).",
+            "Field -> map of value, origin (own, pattern PATTERN, exchange NAME, virtualhost, broker, built-in;"
+            " argument NAME of the queue, operator policy NAME; None: not known).",
         ),
         _A("inherited", Kind.MAP, "The same, if the object itself set nothing."),
     ),
@@ -48,8 +49,8 @@ PREVIEW_CHANGE = Operation(
         _A("changed", Kind.INTEGER, "Queues of which an effective value changes.", "queues"),
         _A("overfull", Kind.INTEGER, "Queues that become overfull now.", "queues"),
         _A("released", Kind.INTEGER, "Queues that are overfull now and no longer would be.", "queues"),
-        _A("held", Kind.INTEGER, "Running producers that would be blocked.", "producers"),
-        _A("freed", Kind.INTEGER, "Blocked producers that would run.", "producers"),
+        _A("held", Kind.INTEGER, "Running producers that would be blocked. None: not known.", "producers"),
+        _A("freed", Kind.INTEGER, "Blocked producers that would run. None: not known.", "producers"),
         _A("dropped", Kind.INTEGER, "Approximate number of messages that ring queues would drop now.", "messages"),
         _A("refused", Kind.INTEGER, "Queues that would refuse their own change; see one_by_one.", "queues"),
         _A("refusals", Kind.LIST, "The first of the refused queues: maps of object, detail."),

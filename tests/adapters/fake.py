@@ -11,6 +11,7 @@ from brokers.adapters.adapter import Creator, Finding, Objects, StopTarget
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.admin import BrokerUnreachable, NotFound
+from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName, object_name
 
@@ -50,13 +51,13 @@ def types(has: Has) -> dict[str, ManagedType]:
         {
             "Broker": Capability(
                 ("started", "queues", "stops", "shortages", "last_event"),
-                operations=stops if "Broker" in has.scopes else {},
+                operations={**(stops if "Broker" in has.scopes else {}), "preview-change": Capable()},
             ),
             "VirtualHost": Capability(("queues", "stops"), operations=stops if "VirtualHost" in has.scopes else {}),
             "Queue": Capability(
                 (*queue, *(levels if has.levels else ())),
                 writable=("capacity_messages",) if has.changes else (),
-                operations=stops if "Queue" in has.scopes else {},
+                operations={**(stops if "Queue" in has.scopes else {}), "explain": Capable()},
                 creatable=has.creates,
                 deletable=has.creates,
             ),
@@ -128,6 +129,7 @@ class MemoryAdapter:
             "depth_messages": depth,
             "overfull": depth > limit,
             "capacity_messages": limit,
+            "origins": {"capacity_messages": "own"},
             **effective,
         }
 
@@ -172,6 +174,14 @@ class MemoryAdapter:
         self, name: ObjectName, operation: str, arguments: Mapping[str, Any], objects: Objects
     ) -> Mapping[str, Any]:
         raise NotFound(operation)
+
+    def limits_after(self, changes: Sequence[PolicyChange], objects: Objects) -> Mapping[ObjectName, Attributes]:
+        return {change.name: self._limits_after(change, objects[change.name]) for change in changes}
+
+    def _limits_after(self, change: PolicyChange, queue: Attributes) -> Attributes:
+        limit = change.attributes.get("capacity_messages", queue["capacity_messages"])
+        levels = {f"effective_{level}_messages": limit for level in ("capacity", "stop", "resume")}
+        return {"capacity_messages": limit, "overfull": queue["depth_messages"] > limit, **levels}
 
     def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
         if scope.queue and scope.object not in objects:

@@ -9,6 +9,7 @@ contract of a broker that has everything.
 
 from tests.adapters.contract.changes import Changes
 from tests.adapters.contract.declared import Declared
+from tests.adapters.contract.predictions import Predictions
 from tests.adapters.contract.stops import Stops
 from tests.adapters.contract.streams import Streams
 from tests.adapters.contract.subject import Subject
@@ -16,5 +17,5 @@ from tests.adapters.contract.subject import Subject
 __all__ = ["AdapterContract", "Subject"]
 
 
-class AdapterContract(Declared, Changes, Stops, Streams):
+class AdapterContract(Declared, Changes, Predictions, Stops, Streams):
     """The whole suite."""

@@ -35,7 +35,7 @@ export function inRows(policy) {
 }
 
 /** @param {any} of */
-export const origin = (of) => ORIGINS[of] ?? of ?? "default";
+export const origin = (of) => ORIGINS[of] ?? of ?? "origin not known";
 
 const PRIORITY = { name: "priority", kind: "integer", unit: "", choices: [] };
 /** @param {any} name */

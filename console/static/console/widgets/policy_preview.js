@@ -110,7 +110,9 @@ function counts(preview) {
         " by ring queues. This cannot be undone.",
       ),
     );
-  if (lines.length === 1) lines.push(line("", "normal", "No producers blocked or unblocked."));
+  if (preview.blocked === null || preview.unblocked === null)
+    lines.push(line("", "info", "This broker does not report how many producers would be blocked or unblocked."));
+  else if (lines.length === 1) lines.push(line("", "normal", "No producers blocked or unblocked."));
   return h("ul", { class: "effects" }, lines);
 }
 
@@ -127,7 +129,12 @@ function queues(preview) {
         h(
           "small",
           { class: "muted" },
-          `${plural(queue.producers, "producer")}, ${count(queue.depth_messages)} messages`,
+          [
+            queue.producers === null ? "" : plural(queue.producers, "producer"),
+            queue.depth_messages === null ? "depth not known" : `${count(queue.depth_messages)} messages`,
+          ]
+            .filter(Boolean)
+            .join(", "),
         ),
       ),
       h(
@@ -182,9 +189,10 @@ function queues(preview) {
 /** @param {any} options */
 function transition({ before, after, dropped }) {
   const effects = [];
-  if (after.blocked_producers > before.blocked_producers)
+  const counted = after.blocked_producers !== null && before.blocked_producers !== null;
+  if (counted && after.blocked_producers > before.blocked_producers)
     effects.push(`blocks ${plural(after.blocked_producers - before.blocked_producers, "producer")}`);
-  if (after.blocked_producers < before.blocked_producers)
+  if (counted && after.blocked_producers < before.blocked_producers)
     effects.push(`unblocks ${plural(before.blocked_producers - after.blocked_producers, "producer")}`);
   if (dropped) effects.push(`drops about ${plural(dropped, "message")}`);
   return h(

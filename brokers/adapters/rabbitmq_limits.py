@@ -1,0 +1,135 @@
+"""Which limits a queue of RabbitMQ has, where they come from, and which it would have after changes of policies. Pure.
+
+A limit of a queue is the least of its arguments, its policy and the operator policy. Of policies the one with the
+highest priority applies as a whole; it is merged with one operator policy, of common limits with the lower one. Only
+ready messages count. A queue whose overflow is reject-publish refuses publishers at its limit: that is what overfull
+means here. One that drops from its head (the default) loses its oldest messages instead and is never overfull.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from brokers.adapters.observation import Attributes
+from brokers.adapters.rabbitmq_policies import limit_name, limit_policy, stop_name, with_limits
+from brokers.adapters.rabbitmq_reading import Json, limits_of
+from brokers.admin import InvalidValue
+from brokers.engine.management.policy_changes import PolicyChange
+from brokers.model import ObjectName
+
+#: What a policy applies to -> the kinds of queues; None: all of them.
+_APPLIES: Mapping[str, tuple[str, ...] | None] = {
+    "all": None,
+    "queues": None,
+    "classic_queues": ("classic",),
+    "quorum_queues": ("quorum",),
+    "streams": ("stream",),
+}
+
+Objects = Mapping[ObjectName, Attributes]
+
+
+def limits_after(
+    changes: Sequence[PolicyChange], policies: Sequence[Json], operator: Sequence[Json], objects: Objects
+) -> dict[ObjectName, Attributes]:
+    """Return the queues that the changes apply to, with their limits after them. `policies` and `operator`: as listed.
+    Raises InvalidValue for a change that would be refused, and for patterns that cannot be evaluated here."""
+    planned = {(p["vhost"], p["name"]): p for p in policies if not p["name"].startswith(_STOPS)}
+    touched = [_plan(planned, change, policies, objects) for change in changes]
+    found: dict[ObjectName, Attributes] = {}
+    for name, queue in objects.items():
+        if name.type == "Queue" and any(_concerns(each, name) for each in touched):
+            found[name] = _limits(name, queue, list(planned.values()), operator)
+    return found
+
+
+_STOPS = stop_name("")
+
+
+def _plan(
+    planned: dict[tuple[str, str], Json], change: PolicyChange, policies: Sequence[Json], objects: Objects
+) -> tuple[str, str]:
+    """Make a change in the planned policies. Return the virtual host and pattern that it concerns."""
+    name = change.name
+    host = name["virtualhost"]
+    if name.type == "Queue":
+        wanted = _own(planned, name, change.attributes, policies, objects[name])
+        key = (host, limit_name(name["name"]))
+        pattern = planned.pop(key)["pattern"] if key in planned else ""
+        if wanted is not None:
+            planned[key] = {**wanted, "vhost": host, "name": key[1]}
+            pattern = wanted["pattern"]
+        return host, pattern or rf"\A{re.escape(name['name'])}\z"
+    known = objects.get(name, {"definition": {}, "policy_name": name["pattern"]})
+    key = (host, str(known["policy_name"]))
+    if change.action == "delete":
+        planned.pop(key, None)
+        return host, name["pattern"]
+    definition = with_limits(known["definition"], change.attributes)
+    if not definition:
+        raise InvalidValue({"capacity_messages": "a policy of RabbitMQ needs at least one limit"})
+    priority = change.attributes.get("priority", known.get("priority")) or 0
+    policy = {"pattern": name["pattern"], "definition": definition, "priority": priority, "apply-to": "queues"}
+    planned[key] = {**planned.get(key, {}), **policy, "vhost": host, "name": key[1]}
+    return host, name["pattern"]
+
+
+def _own(
+    planned: Mapping[tuple[str, str], Json],
+    name: ObjectName,
+    attributes: Attributes,
+    policies: Sequence[Json],
+    queue: Attributes,
+) -> Json | None:
+    """Return the policy of a queue's own limits after a change; None: it needs none."""
+    host = name["virtualhost"]
+    if any(p["vhost"] == host and p["name"] == stop_name(name["name"]) for p in policies):
+        raise InvalidValue({"": "its publishers are stopped: start them before its limits are changed"})
+    known = planned.get((host, limit_name(name["name"]))) or _best(list(planned.values()), name, queue.get("kind"))
+    priorities = [p.get("priority", 0) for p in planned.values() if p["vhost"] == host]
+    return limit_policy(name, known["definition"] if known else {}, attributes, max(priorities, default=0))
+
+
+def _concerns(touched: tuple[str, str], queue: ObjectName) -> bool:
+    host, pattern = touched
+    return queue["virtualhost"] == host and _matches(pattern, queue["name"])
+
+
+def _limits(name: ObjectName, queue: Attributes, policies: Sequence[Json], operator: Sequence[Json]) -> Attributes:
+    policy, over = _best(policies, name, queue.get("kind")), _best(operator, name, queue.get("kind"))
+    effective = merged(policy["definition"] if policy else {}, over["definition"] if over else {})
+    said = {"policy": policy and policy["name"], "operator_policy": over and over["name"]}
+    depths = {key: queue.get(key) for key in ("ready_messages", "depth_bytes")}
+    return limits_of({**depths, "name": name["name"]}, queue.get("arguments") or {}, effective, policy, said)
+
+
+def merged(policy: Json, operator: Json) -> dict[str, Any]:
+    """Return the definition that applies. Of numbers in both, the lower one."""
+    found = {**policy}
+    for key, value in operator.items():
+        mine = found.get(key)
+        both = isinstance(mine, int) and isinstance(value, int)
+        found[key] = min(mine, value) if both and mine is not None else value
+    return found
+
+
+def _best(policies: Iterable[Json], name: ObjectName, kind: Any) -> Json | None:
+    """Return the policy of a queue: of those that match the one with the highest priority."""
+    found = [p for p in policies if p["vhost"] == name["virtualhost"] and _applies(p, kind)]
+    matching = [p for p in found if _matches(p["pattern"], name["name"])]
+    return max(matching, key=lambda policy: policy.get("priority", 0), default=None)
+
+
+def _applies(policy: Json, kind: Any) -> bool:
+    kinds = _APPLIES.get(str(policy.get("apply-to") or "all"), ())
+    return kinds is None or kind in kinds
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """Return whether a pattern matches a name. RabbitMQ's patterns are those of PCRE; of these, Python has most."""
+    try:
+        return re.search(pattern.replace(r"\z", r"\Z"), name) is not None
+    except re.error:
+        raise InvalidValue({"pattern": f"no preview: the pattern {pattern} cannot be evaluated here"}) from None
