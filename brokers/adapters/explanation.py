@@ -1,7 +1,7 @@
 """The answer of a queue's operation `explain`, for brokers that do not explain themselves. Pure.
 
 An adapter reads with a queue's effective limits also where they come from, as attributes of the inventory's own:
-`origins`, field -> origin as of the declared operation, None or absent if the broker does not tell it; and
+`origins`, field -> origin as of the declared operation, None or absent if it is not reported; and
 `effective_fields`, field -> effective value, for fields whose attribute is what the queue itself sets.
 """
 

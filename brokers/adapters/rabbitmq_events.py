@@ -15,6 +15,7 @@ from brokers.adapters import rabbitmq_reading as reading
 from brokers.adapters.observation import Reported
 from brokers.adapters.rabbitmq_reading import EVENTS_PREFIX, LIMIT_PREFIX, STOP_PREFIX
 from brokers.model import ObjectName, object_name
+from brokers.model.reasons import Shortage
 
 Json = Mapping[str, Any]
 
@@ -55,7 +56,7 @@ def reports_of(key: str, headers: Json, known: Known) -> tuple[list[Reported], K
 
 
 def _alarm(key: str, at: int, headers: Json, known: Known) -> tuple[list[Reported], Known]:
-    what = f"{headers['source']} on {headers['node']}"
+    what = str(Shortage(str(headers["source"]), str(headers["node"])))
     others = {alarm for alarm in known.alarms if alarm != what}
     alarms = tuple(sorted(others | {what} if key == "alarm.set" else others))
     kind = "limit-exceeded" if key == "alarm.set" else "limit-cleared"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from brokers.model.reasons import RESOURCES, Shortage
 from console.conditions.trends import NO_RATES, Rates
 
 Row = Mapping[str, Any]
@@ -110,12 +111,27 @@ def _lacks_numbers(row: Row) -> bool:
 
 
 def broker_findings(broker: Row) -> Iterator[Finding]:
-    """Yield memory and stores of the broker that are near or above their limits."""
-    for what, words in (("memory", "messages in memory"), ("store", "stored messages"), ("temp", "spooled messages")):
+    """Yield resources of the broker that are near or above their limits."""
+    short = [found for text in broker.get("shortages") or () if (found := Shortage.parse(text)) is not None]
+    for what in (*RESOURCES, *sorted({each.resource for each in short} - RESOURCES.keys())):
         used, limit = broker.get(f"{what}_used_bytes") or 0, broker.get(f"{what}_limit_bytes") or 0
-        over = f"{what}-overfull" in (broker.get("shortages") or ())
-        if limit and (over or 100 * used >= NEAR * limit):
-            yield _near("type=Broker", f"The broker's {words}", used, limit, over=over, instead=f"raise {what}_limit")
+        over = [each for each in short if each.resource == what]
+        words = RESOURCES.get(what, what)
+        if over and (not limit or any(each.node for each in over)):
+            yield _short(over, words)  # the numbers are unknown, or those of all nodes
+        elif limit and (over or 100 * used >= NEAR * limit):
+            instead = f"raise {what}_limit"
+            yield _near("type=Broker", f"The broker's {words}", used, limit, over=bool(over), instead=instead)
+
+
+def _short(shortages: Sequence[Shortage], words: str) -> Finding:
+    """Return the finding of a resource of which the broker says only that it is above its limit."""
+    nodes = ", ".join(each.node for each in shortages if each.node)
+    where = f"Node {nodes}" if nodes else "The broker"
+    what = shortages[0].resource if nodes and shortages[0].resource != "disk" else words
+    saw = f"{where} is above its limit for {what}: producers are blocked until usage is below the limit."
+    advice = "Consume or purge the deepest queues, or raise the limit."
+    return Finding("near-limit", "type=Broker", "trouble", saw, advice)
 
 
 def host_findings(host: Row) -> Iterator[Finding]:

@@ -64,7 +64,7 @@ async def read(admin: BrokerAdmin, name: ObjectName, now: int = 0) -> Facts | No
     reader = _Reader(admin, await admin.types())
     try:
         producer = await admin.read(name) if name.type == "Producer" else None
-        queue = name if producer is None else _queue_of(producer["queue"])
+        queue = name if producer is None else _queue_of(producer.attributes.get("queue"))
         found, explain, producers, consumers, broker, host = await asyncio.gather(
             reader.queue(queue),
             reader.explain(queue),

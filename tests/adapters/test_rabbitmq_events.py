@@ -33,13 +33,17 @@ def orders(pattern: str = "^orders$") -> Any:
 def test_alarms_are_limits_of_the_broker_by_the_name_that_the_health_check_has() -> None:
     (first,), known = reports_of("alarm.set", ALARM, Known())
     assert (first.at, first.kind, first.object) == (AT, "limit-exceeded", BROKER)
-    assert first.attributes == {"resource": "memory on test@localhost"}
-    assert first.observed == {"shortages": ["memory on test@localhost"]}
+    assert first.attributes == {"resource": "memory-overfull on test@localhost"}
+    assert first.observed == {"shortages": ["memory-overfull on test@localhost"]}
     (second,), known = reports_of("alarm.set", {**ALARM, "source": "disk"}, known)
-    assert second.observed == {"shortages": ["disk on test@localhost", "memory on test@localhost"]}
+    assert second.observed == {"shortages": ["disk-overfull on test@localhost", "memory-overfull on test@localhost"]}
     (end,), known = reports_of("alarm.cleared", {**ALARM, "timestamp_in_ms": str(AT + 5)}, known)
-    assert (end.at, end.kind, end.observed) == (AT + 5, "limit-cleared", {"shortages": ["disk on test@localhost"]})
-    assert known.alarms == ("disk on test@localhost",)
+    assert (end.at, end.kind, end.observed) == (
+        AT + 5,
+        "limit-cleared",
+        {"shortages": ["disk-overfull on test@localhost"]},
+    )
+    assert known.alarms == ("disk-overfull on test@localhost",)
 
 
 def test_policy_has_who_changed_it() -> None:

@@ -103,7 +103,7 @@ async def test_alarm_is_reported_at_its_time_and_does_not_end_the_reports(adapte
     try:
         (begin,) = await adapted.until_events(BROKER, 1)
         await adapted.until_polled()
-        assert (await adapted.broker.read(BROKER))["shortages"] == ["memory on test@localhost"]
+        assert (await adapted.broker.read(BROKER))["shortages"] == ["memory-overfull on test@localhost"]
     finally:
         await asyncio.to_thread(adapted.node.control, "set_vm_memory_high_watermark", "0.6")
     await adapted.until_events(BROKER, 2)
@@ -112,8 +112,8 @@ async def test_alarm_is_reported_at_its_time_and_does_not_end_the_reports(adapte
     assert [event.kind for event in found] == ["limit-exceeded", "limit-cleared"]
     for event in found:
         assert "seen_at" not in event.attributes
-        assert event.attributes["resource"] == "memory on test@localhost"
-    assert begin.text == "[broker] HGT-1006 : Limit Exceeded : memory on test@localhost"
+        assert event.attributes["resource"] == "memory-overfull on test@localhost"
+    assert begin.text == "[broker] HGT-1006 : Limit Exceeded : memory-overfull on test@localhost"
     assert (await adapted.broker.read(BROKER))["shortages"] == []
 
 

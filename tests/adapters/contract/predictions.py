@@ -26,7 +26,7 @@ async def limits_settled(subject: Subject, name: ObjectName, expected: dict[str,
 
     async def reported() -> bool:
         queue = await subject.admin.read(name)
-        return all(queue[level] == value for level, value in expected.items())
+        return all(queue.attributes.get(level) == value for level, value in expected.items())
 
     await subject.until(reported)
 
@@ -65,6 +65,7 @@ class Predictions:
             (back,) = (await preview(subject, name, attributes=undo))["largest"]
             assert back["changes"][limit]["after"] == impact["changes"][limit]["before"]
             await restored(subject, before)
+            await limits_settled(subject, name, {level: before.attributes.get(level) for level in LEVELS})
             assert (await preview(subject, name, attributes={}))["changed"] == 0
 
     async def test_preview_of_what_would_be_refused_is_refused(self, subject: Subject) -> None:
