@@ -14,7 +14,6 @@ from brokers import input_limits as limits
 from brokers.admin import (
     AdminError,
     AlreadyExists,
-    BrokerUnreachable,
     EffectNotConfirmed,
     InvalidValue,
     NotAllowed,
@@ -22,16 +21,14 @@ from brokers.admin import (
     StaleVersion,
 )
 from brokers.input_checks import plain_fault, readable, shortened
-from brokers.model import TYPES, ManagedType
 from console import operations
 from console.access.actor import Actor
 from console.jolokia import names
-from console.jolokia.descriptions import described
-from console.jolokia.names import MalformedName, Pattern, Target
-from console.jolokia.objects import MOST_NAMED, MOST_WHOLE, VisibleObjects
+from console.jolokia.listing import Listing, is_registry
+from console.jolokia.names import MalformedName, Pattern
+from console.jolokia.objects import MOST_NAMED, MOST_WHOLE, VisibleObjects, target_of
 from console.jolokia.protocol import AGENT, PROTOCOL, JolokiaRequest, Refusal, failure, illegal, success
 from console.jolokia.values import inner, named_arguments, written
-from console.links.link import BrokerLink
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +70,7 @@ class Handler:
             case "search":
                 return self._search(request)
             case _:
-                return self._list(request)
+                return Listing(self._objects).answer(request)
 
     # -- read -----------------------------------------------------------------------------------------------------
 
@@ -81,7 +78,7 @@ class Handler:
         pattern = names.parse(request.mbean)
         if not pattern.exact:
             return self._read_pattern(request, pattern)
-        target = _target(pattern, request)
+        target = target_of(request.mbean, request.kind)
         thing = self._objects.read(target)
         values = self._objects.attributes(self._objects.link(target), thing)
         if not request.several:
@@ -124,11 +121,11 @@ class Handler:
     # -- change ---------------------------------------------------------------------------------------------------
 
     def _write(self, request: JolokiaRequest) -> Any:
-        target = _target(names.parse(request.mbean), request)
+        target = target_of(request.mbean, request.kind)
         link = self._objects.link(target)
         assert request.attributes is not None  # the protocol requires one
         (attribute,) = request.attributes
-        declared = self._type(link, target).attribute(attribute)
+        declared = self._objects.type_of(link, target.name).attribute(attribute)
         value = request.value if declared is None else written(declared, request.value)
         reason = _reason(request.config.get("reason", ""))
         try:
@@ -139,10 +136,12 @@ class Handler:
         return before
 
     def _exec(self, request: JolokiaRequest) -> Any:
-        target = _target(names.parse(request.mbean), request)
+        if is_registry(request.mbean) and request.operation.partition("(")[0] == "list":
+            return Listing(self._objects).tree(request)
+        target = target_of(request.mbean, request.kind)
         link = self._objects.link(target)
         name = request.operation.partition("(")[0]
-        declared = self._type(link, target).operation(name)
+        declared = self._objects.type_of(link, target.name).operation(name)
         if declared is None:
             message = f"{target.name.type} has no operation {shortened(name)}"
             raise Refusal(404, "javax.management.ReflectionException", message)
@@ -151,52 +150,6 @@ class Handler:
             arguments["reason"] = _reason(arguments["reason"])
         answer = operations.call_operation(self._actor, link, target.name, name, arguments)
         return inner(dict(answer), request.path) if declared.returns else None
-
-    def _type(self, link: BrokerLink, target: Target) -> ManagedType:
-        """Return the target's type as its broker has it; as it is declared while the broker does not answer."""
-        try:
-            return self._objects.types(link).get(target.name.type) or TYPES[target.name.type]
-        except BrokerUnreachable:
-            return TYPES[target.name.type]
-
-    # -- list -----------------------------------------------------------------------------------------------------
-
-    def _list(self, request: JolokiaRequest) -> Any:
-        """Return the types of each broker at one object that represents them, or of the object at the path."""
-        if not request.path:
-            return {names.DOMAIN: self._representatives(request)}
-        domain, *further = request.path
-        if domain not in (names.DOMAIN, "*"):
-            raise Refusal(404, _NO_INSTANCE, f"there is no domain {shortened(domain)}: there is {names.DOMAIN}")
-        if not further or further[0] == "*" or domain == "*":
-            return inner({names.DOMAIN: self._representatives(request)}, request.path)
-        target = _target(names.parse(f"{names.DOMAIN}:{further[0]}"), request)
-        thing = self._objects.read(target)
-        return inner(
-            described(self._type(self._objects.link(target), Target(target.broker, thing.name))), tuple(further[1:])
-        )
-
-    def _representatives(self, request: JolokiaRequest) -> dict[str, Any]:
-        canonical = request.flag("canonicalNaming", True)
-        found: dict[str, Any] = {}
-        for link in self._objects.links():
-            try:
-                for declared in self._objects.types(link).values():
-                    if (name := self._objects.first(link, declared.name)) is not None:
-                        found[names.properties(link.slug, name, canonical=canonical)] = described(declared)
-            except BrokerUnreachable:
-                continue  # a disconnected broker does not hide the others
-        return found
-
-
-def _target(pattern: Pattern, request: JolokiaRequest) -> Target:
-    """Return the object of a request. Raises Refusal."""
-    if not pattern.exact:
-        raise illegal(f"mbean is a pattern: a request of type {request.kind} needs the name of one object")
-    target = pattern.target()
-    if target is None:
-        raise Refusal(404, _NO_INSTANCE, f"there is no {shortened(request.mbean)}")
-    return target
 
 
 def _one(values: Mapping[str, Any], attribute: str, request: JolokiaRequest) -> Any:

@@ -11,9 +11,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable, ManagedObject, NotFound, Page
-from brokers.model import Kind, ManagedType, ObjectName
-from console.jolokia.names import Pattern, Target
-from console.jolokia.protocol import Refusal
+from brokers.input_checks import shortened
+from brokers.model import TYPES, Kind, ManagedType, ObjectName
+from console.jolokia.names import Pattern, Target, parse
+from console.jolokia.protocol import Refusal, illegal
 from console.links.link import BrokerLink
 from console.links.visible import UnknownBroker, visible_link, visible_links
 from console.permissions.rights import Rights
@@ -49,6 +50,13 @@ class VisibleObjects:
         """Return the types as the broker has them. Raises AdminError."""
         return self._call(link, lambda admin: admin.types())
 
+    def type_of(self, link: BrokerLink, name: ObjectName) -> ManagedType:
+        """Return an object's type as its broker has it; as it is declared while the broker does not answer."""
+        try:
+            return self.types(link).get(name.type) or TYPES[name.type]
+        except BrokerUnreachable:
+            return TYPES[name.type]
+
     def read(self, target: Target) -> ManagedObject:
         """Raises NotFound, BrokerUnreachable."""
         link = self.link(target)
@@ -80,6 +88,21 @@ class VisibleObjects:
         """Return the name of an object of a type, the first in alphabetical order."""
         page = self._call(link, lambda admin: admin.query(type_name, count=1))
         return page.items[0].name if page.items else None
+
+    def names(self, link: BrokerLink, declared: ManagedType, most: int) -> list[ObjectName] | None:
+        """Return the names of all objects of a type; None if there are more than `most`. Raises AdminError."""
+        if declared.name == "Queue":
+            link.require_current()
+            rows = link.queues()
+            return [ObjectName.parse(row["object"]) for row in rows] if len(rows) <= most else None
+        found: list[ObjectName] = []
+        while True:
+            page = self._call(link, partial(_page, declared.name, {}, len(found)))
+            if page.total > most:
+                return None
+            found.extend(thing.name for thing in page.items)
+            if not page.items or len(found) >= page.total:
+                return found
 
     def _of_broker(self, link: BrokerLink, pattern: Pattern) -> Iterator[tuple[ObjectName, dict[str, Any]]]:
         for declared in self.types(link).values():
@@ -127,6 +150,17 @@ class VisibleObjects:
         except BrokerUnreachable as error:
             self._unreachable[link.slug] = error
             raise
+
+
+def target_of(mbean: str, kind: str) -> Target:
+    """Return the object of a request of a kind. Raises MalformedName, Refusal."""
+    pattern = parse(mbean)
+    if not pattern.exact:
+        raise illegal(f"mbean is a pattern: a request of type {kind} needs the name of one object")
+    target = pattern.target()
+    if target is None:
+        raise Refusal(404, "javax.management.InstanceNotFoundException", f"there is no {shortened(mbean)}")
+    return target
 
 
 def _page(type_name: str, where: Mapping[str, Any], offset: int, admin: BrokerAdmin) -> Awaitable[Page]:

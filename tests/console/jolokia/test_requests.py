@@ -18,7 +18,7 @@ from console.access import administration
 from console.access.actor import Actor
 from console.access.models import RoleGrant
 from console.audit.models import AuditEntry
-from console.jolokia import authentication, handling, objects
+from console.jolokia import authentication, handling, listing, objects
 from console.permissions.rights import Grant, Role
 from tests.console.access.conftest import person
 from tests.console.conftest import Broker
@@ -260,12 +260,83 @@ def test_list_has_one_object_of_each_type(olga: Client) -> None:
     }
 
 
+def tree(answer: Any) -> dict[str, str]:
+    """Return the name and the class of each object of a list with a cache of descriptions."""
+    assert answer["status"] == 200, answer
+    cache, domains = answer["value"]["cache"], answer["value"]["domains"]
+    assert set(domains) == {"headgate"}
+    assert set(cache) == set(domains["headgate"].values())
+    return {f"headgate:{name}": cache[key]["class"] for name, key in domains["headgate"].items()}
+
+
+#: As hawtio before version 4.3 requests the tree, and as later ones do.
+HAWTIO = (
+    {"type": "exec", "mbean": "hawtio:type=security,name=RBACRegistry", "operation": "list()", "arguments": []},
+    {"type": "list", "config": {"listCache": True}},
+)
+
+
+@pytest.mark.parametrize("request_of_hawtio", HAWTIO)
+def test_tree_for_hawtio_has_every_object_and_each_description_once(olga: Client, request_of_hawtio: Any) -> None:
+    found = tree(post(olga, request_of_hawtio))
+    assert found[CANONICAL] == found[MAIL] == "headgate.Queue"
+    assert sorted(found) == get(olga, "search/headgate:*")["value"]
+    for name, described in found.items():
+        alone = post(olga, {"type": "list", "path": name.replace("!", "!!").replace("/", "!/").replace(":", "/", 1)})
+        assert alone["value"]["class"] == described
+    assert ORDERS in tree(post(olga, request_of_hawtio, "/jolokia/?maxDepth=9&canonicalNaming=false"))
+
+
+@pytest.mark.domain("jolokia limits")
+@pytest.mark.parametrize("request_of_hawtio", HAWTIO)
+def test_tree_has_one_object_of_a_type_with_too_many(
+    olga: Client, request_of_hawtio: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "MOST_OF_TYPE", 1)
+    found = tree(post(olga, request_of_hawtio))
+    assert list(found.values()).count("headgate.Queue") == list(found.values()).count("headgate.Producer") == 1
+    monkeypatch.setattr(listing, "MOST_OF_TYPE", 2_000)
+    monkeypatch.setattr(listing, "MOST_LISTED", 0)
+    assert len(tree(post(olga, request_of_hawtio))) == len(set(found.values()))
+
+
+@pytest.mark.domain("jolokia permissions")
+@pytest.mark.parametrize("request_of_hawtio", HAWTIO)
+def test_tree_has_visible_objects_of_connected_brokers_only(broker: Broker, request_of_hawtio: Any) -> None:
+    async def fill(admin: BrokerAdmin) -> None:
+        await admin.create(object_name("VirtualHost", name="blue"), {})
+        await admin.create(object_name("Queue", virtualhost="blue", name="hush"), {})
+
+    broker.link.call(fill)
+    whole = json.dumps(post(using(Grant(Role.VIEWER, "local", "default")), request_of_hawtio))
+    assert "orders" in whole
+    assert "hush" not in whole
+    assert "blue" not in whole
+    assert "hush" in json.dumps(tree(post(using(Grant(Role.VIEWER), name="vera"), request_of_hawtio)))
+    broker.lose()
+    vera = using(Grant(Role.VIEWER), name="victor")
+    assert post(vera, request_of_hawtio)["value"] == {"cache": {}, "domains": {"headgate": {}}}
+
+
+def test_mbean_of_hawtio_lists_and_nothing_else(olga: Client) -> None:
+    path = "hawtio/type=security,name=RBACRegistry"
+    assert list(post(olga, {"type": "list", "path": path})["value"]["op"]) == ["list"]
+    registry = {"mbean": path.replace("/", ":")}
+    assert post(olga, {"type": "exec", **registry, "operation": "list(java.lang.String)"})["status"] == 200
+    assert post(olga, {"type": "exec", **registry, "operation": "canInvoke"})["status"] == 404
+    assert read(olga, registry["mbean"])["status"] == 404
+    assert get(olga, "search/hawtio:*")["value"] == []
+    # What else hawtio looks for: a security MBean, counters of changes, and facts of a JVM.
+    for mbean in ("*:type=security,area=jmx,*", "java.lang:type=Runtime", "hawtio:type=Registry"):
+        assert post(olga, {"type": "search", "mbean": mbean})["value"] == []
+
+
 def test_list_with_a_path(olga: Client) -> None:
     name = ORDERS.partition(":")[2]
     assert post(olga, {"type": "list", "path": f"headgate/{name}"})["value"]["class"] == "headgate.Queue"
     assert get(olga, f"list/headgate/{name}/attr/producers/rw")["value"] is False
     assert "headgate" not in get(olga, "list/headgate")["value"]
-    for path in ("hawtio/type=security,name=RBACRegistry", "headgate/type=Nothing", f"headgate/{name}/nothing"):
+    for path in ("hawtio/type=Registry", "headgate/type=Nothing", f"headgate/{name}/nothing"):
         assert post(olga, {"type": "list", "path": path})["status"] == 404
 
 
