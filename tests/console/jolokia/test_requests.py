@@ -269,7 +269,7 @@ def tree(answer: Any) -> dict[str, str]:
     return {f"headgate:{name}": cache[key]["class"] for name, key in domains["headgate"].items()}
 
 
-#: As hawtio before version 4.3 requests the tree, and as later ones do.
+#: As hawtio 4.2 requests the tree, and as @hawtio/react 2.3 does.
 HAWTIO = (
     {"type": "exec", "mbean": "hawtio:type=security,name=RBACRegistry", "operation": "list()", "arguments": []},
     {"type": "list", "config": {"listCache": True}},
