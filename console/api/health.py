@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
+from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -15,7 +17,7 @@ from rest_framework.response import Response
 
 from console.api import schema
 from console.api.base_views import PersonalView
-from console.health.database import database_answers
+from console.health.database import database_answers, impatient
 from console.health.presence import running_processes
 from console.links.visible import visible_links
 
@@ -54,10 +56,15 @@ class ReadyView(PersonalView):
     )
     def get(self, request: Request) -> Response:
         if not database_answers():
-            return Response({"status": "not ready"}, status=503, headers=_NEVER_CACHED)
+            return _not_ready()
         found: dict[str, Any] = {"status": "ready"}
-        if request.user.is_authenticated and self.rights.grants:
-            found["parts"] = self._parts()
+        if _has_credentials(request):
+            try:
+                with impatient():
+                    if request.user.is_authenticated and self.rights.grants:
+                        found["parts"] = self._parts()
+            except OperationalError:
+                return _not_ready()
         return Response(found, headers=_NEVER_CACHED)
 
     def _parts(self) -> list[dict[str, str]]:
@@ -71,3 +78,11 @@ class ReadyView(PersonalView):
 
 def _part(name: str, up: bool, detail: str = "") -> dict[str, str]:
     return {"name": name, "state": "up" if up else "down", "detail": detail}
+
+
+def _has_credentials(request: Request) -> bool:
+    return "Authorization" in request.headers or settings.SESSION_COOKIE_NAME in request.COOKIES
+
+
+def _not_ready() -> Response:
+    return Response({"status": "not ready"}, status=503, headers=_NEVER_CACHED)

@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 
 from console.access.actor import Actor
 from console.access.administration import create_token
+from console.api import health
 from console.health import database
 from console.health.presence import running_processes, show_worker
 from console.leases.lease import lease
@@ -41,6 +42,27 @@ def test_health_needs_neither_sign_in_nor_database(django_assert_num_queries: An
         answer = APIClient().get("/healthz")
     assert (answer.status_code, answer.content) == (200, b"ok\n")
     assert answer["Cache-Control"] == "no-store"
+
+
+def test_session_is_not_read_for_health_nor_before_the_database_answers(
+    monkeypatch: pytest.MonkeyPatch, as_viewer: APIClient, django_assert_num_queries: Any
+) -> None:
+    monkeypatch.setattr(health, "database_answers", lambda: False)
+    with django_assert_num_queries(0):
+        assert as_viewer.get("/healthz").status_code == 200
+        answer = as_viewer.get("/readyz")
+    assert (answer.status_code, answer.json()) == (503, {"status": "not ready"})
+
+
+def test_database_that_fails_later_is_not_ready(
+    monkeypatch: pytest.MonkeyPatch, as_viewer: APIClient, broker: Broker
+) -> None:
+    def fail() -> dict[str, bool]:
+        raise OperationalError("canceling statement due to statement timeout")
+
+    monkeypatch.setattr(health, "running_processes", fail)
+    answer = as_viewer.get("/readyz")
+    assert (answer.status_code, answer.json()) == (503, {"status": "not ready"})
 
 
 def test_readiness_is_tiny_without_sign_in(django_assert_num_queries: Any) -> None:
