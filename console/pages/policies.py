@@ -31,7 +31,7 @@ def policies(request: HttpRequest) -> HttpResponse:
         creatable=patterns is not None and patterns.creatable,
         orders=has_operation(here, "Policy", EXPLAIN),
     )
-    inherits = has_operation(here, "Queue", EXPLAIN)
+    inherits = has_operation(here, "Policy", EXPLAIN)
     return render(request, "console/policies.html", {**context, "inherits": inherits})
 
 

@@ -6,6 +6,7 @@ What a kind lacks is unknown here, too: reading it returns no attribute, filteri
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from brokers.adapters.capabilities import check_effect, types_of
@@ -13,8 +14,14 @@ from brokers.adapters.rabbitmq import CAPABILITIES
 from brokers.admin import BrokerAdmin, Event, InvalidValue, ManagedObject, NotAllowed, NotFound, Page, Samples
 from brokers.model import ManagedType, ObjectName, check_attributes
 
-#: A kind that reports no producers of a queue, explains and previews nothing, and rejects instead of holding.
-TYPES = types_of(CAPABILITIES)
+#: Operations that a kind may lack.
+_LACKS = {"explain", "preview-change"}
+
+#: A kind that reports no producers of a queue, explains and previews nothing, and whose stops reject.
+TYPES = {
+    name: replace(each, operations=tuple(o for o in each.operations if o.name not in _LACKS))
+    for name, each in types_of(CAPABILITIES).items()
+}
 
 
 class OtherKind:

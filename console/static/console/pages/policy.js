@@ -116,7 +116,7 @@ function show(object, explanation) {
     const { name } = f.declared;
     const [value, from] = effective.get(name);
     const inherited = explained.inherited[name];
-    const without = inherited ? `${fieldText(name, inherited.value)} (${origin(inherited.origin)})` : "not set";
+    const without = inherited?.origin ? `${fieldText(name, inherited.value)} (${origin(inherited.origin)})` : "not set";
     if (f.input.tagName === "SELECT") f.input.options[0].textContent = without;
     else f.input.placeholder = without;
     const overridden = session.loaded(name) !== null;
