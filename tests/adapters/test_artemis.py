@@ -21,6 +21,7 @@ from brokers.admin import BrokerUnreachable, NotAllowed
 from brokers.model import ObjectName, object_name
 from tests.adapters.contract import AdapterContract
 from tests.adapters.contract.real import ANSWERS, Real, contracted
+from tests.adapters.explaining import explained
 from tests.adapters.fake import BROKER, queue_name
 from tests.adapters.hosted import LIMIT, Hosted, until
 from tests.adapters.stalling import Stalling
@@ -96,6 +97,15 @@ async def test_stop_holds_producers_through_a_restart_and_no_message_is_lost(
         full = await adapted.queue("orders")
         assert (full["producers"], full["blocked_producers"]) == (1, 1)
     assert producer["queue"] == str(ORDERS)
+    why = await explained(adapted, ORDERS)
+    (limit,) = why["causes"][0]["limits"]
+    assert (limit["unit"], limit["stop"], limit["fields"][0]["origin"]) == ("bytes", 50_000, "pattern #")
+    if node.version == "2.20":
+        assert why["blocked"] is None
+        assert "This broker does not report which producers are blocked." in why["notes"]
+    else:
+        assert why["summary"] == "1 producer is blocked: queue orders is overfull."
+        assert any("inferred" in note for note in why["notes"])
 
     given = {"actor": "ada", "reason": "flood"}
     assert (await adapted.broker.call(ORDERS, "stop-producers", given))["changed"]

@@ -23,6 +23,7 @@ from brokers.admin import (
 from brokers.model import ObjectName, object_name
 from tests.adapters.contract import AdapterContract
 from tests.adapters.contract.real import ANSWERS, Real, contracted
+from tests.adapters.explaining import explained
 from tests.adapters.fake import BROKER, queue_name
 from tests.adapters.hosted import LIMIT, Hosted, until
 from tests.adapters.stalling import Stalling, stalling
@@ -143,6 +144,10 @@ async def test_stop_copies_the_policy_that_it_outranks_and_survives_a_restart_of
     assert await asyncio.to_thread(publish, adapted.node, "bills", 5) == (3, 2)
 
     await until(lambda: adapted.shows("bills", "OVERFULL"))
+    why = await explained(adapted, queue_name("bills", "/"))
+    assert why["summary"].startswith("Queue bills is overfull but blocks no producers: its mechanism is reject.")
+    (limit,) = why["causes"][0]["limits"]
+    assert (limit["depth"], limit["stop"], limit["fields"][0]["origin"]) == (3, 3, "pattern ^bills$")
     await adapted.broker.call(queue_name("bills", "/"), "stop-producers", {"effect": "reject", "actor": "ada"})
     (stop,) = [p for p in await adapted.api.request("GET", "/policies") if p["name"] != "theirs"]
     assert stop["definition"] == {**definition, "max-length": 0}
@@ -193,6 +198,11 @@ async def test_publishers_that_an_alarm_blocks_are_shown_with_it(adapted: Adapte
             await until(lambda: shown("BLOCKED"))
             (producer,) = (await adapted.broker.query("Producer", where={"state": "BLOCKED"})).items
             assert producer["reasons"] == ["memory-overfull on test@localhost"]
+            why = await explained(adapted, producer.name)
+            assert why["summary"] == "This producer is blocked: node test@localhost is above its limit for memory."
+            assert (why["blocked"], why["queue"]) == (True, None)
+            of_queue = await explained(adapted, queue_name("orders", "/"))
+            assert "node test@localhost is above its limit for memory" in of_queue["summary"]
             assert (await adapted.broker.read(BROKER))["shortages"] == ["memory-overfull on test@localhost"]
         finally:
             await asyncio.to_thread(adapted.node.control, "set_vm_memory_high_watermark", "0.6")
