@@ -7,7 +7,7 @@ streams raise BrokerUnreachable: what was read last is not shown as the present.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Any
 
 from brokers.adapters.adapter import Adapter
@@ -21,6 +21,7 @@ from brokers.adapters.stop_requests import answer, queues_in, requested_end, sco
 from brokers.adapters.stops import check_end
 from brokers.adapters.totals import percent_used
 from brokers.admin import (
+    AdminError,
     AlreadyExists,
     Event,
     InvalidValue,
@@ -135,6 +136,8 @@ class AdaptedBroker:
             return await self._stop(name, declared, given)
         if operation == "start-producers":
             return await self._start(name, given)
+        if operation == "preview-stop":
+            return self._preview_stop(name, given)
         return await self._adapter.call(name, operation, given, objects)
 
     async def _stop(self, name: ObjectName, declared: Operation, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -146,7 +149,19 @@ class AdaptedBroker:
         changed = await self._observed.stops.stop(
             scopes, reason=given.get("reason", ""), actor=given.get("actor", ""), now=now, end=end
         )
-        return self._answer(scopes, changed, missing)
+        return self._answer(scopes, changed, missing, stopped=self._observed.stops.covered)
+
+    def _preview_stop(self, name: ObjectName, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        objects = self._observed.inventory.objects
+        scopes, _ = scopes_of(name, given, objects)
+        covered = queues_in(scopes, objects)
+        try:
+            targets = [target for scope in scopes for target in self._adapter.stop_targets(scope, objects)]
+        except AdminError as error:
+            return {"queues": 0, "unstoppable": len(covered), "fault": str(error)}
+        stopped = {queue for target in targets for queue in target.queues}
+        left = sum(1 for queue in covered if queue not in stopped)
+        return {"queues": len(covered) - left, "unstoppable": left, "fault": ""}
 
     async def _start(self, name: ObjectName, given: Mapping[str, Any]) -> Mapping[str, Any]:
         scopes, missing = scopes_of(name, given, self._observed.inventory.objects)
@@ -155,10 +170,23 @@ class AdaptedBroker:
         )
         return self._answer(scopes, changed, missing)
 
-    def _answer(self, scopes: list[Scope], changed: list[Scope], missing: int) -> Mapping[str, Any]:
+    def _answer(
+        self,
+        scopes: list[Scope],
+        changed: list[Scope],
+        missing: int,
+        *,
+        stopped: Callable[[Scope], Collection[ObjectName]] | None = None,
+    ) -> Mapping[str, Any]:
+        """`stopped`: the queues that a scope's stop has stopped; not given: the producers were started."""
         self._observed.show_stops()
         objects = self._observed.inventory.objects
-        return answer(queues_in(scopes, objects), changed, missing, objects)
+        covered = queues_in(scopes, objects)
+        if stopped is None:
+            return answer(covered, changed, missing, objects)
+        made = {queue for scope in scopes for queue in stopped(scope)}
+        of_stop = [queue for queue in covered if queue in made]
+        return answer(of_stop, changed, missing, objects, unstoppable=len(covered) - len(of_stop))
 
     def _declared(self, name: ObjectName) -> ManagedType:
         self._observed.check_reachable()

@@ -52,7 +52,10 @@ def _restricted(declared: ManagedType, here: Capability) -> ManagedType:
         raise ValueError(f"{declared.name} has no attribute {', '.join(sorted(unknown))}")
     shown = {*here.attributes, *here.writable, *declared.keys, "version"}
     attributes = tuple(_attribute(a, declared, here) for a in declared.attributes if a.name in shown)
-    operations = tuple(_operation(o, here.operations[o.name]) for o in declared.operations if o.name in here.operations)
+    capable = dict(here.operations)
+    if "stop-producers" in capable:  # the core previews whatever an adapter can stop
+        capable["preview-stop"] = Capable(lacks=capable["stop-producers"].lacks)
+    operations = tuple(_operation(o, capable[o.name]) for o in declared.operations if o.name in capable)
     return replace(
         declared,
         attributes=attributes,

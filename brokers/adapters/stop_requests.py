@@ -63,8 +63,11 @@ def queues_in(scopes: Iterable[Scope], objects: Objects) -> list[ObjectName]:
     ]
 
 
-def answer(covered: Collection[ObjectName], changed: Sequence[Scope], missing: int, objects: Objects) -> dict[str, Any]:
-    """Return the fields of the answer of a stop or start. Producers are None if the broker does not count them."""
+def answer(
+    covered: Collection[ObjectName], changed: Sequence[Scope], missing: int, objects: Objects, *, unstoppable: int = 0
+) -> dict[str, Any]:
+    """Return the fields of the answer of a stop or start. `unstoppable`: queues of the scopes that are not stopped,
+    besides the `covered` ones. Producers are None if the broker does not count them."""
     counts = [objects[name].get("producers") for name in covered if name in objects]
     blocked = [objects[name].get("blocked_producers") for name in covered if name in objects]
     return {
@@ -75,6 +78,7 @@ def answer(covered: Collection[ObjectName], changed: Sequence[Scope], missing: i
         "changed": bool(changed),
         "changed_queues": [str(scope.object) for scope in changed if scope.queue],
         "missing": missing,
+        "unstoppable": unstoppable,
     }
 
 

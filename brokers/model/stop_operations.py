@@ -1,4 +1,4 @@
-"""The declared operations that stop and start the producers of a scope, and the notifications of both."""
+"""The declared operations that stop and start the producers of a scope, and preview a stop; the notifications."""
 
 from __future__ import annotations
 
@@ -52,12 +52,19 @@ _STOP_ANSWER = (
     _A("changed", Kind.BOOLEAN, "False if the stop existed already, or did not exist."),
     _A("changed_queues", Kind.LIST, "The named queues whose own stop this call created or removed."),
     _A("missing", Kind.INTEGER, "Named queues that do not exist.", "queues"),
+    _A("unstoppable", Kind.INTEGER, "Queues of the scope that cannot be stopped: their producers go on.", "queues"),
+)
+_PREVIEW_ANSWER = (
+    _A("queues", Kind.INTEGER, "Queues that a stop would cover.", "queues"),
+    _A("unstoppable", Kind.INTEGER, "Queues of the scope that cannot be stopped: their producers would go on.", "queues"),
+    _A("fault", Kind.STRING, "Why this stop cannot be made; empty: it can."),
 )
 
 
 def stop_and_start(scope: str, *, pattern: bool, queues: bool = False) -> tuple[Operation, ...]:
     """`pattern`: a pattern can narrow the scope; `queues`: a list of queues can."""
-    arguments = (REASON, ACTOR, *((_PATTERN,) if pattern else ()), *((_QUEUES,) if queues else ()))
+    selecting = (*((_PATTERN,) if pattern else ()), *((_QUEUES,) if queues else ()))
+    arguments = (REASON, ACTOR, *selecting)
     return (
         Operation(
             "stop-producers",
@@ -74,6 +81,12 @@ def stop_and_start(scope: str, *, pattern: bool, queues: bool = False) -> tuple[
             (*arguments, _ONLY, *_STAGE),
             _STOP_ANSWER,
             "change",
+        ),
+        Operation(
+            "preview-stop",
+            f"Return whether {scope} can be stopped, and how many of its queues cannot. Changes nothing.",
+            selecting,
+            _PREVIEW_ANSWER,
         ),
     )
 

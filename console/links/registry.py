@@ -42,6 +42,11 @@ __all__ = [
 ]
 
 
+#: Longest time for an answer of a broker behind an adapter, s; most requests have shorter limits of their own. Such a
+#: broker may need half a minute for a stop.
+ADAPTED_SECONDS = 45.0
+
+
 class UnknownBroker(LookupError):
     """No broker with this slug is configured, or visible to the user. The message is for people."""
 
@@ -78,7 +83,8 @@ async def connect_adapted(*, name: str, paused: bool, served: tuple[str, str, in
     except KeyMissing as error:
         raise BrokerUnreachable(f"cannot sign in to the process that polls the broker: {error}") from None
     tls = trusting(certificate) if certificate else None
-    return await BundledBroker.connect(host, port, "console", password, tls=tls, name=name)
+    seconds = ADAPTED_SECONDS
+    return await BundledBroker.connect(host, port, "console", password, tls=tls, timeout=seconds, name=name)
 
 
 def _password(secret: str) -> str:

@@ -32,7 +32,7 @@ _TOTALS = (
     & {a.name for a in TYPES["Broker"].attributes}
 ) - {"store_used_bytes"}
 #: Operations of the broker with queues as an argument.
-_BY_NAME = frozenset({"stop-producers", "start-producers"})
+_BY_NAME = frozenset({"stop-producers", "start-producers", "preview-stop"})
 #: Events searched at once for visible ones, and the number of such searches per call.
 _CHUNK, _CHUNKS = 2000, 10
 _MOST_LINKS = 64

@@ -63,6 +63,10 @@ class Stopping:
             self.turn.records.append(PersistRecord("stop", str(scope), self._record(stop)))
         return True
 
+    def queues_of(self, scopes: Sequence[Scope]) -> list[Queue]:
+        """Return the queues that stops of these scopes would cover. Raises NotFound, InvalidValue."""
+        return list(_distinct([(scope, self._covered(scope)) for scope in scopes]))
+
     def start_producers(
         self, scope: Scope, reason: str, actor: str, *, only: bool = False, stage: Stage | None = None
     ) -> StopOutcome:

@@ -1,4 +1,4 @@
-"""The operations that stop and start producers, for each managed type that is a scope of stops."""
+"""The operations that stop and start producers and preview a stop, for each managed type that is a scope of stops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 
 def stop_operations(broker: Broker, scope_of: Callable[[T, Values], Scope]) -> dict[str, OperationCall[T]]:
-    """Return the operations `stop-producers` and `start-producers` for objects with the scope that `scope_of` returns.
+    """Return the operations `stop-producers`, `start-producers` and `preview-stop` for objects with the scope that
+    `scope_of` returns.
     A request may name queues instead (`queues`): then each of them is a scope of its own."""
 
     def stop(thing: T, given: Values) -> dict[str, Any]:
@@ -35,7 +36,11 @@ def stop_operations(broker: Broker, scope_of: Callable[[T, Values], Scope]) -> d
         outcome = broker.stopping.start_all(scopes, given.get("reason", ""), given["actor"], only=only, stage=staged)
         return _answer(outcome, missing)
 
-    return {"stop-producers": stop, "start-producers": start}
+    def preview(thing: T, given: Values) -> dict[str, Any]:
+        scopes, _ = _scopes(broker, scope_of(thing, given), given)
+        return {"queues": len(broker.stopping.queues_of(scopes)), "unstoppable": 0, "fault": ""}
+
+    return {"stop-producers": stop, "start-producers": start, "preview-stop": preview}
 
 
 def _scopes(broker: Broker, whole: Scope, given: Values) -> tuple[list[Scope], int]:
@@ -72,4 +77,5 @@ def _answer(outcome: StopOutcome, missing: int) -> dict[str, Any]:
         "changed": outcome.changed,
         "changed_queues": [str(scope.object) for scope in outcome.scopes if scope.queue],
         "missing": missing,
+        "unstoppable": 0,
     }
