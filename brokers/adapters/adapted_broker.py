@@ -102,6 +102,7 @@ class AdaptedBroker:
             raise StaleVersion(f"{name} has changed since it was read", before.version)
         with self._observed.freshness.change(name, _columns(declared)):
             await self._adapter.update(name, values, self._observed.inventory.objects)
+            self._observed.stops.changed(name)
             return await self._read_back(name, before, actor)
 
     async def delete(self, name: ObjectName, version: int | None = None, *, actor: str = "") -> None:

@@ -45,6 +45,8 @@ class Stops:
         self._saved = set(self.stops.values())
         #: Changes that have no event yet; stored with the stops, and without a change in the transaction of its event.
         self.unannounced: list[StopChange] = store.unannounced()
+        self._rounds = 0  # of reading everything
+        self._started: dict[str, tuple[StopTarget, int]] = {}  # with the round that has read the start's result
 
     def by_queue(self) -> Mapping[ObjectName, list[Stop]]:
         """Return the stops of every stopped queue, also of one that can only be stopped together with another."""
@@ -123,6 +125,8 @@ class Stops:
         """Bring the broker to what the records say, after everything was read. `now`: ms since the epoch. `percent`:
         how full a queue is, in percent of its capacity; None: it has none, or it is unknown."""
         async with self._lock:
+            self._rounds += 1
+            self._started = {id_: each for id_, each in self._started.items() if each[1] > self._rounds}
             due = [stop.scope for stop in self.stops.values() if self._is_due(stop, now, percent)]
             await self._start(due, "", "", only=True, automatic=True)
             await self._undo_unneeded()
@@ -137,6 +141,10 @@ class Stops:
                 log.warning("%d stops were not in force any more and are made again: %s", len(forgotten), names)
             await self._make_effective(wanted, again=forgotten)
             self._announce_all([*self.unannounced])  # of a process that was killed before
+
+    def changed(self, queue: ObjectName) -> None:
+        """The limits of a queue were changed by a request and read again: the next start restores those."""
+        self._started = {id_: each for id_, each in self._started.items() if queue not in each[0].queues}
 
     def _wanted(self, scope: Scope) -> Sequence[StopTarget]:
         with suppress(AdminError):  # its queue is not listed now: what is stopped remains so
@@ -154,7 +162,7 @@ class Stops:
         before = dict(self._targets)
         for scope, targets in wanted.items():
             for target in targets:
-                stopped = self._targets.get(target.id, StoppedTarget(target, frozenset()))
+                stopped = self._targets.get(target.id) or StoppedTarget(self._as_started(target), frozenset())
                 whole = replace(stopped.target, queues=target.queues | stopped.target.queues)
                 self._targets[target.id] = StoppedTarget(whole, stopped.scopes | {str(scope)})
                 if not stopped.scopes:  # new, or its start has not reached the broker
@@ -163,6 +171,11 @@ class Stops:
             self._save()
         if made:
             await self._adapter.stop(list(made.values()))
+
+    def _as_started(self, target: StopTarget) -> StopTarget:
+        """Return the target as a start has left it, if what was observed may still be its stop."""
+        started = self._started.get(target.id)
+        return target if started is None else replace(target, restore=started[0].restore)
 
     async def _undo_unneeded(self) -> None:
         """Start the targets that no stop needs any more. Their records go when the broker has confirmed it."""
@@ -176,6 +189,7 @@ class Stops:
             await self._adapter.start(undone)
             for target in undone:
                 del self._targets[target.id]
+                self._started[target.id] = (target, self._rounds + 2)  # the present round may have read it before
             self._save()
 
     def _save(self) -> None:

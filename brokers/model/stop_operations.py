@@ -56,7 +56,12 @@ _STOP_ANSWER = (
 )
 _PREVIEW_ANSWER = (
     _A("queues", Kind.INTEGER, "Queues that a stop would cover.", "queues"),
-    _A("unstoppable", Kind.INTEGER, "Queues of the scope that cannot be stopped: their producers would go on.", "queues"),
+    _A(
+        "unstoppable",
+        Kind.INTEGER,
+        "Queues of the scope that cannot be stopped: their producers would go on.",
+        "queues",
+    ),
     _A("fault", Kind.STRING, "Why this stop cannot be made; empty: it can."),
 )
 

@@ -98,27 +98,25 @@ def attempt(
         by.check(link.slug, need, name)
         yield this
         outcome = Outcome.DONE
-    except PermissionDenied as error:
-        outcome = Outcome.REFUSED
-        this.fail(str(error))
-        raise
-    except _REFUSALS as error:
-        # A refusal has changed nothing. An error after the change was made is a failure.
-        outcome = Outcome.REFUSED if this.after is None else Outcome.FAILED
-        this.fail(str(error))
-        raise
-    except BrokerUnreachable as error:
-        outcome = Outcome.UNKNOWN if this.sent else Outcome.FAILED
-        this.fail(str(error))
-        raise
-    except AdminError as error:
-        this.fail(str(error))
-        raise
     except Exception as error:
-        this.fail(f"{type(error).__name__}: {error}")
+        outcome = outcome_of(error, sent=this.sent, changed=this.after is not None)
+        expected = isinstance(error, PermissionDenied | AdminError)
+        this.fail(str(error) if expected else f"{type(error).__name__}: {error}")
         raise
     finally:
         this.record(outcome)
+
+
+def outcome_of(error: Exception, *, sent: bool, changed: bool = False) -> Outcome:
+    """Return the outcome of an attempt that raised this. `sent`: the request was sent to the broker. `changed`: the
+    error came after the change was made."""
+    if isinstance(error, PermissionDenied):
+        return Outcome.REFUSED
+    if isinstance(error, _REFUSALS):
+        return Outcome.FAILED if changed else Outcome.REFUSED
+    if isinstance(error, BrokerUnreachable) and sent:
+        return Outcome.UNKNOWN
+    return Outcome.FAILED
 
 
 def require_reason(reason: str) -> str:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from brokers.admin import BrokerUnreachable, InvalidValue, ManagedObject, NotFound, StaleVersion
-from brokers.model import TYPES, ObjectName, Operation
+from brokers.admin import InvalidValue, ManagedObject, StaleVersion
+from brokers.model import ObjectName
 from brokers.model.new_names import new_name_fault
 from console.access.actor import Actor
 from console.links.registry import BrokerLink
-from console.operations.attempt import as_detail, attempt, require_reason, without_secrets
-
-#: Operations with a lasting effect: their reason is shown to all users.
-_NEED_A_REASON = frozenset({"stop-producers", "start-producers"})
+from console.operations.attempt import attempt, without_secrets
+from console.operations.operation_calls import OperationCall, audited_attributes, declared_operation
 
 
 def update_object(
@@ -53,7 +51,7 @@ def create_object(
         _check_new_name(name)
         this.sent = True
         created = link.call(lambda admin: admin.create(name, attributes, actor=by.name))
-        this.after = _audited_attributes(created)
+        this.after = audited_attributes(created)
         return created
 
 
@@ -74,7 +72,7 @@ def delete_object(
     """Delete an object. Raises StaleVersion if `version` is given and is not the object's current version."""
     requested = {} if version is None else {"version": version}
     with attempt(by, link, name, "delete", reason=reason, requested=requested) as this:
-        this.before = _audited_attributes(link.call(lambda admin: admin.read(name)))
+        this.before = audited_attributes(link.call(lambda admin: admin.read(name)))
         this.sent = True
         link.call(lambda admin: admin.delete(name, version, actor=by.name))
 
@@ -85,45 +83,15 @@ def call_operation(
     name: ObjectName,
     operation: str,
     arguments: Mapping[str, Any],
+    *,
+    seconds: float | None = None,
 ) -> Mapping[str, Any]:
     """Call a declared operation and return its answer. An operation that only reads requires visibility of the object
-    but no role, and writes no audit row. Raises NotFound, InvalidValue."""
-    declared = TYPES[name.type].operation(operation)
-    if declared is None:
-        raise NotFound(f"{name.type} has no operation {operation}")
+    but no role, and writes no audit row. `seconds`: time limit, if it takes longer than others. Raises NotFound,
+    InvalidValue."""
+    declared = declared_operation(name, operation)
     if declared.effect == "read":
-        return link.call(lambda admin: admin.call(name, operation, arguments))
-    reason = str(arguments.get("reason") or "")
-    requested = {key: value for key, value in arguments.items() if key != "reason"}
-    with attempt(by, link, name, operation, reason=reason, requested=requested) as this:
-        if operation in _NEED_A_REASON:
-            reason = require_reason(reason)
-        this.before = _audited_attributes(link.call(lambda admin: admin.read(name)))
-        sent = _with_actor(declared, arguments, by, reason)
-        this.sent = True
-        answer = link.call(lambda admin: admin.call(name, operation, sent))
-        this.after = _after(link, name)
-        this.detail = as_detail(without_secrets(name, {**requested, **answer}))
-        return answer
-
-
-def _with_actor(declared: Operation, arguments: Mapping[str, Any], by: Actor, reason: str) -> dict[str, Any]:
-    """Return the arguments to send; the actor is always the signed-in user."""
-    names = {argument.name for argument in declared.arguments}
-    sent = dict(arguments)
-    if "reason" in names:
-        sent["reason"] = reason
-    if "actor" in names:
-        sent["actor"] = by.name
-    return sent
-
-
-def _after(link: BrokerLink, name: ObjectName) -> dict[str, Any]:
-    try:
-        return _audited_attributes(link.call(lambda admin: admin.read(name)))
-    except (NotFound, BrokerUnreachable):
-        return {}  # the operation removed the object, for example closed a connection, or the broker is lost
-
-
-def _audited_attributes(thing: ManagedObject) -> dict[str, Any]:
-    return {**without_secrets(thing.name, thing.attributes), "version": thing.version}
+        return link.call(lambda admin: admin.call(name, operation, arguments), seconds)
+    call = OperationCall(by, link, name, declared, arguments)
+    call.send_and_wait(seconds)
+    return call.finish()

@@ -91,6 +91,31 @@ async def test_start_restores_what_the_stop_replaced(world: World) -> None:
     assert world.limits() == LIMITS
 
 
+async def test_a_stop_right_after_a_start_restores_the_limit_of_before_both(world: World) -> None:
+    await stop(world, ALL)
+    world.read()
+    await start(world, ALL)  # what was read last is still the first stop
+    await stop(world, ALL)
+    await world.maintain()
+    assert world.stopped() == set(NAMES)
+    await start(world, ALL)
+    assert world.limits() == LIMITS
+
+
+async def test_a_limit_that_is_changed_after_a_start_is_the_one_that_is_restored(world: World) -> None:
+    await stop(world, ALL)
+    world.read()
+    await start(world, ALL)
+    world.memory.limits[queue_name("a")] = 11
+    world.stops.changed(queue_name("a"))
+    world.memory.limits[queue_name("b")] = 21  # by another client
+    for _ in range(2):
+        await world.maintain()
+    await stop(world, ALL)
+    await start(world, ALL)
+    assert world.limits() == {**LIMITS, "a": 11, "b": 21}
+
+
 async def test_repeated_stop_keeps_its_start_and_takes_the_new_end(world: World) -> None:
     await stop(world, ALL)
     world.now = 5000
