@@ -23,6 +23,7 @@ from brokers.admin import (
 from brokers.input_checks import readable, readable_sentences, shortened
 from console.history.storage.reader import HistoryBroken, NothingRecorded
 from console.links.visible import UnknownBroker
+from console.operations.stops_across import EffectsNotConfirmed, NowhereDone
 
 _STATUS: dict[type[Exception], int] = {
     NotFound: status.HTTP_404_NOT_FOUND,
@@ -45,7 +46,12 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         current = getattr(error, "current_object", None) or {"version": error.current}
         return Response({"detail": _sentence(error), "current": current}, status=status.HTTP_409_CONFLICT)
     if isinstance(error, EffectNotConfirmed):
-        return Response({"detail": _sentence(error), "effect": error.effect}, status=status.HTTP_409_CONFLICT)
+        brokers = {"brokers": error.brokers} if isinstance(error, EffectsNotConfirmed) else {}
+        return Response({"detail": _sentence(error), "effect": error.effect, **brokers}, status.HTTP_409_CONFLICT)
+    if isinstance(error, NowhereDone):
+        refused = status.HTTP_403_FORBIDDEN if error.denied else status.HTTP_400_BAD_REQUEST
+        code = refused if error.refused else status.HTTP_503_SERVICE_UNAVAILABLE
+        return Response({"detail": _sentence(error), "brokers": error.brokers}, status=code)
     if isinstance(error, PermissionDenied):
         return Response(
             {"detail": _sentence(error) or "You do not have permission to do that."}, status=status.HTTP_403_FORBIDDEN

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from brokers.admin import AdminError, BrokerUnreachable, EffectNotConfirmed, InvalidValue, NotFound
+from brokers.admin import InvalidValue, NotFound
 from console import operations
 from console.api import schema, stops_schema
 from console.api.base_views import BrokerView
+from console.brokers.configured import configured
 from console.links.link import BrokerLink
 from console.links.queue_filter import matching
 from console.links.visible import visible_link, visible_links
 from console.operations import Aim
 from console.permissions.rights import Rights
 
-_TOTALS = ("queues", "producers", "already_stopped", "stopped", "draining", "missing")
-
 
 class _AimView(BrokerView):
-    """Base of calls on a scope of one broker, or on several brokers with a combined response."""
-
-    def answer(self, call: Callable[[BrokerLink, Aim], Mapping[str, Any]]) -> Response:
-        aim = self.aim()
-        if "brokers" not in self.body:
-            return Response(dict(call(self.link, aim)))
-        wanted = _brokers(self.rights, self.body["brokers"])
-        if aim.scope.type != "Broker" or aim.queues is not None:
-            raise InvalidValue({"brokers": "brokers needs type=Broker as the scope, and no queues"})
-        return Response(_call_all(wanted, lambda link: call(link, aim)))
+    """Base of calls on a scope of one broker, or on several brokers with a result for each."""
 
     def aim(self) -> Aim:
         body = self.body
@@ -44,6 +34,19 @@ class _AimView(BrokerView):
             queues = operations.queues_of(self.link, found)
         return Aim(body["scope"], body["pattern"], None if queues is None else tuple(queues))
 
+    def brokers(self, aim: Aim) -> list[BrokerLink]:
+        """Return the links of the brokers that the body names; empty: it names none. Raises InvalidValue,
+        UnknownBroker."""
+        slugs, tags = self.body.get("brokers"), self.body.get("tags")
+        if slugs is None and tags is None:
+            return []
+        field = "tags" if slugs is None else "brokers"
+        if slugs is not None and tags is not None:
+            raise InvalidValue({"tags": "give brokers or tags, not both"})
+        if aim.scope.type != "Broker" or aim.queues is not None:
+            raise InvalidValue({field: f"{field} needs type=Broker as the scope, and no queues"})
+        return _brokers(self.rights, slugs) if slugs is not None else _tagged(self.rights, tags or ())
+
 
 class StopProducersView(_AimView):
     @extend_schema(
@@ -51,20 +54,20 @@ class StopProducersView(_AimView):
         request=stops_schema.StopRequest,
         responses={200: stops_schema.StopAnswer, **schema.WRITE_REFUSALS, 409: stops_schema.EFFECT},
         summary="Stop all producers of a scope",
-        description="Idempotent, and audited with its reason. Stops survive restarts of the broker. With `for_ms` or",
+        description="Idempotent, and audited with its reason. Stops survive restarts of the broker. With `brokers` or"
+        " `tags`, all of them are stopped at the same time, and each has its result; if an effect is not named, nothing"
+        " is changed anywhere.",
     )
     def post(self, request: Request) -> Response:
-        return self.answer(
-            lambda link, aim: operations.stop_producers(
-                self.actor,
-                link,
-                aim,
-                reason=self.body["reason"],
-                for_ms=self.body["for_ms"],
-                below=self.body["below"],
-                effect=self.body["effect"],
-            )
+        body, aim = self.body, self.aim()
+        end = {"reason": body["reason"], "for_ms": body["for_ms"], "below": body["below"]}
+        if links := self.brokers(aim):
+            effects = {*body["effects"], body["effect"]}
+            return Response(operations.stop_across(self.actor, links, aim, **end, effects=effects))
+        answer = operations.stop_producers(
+            self.actor, self.link, aim, **end, effect=body["effect"], effects=body["effects"]
         )
+        return Response(dict(answer))
 
 
 class StartProducersView(_AimView):
@@ -77,16 +80,12 @@ class StartProducersView(_AimView):
         " queue still blocks its producers.",
     )
     def post(self, request: Request) -> Response:
-        return self.answer(
-            lambda link, aim: operations.start_producers(
-                self.actor,
-                link,
-                aim,
-                reason=self.body["reason"],
-                only=self.body["only"],
-                stage={name: self.body[name] for name in ("rate", "step_ms", "halt")},
-            )
-        )
+        body, aim = self.body, self.aim()
+        stage = {name: body[name] for name in ("rate", "step_ms", "halt")}
+        how = {"reason": body["reason"], "only": body["only"], "stage": stage}
+        if links := self.brokers(aim):
+            return Response(operations.start_across(self.actor, links, aim, **how))
+        return Response(dict(operations.start_producers(self.actor, self.link, aim, **how)))
 
 
 class StopPreviewView(_AimView):
@@ -99,11 +98,13 @@ class StopPreviewView(_AimView):
         " exactly the queues that were previewed.",
     )
     def post(self, request: Request) -> Response:
+        aim = self.aim()
+        if links := self.brokers(aim):
+            return Response(operations.preview_across(self.actor, links, aim))
         if "selection" in self.body:
-            aim = self.aim()
             return Response({**operations.preview_stop(self.link, aim), "objects": list(aim.queues or ())})
         if "match" not in self.body:
-            return self.answer(operations.preview_stop)
+            return Response(operations.preview_stop(self.link, aim))
         objects = _matching(self.link, self.body["match"])
         aim = Aim(self.body["scope"], queues=tuple(objects))
         return Response({**operations.preview_stop(self.link, aim), "objects": objects})
@@ -117,7 +118,10 @@ class StopProgressView(_AimView):
         summary="Get stop progress",
     )
     def post(self, request: Request) -> Response:
-        return self.answer(operations.progress)
+        aim = self.aim()
+        if links := self.brokers(aim):
+            return Response(operations.progress_across(links, aim))
+        return Response(operations.progress(self.link, aim))
 
 
 def _matching(link: BrokerLink, match: Mapping[str, Any]) -> list[str]:
@@ -134,34 +138,12 @@ def _brokers(rights: Rights, slugs: Sequence[str]) -> list[BrokerLink]:
     return visible_links(rights) if "*" in slugs else [visible_link(rights, slug) for slug in dict.fromkeys(slugs)]
 
 
-def _call_all(wanted: Sequence[BrokerLink], call: Callable[[BrokerLink], Mapping[str, Any]]) -> dict[str, Any]:
-    """Call every broker and combine the results; a failed call becomes an `error` of its broker and does not stop the
-    others. Raises BrokerUnreachable if all calls failed, and the broker's own error if there is only one broker."""
-    entries: list[dict[str, Any]] = []
-    good: list[Mapping[str, Any]] = []
-    failures: list[AdminError] = []
-    for link in wanted:
-        entry: dict[str, Any] = {"broker": link.slug, "title": link.title}
-        try:
-            answer = dict(call(link))
-        except AdminError as error:
-            if len(wanted) == 1:
-                raise
-            unconfirmed = {"effect": error.effect} if isinstance(error, EffectNotConfirmed) else {}
-            entries.append({**entry, "error": str(error), **unconfirmed})
-            failures.append(error)
-            continue
-        good.append(answer)
-        entries.append({**entry, **answer})
-    if not good:
-        if all(isinstance(error, EffectNotConfirmed) for error in failures):
-            raise failures[0]
-        raise BrokerUnreachable("; ".join(f"{entry['title']}: {entry['error']}" for entry in entries))
-    totals = {name: sum(answer[name] or 0 for answer in good) for name in _TOTALS if name in good[0]}
-    largest = [{**queue, "broker": e["broker"]} for e in entries for queue in e.get("largest", ())]
-    return {
-        **totals,
-        **({"changed": any(answer["changed"] for answer in good)} if "changed" in good[0] else {}),
-        **({"largest": sorted(largest, key=lambda q: -(q["producers"] or 0))[:5]} if "largest" in good[0] else {}),
-        "brokers": entries,
-    }
+def _tagged(rights: Rights, tags: Sequence[str]) -> list[BrokerLink]:
+    """Return the links of the visible brokers that have one of the tags. Raises InvalidValue for a tag of no broker: a
+    misspelt one must not silently match nothing."""
+    tags_of = {entry["slug"]: set(entry.get("tags", ())) for entry in configured()}
+    links = visible_links(rights)
+    known = {tag for link in links for tag in tags_of.get(link.slug, ())}
+    if unknown := [tag for tag in tags if tag not in known]:
+        raise InvalidValue({"tags": f"no broker has the tag {unknown[0]}"})
+    return [link for link in links if tags_of.get(link.slug, set()) & set(tags)]

@@ -36,6 +36,12 @@ class StopScope(serializers.Serializer[Any]):
         required=False,
     )
     brokers = _BROKERS
+    tags = serializers.ListField(
+        child=TextField(),
+        required=False,
+        allow_empty=False,
+        help_text="Instead of brokers: all that have one of these tags.",
+    )
 
 
 class SelectionGiven(serializers.Serializer[Any]):
@@ -93,10 +99,21 @@ class StopRequest(StopScope):
         help_text="What the stop does to producers on this broker, as its operation declares (`producer_effect`)."
         " Anything but hold must be named, or the stop is refused with 409.",
     )
+    effects = serializers.ListField(
+        child=serializers.ChoiceField(choices=["hold", "trickle", "reject", "cut"]),
+        default=list,
+        help_text="The same for several brokers: a stop may do any of these to producers. Each other effect is refused"
+        " with 409, and then nothing is changed on any broker.",
+    )
 
 
 class UnconfirmedEffect(Refusal):
     effect = text_field("What the stop does to producers on this broker: send it as `effect` to confirm.")
+    brokers = serializers.ListField(
+        child=serializers.DictField(),
+        required=False,
+        help_text="With `brokers` or `tags`: broker, title, effect and sentence of each whose effect is not named.",
+    )
 
 
 EFFECT = OpenApiResponse(UnconfirmedEffect, description="On this broker the stop does not hold producers.")
@@ -115,9 +132,17 @@ class StartRequest(StopScope):
 _stop = TYPES["Broker"].operation("stop-producers")
 assert _stop is not None
 _EACH = serializers.ListField(
-    child=serializers.DictField(), required=False, help_text="With `brokers`: the result or the error of each."
+    child=serializers.DictField(),
+    required=False,
+    help_text="With `brokers` or `tags`: the result of each, or its `error`. Of a stop or start, `outcome` is done,"
+    " refused or failed (nothing was changed), or unknown (no answer in time: it may have been done).",
 )
-StopAnswer = shape_of("StopAnswer", _stop.returns, brokers=_EACH)
+_AT_LEAST = serializers.ListField(
+    child=serializers.CharField(),
+    required=False,
+    help_text="Names of the numbers that miss unknown values, and so are lower limits.",
+)
+StopAnswer = shape_of("StopAnswer", _stop.returns, brokers=_EACH, at_least=_AT_LEAST)
 
 
 class StopProgress(serializers.Serializer[Any]):
@@ -130,6 +155,12 @@ class StopProgress(serializers.Serializer[Any]):
         "Producers that are blocked and have no outstanding credit; null: unknown at this broker.",
         allow_null=True,
     )
+    stop = serializers.DictField(
+        allow_null=True,
+        required=False,
+        help_text="The stop of exactly this scope that is in force: reason, actor, since, until, below.",
+    )
+    at_least = _AT_LEAST
     brokers = _EACH
 
 
@@ -150,6 +181,14 @@ class StopPreview(serializers.Serializer[Any]):
     percent_used = number_field(
         "Highest usage of a queue, percent of its capacity; null without a capacity.", allow_null=True
     )
+    effect = text_field("What a stop does to producers here: hold, trickle, reject or cut.", required=False)
+    remark = text_field("What an operator must know of this effect.", required=False)
+    arguments = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="Arguments that stops and starts have on this broker."
+    )
+    unstoppable = number_field("Queues that cannot be stopped here; null: unknown.", allow_null=True)
+    cannot = text_field("Why this stop cannot be made; empty: it can.", required=False)
+    at_least = _AT_LEAST
     largest = PreviewQueue(many=True, help_text="The queues with the most producers.")
     objects = serializers.ListField(
         child=serializers.CharField(),

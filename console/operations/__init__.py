@@ -28,11 +28,21 @@ from console.operations.selections import (
     selections_for,
 )
 from console.operations.stops import Aim, preview_stop, progress, start_producers, stop_producers
+from console.operations.stops_across import (
+    EffectsNotConfirmed,
+    NowhereDone,
+    preview_across,
+    progress_across,
+    start_across,
+    stop_across,
+)
 
 __all__ = [
     "ACTIONS",
     "Aim",
     "Applied",
+    "EffectsNotConfirmed",
+    "NowhereDone",
     "PolicyChange",
     "apply_changes",
     "apply_file",
@@ -46,10 +56,12 @@ __all__ = [
     "export_policies",
     "is_revertible",
     "policy_scopes",
+    "preview_across",
     "preview_changes",
     "preview_stop",
     "previewed",
     "progress",
+    "progress_across",
     "queues_of",
     "queues_with_settings",
     "reordered",
@@ -59,7 +71,9 @@ __all__ = [
     "selection_of",
     "selections_for",
     "set_fields",
+    "start_across",
     "start_producers",
+    "stop_across",
     "stop_producers",
     "update_object",
 ]

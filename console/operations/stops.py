@@ -1,14 +1,14 @@
-"""Stop and start the producers of a scope, preview the impact of a stop, and report its progress."""
+"""Stop and start the producers of a scope of one broker, preview the impact of a stop, and report its progress."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from brokers.admin import InvalidValue, NotFound
-from brokers.model import TYPES, ObjectName
+from brokers.admin import BrokerAdmin, InvalidValue, NotAllowed, NotFound
+from brokers.model import TYPES, ObjectName, Operation
 from brokers.model.patterns import matches, pattern_fault
 from console.access.actor import Actor
 from console.links.queue_table import Row
@@ -21,6 +21,10 @@ _LARGEST = 5
 MOST_NAMED = 2000
 #: Draining producers that are counted.
 _MOST_DRAINING = 1000
+#: Longest time for a stop or a start, s: RabbitMQ's queues report for up to half a minute whether they reject.
+STOP_SECONDS = 40.0
+#: Longest time for what a preview or the progress asks of a broker, s.
+READ_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +81,40 @@ class Aim:
         return matches(self.pattern, row["name"])
 
 
+def stop_arguments(*, reason: str, for_ms: int = 0, below: int = 0) -> dict[str, Any]:
+    """Return the arguments of a stop besides its aim, without those that are not set."""
+    return {"reason": reason, **{name: value for name, value in (("for_ms", for_ms), ("below", below)) if value}}
+
+
+def start_arguments(*, reason: str, only: bool = False, stage: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """Return the arguments of a start besides its aim, without those that are not set."""
+    staged = {name: value for name, value in (stage or {}).items() if value}
+    return {"reason": reason, **({"only": True} if only else {}), **staged}
+
+
 def stop_producers(
-    by: Actor, link: BrokerLink, aim: Aim, *, reason: str, for_ms: int = 0, below: int = 0, effect: str = ""
+    by: Actor,
+    link: BrokerLink,
+    aim: Aim,
+    *,
+    reason: str,
+    for_ms: int = 0,
+    below: int = 0,
+    effect: str = "",
+    effects: Collection[str] = (),
 ) -> Mapping[str, Any]:
     """Stop the producers of a scope: for `for_ms` ms, until the queues are at or below `below` percent of their
     capacity, or, with neither, until they are started. `effect`: what the stop does to producers here, if it does
-    not hold them. Idempotent. Returns the answer of the operation. Raises EffectNotConfirmed."""
+    not hold them; or `effects`: any of these will do. Idempotent. Returns the answer of the operation. Raises
+    EffectNotConfirmed."""
     aim.check()
-    end = {
-        name: value
-        for name, value in (("for_ms", for_ms), ("below", below), ("effect", effect if effect != "hold" else ""))
-        if value
-    }
-    return call_operation(by, link, aim.scope, "stop-producers", {"reason": reason, **aim.arguments(), **end})
+    if effects:
+        here = operation_of(link, aim.scope, "stop-producers").producer_effect
+        effect = here if here in effects else effect
+    arguments = stop_arguments(reason=reason, for_ms=for_ms, below=below)
+    named = {"effect": effect} if effect not in ("", "hold") else {}
+    given = {**arguments, **aim.arguments(), **named}
+    return call_operation(by, link, aim.scope, "stop-producers", given, seconds=STOP_SECONDS)
 
 
 def start_producers(
@@ -105,62 +130,147 @@ def start_producers(
     blocked. `stage`: rate, step_ms and halt of a staged start, as the operation declares them. Returns the answer of
     the operation."""
     aim.check()
-    more = {**({"only": True} if only else {}), **{name: value for name, value in (stage or {}).items() if value}}
-    return call_operation(by, link, aim.scope, "start-producers", {"reason": reason, **aim.arguments(), **more})
+    given = {**start_arguments(reason=reason, only=only, stage=stage), **aim.arguments()}
+    return call_operation(by, link, aim.scope, "start-producers", given, seconds=STOP_SECONDS)
+
+
+def operation_of(link: BrokerLink, scope: ObjectName, name: str) -> Operation:
+    """Return an operation as the broker has it. Raises InvalidValue if it has none for this type."""
+    found = operation_in(link.call(lambda admin: admin.types(), READ_SECONDS), scope, name)
+    if isinstance(found, str):
+        raise InvalidValue({"scope": found})
+    return found
+
+
+def operation_in(types: Mapping[str, Any], scope: ObjectName, name: str) -> Operation | str:
+    """Return an operation of a broker with these types, or a sentence that says that it has none."""
+    declared = types.get(scope.type)
+    found: Operation | None = declared.operation(name) if declared is not None else None
+    if found is None:
+        verb = name.removesuffix("-producers")
+        return f"this broker cannot {verb} the producers of {_KINDS.get(scope.type, scope.type)}"
+    return found
+
+
+_KINDS = {
+    "Broker": "all queues at once",
+    "VirtualHost": "a virtual host",
+    "Exchange": "an exchange",
+    "Queue": "a queue",
+}
 
 
 def preview_stop(link: BrokerLink, aim: Aim) -> dict[str, Any]:
-    """Return the impact of a stop: {queues, producers, already_stopped, percent_used, largest: [...]}. `largest`: the
-    queues with the most producers. `percent_used`: of the capacity of the fullest queue, None without a capacity.
-    `producers`: None if the broker does not report them."""
+    """Return the impact of a stop, see `impact_of`, and what it does on this broker, see `ability_of`."""
+    impact = impact_of(link, aim)
+    return {**impact, **link.call(lambda admin: ability_of(admin, aim), STOP_SECONDS)}
+
+
+def impact_of(link: BrokerLink, aim: Aim) -> dict[str, Any]:
+    """Return the impact of a stop: {queues, producers, at_least, already_stopped, percent_used, largest: [...]}.
+    `largest`: the queues with the most producers. `percent_used`: of the capacity of the fullest queue, None if it is
+    unknown of all. `producers`: None if the broker does not report them. `at_least`: the names of the sums that do not
+    have all their values, which are unknown. Raises BrokerUnreachable, NotFound."""
     covered = _covered(link, aim)
     largest = heapq.nlargest(
         _LARGEST, covered, key=lambda row: (row.get("producers") or 0, row.get("depth_messages") or 0)
     )
     shown = ("object", "virtualhost", "name", "state", "depth_messages", "depth_bytes", "producers")
+    producers, whole = known_sum([row.get("producers") for row in covered])
     return {
         "queues": len(covered),
-        "producers": _known_sum(covered, "producers"),
+        "producers": producers,
+        "at_least": [] if whole else ["producers"],
         "already_stopped": sum((row["state"] or "").endswith("STOPPED") for row in covered),
         "percent_used": max((used for row in covered if (used := percent_used(row)) is not None), default=None),
         "largest": [{attribute: row.get(attribute) for attribute in shown} for row in largest],
     }
 
 
-def _by_producers(row: Row) -> tuple[int, int]:
-    return row.get("producers") or 0, row.get("depth_messages") or 0
-
-
-def _known_sum(rows: Iterable[Row], attribute: str) -> int | None:
-    """Return the sum over the rows that have a value; None if there are rows and none has."""
-    rows = list(rows)
-    known = [value for row in rows if (value := row.get(attribute)) is not None]
-    return sum(known) if known or not rows else None
-
-
-def progress(link: BrokerLink, aim: Aim) -> dict[str, int | None]:
-    """Return the progress of a stop: {queues, producers, draining, stopped}. `draining`: producers whose credit is
-    withdrawn, but whose messages in flight may still arrive. None: the broker does not report producers of queues."""
-    covered = {row["object"]: row for row in _covered(link, aim)}
-    if (producers := _known_sum(covered.values(), "producers")) is None:
-        return {"queues": len(covered), "producers": None, "draining": None, "stopped": None}
-    where = {"draining": True}
-    page = link.call(lambda admin: admin.query("Producer", where=where, sort="id", count=_MOST_DRAINING))
-    draining = sum(1 for producer in page.items if producer["queue"] in covered)
-    of_stopped = (
-        _known_sum((row for row in covered.values() if (row["state"] or "").endswith("STOPPED")), "producers") or 0
-    )
-    return {
-        "queues": len(covered),
-        "producers": producers,
-        "draining": draining,
-        "stopped": max(0, of_stopped - draining),
+async def ability_of(admin: BrokerAdmin, aim: Aim) -> dict[str, Any]:
+    """Return what a stop of these queues does on a broker: {effect, remark, arguments, unstoppable, cannot}. `remark`:
+    a sentence about the effect. `arguments`: names of those that stops and starts have here. `unstoppable`: queues
+    whose producers go on; None: unknown. `cannot`: why this stop cannot be made, "" if it can."""
+    types = await admin.types()
+    stop = operation_in(types, aim.scope, "stop-producers")
+    if isinstance(stop, str):
+        return {"effect": "", "remark": "", "arguments": [], "unstoppable": None, "cannot": stop}
+    start = operation_in(types, aim.scope, "start-producers")
+    arguments = {a.name for each in (stop, start) if isinstance(each, Operation) for a in each.arguments}
+    found = {
+        "effect": stop.producer_effect,
+        "remark": stop.remark,
+        "arguments": sorted(arguments - {"reason", "actor", "effect"}),
+        "unstoppable": None,
+        "cannot": lacking(stop, aim.arguments()),
     }
+    if found["cannot"] or isinstance(operation_in(types, aim.scope, "preview-stop"), str):
+        return found
+    try:
+        answer = await admin.call(aim.scope, "preview-stop", aim.arguments())
+    except (NotAllowed, NotFound, InvalidValue):
+        return found  # of a part that the user does not see; the stop itself says so
+    return {**found, "unstoppable": answer["unstoppable"], "cannot": answer["fault"]}
+
+
+_LACKS = {
+    "pattern": "this broker cannot select queues by a pattern: stop all of it, or single queues",
+    "queues": "this broker cannot stop several named queues at once: stop each of them",
+    "for_ms": "a stop has no time limit on this broker",
+    "below": "a stop does not end at a depth on this broker",
+    "rate": "this broker has no staged start: start all producers at once",
+}
+
+
+def lacking(operation: Operation, given: Collection[str]) -> str:
+    """Return a sentence about the first of the given arguments that an operation of a broker does not have, or ""."""
+    names = {argument.name for argument in operation.arguments}
+    missing = [name for name in given if name not in names]
+    return _LACKS.get(missing[0], f"{operation.name} has no {missing[0]} on this broker") if missing else ""
+
+
+def known_sum(values: Sequence[int | None]) -> tuple[int | None, bool]:
+    """Return the sum of the known values and whether all are known; the sum is None if there are values and none is
+    known."""
+    known = [value for value in values if value is not None]
+    return (sum(known) if known or not values else None), len(known) == len(values)
+
+
+def progress(link: BrokerLink, aim: Aim) -> dict[str, Any]:
+    """Return the progress of a stop, see `progress_in`."""
+    _covered(link, aim)
+    return link.call(lambda admin: progress_in(admin, link, aim))
+
+
+async def progress_in(admin: BrokerAdmin, link: BrokerLink, aim: Aim) -> dict[str, Any]:
+    """Return the progress of a stop: {queues, producers, draining, stopped, stop}. `draining`: producers whose credit
+    is withdrawn, but whose messages in flight may still arrive. None: the broker does not report producers of queues.
+    `stop`: the stop of this scope that is in force: {reason, actor, since, until, below}, or None."""
+    rows = {row["object"]: row for row in _listed(link, aim)}
+    producers, _ = known_sum([row.get("producers") for row in rows.values()])
+    found = {"queues": len(rows), "producers": producers, "stop": stop_in((link.broker or {}).get("stops"), aim)}
+    if producers is None:
+        return {**found, "draining": None, "stopped": None}
+    stopped = [row.get("producers") for row in rows.values() if (row["state"] or "").endswith("STOPPED")]
+    declared = (await admin.types()).get("Producer")
+    if declared is None or declared.attribute("draining") is None:
+        return {**found, "draining": None, "stopped": known_sum(stopped)[0] or 0}
+    page = await admin.query("Producer", where={"draining": True}, sort="id", count=_MOST_DRAINING)
+    draining = sum(1 for producer in page.items if producer["queue"] in rows)
+    return {**found, "draining": draining, "stopped": max(0, (known_sum(stopped)[0] or 0) - draining)}
+
+
+def stop_in(stops: Any, aim: Aim) -> dict[str, Any] | None:
+    """Return the stop of exactly this scope among the `stops` of a broker: {reason, actor, since, until, below}."""
+    for stop in stops or ():
+        if stop.get("object") == str(aim.scope) and (stop.get("pattern") or "") == aim.pattern:
+            return {name: stop.get(name) for name in ("reason", "actor", "since", "until", "below")}
+    return None
 
 
 def percent_used(row: Row) -> int | None:
     """Return the used part of a queue's capacity in percent, the higher of messages and bytes; None without a
-    capacity."""
+    capacity, and where the depth is unknown."""
     used = []
     for unit in ("messages", "bytes"):
         whole = row.get(f"effective_capacity_{unit}") or row.get(f"effective_stop_{unit}")
@@ -173,6 +283,11 @@ def percent_used(row: Row) -> int | None:
 def _covered(link: BrokerLink, aim: Aim) -> Sequence[Row]:
     aim.check()
     link.require_current()
+    return _listed(link, aim)
+
+
+def _listed(link: BrokerLink, aim: Aim) -> Sequence[Row]:
+    """Return the queues of the aim in the snapshot. Raises NotFound."""
     if aim.scope.type == "Queue" and link.queue(aim.scope) is None:
         raise NotFound(f"there is no queue {aim.scope['name']} in virtual host {aim.scope['virtualhost']}")
     if aim.queues is not None:
