@@ -22,7 +22,7 @@ from brokers.engine.values.stops import Scope
 from brokers.model import ObjectName
 from brokers.server.event_journal import EventJournal
 from console.links.registry import link
-from tests.adapters.fake import STOPPED, Memory, MemoryAdapter
+from tests.adapters.fake import STOPPED, Has, Memory, MemoryAdapter
 from tests.console.conftest import LIMIT, QUICK
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Adapted:
         self.folder = folder / slug
         self.folder.mkdir(parents=True)
         self.memory = Memory()
-        self.adapter = Adapter(self.memory, lambda: int(time.time() * 1000), effect=effect)
+        self.adapter = Adapter(self.memory, lambda: int(time.time() * 1000), has=Has(effect=effect))
         self.hung = False
         self.carries_out = False
         self.lost = False
