@@ -49,9 +49,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         brokers = {"brokers": error.brokers} if isinstance(error, EffectsNotConfirmed) else {}
         return Response({"detail": _sentence(error), "effect": error.effect, **brokers}, status.HTTP_409_CONFLICT)
     if isinstance(error, NowhereDone):
-        refused = status.HTTP_403_FORBIDDEN if error.denied else status.HTTP_400_BAD_REQUEST
-        code = refused if error.refused else status.HTTP_503_SERVICE_UNAVAILABLE
-        return Response({"detail": _sentence(error), "brokers": error.brokers}, status=code)
+        return Response({"detail": _sentence(error), "brokers": error.brokers}, status=_status_of(error))
     if isinstance(error, PermissionDenied):
         return Response(
             {"detail": _sentence(error) or "You do not have permission to do that."}, status=status.HTTP_403_FORBIDDEN
@@ -62,6 +60,12 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         if isinstance(error, kind):
             return Response({"detail": _sentence(error)}, status=code)
     return rest_exception_handler(error, context)
+
+
+def _status_of(error: NowhereDone) -> int:
+    if error.denied:
+        return status.HTTP_403_FORBIDDEN
+    return status.HTTP_400_BAD_REQUEST if error.refused else status.HTTP_503_SERVICE_UNAVAILABLE
 
 
 def _sentence(error: Exception) -> str:
