@@ -1,4 +1,4 @@
-"""Stop and start the producers of several brokers in one call: each broker by itself, all of them at the same time.
+"""Stop and start the producers of several brokers in one call: separately, and all at the same time.
 
 Each broker has its own permission check, audit row and result. One that does not answer delays no other: the call ends
 after a bounded time, and its result says that the outcome is unknown. A stop that does not hold producers somewhere

@@ -62,7 +62,7 @@ class Fleet:
         return bool(self.own.do(lambda memory: memory.management.read(name)["state"] == "STOPPED"))
 
     def stopped(self) -> set[str]:
-        """Slugs of the brokers that are stopped, as they say themselves."""
+        """Slugs of the brokers that are stopped, by their own state."""
         found = {slug for slug, other in self.others.items() if other.stopped()}
         return found | ({"local"} if self.own_is_stopped() else set())
 
