@@ -98,16 +98,16 @@ class StopPreviewView(_AimView):
         " exactly the queues that were previewed.",
     )
     def post(self, request: Request) -> Response:
-        aim = self.aim()
+        aim, action = self.aim(), self.body["action"]
         if links := self.brokers(aim):
-            return Response(operations.preview_across(self.actor, links, aim))
+            return Response(operations.preview_across(self.actor, links, aim, action))
         if "selection" in self.body:
-            return Response({**operations.preview_stop(self.link, aim), "objects": list(aim.queues or ())})
+            return Response({**operations.preview_stop(self.link, aim, action), "objects": list(aim.queues or ())})
         if "match" not in self.body:
-            return Response(operations.preview_stop(self.link, aim))
+            return Response(operations.preview_stop(self.link, aim, action))
         objects = _matching(self.link, self.body["match"])
         aim = Aim(self.body["scope"], queues=tuple(objects))
-        return Response({**operations.preview_stop(self.link, aim), "objects": objects})
+        return Response({**operations.preview_stop(self.link, aim, action), "objects": objects})
 
 
 class StopProgressView(_AimView):

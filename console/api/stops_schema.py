@@ -81,6 +81,9 @@ class StopMatch(serializers.Serializer[Any]):
 class StopPreviewRequest(StopScope):
     match = StopMatch(required=False, help_text="Filter of queues, instead of queues.")
     reason = TextField("As for the stop itself; ignored here.", default="")
+    action = serializers.ChoiceField(
+        choices=["stop", "start"], default="stop", help_text="What is previewed: whether a broker can do it may differ."
+    )
 
 
 class StopRequest(StopScope):

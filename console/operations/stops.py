@@ -160,10 +160,10 @@ _KINDS = {
 }
 
 
-def preview_stop(link: BrokerLink, aim: Aim) -> dict[str, Any]:
-    """Return the impact of a stop, see `impact_of`, and what it does on this broker, see `ability_of`."""
+def preview_stop(link: BrokerLink, aim: Aim, action: str = "stop") -> dict[str, Any]:
+    """Return the impact of a stop or start, see `impact_of`, and what it does on this broker, see `ability_of`."""
     impact = impact_of(link, aim)
-    return {**impact, **link.call(lambda admin: ability_of(admin, aim), STOP_SECONDS)}
+    return {**impact, **link.call(lambda admin: ability_of(admin, aim, action))}
 
 
 def impact_of(link: BrokerLink, aim: Aim) -> dict[str, Any]:
@@ -187,10 +187,11 @@ def impact_of(link: BrokerLink, aim: Aim) -> dict[str, Any]:
     }
 
 
-async def ability_of(admin: BrokerAdmin, aim: Aim) -> dict[str, Any]:
-    """Return what a stop of these queues does on a broker: {effect, remark, arguments, unstoppable, cannot}. `remark`:
-    a sentence about the effect. `arguments`: names of those that stops and starts have here. `unstoppable`: queues
-    whose producers go on; None: unknown. `cannot`: why this stop cannot be made, "" if it can."""
+async def ability_of(admin: BrokerAdmin, aim: Aim, action: str) -> dict[str, Any]:
+    """Return what a stop or a start (`action`) of these queues does on a broker: {effect, remark, arguments,
+    unstoppable, cannot}. `remark`: a sentence about the effect. `arguments`: names of those that stops and starts have
+    here. `unstoppable`: queues whose producers go on; None: unknown. `cannot`: why this cannot be done, "" if it can.
+    """
     types = await admin.types()
     stop = operation_in(types, aim.scope, "stop-producers")
     if isinstance(stop, str):
@@ -204,7 +205,7 @@ async def ability_of(admin: BrokerAdmin, aim: Aim) -> dict[str, Any]:
         "unstoppable": None,
         "cannot": lacking(stop, aim.arguments()),
     }
-    if found["cannot"] or isinstance(operation_in(types, aim.scope, "preview-stop"), str):
+    if found["cannot"] or action == "start" or isinstance(operation_in(types, aim.scope, "preview-stop"), str):
         return found
     try:
         answer = await admin.call(aim.scope, "preview-stop", aim.arguments())

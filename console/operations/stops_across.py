@@ -132,13 +132,13 @@ def start_across(
     return _combined(aim, _called(by, aim, "start-producers", _parts(by, links, aim, "start-producers", arguments)))
 
 
-def preview_across(by: Actor, links: Sequence[BrokerLink], aim: Aim) -> dict[str, Any]:
+def preview_across(by: Actor, links: Sequence[BrokerLink], aim: Aim, action: str = "stop") -> dict[str, Any]:
     """Return the impact on several brokers: totals over those where a stop can be made, and `brokers`: of each, as
     `preview_stop` returns it, with `connected`. `cannot`: why nothing can be done there, also for the user's
     permissions; `error`: why it does not answer, then nothing will be done there."""
 
     def ability(link: BrokerLink) -> Awaitable[dict[str, Any]]:
-        return link.acall(lambda admin: ability_of(admin, aim), READ_SECONDS)
+        return link.acall(lambda admin: ability_of(admin, aim, action), READ_SECONDS)
 
     entries: list[Entry] = []
     for link, found in zip(links, _together(links, ability), strict=True):

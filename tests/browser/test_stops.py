@@ -1,11 +1,9 @@
-"""Stops and starts in Chromium beyond the plain ones: in stages, on all brokers, by saved selections; and the many
-queues that they are chosen from, page by page."""
+"""Stops and starts in Chromium beyond the plain ones: in stages, by saved selections; and the many queues that they are
+chosen from, page by page."""
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
 from typing import Any
 
 import pytest
@@ -13,11 +11,9 @@ from playwright.async_api import expect
 
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
-from console.links.registry import link
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import LIMIT, Broker, People
 from tests.browser.test_overview import opened, row, used
-from tests.console.conftest import QUICK, until
 
 pytestmark = [
     pytest.mark.browser,
@@ -28,16 +24,6 @@ pytestmark = [
 expect.set_options(timeout=LIMIT)
 
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
-
-
-@pytest.fixture
-def second(broker: Broker, settings: Any) -> Broker:
-    """Another broker beside the first one."""
-    other = Broker()
-    other.memory = InMemoryBroker(now=int(time.time() * 1000) - 60_000)
-    entry = {"slug": "north", "title": "North", "connect": other.connect, "options": {}, "pace": QUICK}
-    settings.HEADGATE_BROKERS = [*settings.HEADGATE_BROKERS, entry]
-    return other
 
 
 @pytest.mark.domain("3 staged start")
@@ -90,54 +76,6 @@ async def test_staged_start_halts_when_the_depth_exceeds_its_limit(people: Peopl
         re.compile("the staged start of ada halted: queue orders is at ")
     )
     await expect(page.locator("#conditions")).to_contain_text("Staged start halted")
-
-
-async def test_stop_on_all_brokers_stops_each_of_them_and_is_undone(
-    second: Broker, people: People, broker: Broker
-) -> None:
-    await asyncio.to_thread(until, lambda: link("north").connected)
-    for one in (broker, second):
-        one.do(lambda memory: used(memory, "orders", 10))
-    page = await opened(await people.page("ada"))
-    await expect(row(page, "orders")).to_be_visible()
-    await page.get_by_role("button", name="Stop all producers").click()
-    dialog = page.locator("dialog")
-    await dialog.get_by_label("On all 2 brokers").check()
-    await expect(dialog.locator(".preview-count")).to_have_text("This stops 2 producers of 2 queues on 2 brokers.")
-    await dialog.get_by_label("Reason").fill("the network is being changed")
-    await dialog.locator("button[type=submit]").click()
-    await expect(dialog.locator(".answer")).to_have_text("2 producers of 2 queues receive no more credit.")
-
-    def states() -> list[str]:
-        return [one.do(lambda memory: memory.management.read(ORDERS)["state"]) for one in (broker, second)]
-
-    assert await asyncio.to_thread(states) == ["STOPPED", "STOPPED"]
-    other = await opened(await people.page("ben"), "/?broker=north")
-    await expect(other.locator("#banner-stops")).to_contain_text("the network is being changed")
-    await dialog.get_by_role("button", name="Undo").click()
-    await expect(dialog.locator("h2")).to_have_text("Undone")
-    assert await asyncio.to_thread(states) == ["NORMAL", "NORMAL"]
-    await expect(other.locator("#banner-stops")).to_be_hidden()
-
-
-async def test_disconnected_broker_is_named_and_the_others_are_stopped(
-    second: Broker, people: People, broker: Broker
-) -> None:
-    await asyncio.to_thread(until, lambda: link("north").connected)
-    broker.do(lambda memory: used(memory, "orders", 10))
-    second.do(lambda memory: memory.disconnect())
-    await asyncio.to_thread(until, lambda: not link("north").connected)
-    page = await opened(await people.page("ada"))
-    await page.get_by_role("button", name="Stop all producers").click()
-    dialog = page.locator("dialog")
-    await dialog.get_by_label("On all 2 brokers").check()
-    await dialog.get_by_label("Reason").fill("the network is being changed")
-    await expect(dialog.locator(".preview-count")).to_contain_text("on 2 brokers")
-    await expect(dialog.locator(".wrong")).to_contain_text("North cannot be reached")  # the preview says so as well
-    await dialog.locator("button[type=submit]").click()
-    await expect(dialog.locator("h2")).to_have_text("Producers stopped")
-    await expect(dialog.locator(".wrong")).to_contain_text("North cannot be reached")
-    assert broker.do(lambda memory: memory.management.read(ORDERS)["state"]) == "STOPPED"
 
 
 async def test_viewer_sees_the_banner_of_a_stop_but_cannot_start_producers(people: People, broker: Broker) -> None:

@@ -1,13 +1,18 @@
-// The dialog that stops or starts producers: preview of the affected queues, reason, pattern or saved selection.
+// The dialog that stops or starts producers, on one broker or several: preview, confirmation of the effects, reason,
+// pattern or saved selection.
 
 import { post } from "../core/api.js";
 import { fill, find, h, icon } from "../core/elements.js";
-import { count, exact, plural } from "../core/format.js";
-import { parseName, scopeInWords, shortName } from "../core/object_names.js";
+import { count } from "../core/format.js";
+import { parseName, scopeInWords } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { options, savedSelections } from "./saved_selections.js";
+import { brokerFields } from "./stop_brokers.js";
+import { effectFields } from "./stop_effects.js";
 import { endFields, stageFields } from "./stop_fields.js";
-import { showResult, unreachable } from "./stop_result.js";
+import { previewLines, previewOf } from "./stop_preview.js";
+import { showResult } from "./stop_result.js";
+import { stopAcross } from "./stop_results.js";
 
 /** @type {Record<string, any>} */
 const WORDS = {
@@ -32,14 +37,15 @@ const WORDS = {
 /**
  * Open the dialog. `aim`: the object name of the broker, a virtual host, an exchange or a queue; or a map of `scope`
  * and optionally `pattern` (fixed), `queues` (their names), `match` (a filter: search and states), `only` (remove
- * exactly this stop), and `label`, a text for the scope.
+ * exactly this stop), `label`, a text for the scope, and `brokers`: the slugs of the brokers that are selected at
+ * first, or ["*"] for all, if the scope is the broker.
  *
  * @param {any} action
  * @param {any} aim
  */
 export function openStopDialog(action, aim) {
   const text = WORDS[action];
-  const { label, only, match, ...fixed } = typeof aim === "string" ? { scope: aim } : aim;
+  const { label, only, match, brokers, ...fixed } = typeof aim === "string" ? { scope: aim } : aim;
   const type = parseName(fixed.scope)?.type;
   const wide = type === "Broker" || type === "VirtualHost";
   const withPattern = wide && !fixed.queues && !match && fixed.pattern === undefined;
@@ -64,7 +70,13 @@ export function openStopDialog(action, aim) {
     placeholder: "orders.> or *.eu",
   });
   const chosen = whole ? h("select", { id: "stop-selection" }) : null;
-  const everyBroker = h("input", { type: "checkbox", id: "stop-brokers" });
+  const everyBroker = h("input", { type: "checkbox", id: "stop-brokers", checked: Boolean(brokers) });
+  const choice = brokerFields(action, brokers ?? ["*"], () => {
+    const selected = choice.selected();
+    fill(preview, ...previewLines(action, previewOf(selected)));
+    effects.show(action === "stop" ? selected : []);
+  });
+  const effects = effectFields();
   const end = action === "stop" ? endFields() : stageFields();
   const problem = h("div", { class: "notice error", role: "alert", hidden: true });
   const submit = h(
@@ -79,7 +91,9 @@ export function openStopDialog(action, aim) {
     { method: "dialog", novalidate: true },
     h("h2", { id: "stop-title" }, heading),
     preview,
+    choice.element,
     h("p", { class: "muted" }, text.says),
+    effects.element,
     h(
       "label",
       { class: "field" },
@@ -108,7 +122,7 @@ export function openStopDialog(action, aim) {
           chosen ? h("label", { class: "field", hidden: true }, h("span", {}, "Saved selection"), chosen) : null,
         )
       : null,
-    whole && (settings.brokers?.length ?? 0) > 1
+    whole && !brokers && (settings.brokers?.length ?? 0) > 1
       ? h("label", { class: "sure" }, everyBroker, h("span", {}, `On all ${settings.brokers.length} brokers`))
       : null,
     problem,
@@ -123,8 +137,8 @@ export function openStopDialog(action, aim) {
     ...fixed,
     ...(queues ? { queues } : {}),
     ...(withPattern && !chosen?.value ? { pattern: pattern.value.trim() } : {}),
-    ...(everyBroker.checked ? { brokers: ["*"] } : {}),
   });
+  choice.element.hidden = !everyBroker.checked;
 
   /** @type {any} */
   let request = null; // aborts the preview under way
@@ -135,11 +149,21 @@ export function openStopDialog(action, aim) {
     try {
       const response = await post(
         "stop-producers/preview/",
-        match ? { ...fixed, match } : chosen?.value ? { ...fixed, selection: Number(chosen.value) } : body(),
+        {
+          action,
+          ...(match ? { ...fixed, match } : chosen?.value ? { ...fixed, selection: Number(chosen.value) } : body()),
+          ...(everyBroker.checked ? { brokers: ["*"] } : {}),
+        },
         request.signal,
       );
       if (response.objects) queues = response.objects;
+      end.limit(response.brokers ?? [response]);
+      if (response.brokers) {
+        choice.show(response.brokers);
+        return;
+      }
       fill(preview, ...previewLines(action, response));
+      effects.show(action === "stop" && !response.cannot ? [response] : []);
     } catch (error) {
       if (error.name !== "AbortError") fill(preview, h("p", { class: "wrong" }, error.message));
     }
@@ -149,7 +173,10 @@ export function openStopDialog(action, aim) {
     clearTimeout(pause);
     pause = setTimeout(loadPreview, 250);
   });
-  everyBroker.addEventListener("change", loadPreview);
+  everyBroker.addEventListener("change", () => {
+    choice.element.hidden = !everyBroker.checked;
+    loadPreview();
+  });
   if (chosen) offerSaved(chosen);
   chosen?.addEventListener("change", () => {
     // The queues of the preview are stopped, even if the selection later matches others.
@@ -161,6 +188,7 @@ export function openStopDialog(action, aim) {
     fill(find("h2", form), heading);
     pattern.disabled = everyBroker.disabled = chosen.value !== "";
     if (chosen.value) everyBroker.checked = false;
+    choice.element.hidden = !everyBroker.checked;
     loadPreview();
   });
 
@@ -192,10 +220,32 @@ export function openStopDialog(action, aim) {
       showProblem("The queues are still being counted.");
       return;
     }
+    const confirmed = effects.read();
+    if ("wrong" in confirmed) {
+      showProblem(confirmed.wrong, confirmed.field);
+      return;
+    }
+    const selected = choice.selected();
+    if (everyBroker.checked && !selected.length) {
+      showProblem("Select at least one broker.");
+      return;
+    }
     submit.disabled = true;
     fill(submit, text.doing);
     problem.hidden = true;
-    const sent = body();
+    const sent = {
+      ...body(),
+      ...(action === "stop" && confirmed.effects.length ? { effects: confirmed.effects } : {}),
+    };
+    if (everyBroker.checked) {
+      stopAcross(dialog, form, action, selected, {
+        ...sent,
+        ...ends,
+        ...(only ? { only: true } : {}),
+        reason: reason.value.trim(),
+      });
+      return;
+    }
     try {
       const answer = await post(text.path, {
         ...sent,
@@ -206,7 +256,7 @@ export function openStopDialog(action, aim) {
       showResult(dialog, form, {
         action,
         sent,
-        answer: { ...answer, rate: ends.rate },
+        answer: { ...answer, rate: ends.rate, effects: sent.effects },
         reason: reason.value.trim(),
         scope: chosen?.value
           ? chosen.selectedOptions[0].textContent
@@ -218,6 +268,7 @@ export function openStopDialog(action, aim) {
       submit.disabled = false;
       fill(submit, icon(action), heading);
       showProblem(error.message);
+      if (error.status === 409) loadPreview(); // the broker does something else than it did when the dialog was opened
     }
   });
 
@@ -240,59 +291,6 @@ async function offerSaved(select) {
   } catch {
     // The dialog works without them.
   }
-}
-
-/**
- * @param {any} action
- * @param {any} answer
- */
-function previewLines(action, answer) {
-  const verb = action === "stop" ? "stops" : "starts";
-  /** @type {HTMLElement[]} */
-  const lines = [
-    h(
-      "p",
-      { class: "preview-count" },
-      `This ${verb} `,
-      h("strong", {}, plural(answer.producers, "producer")),
-      " of ",
-      h("strong", {}, plural(answer.queues, "queue")),
-      answer.brokers ? ` on ${plural(answer.brokers.length, "broker")}.` : ".",
-    ),
-  ];
-  if (answer.already_stopped)
-    lines.push(
-      h(
-        "p",
-        { class: "muted" },
-        action === "stop"
-          ? `${plural(answer.already_stopped, "queue is", "queues are")} already stopped.`
-          : `${plural(answer.already_stopped, "queue is", "queues are")} stopped now.`,
-      ),
-    );
-  if (action === "stop" && answer.percent_used !== null && answer.percent_used !== undefined)
-    lines.push(h("p", { class: "muted" }, `Highest depth: ${exact(answer.percent_used)}% of the capacity.`));
-  if (answer.largest?.length) {
-    lines.push(
-      h(
-        "ul",
-        { class: "preview-largest" },
-        answer.largest
-          .slice(0, 5)
-          .map((/** @type {any} */ queue) =>
-            h(
-              "li",
-              {},
-              h("span", {}, queue.name ?? shortName(queue.object ?? "")),
-              h("span", { class: "muted" }, plural(queue.producers, "producer")),
-            ),
-          ),
-        answer.queues > 5 ? h("li", { class: "muted" }, `${exact(answer.queues - 5)} more`) : null,
-      ),
-    );
-  }
-  lines.push(...unreachable(answer));
-  return lines;
 }
 
 /**

@@ -1,5 +1,5 @@
 // Fields of the stop dialog: the automatic end of a stop, and a staged start. Each returns {element, read()}; `read`
-// returns arguments of the call, or {wrong, field}: an error message and its input.
+// returns arguments of the call, or {wrong, field}: an error message and its input; `limit` follows what brokers have.
 
 import { h } from "../core/elements.js";
 
@@ -69,7 +69,7 @@ export function endFields() {
     }
     return ends;
   };
-  return { element, read };
+  return { element, read, limit: limitedTo(element, ["for_ms", "below"]) };
 }
 
 /** The fields of a staged start, which stops the producers again above a depth. */
@@ -141,5 +141,27 @@ export function stageFields() {
     }
     return { rate: Number(rate.value), step_ms: Number(step.value) * 1000, halt: Number(halt.value) };
   };
-  return { element, read };
+  return { element, read, limit: limitedTo(element, ["rate"]) };
 }
+
+/**
+ * Return a function that hides the fields if none of the brokers has their arguments, and names those that have not.
+ *
+ * @param {HTMLElement} element
+ * @param {string[]} names
+ */
+const limitedTo = (element, names) => {
+  const note = h("small", { class: "hint", hidden: true });
+  element.append(note);
+  /** @param {any[]} entries previews of brokers */
+  return (entries) => {
+    const known = entries.filter((each) => each.arguments && !each.error && !each.cannot);
+    const lacking = known.filter((each) => !names.every((name) => each.arguments.includes(name)));
+    element.hidden = known.length > 0 && lacking.length === known.length;
+    for (const field of element.querySelectorAll("input")) field.disabled = element.hidden;
+    if (element.hidden)
+      for (const box of element.querySelectorAll("input[type=checkbox]")) /** @type {any} */ (box).checked = false;
+    note.hidden = !lacking.length;
+    note.textContent = `Not on ${lacking.map((each) => each.title).join(", ")}: with it, nothing is done there.`;
+  };
+};

@@ -7,16 +7,6 @@ import { toast } from "../core/toast.js";
 import { isStoppedFor } from "./stops_in_force.js";
 
 /**
- * One line for each broker that did not answer.
- *
- * @param {any} answer
- */
-export const unreachable = (answer) =>
-  (answer.brokers ?? [])
-    .filter((/** @type {any} */ each) => each.error)
-    .map((/** @type {any} */ each) => h("p", { class: "wrong" }, `${each.title} cannot be reached: ${each.error}`));
-
-/**
  * Show the result in the dialog, with live progress and an undo button for a stop.
  *
  * @param {HTMLDialogElement} dialog
@@ -38,17 +28,14 @@ export function showResult(dialog, form, { action, sent, answer, reason, scope }
   );
   close.focus();
   const following = { on: action === "stop" };
-  if (action === "stop") followDraining(form, sent, answer, following);
+  if (action === "stop" && isCounted(answer)) followDraining(form, sent, answer, following);
   if (!undo) return;
   let over = false;
   const revert = () => {
     // Only the stop of this call: other stops stay.
     const mine = { ...sent, only: true, reason: `undo: ${reason}` };
     if (sent.queues) mine.queues = answer.changed_queues;
-    if (sent.brokers)
-      mine.brokers = answer.brokers
-        .filter((/** @type {any} */ each) => each.changed)
-        .map((/** @type {any} */ each) => each.broker);
+    delete mine.effects;
     return post("start-producers/", mine);
   };
   // The effect of a stop shows after the dialog is closed: a toast offers undo for a while.
@@ -61,7 +48,7 @@ export function showResult(dialog, form, { action, sent, answer, reason, scope }
         async () => {
           try {
             // Another stop of the scope can have replaced this one: it stays.
-            const undone = sent.brokers || isStoppedFor(reason) ? await revert() : {};
+            const undone = isStoppedFor(reason) ? await revert() : {};
             toast(undone.changed ? `${scope}: stop undone.` : `${scope}: this stop is no longer in force.`);
           } catch (error) {
             toast(`Undo failed: ${error.message}`, "error");
@@ -101,21 +88,34 @@ function resultLines(action, answer) {
       h(
         "p",
         { class: "answer" },
-        h("strong", {}, plural(answer.producers, "producer")),
-        ` of ${plural(answer.queues, "queue")} ${answer.producers === 1 ? "receives" : "receive"} no more credit.`,
+        h("strong", {}, answer.producers === null ? "The producers" : plural(answer.producers, "producer")),
+        ` of ${plural(answer.queues, "queue")} `,
+        answer.effects?.length
+          ? `${answer.producers === 1 ? "is" : "are"} stopped (${answer.effects.join(", ")}).`
+          : `${answer.producers === 1 ? "receives" : "receive"} no more credit.`,
       ),
     );
-    lines.push(h("div", { class: "bar stopping", "aria-hidden": "true" }, h("div", { class: "bar-fill" })));
-    lines.push(
-      h(
-        "dl",
-        { class: "facts" },
-        h("dt", {}, "Stopped"),
-        h("dd", { class: "stopped-now" }),
-        h("dt", {}, "Draining"),
-        h("dd", { class: "draining-now", "aria-live": "polite" }),
-      ),
-    );
+    if (answer.unstoppable)
+      lines.push(
+        h(
+          "p",
+          { class: "wrong" },
+          `${plural(answer.unstoppable, "queue", "queues")} cannot be stopped: the producers go on.`,
+        ),
+      );
+    if (isCounted(answer))
+      lines.push(h("div", { class: "bar stopping", "aria-hidden": "true" }, h("div", { class: "bar-fill" })));
+    if (isCounted(answer))
+      lines.push(
+        h(
+          "dl",
+          { class: "facts" },
+          h("dt", {}, "Stopped"),
+          h("dd", { class: "stopped-now" }),
+          h("dt", {}, "Draining"),
+          h("dd", { class: "draining-now", "aria-live": "polite" }),
+        ),
+      );
     if (!answer.changed) lines.push(h("p", { class: "muted" }, "This stop was already in force."));
   } else {
     const blocked = answer.stopped ?? 0;
@@ -134,7 +134,8 @@ function resultLines(action, answer) {
         h(
           "p",
           { class: "answer" },
-          `Removed the stop for ${plural(answer.producers, "producer")} of ${plural(answer.queues, "queue")}.`,
+          `Removed the stop for ${answer.producers === null ? "the producers" : plural(answer.producers, "producer")}` +
+            ` of ${plural(answer.queues, "queue")}.`,
         ),
       );
     if (blocked)
@@ -149,9 +150,15 @@ function resultLines(action, answer) {
   }
   if (answer.missing)
     lines.push(h("p", { class: "muted" }, `${plural(answer.missing, "queue was", "queues were")} deleted meanwhile.`));
-  lines.push(...unreachable(answer));
   return lines;
 }
+
+/**
+ * Whether the broker counts the producers of queues, so that there is a progress to show.
+ *
+ * @param {any} answer
+ */
+const isCounted = (answer) => answer.producers !== null && answer.draining !== null;
 
 /**
  * Show the number of draining producers until it is 0 or the dialog is closed.
@@ -162,6 +169,7 @@ function resultLines(action, answer) {
  * @param {any} following
  */
 async function followDraining(form, sent, answer, following) {
+  const { effects, ...aim } = sent;
   let left = answer.draining;
   for (let tries = 0; following.on && form.isConnected; tries += 1) {
     form.querySelector(".stopped-now").textContent = exact(answer.producers - left);
@@ -174,7 +182,7 @@ async function followDraining(form, sent, answer, following) {
     await new Promise((resume) => setTimeout(resume, 500));
     if (!following.on || !form.isConnected) return;
     try {
-      left = Math.min(left, (await post("stop-producers/progress/", sent)).draining);
+      left = Math.min(left, (await post("stop-producers/progress/", aim)).draining);
     } catch {
       return; // the last figures stay
     }

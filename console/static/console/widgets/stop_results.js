@@ -1,0 +1,324 @@
+// A stop or start of several brokers in its dialog: progress and result of each, another attempt where it failed, and
+// undo. What a broker shows counts: a stop without an answer in time may have been made.
+
+import { post } from "../core/api.js";
+import { fill, h, icon } from "../core/elements.js";
+import { exact, plural } from "../core/format.js";
+import { toast } from "../core/toast.js";
+import { sentence } from "./stop_brokers.js";
+
+const FOLLOW_MS = 700;
+const FOLLOWED = 120; // requests for the progress
+
+/**
+ * One broker: `before` is its preview, `result` of the call, `seen` its progress.
+ *
+ * @typedef {{broker: string, title: string, before: any, result: any, seen: any}} Part
+ */
+
+/**
+ * Stop or start the producers of the selected brokers, and show what comes of it.
+ *
+ * @param {HTMLDialogElement} dialog
+ * @param {any} form
+ * @param {any} action
+ * @param {any[]} selected previews of brokers
+ * @param {any} body of the request, without the brokers
+ */
+export async function stopAcross(dialog, form, action, selected, body) {
+  const parts = selected.map((each) => ({
+    broker: each.broker,
+    title: each.title,
+    before: each,
+    result: null,
+    seen: null,
+  }));
+  const call = new AcrossCall(dialog, form, action, parts, body);
+  await call.send(parts);
+}
+
+class AcrossCall {
+  /**
+   * @param {HTMLDialogElement} dialog
+   * @param {any} form
+   * @param {any} action
+   * @param {Part[]} parts
+   * @param {any} body
+   */
+  constructor(dialog, form, action, parts, body) {
+    this.form = form;
+    this.action = action;
+    this.parts = parts;
+    this.body = body;
+    this.undone = false;
+    this.pending = false;
+    this.following = false;
+    this.list = h("ul", { class: "stop-brokers results", "aria-live": "polite" });
+    this.head = h("h2", { id: "stop-title" });
+    this.total = h("p", { class: "answer" });
+    this.again = h("button", { type: "button", data: { acts: "" }, on: { click: () => this.retry() } });
+    this.undoing = h(
+      "button",
+      { type: "button", class: "undo", data: { acts: "" }, on: { click: () => this.undo() } },
+      icon("start"),
+      "Undo",
+    );
+    this.close = h("button", { type: "button", class: "primary", on: { click: () => dialog.close() } }, "Close");
+    const actions = h("div", { class: "dialog-actions" }, this.undoing, this.again, this.close);
+    fill(form, this.head, this.total, this.list, actions);
+    this.close.focus();
+    dialog.addEventListener("close", () => this.offerUndo());
+  }
+
+  /** @param {Part[]} parts */
+  async send(parts) {
+    for (const part of parts) part.result = part.seen = null;
+    this.pending = true;
+    this.render();
+    const sending = this.request(`${this.action}-producers/`, parts, this.body);
+    this.follow();
+    for (const [part, result] of await sending) part.result = result;
+    this.pending = false;
+    this.render();
+  }
+
+  /**
+   * Send a request for some brokers; return the result of each, also if all failed.
+   *
+   * @param {string} path
+   * @param {Part[]} parts
+   * @param {any} body
+   * @returns {Promise<[Part, any][]>}
+   */
+  async request(path, parts, body) {
+    let answer;
+    try {
+      answer = await post(path, { ...body, brokers: parts.map((each) => each.broker) });
+    } catch (error) {
+      const known = error.status !== 0 && error.status < 500;
+      answer = { brokers: [], missing: { outcome: known ? "refused" : "unknown", error: error.message } };
+      if (Array.isArray(error.body?.brokers) && error.status !== 409) answer.brokers = error.body.brokers;
+    }
+    return parts.map((part) => [
+      part,
+      answer.brokers.find((/** @type {any} */ each) => each.broker === part.broker) ?? answer.missing,
+    ]);
+  }
+
+  /** Show what the brokers have, until nothing is expected any more or the dialog is closed. */
+  async follow() {
+    if (this.action !== "stop" || this.following) return;
+    this.following = true;
+    for (let tries = 0; this.form.isConnected && !this.undone && tries < FOLLOWED; tries += 1) {
+      const open = this.parts.filter(isOpen);
+      if (!open.length) break;
+      await new Promise((resume) => setTimeout(resume, FOLLOW_MS));
+      if (!this.form.isConnected || this.undone) break;
+      try {
+        const { scope, pattern } = this.body;
+        const brokers = open.map((each) => each.broker);
+        const answer = await post("stop-producers/progress/", { scope, ...(pattern ? { pattern } : {}), brokers });
+        for (const part of open)
+          part.seen = answer.brokers.find((/** @type {any} */ each) => each.broker === part.broker) ?? part.seen;
+        this.render();
+      } catch {
+        // The last figures stay.
+      }
+    }
+    this.following = false;
+  }
+
+  /** @param {Part} part */
+  isInForce(part) {
+    return part.seen?.stop?.reason === this.body.reason;
+  }
+
+  /** The brokers whose stop this call made, for an undo. */
+  get made() {
+    return this.parts.filter(
+      (each) => (each.result?.outcome === "done" && each.result.changed) || (isUnknown(each) && this.isInForce(each)),
+    );
+  }
+
+  get failed() {
+    return this.parts.filter((each) => each.result && each.result.outcome !== "done" && !this.isInForce(each));
+  }
+
+  retry() {
+    this.close.focus();
+    return this.send(this.failed);
+  }
+
+  /** Remove exactly what this call has made: a stop that was in force before gets its end again. */
+  async undo() {
+    const made = this.made;
+    this.undoing.disabled = true;
+    const reason = `undo: ${this.body.reason}`;
+    const { scope, pattern, effects } = this.body;
+    const aim = { scope, ...(pattern ? { pattern } : {}), reason };
+    const before = made.filter((each) => each.result.earlier);
+    const results = await Promise.all([
+      ...before.map((each) =>
+        this.request("stop-producers/", [each], {
+          ...aim,
+          ...(effects ? { effects } : {}),
+          ...endAgain(each.result.earlier),
+        }),
+      ),
+      ...(made.length > before.length
+        ? [
+            this.request(
+              "start-producers/",
+              made.filter((each) => !before.includes(each)),
+              { ...aim, only: true },
+            ),
+          ]
+        : []),
+    ]);
+    const undone = results.flat();
+    this.undone = undone.every(([, result]) => result.outcome === "done");
+    if (!this.form.isConnected) return undone;
+    if (this.undone) {
+      this.head.textContent = "Undone";
+      this.total.textContent = `The stop was removed on ${plural(undone.length, "broker")}.`;
+      fill(
+        this.list,
+        undone.map(([part]) => row(part.title, "done", "Producers started")),
+      );
+      this.undoing.remove();
+      this.again.remove();
+    } else {
+      for (const [part, result] of undone)
+        part.result = result.outcome === "done" ? { ...result, changed: false, undone: true } : part.result;
+      this.render();
+      const left = undone.filter(([, result]) => result.outcome !== "done");
+      this.total.after(
+        ...left.map(([part, result]) =>
+          h("p", { class: "wrong undoing", role: "alert" }, `Undo failed on ${part.title}: ${sentence(result.error)}`),
+        ),
+      );
+      this.undoing.disabled = false;
+    }
+    return undone;
+  }
+
+  /** The effect of a stop shows after the dialog is closed: a toast offers undo for a while. */
+  offerUndo() {
+    const { made } = this;
+    if (this.action !== "stop" || this.undone || !made.length) return;
+    toast(`${plural(made.length, "broker")}: producers stopped.`, "done", [
+      "Undo",
+      async () => {
+        const undone = await this.undo();
+        const left = undone.filter(([, result]) => result.outcome !== "done");
+        for (const [part, result] of left) toast(`Undo failed on ${part.title}: ${result.error}`, "error");
+        if (!left.length) toast(`${plural(undone.length, "broker")}: stop undone.`);
+      },
+    ]);
+  }
+
+  render() {
+    for (const wrong of this.form.querySelectorAll(".undoing")) wrong.remove();
+    const stop = this.action === "stop";
+    const done = this.parts.filter((each) => each.result?.outcome === "done" || this.isInForce(each));
+    const verb = stop ? "stopped" : "started";
+    this.head.textContent =
+      done.length === this.parts.length && !this.pending
+        ? `Producers ${verb}`
+        : `Producers ${verb} on ${done.length} of ${plural(this.parts.length, "broker")}`;
+    this.total.textContent = this.pending ? (stop ? "Stopping…" : "Starting…") : this.summary(done);
+    fill(
+      this.list,
+      this.parts.map((each) => row(each.title, this.stateOf(each), this.words(each))),
+    );
+    this.undoing.hidden = !stop || !this.made.length || this.pending;
+    this.again.hidden = !this.failed.length || this.pending;
+    fill(this.again, icon(this.action), `Retry on ${plural(this.failed.length, "broker")}`);
+  }
+
+  /** @param {Part[]} done */
+  summary(done) {
+    const known = done.map((each) => (each.result?.outcome === "done" ? each.result.producers : null));
+    const sum = known.reduce((total, each) => total + (each ?? 0), 0);
+    const queues = done.reduce((total, each) => total + (each.result?.queues ?? each.seen?.queues ?? 0), 0);
+    if (!done.length) return `No broker was ${this.action === "stop" ? "stopped" : "started"}.`;
+    const some = known.some((each) => each === null || each === undefined);
+    const producers = some && !sum ? "The producers" : `${some ? "At least " : ""}${plural(sum, "producer")}`;
+    return `${producers} of ${plural(queues, "queue")} on ${plural(done.length, "broker")}.`;
+  }
+
+  /** @param {Part} part */
+  stateOf(part) {
+    if (this.isInForce(part)) return "done";
+    return part.result?.outcome ?? "pending";
+  }
+
+  /** @param {Part} part */
+  words(part) {
+    const { result } = part;
+    const stop = this.action === "stop";
+    if (!result) return this.isInForce(part) ? "Stopped, no answer yet" : stop ? "Stopping…" : "Starting…";
+    if (result.undone) return "Undone: producers started";
+    if (result.outcome === "done") return doneInWords(part, stop);
+    if (result.outcome === "unknown" && this.isInForce(part))
+      return "Stopped: it did not answer in time, and shows the stop";
+    const text = sentence(result.error);
+    if (result.outcome === "unknown") return `Not known whether it was done: ${text}`;
+    return `Not ${stop ? "stopped" : "started"}: ${text}`;
+  }
+}
+
+/** @param {Part} part */
+const isUnknown = (part) => part.result?.outcome === "unknown";
+
+/** Whether more can be learned of a broker. @param {Part} part */
+const isOpen = (part) =>
+  !part.result ||
+  isUnknown(part) ||
+  (part.result.outcome === "done" && (part.seen?.draining ?? part.result.draining) > 0);
+
+/**
+ * @param {Part} part
+ * @param {boolean} stop
+ */
+function doneInWords({ result, seen }, stop) {
+  const what = `${result.producers === null ? "producers" : plural(result.producers, "producer")} of ${plural(result.queues, "queue")}`;
+  if (!result.changed) return stop ? "This stop was already in force" : "This stop was not in force";
+  const draining = seen?.draining ?? result.draining;
+  return [
+    `${stop ? "Stopped" : "Started"}: ${what}`,
+    stop && draining ? `${exact(draining)} draining` : "",
+    result.unstoppable ? `${plural(result.unstoppable, "queue")} cannot be stopped` : "",
+    !stop && result.stopped ? `${exact(result.stopped)} still blocked` : "",
+    result.earlier && stop ? "it was stopped before, and has the new end" : "",
+  ]
+    .filter(Boolean)
+    .join("; ");
+}
+
+/**
+ * The arguments of a stop that give it its earlier end.
+ *
+ * @param {any} earlier
+ */
+const endAgain = ({ until, below }) => ({
+  ...(until ? { for_ms: Math.max(1000, until - Date.now()) } : {}),
+  ...(below ? { below } : {}),
+});
+
+/** @type {Record<string, string>} */
+const MARKS = { done: "✓", pending: "…", unknown: "?", refused: "✗", failed: "✗" };
+
+/**
+ * @param {string} title
+ * @param {string} state
+ * @param {string} text
+ */
+const row = (title, state, text) =>
+  h(
+    "li",
+    { class: state },
+    h("span", { class: "result-mark", "aria-hidden": "true" }, MARKS[state] ?? ""),
+    h("strong", {}, title),
+    h("span", { class: state === "done" || state === "pending" ? "muted" : "wrong" }, text),
+  );
