@@ -13,14 +13,13 @@ from typing import Any, TypeVar
 
 from brokers.adapters.adapted_broker import AdaptedBroker
 from brokers.adapters.adapter import Objects, StopTarget
+from brokers.adapters.file_records import FileRecords
 from brokers.adapters.observed import Observed
 from brokers.adapters.pace import Pace
 from brokers.adapters.poller import Poller
-from brokers.adapters.store import AdapterStore
 from brokers.admin import BrokerAdmin, BrokerUnreachable, Event, InvalidValue, NotAllowed, Samples
 from brokers.engine.values.stops import Scope
 from brokers.model import ObjectName
-from brokers.server.event_journal import EventJournal
 from console.links.registry import link
 from tests.adapters.fake import STOPPED, Has, Memory, MemoryAdapter
 from tests.console.conftest import LIMIT, QUICK
@@ -74,9 +73,8 @@ class Adapted:
         if self.lost:
             raise BrokerUnreachable("no route to the host")
         if self._observed is None:
-            self._store = AdapterStore(self.folder / "adapter.sqlite3")
-            self._journal = EventJournal(self.folder / "events.sqlite3")
-            self._observed = Observed(self.adapter, self._store, self._journal, self.adapter.now)
+            self._records = FileRecords(self.folder)
+            self._observed = Observed(self.adapter, self._records, self.adapter.now)
             poller = Poller(self.adapter, self._observed, clock=time.monotonic)
             poller.all = Pace(0.2, 0.5)
             self._polling = asyncio.create_task(poller.run())
@@ -109,8 +107,7 @@ class Adapted:
             if self._polling is not None:
                 self._polling.cancel()
                 await asyncio.wait([self._polling])
-                self._store.close()
-                self._journal.close()
+                self._records.close()
 
         asyncio.run_coroutine_threadsafe(closing(), link(self.slug)._loop).result(LIMIT)
 
