@@ -47,7 +47,8 @@ export function effectFields() {
   };
   const read = () => {
     for (const [effect, box] of boxes)
-      if (!box.checked) return { wrong: `Confirm the effect ${effect}: the producers are not held there.`, field: box };
+      if (!box.checked)
+        return { wrong: `Confirm the effect ${effect}: there a stop does not hold producers.`, field: box };
     return { effects: [...boxes.keys()] };
   };
   return { element, show, read };
@@ -66,7 +67,7 @@ function grouped(entries) {
     if (!effect || (effect === "hold" && !remark)) continue;
     const sentences = found.get(effect) ?? new Map();
     found.set(effect, sentences);
-    const sentence = remark || "On this broker the producers are not held.";
+    const sentence = remark || "On this broker a stop does not hold producers.";
     sentences.set(sentence, [...(sentences.get(sentence) ?? []), title]);
   }
   return [...found].sort(([one], [other]) => Number(one === "hold") - Number(other === "hold"));
