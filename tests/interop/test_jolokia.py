@@ -1,5 +1,5 @@
 """jolokia.js against `/jolokia/` of the console: `jolokia/scenarios.js` runs, and reports the results. The requests of
-Telegraf's `jolokia2_agent` input are sent as it sends them."""
+Telegraf's `jolokia2_agent` input are sent as recorded from it."""
 
 from __future__ import annotations
 
@@ -77,25 +77,34 @@ def test_jolokia_js_reads_writes_executes_searches_and_lists(
         "reason": "incident 7",
         "found": [MAIL],
         "classes": ["attr", "class", "desc", "op"],
+        "tree": "headgate.Queue",
         "bulk": [200, 404],
         "pattern": {MAIL: {"depth_messages": 0}},
     }
 
 
 def test_requests_of_telegraf(running: Broker, secret: str, live_server: Any) -> None:
-    """An array in one POST to `/read`, credentials in the URL; it matches answers by what they repeat."""
-    base = live_server.url.replace("http://", f"http://olga:{secret}@")
+    """As Telegraf 1.37.2 sent them: all metrics in one POST to `/read`, one attribute as a text, several as a list in
+    alphabetical order. It finds an answer's metric by what the answer repeats."""
     body = [
+        {
+            "type": "read",
+            "mbean": "headgate:type=Queue,broker=*,virtualhost=*,name=*",
+            "attribute": ["blocked_producers", "depth_bytes", "depth_messages"],
+        },
+        {"type": "read", "mbean": "headgate:type=Broker,*", "attribute": ["connections", "stops"]},
         {"type": "read", "mbean": MAIL, "attribute": ["depth_messages", "producers"]},
-        {"type": "read", "mbean": "headgate:type=Queue,*", "attribute": "producers", "path": ""},
-        {"type": "read", "mbean": "headgate:type=Topic,*", "attribute": "producers"},
+        {"type": "read", "mbean": "headgate:type=Queue,*", "attribute": "producers"},
+        {"type": "read", "mbean": "java.lang:type=Memory", "attribute": "HeapMemoryUsage"},
     ]
-    headers = {"Content-Type": "application/json"}
-    answer = requests.post(f"{base}/jolokia/read", json=body, headers=headers, timeout=30)
+    headers = {"User-Agent": "Go-http-client/1.1", "Content-Type": "application/json"}
+    url = f"{live_server.url}/jolokia/read"
+    answer = requests.post(url, json=body, headers=headers, auth=("olga", secret), timeout=30)
     assert answer.status_code == 200
     found = answer.json()
-    assert [each["status"] for each in found] == [200, 200, 404]
-    assert [each["request"]["mbean"] for each in found] == [each["mbean"] for each in body]
-    assert found[0]["request"]["attribute"] == ["depth_messages", "producers"]
-    assert found[0]["value"] == {"depth_messages": 0, "producers": 1}
-    assert found[1]["value"] == {CANONICAL: {"producers": 1}}
+    assert [each["request"] for each in found] == body
+    assert [each["status"] for each in found] == [200, 200, 200, 200, 404]
+    assert found[0]["value"] == {CANONICAL: {"blocked_producers": 0, "depth_bytes": 0, "depth_messages": 0}}
+    assert found[1]["value"] == {"headgate:broker=local,type=Broker": {"connections": 1, "stops": []}}
+    assert found[2]["value"] == {"depth_messages": 0, "producers": 1}
+    assert found[3]["value"] == {CANONICAL: {"producers": 1}}

@@ -18,6 +18,8 @@ seen.path = await jolokia.getAttribute(queue, "state", { method: "get" });
 seen.reason = await jolokia.getAttribute("headgate:type=Broker,broker=local", "stops", "0/reason");
 seen.found = await jolokia.search("headgate:type=Queue,*");
 seen.classes = Object.keys(await jolokia.list("headgate/" + queue.slice(9).replace("mail/out", "mail!/out"))).sort();
+const tree = await jolokia.list({ listCache: true });
+seen.tree = tree.cache[tree.domains.headgate[queue.slice(9)]].class;
 
 const bulk = await jolokia.request([
   { type: "read", mbean: "headgate:type=Queue,*", attribute: ["depth_messages"] },
