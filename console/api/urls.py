@@ -27,6 +27,7 @@ from console.api.bulk import (
 )
 from console.api.conditions import ConditionsView
 from console.api.events import EventsView
+from console.api.fleet import FleetConditionsView, FleetEventsView, FleetQueuesView, FleetView
 from console.api.history import (
     EpisodesFileView,
     EpisodesView,
@@ -67,6 +68,10 @@ _v1: list[URLPattern | URLResolver] = [
     path("queues/<host:virtualhost>/<queue:name>/", QueueView.as_view()),
     path("producers/", ProducersView.as_view()),
     path("conditions/", ConditionsView.as_view()),
+    path("fleet/", FleetView.as_view()),
+    path("fleet/queues/", FleetQueuesView.as_view()),
+    path("fleet/conditions/", FleetConditionsView.as_view()),
+    path("fleet/events/", FleetEventsView.as_view()),
     path("timeline/", TimelineView.as_view()),
     path("timeline/download/", TimelineDownloadView.as_view()),
     path("why/", WhyView.as_view()),

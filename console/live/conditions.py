@@ -33,12 +33,17 @@ def conditions_page(
 ) -> dict[str, Any]:
     """Return {results, count, page, page_size, kinds}, the most severe first. `kinds`: kind -> number of conditions,
     regardless of filters. A page beyond the last is the last; `filters`: as for `filtered`."""
-    found = filtered(conditions, **filters)
+    shown = page_of(filtered(conditions, **filters), page, size)
+    results = [condition.as_json() for condition in shown.pop("results")]
+    return {**shown, "results": results, "kinds": dict(Counter(condition.finding.kind for condition in conditions))}
+
+
+def page_of(found: Sequence[Any], page: int, size: int) -> dict[str, Any]:
+    """Return {count, page, page_size, results}. A page beyond the last is the last."""
     page = min(page, max(1, math.ceil(len(found) / size)))
     return {
         "count": len(found),
         "page": page,
         "page_size": size,
-        "results": [condition.as_json() for condition in found[(page - 1) * size : page * size]],
-        "kinds": dict(Counter(condition.finding.kind for condition in conditions)),
+        "results": found[(page - 1) * size : page * size],
     }

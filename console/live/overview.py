@@ -27,7 +27,8 @@ USUAL, MOST = 50, 500
 #: Conditions in one snapshot, the most severe ones; `conditions.py` has all of them.
 MOST_CONDITIONS = 5
 
-_SHOWN = ("object", "virtualhost", "name", *SAMPLED)
+#: Attributes of a queue in lists, and `object`.
+SHOWN = ("object", "virtualhost", "name", *SAMPLED)
 _RANK = {"OVERFULL_STOPPED": 0, "OVERFULL": 1, "STOPPED": 2, "NORMAL": 4}
 _NEARLY_FULL = 3
 
@@ -101,7 +102,7 @@ class View:
         cut = found if key is severity_key else heapq.nsmallest(first + size, found, key=key)
         return {
             "totals": self.totals,
-            "queues": [_shown(row) for row in cut[first : first + size]],
+            "queues": [shown(row) for row in cut[first : first + size]],
             "search": search,
             "states": states,
             "total": len(found),
@@ -113,10 +114,10 @@ class View:
         }
 
 
-def _shown(row: Row) -> dict[str, Any]:
-    """Return a queue for the overview. `starting`: a staged start of its producers is running."""
+def shown(row: Row) -> dict[str, Any]:
+    """Return a queue as lists show it. `starting`: a staged start of its producers is running."""
     starting = any(stop.get("stage") for stop in row.get("stops") or ())
-    return {**{attribute: row.get(attribute) for attribute in _SHOWN}, "starting": starting}
+    return {**{attribute: row.get(attribute) for attribute in SHOWN}, "starting": starting}
 
 
 def overview(

@@ -80,8 +80,8 @@ class Watch:
             overviews.check_sort(texts["sort"])
         except overviews.BadSort as error:
             raise BadWatch(str(error)) from None
-        page = _number(message, "page", 1, 1_000_000)
-        size = _number(message, "page_size", overviews.USUAL, overviews.MOST)
+        page = whole_number_of(message, "page", 1, 1_000_000)
+        size = whole_number_of(message, "page_size", overviews.USUAL, overviews.MOST)
         about = texts["kind"], texts["severity"]
         return cls(kind, None, texts["search"], tuple(states), texts["sort"], about, page, size)
 
@@ -95,7 +95,7 @@ class Watch:
         return view.overview(search=self.search, states=self.states, sort=self.sort, page=self.page, size=self.size)
 
 
-def _number(message: Mapping[str, Any], name: str, usual: int, most: int) -> int:
+def whole_number_of(message: Mapping[str, Any], name: str, usual: int, most: int) -> int:
     value = message.get(name, usual)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise BadWatch(f"{name} is {value!r}: it must be a whole number from 1 to {most}")

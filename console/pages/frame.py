@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
@@ -12,6 +13,7 @@ from console.access.user_rights import request_rights
 from console.brokers.configured import configured
 from console.links.state import CONNECTING
 from console.links.visible import visible_link
+from console.live.fleet.members import members_of
 from console.permissions.rights import Hosts, Rights, Role
 
 
@@ -69,11 +71,13 @@ def frame(
     broker, brokers, rights = broker_of(request, slug), brokers_of(request), request_rights(request)
     may = _may(rights, broker["slug"])
     suffix = "" if broker["slug"] == brokers[0]["slug"] else f"?broker={broker['slug']}"
+    several = len(brokers) > 1
     return {
         "page": page,
         "title": title,
         "broker": broker,
         "brokers": brokers,
+        "switcher": _switcher(request, brokers, rights) if several else [],
         "may_operate": _may_here(may["operate"], about),
         "may_operate_all": may["operate"] is None,
         "may_edit": _may_here(may["edit"], about),
@@ -81,8 +85,10 @@ def frame(
         "may_administer_all": rights.allows_everywhere(Role.ADMIN),
         "role": _in_words(may),
         "navigation": [
-            (name, label, reverse(name) + suffix)
+            # Of several brokers the address without one is that of all.
+            (name, label, reverse(name) + (f"?broker={broker['slug']}" if several and name == "overview" else suffix))
             for name, label in (
+                *([("fleet", "All brokers")] if several else []),
                 ("overview", "Overview"),
                 ("policies", "Policies"),
                 ("schedules", "Schedules"),
@@ -110,6 +116,50 @@ def frame(
             **settings_of_page,
         },
     }
+
+
+def fleet_frame(request: HttpRequest, page: str, title: str, **settings_of_page: Any) -> dict[str, Any]:
+    """Return the template context of a page about all brokers. Its permissions are those that the user has for each."""
+    context, rights = frame(request, page, title, **settings_of_page), request_rights(request)
+    brokers = context["brokers"]
+    may_operate_all = all(rights.hosts(Role.OPERATOR, broker["slug"]) is None for broker in brokers)
+    may: dict[str, Any] = {"see": None, "operate": None if may_operate_all else [], "edit": [], "administer": []}
+    current = {"connected": None, "since": 0, "error": "", "as_of": None}
+    about_all = {
+        "broker": None,
+        "brokerTitle": title,
+        "amqp": "",
+        "state": current,
+        "may": may,
+        "mayOperate": may_operate_all,
+        "mayEdit": False,
+        "socket": "/ws/fleet/",
+    }
+    return {
+        **context,
+        "broker": {"slug": "", "title": title},
+        "may_operate_all": may_operate_all,
+        "page_settings": {**context["page_settings"], **about_all},
+    }
+
+
+#: Pages that are about one object of a broker, by the start of their path, and what another broker has instead.
+_ELSEWHERE = {"/queues/": "/", "/why/": "/", "/fleet/": "/", "/history/": "/history/", "/policies/scope/": "/policies/"}
+
+
+def _switcher(request: HttpRequest, brokers: list[dict[str, Any]], rights: Rights) -> list[dict[str, Any]]:
+    """Return the brokers for the switcher: the same page of each if it has one, and the connection's state."""
+    path = next((home for start, home in _ELSEWHERE.items() if request.path.startswith(start)), request.path)
+    states = {member.slug: member.state for member in members_of(rights)}
+    return [
+        {
+            "slug": each["slug"],
+            "title": each["title"],
+            "state": states.get(each["slug"], "connecting"),
+            "url": f"{path}?{urlencode({'broker': each['slug']})}",
+        }
+        for each in brokers
+    ]
 
 
 def _state(rights: Rights, broker: str) -> dict[str, Any]:

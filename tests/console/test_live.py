@@ -14,7 +14,7 @@ from django.test import Client
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.asgi import application
-from console.live import consumer
+from console.live import page_socket
 from console.live.consumer import LiveConsumer
 from tests.console.conftest import Broker, until_async
 from tests.console.incident.test_conditions import raised
@@ -76,7 +76,7 @@ async def test_socket_of_another_origin_is_refused(broker: Broker) -> None:
 
 @pytest.mark.django_db(transaction=True, serialized_rollback=True)
 async def test_socket_is_open_until_its_session_ends(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer, "SESSION", 0.0)
+    monkeypatch.setattr(page_socket, "SESSION", 0.0)
     await asyncio.to_thread(broker.connected)
     user = await User.objects.acreate_user("vera", password="see-everything")
     await user.groups.aadd(await Group.objects.aget(name="viewers"))
@@ -196,7 +196,7 @@ async def test_invalid_json_is_answered_and_the_socket_stays_open(page: Page) ->
 
 
 async def test_heartbeat_is_sent_if_nothing_changes(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(page_socket, "HEARTBEAT", 0.05)
     await page.send(watch="overview")
     await page.frame_of("snapshot")
     assert (await page.frame_of("heartbeat"))["at"] > 0

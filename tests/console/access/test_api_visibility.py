@@ -77,6 +77,14 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
     "v1/queues/<host:virtualhost>/<queue:name>/": [("get", f"queues/blue/{HIDDEN['name']}/", None)],
     "v1/producers/": [("get", "producers/", None)],
     "v1/conditions/": [("get", "conditions/", None)],
+    "v1/fleet/": [("get", "fleet/", None), ("get", "fleet/?broker=local", None)],
+    "v1/fleet/queues/": [
+        ("get", "fleet/queues/", None),
+        ("get", "fleet/queues/?search=h", None),
+        ("get", "fleet/queues/?sort=-depth_messages&state=OVERFULL_STOPPED&state=OVERFULL", None),
+    ],
+    "v1/fleet/conditions/": [("get", "fleet/conditions/", None), ("get", "fleet/conditions/?sort=newest", None)],
+    "v1/fleet/events/": [("get", "fleet/events/?count=500", None)],
     "v1/selections/": [("get", "selections/", None)],
     "v1/selections/<int:number>/": [("get", "selections/{selection}/", None)],
     "v1/timeline/": [("get", "timeline/", None), ("get", "timeline/?after_event=0&after_audit=0", None)],
@@ -224,6 +232,10 @@ WITHOUT = {
     "stop-producers/progress/",
     "audit/{row}/revert/",  # its change has been undone since
     "conditions/",  # none is active yet
+    "fleet/",
+    "fleet/?broker=local",
+    "fleet/conditions/",
+    "fleet/conditions/?sort=newest",
     "history/",
     "history/what-if/",
     "history/status/",

@@ -64,3 +64,17 @@ test("queues have their own page, other objects are in the object browser", () =
   assert.equal(names.objectUrl("type=Queue,virtualhost=v,name=q"), "/queues/v/q/");
   assert.equal(names.objectUrl("type=User,name=app"), "/objects/?object=type%3DUser%2Cname%3Dapp");
 });
+
+test("links stay with the broker of the page, or lead to the one that is given", () => {
+  assert.equal(names.queueUrl("v", "q", "us east"), "/queues/v/q/?broker=us%20east");
+  assert.equal(names.objectUrl("type=User,name=app", "us"), "/objects/?object=type%3DUser%2Cname%3Dapp&broker=us");
+  globalThis.location = { search: "?broker=eu&page=2" };
+  try {
+    assert.equal(names.queueUrl("v", "q"), "/queues/v/q/?broker=eu");
+    assert.equal(names.whyUrl("type=Broker"), "/why/?object=type%3DBroker&broker=eu");
+    assert.equal(names.queueUrl("v", "q", "us"), "/queues/v/q/?broker=us");
+    assert.equal(names.queuePath("v", "q"), "/queues/v/q/");
+  } finally {
+    delete globalThis.location;
+  }
+});

@@ -3,10 +3,10 @@
 import { Live } from "./live.js";
 import { settings } from "./settings.js";
 
-export const live = new Live(`/ws/live/?broker=${encodeURIComponent(settings.broker ?? "")}`);
+export const live = new Live(settings.socket ?? `/ws/live/?broker=${encodeURIComponent(settings.broker ?? "")}`);
 
 /**
- * Watch something of this page's broker.
+ * Watch something of this page's broker, or of all brokers on their page.
  *
  * @param {any} message
  */

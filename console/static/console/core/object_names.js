@@ -120,32 +120,54 @@ export const queuePart = (name) =>
     : name.split("/").map(encodeURIComponent).join("/");
 
 /**
- * Return the URL of an object's page: queues have their own, others are in the object browser.
+ * Add a broker to a URL: by default the one that this page's address names.
+ *
+ * @param {string} url
+ * @param {string} [broker]
+ */
+export function ofBroker(url, broker = new URLSearchParams(globalThis.location?.search ?? "").get("broker") ?? "") {
+  return broker ? `${url}${url.includes("?") ? "&" : "?"}broker=${encodeURIComponent(broker)}` : url;
+}
+
+/**
+ * Return the URL of an object's page: queues have their own, others are in the object browser. `broker`: its slug, if
+ * not that of this page.
  *
  * @param {string} text
+ * @param {string} [broker]
  */
-export function objectUrl(text) {
+export function objectUrl(text, broker) {
   const name = parseName(text);
-  if (name?.type === "Queue") return queueUrl(name.keys.virtualhost, name.keys.name);
-  return `/objects/?object=${encodeURIComponent(text)}`;
+  if (name?.type === "Queue") return queueUrl(name.keys.virtualhost, name.keys.name, broker);
+  return ofBroker(`/objects/?object=${encodeURIComponent(text)}`, broker);
 }
+
+/**
+ * Return the path of a queue's page, without its broker.
+ *
+ * @param {any} virtualhost
+ * @param {any} name
+ */
+export const queuePath = (virtualhost, name) => `/queues/${hostPart(virtualhost)}/${queuePart(name)}/`;
 
 /**
  * @param {any} virtualhost
  * @param {any} name
+ * @param {string} [broker]
  */
-export const queueUrl = (virtualhost, name) => `/queues/${hostPart(virtualhost)}/${queuePart(name)}/`;
+export const queueUrl = (virtualhost, name, broker) => ofBroker(queuePath(virtualhost, name), broker);
 
 /**
  * Return the URL of the page that explains why a queue or producer is blocked.
  *
  * @param {string} text
+ * @param {string} [broker]
  */
-export const whyUrl = (text) => `/why/?object=${encodeURIComponent(text)}`;
+export const whyUrl = (text, broker) => ofBroker(`/why/?object=${encodeURIComponent(text)}`, broker);
 
 /**
  * Return the URL of the timeline of a queue.
  *
  * @param {any} queue
  */
-export const timelineUrl = (queue) => `/timeline/?queue=${encodeURIComponent(queue)}`;
+export const timelineUrl = (queue) => ofBroker(`/timeline/?queue=${encodeURIComponent(queue)}`);

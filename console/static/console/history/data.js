@@ -3,7 +3,7 @@
 import { get, query } from "../core/api.js";
 import { byId, fill, h, icon } from "../core/elements.js";
 import { duration } from "../core/format.js";
-import { formatName, queueUrl } from "../core/object_names.js";
+import { formatName, queuePath } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 
 /**
@@ -46,7 +46,7 @@ const params = (values) => query(values);
  * @param {any} [range]
  */
 export const historyQueueUrl = (key, range = {}) =>
-  `/history${queueUrl(key.virtualhost, key.queue ?? key.name)}${params({ broker: key.broker, ...range })}`;
+  `/history${queuePath(key.virtualhost, key.queue ?? key.name)}${params({ broker: key.broker, ...range })}`;
 /**
  * @param {any} key
  * @param {any} [range]
@@ -59,7 +59,7 @@ export const incidentUrl = (key, range = {}) =>
  * @param {any} [range]
  */
 export const whatIfUrl = (key, range = {}) =>
-  `/history/what-if${queueUrl(key.virtualhost, key.queue ?? key.name).replace(/^\/queues/, "")}` +
+  `/history/what-if${queuePath(key.virtualhost, key.queue ?? key.name).replace(/^\/queues/, "")}` +
   `${params({ broker: key.broker, ...range })}`;
 
 /**

@@ -8,6 +8,7 @@ import { addBrokerToLinks } from "../core/page_broker.js";
 import { settings } from "../core/settings.js";
 import { setUpTheme } from "../core/theme.js";
 import { toast } from "../core/toast.js";
+import { setUpBrokerSwitcher } from "../widgets/broker_switcher.js";
 import { ConnectionBanner } from "../widgets/connection_banner.js";
 import { showKeys } from "../widgets/keys.js";
 import { refreshStops } from "../widgets/stop_banner.js";
@@ -38,14 +39,7 @@ addEventListener("keydown", (event) => {
 });
 byId("keys")?.addEventListener("click", () => showKeys());
 
-byId("broker-choice")?.addEventListener("change", (/** @type {any} */ event) => {
-  /** @type {Record<string, string>} */
-  const about = { "/queues/": "/", "/history/": "/history/" };
-  const home = Object.keys(about).find((path) => location.pathname.startsWith(path));
-  const url = new URL(home ? about[home] : location.pathname, location.origin);
-  url.searchParams.set("broker", event.target.value);
-  location.assign(url);
-});
+setUpBrokerSwitcher();
 
 // A disabled action stays focusable and says why.
 addEventListener(

@@ -3,17 +3,19 @@
 import { atThatTime, drawing, UNKNOWN } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
 import { byId, fill, find, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
-import { bytes, count, exact, exactAmount, middle, rate } from "../core/format.js";
+import { bytes, count, exact, exactAmount, middle } from "../core/format.js";
 import { queueUrl, whyUrl } from "../core/object_names.js";
 import { acting, may } from "../core/permissions.js";
 import { settings } from "../core/settings.js";
-import { setSince, sinceElement } from "../core/times.js";
+import { sinceElement } from "../core/times.js";
 import { ConditionsLine } from "../widgets/conditions.js";
-import { depthElement, setDepth } from "../widgets/depth.js";
+import { depthElement } from "../widgets/depth.js";
 import { Feed } from "../widgets/event_feed.js";
 import { Pager, storedSize } from "../widgets/pager.js";
+import { PinnedOrder } from "../widgets/pinned_order.js";
+import { showQueue } from "../widgets/queue_cells.js";
 import { SavedChooser } from "../widgets/saved_selections.js";
-import { setState, stateWord } from "../widgets/states.js";
+import { stateWord } from "../widgets/states.js";
 import { showStops } from "../widgets/stop_banner.js";
 import { openStopDialog } from "../widgets/stop_dialog.js";
 import { showFirstSteps } from "./first_steps.js";
@@ -32,8 +34,7 @@ const selection = new Selection(byId("selection"), (/** @type {any} */ made) => 
 
 /** @type {any} */
 let snapshot = null;
-/** @type {any[]} */
-let order = [];
+const order = new PinnedOrder(rows, (queue) => queue.object);
 
 // -- the view: filter, sort and page, in the URL -----------------------------------------------------------------
 
@@ -60,7 +61,7 @@ function watchView(page = 1) {
   if (view.page > 1) given.set("page", String(view.page));
   const text = given.toString();
   history.replaceState(null, "", text ? `?${text}` : location.pathname);
-  order = [];
+  order.reset();
   showSelection();
   watch({
     watch: "overview",
@@ -195,36 +196,19 @@ function row(queue) {
  */
 function update(node, queue) {
   const [state, , depth, blocked, consumers, rateIn, rateOut, since, act] = node.children;
-  setState(state.lastChild, queue.state, queue.starting);
   node.dataset.state = queue.state;
-  setDepth(depth.firstChild, queue);
-  // If producers are blocked, the number links to the page with the reasons.
-  const blocking = queue.blocked_producers > 0 || queue.state !== "NORMAL";
-  blocked.firstChild.hidden = !blocking;
-  blocked.lastChild.hidden = blocking;
-  setText(
-    blocking ? blocked.firstChild : blocked.lastChild,
-    `${count(queue.blocked_producers)} / ${count(queue.producers)}`,
+  showQueue(
+    {
+      state: state.lastChild,
+      depth: depth.firstChild,
+      blocked,
+      consumers,
+      rateIn,
+      rateOut,
+      since: since.firstChild,
+    },
+    queue,
   );
-  setAttribute(
-    blocked.firstChild,
-    "aria-label",
-    blocking
-      ? `${count(queue.blocked_producers)} of ${count(queue.producers)} producers blocked: why ${queue.name} is blocked`
-      : null,
-  );
-  setAttribute(blocked, "title", `${blockedTitle(queue)}${blocking ? ". Why?" : ""}`);
-  blocked.classList.toggle("hot", queue.blocked_producers > 0);
-  setText(consumers, count(queue.consumers));
-  consumers.classList.toggle("hot", queue.consumers === 0 && queue.depth_messages > 0);
-  setAttribute(
-    consumers,
-    "title",
-    queue.consumers === 0 && queue.depth_messages > 0 ? "No consumers for the queued messages" : null,
-  );
-  setText(rateIn, rate(queue.rate_in));
-  setText(rateOut, rate(queue.rate_out));
-  setSince(since.firstChild, earliest(queue.overfull_since, queue.stopped_since));
   const stopped = queue.state?.includes("STOPPED");
   const action = stopped ? "start" : "stop";
   const button = act.firstChild;
@@ -236,38 +220,6 @@ function update(node, queue) {
       : "Actions require the role of operator";
     button.setAttribute("aria-label", `${stopped ? "Start" : "Stop"} producers of ${queue.name}`);
   }
-}
-
-/** @param {...any} times */
-const earliest = (...times) => {
-  const known = times.filter((time) => time !== null && time !== undefined);
-  return known.length ? Math.min(...known) : null;
-};
-
-/** @param {any} queue */
-function blockedTitle(queue) {
-  const text = `${exactAmount(queue.blocked_producers, "producers")} blocked, of ${exact(queue.producers)}`;
-  return queue.draining_producers ? `${text}; ${exact(queue.draining_producers)} draining` : text;
-}
-
-const canPoint = matchMedia("(hover: hover)");
-
-/** Whether the pointer or the focus is on a row: rows then keep their order, so that a click hits its target. */
-function pinned() {
-  return (canPoint.matches && rows.matches(":hover")) || rows.querySelector(":focus-visible") !== null;
-}
-
-/** @param {any[]} queues */
-function inOrder(queues) {
-  if (!pinned() || !order.length) {
-    order = queues.map((/** @type {any} */ queue) => queue.object);
-    return queues;
-  }
-  /** @type {any} */
-  const place = new Map(order.map((name, index) => [name, index]));
-  const sorted = [...queues].sort((a, b) => (place.get(a.object) ?? -1) - (place.get(b.object) ?? -1));
-  order = sorted.map((queue) => queue.object);
-  return sorted;
 }
 
 // -- the page ---------------------------------------------------------------------------------------------------
@@ -346,7 +298,7 @@ const render = drawing(() => {
   showStops(stops ?? []);
   conditions.show(worst, conditionsTotal);
   showSelection();
-  reconcile(rows, inOrder(queues), (queue) => queue.object, row, update);
+  reconcile(rows, order.of(queues), (queue) => queue.object, row, update);
   setText(byId("queues-count"), count(all));
   pager.show(page, all);
   table.hidden = queues.length === 0;

@@ -26,7 +26,7 @@ export class Conditions {
     reconcile(
       this.#list,
       conditions,
-      (condition) => `${condition.kind} ${condition.object}`,
+      (condition) => `${condition.kind} ${condition.object} ${condition.broker ?? ""}`,
       (condition) => this.#item(condition),
       update,
     );
@@ -46,7 +46,7 @@ export class Conditions {
           "p",
           { class: "condition-head" },
           h("strong", {}, condition.title),
-          this.#about ? [" ", h("a", { href: objectUrl(condition.object) }, shortName(condition.object))] : null,
+          this.#about ? [" ", about(condition)] : null,
           h("span", { class: "muted" }, " for ", sinceElement()),
         ),
         h("p", { class: "condition-saw" }),
@@ -57,7 +57,7 @@ export class Conditions {
             "a",
             {
               class: "button",
-              href: whyUrl(condition.object),
+              href: whyUrl(condition.object, condition.broker),
               "aria-label": `Why ${shortName(condition.object)} is blocked`,
             },
             "Why?",
@@ -66,6 +66,14 @@ export class Conditions {
     );
   }
 }
+
+/**
+ * Return a link to the object of a condition, with its broker where conditions of several are shown.
+ *
+ * @param {any} condition
+ */
+const about = ({ object, broker, broker_title: title }) =>
+  h("span", {}, h("a", { href: objectUrl(object, broker) }, shortName(object)), title ? ` on ${title}` : "");
 
 /**
  * @param {any} node
@@ -144,7 +152,7 @@ export class ConditionsLine {
    * @param {any} worst
    */
   #name(worst) {
-    const key = worst ? `${worst.severity} ${worst.kind} ${worst.object}` : "";
+    const key = worst ? `${worst.severity} ${worst.kind} ${worst.object} ${worst.broker ?? ""}` : "";
     if (this.#named !== key) {
       this.#named = key;
       setAttribute(this.#worst, "data-severity", worst?.severity);
@@ -154,7 +162,7 @@ export class ConditionsLine {
           ? [
               icon(worst.severity === "trouble" ? "overfull" : "info"),
               h("strong", {}, worst.title),
-              ...(this.#about ? [" ", h("a", { href: objectUrl(worst.object) }, shortName(worst.object))] : []),
+              ...(this.#about ? [" ", about(worst)] : []),
             ]
           : [],
       );

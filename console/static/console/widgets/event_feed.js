@@ -40,13 +40,15 @@ export function subject(event) {
 }
 
 /** @param {any} event */
-function target(event) {
+export function target(event) {
   const name = parseName(event.object);
   const queue = event.attributes?.queue;
   if (name?.type === "Producer" && queue) {
-    return String(queue).startsWith("type=") ? objectUrl(queue) : queueUrl(name.keys.virtualhost, String(queue));
+    return String(queue).startsWith("type=")
+      ? objectUrl(queue, event.broker)
+      : queueUrl(name.keys.virtualhost, String(queue), event.broker);
   }
-  return objectUrl(event.object);
+  return objectUrl(event.object, event.broker);
 }
 
 export class Feed {

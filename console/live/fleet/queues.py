@@ -1,0 +1,88 @@
+"""One page of the queues of all brokers: filtered, sorted, and merged from the orders that the links update. Pure."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain, islice
+from typing import Any
+
+from console.links.queue_order import Placed
+from console.live.fleet.members import Member
+from console.live.overview import USUAL, queue_key, shown
+
+#: A queue's place in its broker's order, and the broker's number among the members.
+_Entry = tuple[tuple[Any, ...], int, str]
+
+
+def check_sort(sort: str) -> None:
+    """Raise BadSort unless the sort is one of `queue_key`, `broker` or `-broker`."""
+    if sort not in ("broker", "-broker"):
+        queue_key(sort)
+
+
+def queues_page(
+    members: Sequence[Member],
+    *,
+    search: str = "",
+    states: Iterable[str] = (),
+    sort: str = "",
+    page: int = 1,
+    size: int = USUAL,
+) -> dict[str, Any]:
+    """Return {count, page, page_size, results}. `sort`: as for `queue_key`, or `broker` (by title, each broker's most
+    severe queues first). `results`: queues as on the overview, each with `broker`, `broker_title` and `stale`. A page
+    beyond the last is the last; brokers without a snapshot have no queues. Raises BadSort."""
+    by_broker = sort in ("broker", "-broker")
+    if by_broker:
+        members = sorted(members, key=lambda member: (member.title.casefold(), member.slug), reverse=sort[0] == "-")
+    key = queue_key("" if by_broker else sort)
+    wanted, needle = frozenset(states), search.strip().casefold()
+    orders = [
+        _matching(member, member.link.queues_in_order(key), needle, wanted) if member.link.as_of is not None else ()
+        for member in members
+    ]
+    count = sum(map(len, orders))
+    page = min(page, max(1, math.ceil(count / size)))
+    first = (page - 1) * size
+    entries = [_entries(number, placed) for number, placed in enumerate(orders)]
+    merged: Iterator[_Entry] = chain(*entries) if by_broker else heapq.merge(*entries)
+    results = []
+    for _, number, name in islice(merged, first, first + size):
+        member = members[number]
+        row = member.link.queue(name)
+        if row is not None:  # deleted meanwhile
+            results.append(
+                {
+                    "broker": member.slug,
+                    "broker_title": member.title,
+                    "stale": not member.link.connected,
+                    **shown(row),
+                }
+            )
+    return {"count": count, "page": page, "page_size": size, "results": results}
+
+
+def _entries(number: int, placed: Sequence[Placed]) -> Iterator[_Entry]:
+    return ((key, number, name) for key, name in placed)
+
+
+def _matching(member: Member, placed: Sequence[Placed], needle: str, states: frozenset[str]) -> Sequence[Placed]:
+    if needle:
+        placed = [each for each in placed if needle in _searched(each[0][-2], each[0][-1])]
+    if states:
+        state_of = member.link.queue
+        placed = [each for each in placed if (row := state_of(each[1])) is not None and row["state"] in states]
+    return placed
+
+
+@lru_cache(maxsize=1)
+def _folded(virtualhost: str) -> str:
+    return virtualhost.casefold()
+
+
+def _searched(virtualhost: str, name: str) -> str:
+    """Return the text that a search matches, as `searched_text`, without a cache for names: there are too many."""
+    return f"{_folded(virtualhost)}/{name.casefold()}"

@@ -1,0 +1,507 @@
+// All brokers: those in trouble first, their queues in one table, and their conditions and events in one stream.
+
+import { drawing } from "../core/away.js";
+import { live, watch } from "../core/connection.js";
+import { byId, fill, find, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
+import { bytes, clock, count, duration, eventName, exact, middle, moment, plural, words } from "../core/format.js";
+import { objectUrl, ofBroker, queueUrl, shortName, whyUrl } from "../core/object_names.js";
+import { settings } from "../core/settings.js";
+import { sinceElement } from "../core/times.js";
+import { setConnection } from "../widgets/broker_states.js";
+import { ConditionsLine } from "../widgets/conditions.js";
+import { depthElement } from "../widgets/depth.js";
+import { SHAPES, said, subject, target } from "../widgets/event_feed.js";
+import { Pager, storedSize } from "../widgets/pager.js";
+import { PinnedOrder } from "../widgets/pinned_order.js";
+import { showQueue } from "../widgets/queue_cells.js";
+import { stateWord } from "../widgets/states.js";
+import { openStopDialog } from "../widgets/stop_dialog.js";
+
+const brokerRows = byId("broker-rows");
+const queueRows = byId("queue-rows");
+const search = byId("search");
+const states = byId("states");
+const heads = [...byId("queues").querySelectorAll("th[data-sort]")];
+const conditions = new ConditionsLine();
+const brokerOrder = new PinnedOrder(brokerRows, (row) => row.slug);
+const queueOrder = new PinnedOrder(queueRows, (queue) => `${queue.broker} ${queue.object}`);
+
+/** What filters the brokers of the page: parameter in the URL, name in the watch, and the select element. */
+const SCOPES = [
+  { parameter: "of", name: "brokers", select: byId("scope-brokers") },
+  { parameter: "tag", name: "tags", select: byId("scope-tags") },
+  { parameter: "kind", name: "kinds", select: byId("scope-kinds") },
+];
+
+/** @type {any} */
+let snapshot = null;
+
+/** @param {string} kind */
+const kindWord = (kind) => settings.kinds[kind] ?? words(kind);
+
+// -- the view: filters, sort and page, in the URL --------------------------------------------------------------------
+
+const view = (() => {
+  const given = new URLSearchParams(location.search);
+  return {
+    scope: Object.fromEntries(SCOPES.map(({ parameter, name }) => [name, given.get(parameter) ?? ""])),
+    search: given.get("search") ?? "",
+    states: new Set(given.getAll("state")),
+    sort: given.get("sort") ?? "",
+    page: Math.max(1, Number.parseInt(given.get("page") ?? "1", 10) || 1),
+  };
+})();
+const pager = new Pager(byId("queues-pager"), { what: "queue", size: storedSize(), turn });
+
+/** Watch the brokers and queues of the view, and write it into the URL. A changed filter starts on page 1. */
+function watchView(page = 1) {
+  view.page = page;
+  const given = new URLSearchParams();
+  for (const { parameter, name } of SCOPES) if (view.scope[name]) given.set(parameter, view.scope[name]);
+  if (view.search) given.set("search", view.search);
+  for (const state of view.states) given.append("state", state);
+  if (view.sort) given.set("sort", view.sort);
+  if (view.page > 1) given.set("page", String(view.page));
+  const text = given.toString();
+  history.replaceState(null, "", text ? `?${text}` : location.pathname);
+  brokerOrder.reset();
+  queueOrder.reset();
+  watch({
+    watch: "fleet",
+    ...Object.fromEntries(SCOPES.map(({ name }) => [name, view.scope[name] ? [view.scope[name]] : []])),
+    search: view.search,
+    states: [...view.states],
+    sort: view.sort,
+    page: view.page,
+    page_size: pager.size,
+  });
+}
+
+/** @param {any} page */
+function turn(page) {
+  watchView(page);
+  byId("queues-title").scrollIntoView({ block: "nearest" });
+}
+
+for (const { name, select } of SCOPES) {
+  select.addEventListener("change", () => {
+    view.scope[name] = select.value;
+    watchView();
+  });
+}
+
+search.value = view.search;
+let pause = 0;
+search.addEventListener("input", () => {
+  clearTimeout(pause);
+  pause = setTimeout(() => {
+    view.search = search.value.trim();
+    watchView();
+  }, 200);
+});
+for (const id of ["filters", "scope"])
+  byId(id).addEventListener("submit", (/** @type {any} */ e) => e.preventDefault());
+search.addEventListener("keydown", (/** @type {any} */ event) => {
+  if (event.key === "Escape" && search.value) {
+    search.value = view.search = "";
+    watchView();
+  }
+});
+
+for (const state of settings.states) {
+  const box = h("input", { type: "checkbox", value: state, checked: view.states.has(state) });
+  box.addEventListener("change", () => {
+    if (box.checked) view.states.add(state);
+    else view.states.delete(state);
+    watchView();
+  });
+  const shape = state.toLowerCase().replace("_", "-");
+  states.append(h("label", { class: "chip", data: { state } }, box, icon(shape), h("span", {}, stateWord(state))));
+}
+
+for (const head of heads) {
+  const button = h("button", { type: "button", class: "sort" }, ...head.childNodes);
+  head.append(button);
+  button.addEventListener("click", () => {
+    const wanted = head.dataset.sort;
+    const turned = wanted.startsWith("-") ? wanted.slice(1) : wanted && `-${wanted}`;
+    view.sort = view.sort === wanted ? turned : wanted;
+    showSort();
+    watchView();
+  });
+}
+
+function showSort() {
+  for (const head of heads) {
+    const name = head.dataset.sort.replace("-", "");
+    const mine = view.sort.replace("-", "") === name;
+    setAttribute(head, "aria-sort", mine ? (view.sort.startsWith("-") || !name ? "descending" : "ascending") : null);
+  }
+}
+
+/** @param {any} choices */
+function showChoices(choices) {
+  /** @type {Record<string, [string, string][]>} */
+  const options = {
+    brokers: choices.brokers.map((/** @type {any} */ each) => [each.slug, each.title]),
+    tags: choices.tags.map((/** @type {string} */ tag) => [tag, tag]),
+    kinds: choices.kinds.map((/** @type {string} */ kind) => [kind, kindWord(kind)]),
+  };
+  for (const { name, select } of SCOPES) {
+    const text = JSON.stringify(options[name]);
+    if (select.dataset.choices === text) continue;
+    select.dataset.choices = text;
+    fill(select, select.options[0], ...options[name].map(([value, title]) => h("option", { value }, title)));
+    select.value = view.scope[name];
+    const chosen = select.value === view.scope[name];
+    if (!chosen) select.append(h("option", { value: view.scope[name], selected: true }, view.scope[name]));
+    select.parentElement.hidden = options[name].length < 2 && !view.scope[name];
+  }
+}
+
+// -- brokers ---------------------------------------------------------------------------------------------------------
+
+/** @param {any} broker */
+function brokerRow(broker) {
+  /**
+   * @param {string} label
+   * @param {any} attributes
+   * @param {...any} children
+   */
+  const cell = (label, attributes, ...children) => h("td", { "data-label": label, ...attributes }, ...children);
+  return h(
+    "tr",
+    {},
+    h(
+      "th",
+      { scope: "row", class: "c-name" },
+      h("a", { href: ofBroker("/", broker.slug) }),
+      h("span", { class: "muted vh" }),
+    ),
+    cell("Connection", { class: "c-connection" }, h("span", { class: "state" }), h("small", { class: "muted" })),
+    cell("Most severe condition", { class: "c-worst" }),
+    cell("Queues", { class: "num" }),
+    cell("Overfull", { class: "num" }),
+    cell("Stopped", { class: "num" }),
+    cell("Blocked", { class: "num" }),
+    cell("Messages", { class: "num" }),
+  );
+}
+
+/**
+ * @param {any} node
+ * @param {any} broker
+ */
+function updateBroker(node, broker) {
+  const [name, connection, worst, queues, overfull, stopped, blocked, depth] = node.children;
+  setText(name.firstChild, broker.title);
+  setText(name.lastChild, [kindWord(broker.kind), ...broker.tags].join(" · "));
+  setConnection(connection.firstChild, broker.state);
+  node.dataset.connection = broker.state;
+  const asOf = broker.stale ? `as of ${clock(broker.as_of)}` : "";
+  setText(connection.lastChild, asOf || (broker.as_of === null ? "nothing known yet" : ""));
+  setAttribute(connection, "title", broker.error || null);
+  showWorst(worst, broker);
+  number(queues, broker, "queues");
+  number(overfull, broker, "overfull_queues", true);
+  number(stopped, broker, "stopped_queues", true);
+  setText(blocked, `${known(broker, "blocked_producers")} / ${known(broker, "producers")}`);
+  blocked.classList.toggle("hot", broker.blocked_producers > 0);
+  setAttribute(blocked, "title", partly(broker, "blocked_producers") ?? partly(broker, "producers"));
+  setText(depth, known(broker, "depth_messages"));
+  setAttribute(
+    depth,
+    "title",
+    partly(broker, "depth_messages") ?? `${exact(broker.depth_messages)} messages, ${bytes(broker.depth_bytes)}`,
+  );
+}
+
+/**
+ * @param {any} cell
+ * @param {any} broker
+ */
+function showWorst(cell, { worst, conditions: all, slug }) {
+  const key = worst ? `${worst.kind} ${worst.object} ${worst.severity} ${all}` : String(all);
+  if (cell.dataset.shown !== key) {
+    cell.dataset.shown = key;
+    setAttribute(cell, "data-severity", worst?.severity);
+    fill(
+      cell,
+      worst
+        ? [
+            icon(worst.severity === "trouble" ? "overfull" : "info"),
+            h("strong", {}, worst.title),
+            " ",
+            h("a", { href: objectUrl(worst.object, slug) }, shortName(worst.object)),
+            all > 1
+              ? h("a", { class: "muted more", href: ofBroker("/conditions/", slug) }, ` and ${exact(all - 1)} more`)
+              : "",
+          ]
+        : h("span", { class: "muted" }, all === null ? "–" : "none"),
+    );
+  }
+  setAttribute(cell, "title", worst?.saw);
+}
+
+/**
+ * A sum with a mark if values are missing in it.
+ *
+ * @param {any} broker
+ * @param {string} name
+ */
+const known = (broker, name) =>
+  `${broker[name] !== null && broker.partial.includes(name) ? "≥ " : ""}${count(broker[name])}`;
+
+/**
+ * @param {any} broker
+ * @param {string} name
+ */
+const partly = (broker, name) =>
+  broker[name] === null
+    ? "Not known"
+    : broker.partial.includes(name)
+      ? "Not known for each queue: the sum of those that are"
+      : null;
+
+/**
+ * @param {any} cell
+ * @param {any} broker
+ * @param {string} name
+ * @param {boolean} [hot]
+ */
+function number(cell, broker, name, hot = false) {
+  setText(cell, known(broker, name));
+  setAttribute(cell, "title", partly(broker, name));
+  cell.classList.toggle("hot", hot && broker[name] > 0);
+}
+
+// -- queues ----------------------------------------------------------------------------------------------------------
+
+/** @param {any} queue */
+function queueRow(queue) {
+  /**
+   * @param {string} label
+   * @param {any} attributes
+   * @param {...any} children
+   */
+  const cell = (label, attributes, ...children) => h("td", { "data-label": label, ...attributes }, ...children);
+  const href = queueUrl(queue.virtualhost, queue.name, queue.broker);
+  return h(
+    "tr",
+    {},
+    cell("State", { class: "c-state" }, h("span", { class: "state" })),
+    h(
+      "th",
+      { scope: "row", class: "c-name" },
+      h("a", { href, title: `${queue.name} on ${queue.virtualhost}` }, middle(queue.name)),
+      h("span", { class: "muted vh" }, queue.virtualhost),
+    ),
+    cell("Broker", { class: "c-broker" }, h("a", { href: ofBroker("/", queue.broker) })),
+    cell("Depth", { class: "c-depth" }, depthElement()),
+    cell("Blocked", { class: "num" }, h("a", { href: whyUrl(queue.object, queue.broker) }), h("span")),
+    cell("Consumers", { class: "num" }),
+    cell("In /s", { class: "num" }),
+    cell("Out /s", { class: "num" }),
+    cell("Duration", { class: "c-since" }, sinceElement()),
+  );
+}
+
+/**
+ * @param {any} node
+ * @param {any} queue
+ */
+function updateQueue(node, queue) {
+  const [state, , broker, depth, blocked, consumers, rateIn, rateOut, since] = node.children;
+  node.dataset.state = queue.state;
+  node.classList.toggle("outdated", queue.stale);
+  setText(broker.firstChild, queue.broker_title);
+  setAttribute(broker, "title", queue.stale ? "The broker is disconnected: values of its last snapshot" : null);
+  showQueue(
+    { state: state.firstChild, depth: depth.firstChild, blocked, consumers, rateIn, rateOut, since: since.firstChild },
+    queue.stale ? { ...queue, overfull_since: null, stopped_since: null } : queue,
+  );
+  if (queue.stale) setText(since.firstChild, lasted(queue));
+}
+
+/**
+ * How long a queue had been overfull or stopped at the time of its broker's snapshot.
+ *
+ * @param {any} queue
+ */
+function lasted({ broker, overfull_since: overfull, stopped_since: stopped }) {
+  const asOf = snapshot.data.brokers.find((/** @type {any} */ row) => row.slug === broker)?.as_of;
+  const began = Math.min(overfull ?? Number.POSITIVE_INFINITY, stopped ?? Number.POSITIVE_INFINITY);
+  return asOf && Number.isFinite(began) ? duration(asOf - began) : "";
+}
+
+// -- the stream ------------------------------------------------------------------------------------------------------
+
+/** @param {any} entry */
+const entryKey = (entry) =>
+  entry.entry === "event"
+    ? `${entry.broker} ${entry.number}`
+    : `${entry.broker} ${entry.kind} ${entry.object} ${entry.since} ${entry.severity}`;
+
+/** @param {any} entry */
+function streamLine(entry) {
+  const condition = entry.entry === "condition";
+  return h(
+    "li",
+    {
+      class: `event ${condition ? "found" : ""}`,
+      data: condition ? { severity: entry.severity } : { kind: entry.kind },
+    },
+    h("time", { class: "clock", title: moment(entry.at), datetime: new Date(entry.at).toISOString() }, clock(entry.at)),
+    h(
+      "span",
+      { class: "event-icon" },
+      icon(condition ? (entry.severity === "trouble" ? "overfull" : "info") : (SHAPES[entry.kind] ?? "info")),
+    ),
+    h(
+      "div",
+      { class: "event-body" },
+      h(
+        "p",
+        { class: "event-head" },
+        h("strong", {}, condition ? `Condition: ${entry.title}` : eventName(entry.kind)),
+        " ",
+        h(
+          "a",
+          { href: condition ? objectUrl(entry.object, entry.broker) : target(entry) },
+          condition ? shortName(entry.object) : subject(entry),
+        ),
+      ),
+      h("p", { class: "event-text" }),
+    ),
+  );
+}
+
+/**
+ * @param {any} node
+ * @param {any} entry
+ */
+function updateLine(node, entry) {
+  const text = find(".event-text", node);
+  const words = entry.entry === "condition" ? entry.saw : said(entry.text);
+  setText(text, `${entry.broker_title}: ${words}`);
+  setAttribute(text, "title", words);
+}
+
+/** @param {any[]} entries */
+function showStream(entries) {
+  const list = byId("feed");
+  if (!entries.length) {
+    reconcile(list, [], entryKey, streamLine, updateLine);
+    if (!list.firstElementChild) list.append(h("li", { class: "empty" }, h("p", {}, "No conditions or events yet")));
+    return;
+  }
+  if (list.firstElementChild?.classList.contains("empty")) fill(list);
+  reconcile(list, entries, entryKey, streamLine, updateLine);
+}
+
+// -- the page --------------------------------------------------------------------------------------------------------
+
+/**
+ * @param {string} name
+ * @param {string} text
+ * @param {boolean} hot
+ * @param {string | null} title
+ */
+function total(name, text, hot, title) {
+  const element = find(`[data-total="${name}"]`);
+  setText(element.firstElementChild, text);
+  setAttribute(element, "title", title);
+  element.classList.toggle("hot", hot);
+}
+
+/** @param {any} totals */
+function showTotals(totals) {
+  const { brokers, partial } = totals;
+  /** @param {string} name */
+  const sum = (name) => {
+    // Brokers of which nothing is known are in the note.
+    const incomplete = totals[name] !== null && partial[name] > (partial.queues ?? 0);
+    return `${incomplete ? "≥ " : ""}${count(totals[name])}`;
+  };
+  /** @param {string} name */
+  const missing = (name) =>
+    partial[name]
+      ? `Not or not completely known for ${plural(partial[name], "broker")}: the sum of the known values`
+      : null;
+  const away = brokers.disconnected + brokers.connecting;
+  const states = Object.entries(brokers).filter(([state, n]) => state !== "all" && n);
+  total(
+    "brokers",
+    `${exact(brokers.connected)} / ${exact(brokers.all)}`,
+    brokers.disconnected > 0,
+    states.map(([state, n]) => `${exact(n)} ${state}`).join(", "),
+  );
+  total("queues", sum("queues"), false, missing("queues"));
+  total("overfull_queues", sum("overfull_queues"), totals.overfull_queues > 0, missing("overfull_queues"));
+  total("stopped_queues", sum("stopped_queues"), totals.stopped_queues > 0, missing("stopped_queues"));
+  total(
+    "blocked_producers",
+    `${sum("blocked_producers")} / ${sum("producers")}`,
+    totals.blocked_producers > 0,
+    missing("blocked_producers"),
+  );
+  total("depth", sum("depth_messages"), false, missing("depth_messages") ?? `${bytes(totals.depth_bytes)} in all`);
+  const note = byId("fleet-note");
+  const said = [
+    partial.queues ? `The numbers of ${plural(partial.queues, "broker")} are not known and not in the totals.` : "",
+    totals.stale ? `Those of ${plural(totals.stale, "disconnected broker")} are as of the last snapshot.` : "",
+  ].filter(Boolean);
+  note.hidden = !said.length;
+  setText(note, said.join(" "));
+  setText(byId("brokers-count"), `${exact(brokers.all)}${away ? `, ${exact(away)} not connected` : ""}`);
+}
+
+/**
+ * @param {any} element
+ * @param {any} shown
+ * @param {string} text
+ */
+function emptyOr(element, shown, text) {
+  element.hidden = shown;
+  if (!shown) fill(element, h("p", {}, h("strong", {}, text)));
+}
+
+/** @type {any} */
+const render = drawing(() => {
+  if (!snapshot) return;
+  const { data } = snapshot;
+  showChoices(data.choices);
+  showTotals(data.totals);
+  conditions.show(data.conditions, data.conditions_total, "No active conditions");
+  reconcile(brokerRows, brokerOrder.of(data.brokers), (row) => row.slug, brokerRow, updateBroker);
+  byId("brokers").hidden = !data.brokers.length;
+  emptyOr(byId("brokers-empty"), data.brokers.length > 0, "No matching brokers.");
+  reconcile(queueRows, queueOrder.of(data.queues), (queue) => `${queue.broker} ${queue.object}`, queueRow, updateQueue);
+  byId("queues").hidden = !data.queues.length;
+  const filtered = view.search || view.states.size || Object.values(view.scope).some(Boolean);
+  emptyOr(byId("queues-empty"), data.queues.length > 0, filtered ? "No matching queues." : "No queues.");
+  setText(byId("queues-count"), count(data.total));
+  pager.show(data.page, data.total);
+  showStream(data.stream);
+});
+
+live.addEventListener("snapshot", (event) => {
+  snapshot = event.detail;
+  render();
+});
+live.addEventListener("refused", (event) => {
+  emptyOr(byId("queues-empty"), false, `Invalid filter. ${event.detail.detail ?? ""}`);
+});
+for (const rows of [brokerRows, queueRows]) rows.addEventListener("pointerleave", render);
+
+/** @param {string} action */
+function openForAll(action) {
+  const filtered = Object.values(view.scope).some(Boolean);
+  const slugs = (snapshot?.data.brokers ?? []).map((/** @type {any} */ row) => row.slug);
+  openStopDialog(action, { scope: "type=Broker", brokers: filtered ? slugs : ["*"] });
+}
+byId("stop-all").addEventListener("click", () => openForAll("stop"));
+byId("start-all").addEventListener("click", () => openForAll("start"));
+
+showSort();
+watchView(view.page);

@@ -1,0 +1,142 @@
+"""The page of all brokers and the switcher of brokers, in Chromium: with several brokers, of which one is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Page, expect
+
+from console.links.registry import close_links
+from tests.browser.chromium import MISSING, PATH
+from tests.browser.conftest import LIMIT, Console, People
+from tests.console.fleet.conftest import FleetBroker, fleet, overfull  # noqa: F401  (a fixture)
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(PATH is None, reason=MISSING),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+expect.set_options(timeout=LIMIT)
+
+WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 800}
+Fleet = dict[str, FleetBroker]
+
+
+@pytest.fixture
+def console(database: None, fleet: Fleet) -> Iterator[Console]:  # noqa: F811
+    running = Console()
+    running.start()
+    yield running
+    running.stop()
+    close_links()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(people: People, fleet: Fleet) -> AsyncIterator[Page]:  # noqa: F811
+    made = await people.page("olga", "operators")
+    await made.goto("/")
+    yield made
+
+
+def broker_row(page: Page, title: str) -> Any:
+    return page.locator("#broker-rows tr", has=page.get_by_role("link", name=title, exact=True))
+
+
+async def test_first_page_of_several_brokers_is_all_of_them_updated_live(page: Page, fleet: Fleet) -> None:  # noqa: F811
+    assert page.url.endswith("/fleet/")
+    await expect(page.locator("#queue-rows tr")).to_have_count(4)
+    await expect(page.locator('[data-total="brokers"] .total-value')).to_have_text("2 / 3")
+    await expect(page.locator("#fleet-note")).to_contain_text("The numbers of 1 broker are not known")
+    gone = broker_row(page, "Broker gone")
+    await expect(gone).to_contain_text("Disconnected")
+    await expect(gone).to_contain_text("nothing known yet")
+    assert "0" not in await gone.inner_text(), "unknown is not shown as 0"
+    await asyncio.to_thread(overfull, fleet["us"], "orders.us")
+    first = page.locator("#queue-rows tr").first
+    await expect(first).to_contain_text("orders.us")
+    await expect(first).to_contain_text("Overfull")
+    await expect(page.locator("#feed")).to_contain_text("Broker us: ")
+    await first.get_by_role("link", name="orders.us", exact=True).click()
+    await expect(page.locator("h1")).to_contain_text("orders.us")
+    assert page.url.endswith("/queues/default/orders.us/?broker=us")
+    await expect(page.locator(".broker-chosen")).to_have_text("Broker us")
+
+
+async def test_filters_are_in_the_address_and_apply_to_the_whole_page(page: Page) -> None:
+    await expect(page.locator("#queue-rows tr")).to_have_count(4)
+    await page.select_option("#scope-tags", "slow")
+    await expect(page.locator("#queue-rows tr")).to_have_count(2)
+    await expect(page.locator("#broker-rows tr")).to_have_count(1)
+    await page.fill("#search", "orders")
+    await expect(page.locator("#queue-rows tr")).to_have_count(1)
+    assert page.url.endswith("/fleet/?tag=slow&search=orders")
+    await page.reload()
+    await expect(page.locator("#queue-rows tr")).to_have_count(1)
+    await expect(page.locator("#scope-tags")).to_have_value("slow")
+    await page.select_option("#scope-tags", "")
+    await expect(page.locator("#queue-rows tr")).to_have_count(2)
+
+
+async def test_lost_broker_is_dated_while_the_others_go_on(page: Page, fleet: Fleet) -> None:  # noqa: F811
+    await asyncio.to_thread(overfull, fleet["us"], "orders.us")
+    await expect(page.locator("#queue-rows tr").first).to_contain_text("Overfull")
+    await asyncio.to_thread(fleet["us"].lose)
+    us = broker_row(page, "Broker us")
+    await expect(us).to_contain_text("Disconnected")
+    await expect(us).to_contain_text("as of ")
+    await expect(page.locator("#queue-rows tr.outdated")).to_have_count(2)
+    await expect(page.locator("#fleet-note")).to_contain_text("1 disconnected broker are as of the last snapshot")
+    assert await page.locator("#queue-rows tr.outdated time[data-since]").count() == 0, "durations do not go on"
+    await asyncio.to_thread(overfull, fleet["eu"], "orders.eu")
+    await expect(broker_row(page, "Broker eu").locator("td.hot").first).to_be_visible()
+    await asyncio.to_thread(fleet["us"].come_back)
+    await expect(us).to_contain_text("Connected")
+    await expect(page.locator("#queue-rows tr.outdated")).to_have_count(0)
+
+
+async def test_switcher_works_with_the_keyboard_and_stays_on_the_page(page: Page) -> None:
+    await page.goto("/timeline/?broker=eu")
+    summary = page.locator("#broker-choice summary")
+    await expect(summary).to_have_text("Broker: Broker eu")
+    await summary.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#broker-choice li[data-broker=gone] small")).to_have_text("Disconnected")
+    await expect(page.locator("#broker-choice a[aria-current]")).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(summary).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#broker-choice a[aria-current]")).to_be_focused()
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/timeline/?broker=us")
+    await expect(page.locator(".broker-chosen")).to_have_text("Broker us")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+async def test_page_is_accessible_and_not_wider_than_the_screen(
+    people: People,
+    fleet: Fleet,  # noqa: F811
+    scheme: str,
+    size: dict[str, int],
+) -> None:
+    await asyncio.to_thread(overfull, fleet["us"], "orders.us")
+    page = await people.page(f"ada-{scheme}-{size['width']}", "operators", color_scheme=scheme, viewport=size)
+    await page.goto("/fleet/")
+    await expect(page.locator("#queue-rows tr")).to_have_count(4)
+    await page.click("#broker-choice summary")
+    await expect(page.locator("#broker-choice .menu-body")).to_be_visible()
+    await expect(page.locator("#broker-choice li[data-broker=gone] small")).to_have_text("Disconnected")
+    found = (await Axe().run(page)).response["violations"]
+    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    box = await page.locator("#broker-choice .menu-body").bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= size["width"]
