@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, InterfaceError, connection
 
 T = TypeVar("T")
 
@@ -58,6 +58,9 @@ def _connected(work: Callable[[], T]) -> T:
     except DatabaseError:
         connection.close()
         raise
+    except InterfaceError as error:  # of a connection that was lost before
+        connection.close()
+        raise DatabaseError(str(error)) from error
 
 
 def _disconnect() -> None:

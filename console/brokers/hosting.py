@@ -96,7 +96,7 @@ class Hosting:
     _acquired: int = 0
     _extended: float = float("-inf")
     _said: list[str] | None = None
-    _trouble: str = ""
+    _troubles: dict[str, str] = field(default_factory=dict)  # by broker; "": of the table
     _thread: DatabaseThread = field(default_factory=lambda: DatabaseThread("brokers"))
 
     async def run(self) -> None:
@@ -113,13 +113,13 @@ class Hosting:
         try:
             rows, leased = await self._in_database(self._read)
         except DatabaseError as error:
-            self._report(str(error).strip())
+            self._report("", f"the table of brokers cannot be read: {error}")
             if self.steady() - self._extended < LEASE_SECONDS:
                 return
             rows, leased = {}, {}  # another process may host them now
             self._leased = {}
         else:
-            self._report("")
+            self._report("", "")
         failed = self.service.failed
         for slug, hosted in list(self._hosted.items()):
             same = slug in rows and slug in leased and hosted == (rows[slug].revision, leased[slug])
@@ -178,7 +178,7 @@ class Hosting:
             records = await self._in_database(lambda: self.open_(slug, self._extend))
             self.service.add(slug, adapter, records)
         except (StoreError, DatabaseError) as error:
-            log.error("%s cannot be hosted: %s", slug, error)
+            self._report(slug, f"{slug} cannot be hosted: {error}")
             return
         except Exception:  # of one broker: the others are hosted
             log.exception("%s cannot be hosted", slug)
@@ -187,8 +187,10 @@ class Hosting:
         try:
             await self._in_database(lambda: self._publish(row))
         except (DatabaseError, KeyMissing) as error:
-            log.error("links cannot find %s: %s", slug, error)
+            self._report(slug, f"{slug} cannot be hosted, since links would not find it: {error}")
             await self._remove(slug)
+        else:
+            self._report(slug, "")
 
     async def _remove(self, slug: str) -> None:
         del self._hosted[slug]
@@ -211,11 +213,12 @@ class Hosting:
     async def _in_database(self, work: Callable[[], T]) -> T:
         return await self._thread.run(work)
 
-    def _report(self, trouble: str) -> None:
-        """Log a change of the state: an error, once."""
-        if trouble and trouble != self._trouble:
-            log.warning("the table of brokers cannot be read: %s", trouble)
-        self._trouble = trouble
+    def _report(self, slug: str, trouble: str) -> None:
+        """Log what is wrong, once; "": nothing is."""
+        trouble = trouble.strip()
+        if trouble and trouble != self._troubles.get(slug):
+            log.warning("%s", trouble)
+        self._troubles[slug] = trouble
 
 
 def _take(name: str) -> bool:

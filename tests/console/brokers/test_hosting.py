@@ -238,7 +238,9 @@ def test_a_broker_whose_records_cannot_be_written_is_hosted_again(host: Hosting,
     assert ServedBroker.objects.exists()
 
 
-def test_one_broker_whose_records_cannot_be_opened_does_not_hinder_the_others(host: Hosting, service: Service) -> None:
+def test_one_broker_whose_records_cannot_be_opened_does_not_hinder_the_others(
+    host: Hosting, service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
     add("hare")
     add("rabbit")
 
@@ -247,12 +249,29 @@ def test_one_broker_whose_records_cannot_be_opened_does_not_hinder_the_others(ho
             raise StoreError("events.sqlite3 is damaged")
 
     host.open_ = one_is_damaged
-    look(host)
+    for _ in range(3):
+        look(host)
     assert service.names == ["rabbit"]
+    assert [record.message for record in caplog.records] == ["hare cannot be hosted: events.sqlite3 is damaged"]
     assert [each.broker.slug for each in ServedBroker.objects.all()] == ["rabbit"]
     host.open_ = records
     look(host)
     assert sorted(service.names) == ["hare", "rabbit"]
+
+
+def test_a_broker_that_links_could_not_find_is_not_polled(
+    host: Hosting, service: Service, settings: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    add("rabbit")
+    key = Path(settings.HEADGATE_BROKER_KEYS)
+    key.mkdir()
+    for _ in range(3):
+        look(host)
+    assert (service.names, ServedBroker.objects.count()) == ([], 0)
+    assert len(caplog.records) == 1
+    key.rmdir()
+    look(host)
+    assert service.names == ["rabbit"]
 
 
 def test_no_request_is_sent_to_a_broker_whose_lease_may_have_expired(
