@@ -16,8 +16,9 @@ from django.db import DatabaseError, InterfaceError, connection
 
 T = TypeVar("T")
 
-#: Time limits of a statement and of a pause within a transaction, s; and of all of a call that waits.
-STATEMENT_SECONDS, PAUSE_SECONDS, CALL_SECONDS = 5, 2, 8.0
+#: Time limits of a statement and of a pause within a transaction, s; and of all of a call that waits. One that hangs
+#: has been paused for longer before another process takes over.
+STATEMENT_SECONDS, PAUSE_SECONDS, CALL_SECONDS = 5, 5, 8.0
 
 
 class DatabaseThread:

@@ -16,8 +16,8 @@ from pathlib import Path
 from django.db import transaction
 
 from brokers.adapters.file_records import FILES, FileRecords
-from brokers.adapters.records import NotStored, Stop, StoppedTarget, fact_text
-from console.brokers.database_records import BATCH, opened, remember, replace_stops
+from brokers.adapters.records import NotStored, Stop, StoppedTarget
+from console.brokers.database_records import BATCH, add_events, event_row, opened, remember, replace_stops
 from console.brokers.models import BrokerEvent, BrokerRecords
 from console.leases import lease
 
@@ -59,15 +59,12 @@ def _import_all(files: FileRecords, slug: str, keep_alive: Callable[[], object])
         BrokerEvent.objects.filter(slug=slug).delete()
     after = files.first - 1
     while events := files.read(after, BATCH):
-        rows = []
-        for event in events:
-            text = fact_text((event.at, event.kind, event.object, event.text, event.attributes))
-            rows.append(BrokerEvent(slug=slug, number=event.number, at=event.at, size=len(text.encode()), fact=text))
+        rows = [event_row(e.number, (e.at, e.kind, e.object, e.text, e.attributes)) for e in events]
         with transaction.atomic():
             if not mine.update(writer=writer):
                 raise NotStored(f"another process hosts {slug} now")
-            BrokerEvent.objects.bulk_create(rows)
-        after, size = events[-1].number, size + sum(row.size for row in rows)
+            add_events(slug, rows)
+        after, size = events[-1].number, size + sum(length for _, _, length, _ in rows)
         keep_alive()
     with transaction.atomic():
         values = {"identity": files.identity, "first": files.first, "last": files.last, "size": size}

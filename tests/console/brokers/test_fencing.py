@@ -222,7 +222,7 @@ BACK = [
 
 @example(steps=[*BACK, ("hang", "two", None), ("look", "one", None), ("work", "one", None)])
 @example(steps=[*BACK, ("pass", None, 30.0), ("run", "one", None), ("run", "one", None), ("work", "one", None)])
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_never_two_processes_in_turns(patched: list[World], steps: list[tuple[str, Any, Any]]) -> None:
     with transaction.atomic():
