@@ -99,6 +99,10 @@ CAPABILITIES = {
 }  # fmt: skip
 
 
+#: A name that nothing has.
+NOWHERE = "headgate~nowhere"
+
+
 class ActiveMq:
     """See the module. `now`: ms since the epoch."""
 
@@ -133,7 +137,22 @@ class ActiveMq:
         found = [Finding(f"ActiveMQ {said.get('BrokerVersion')} answers")]
         if said.get("Persistent") is False:
             found.append(Finding("", "it has no store: all producers cannot be stopped at once, only those of queues"))
-        return found
+        return [*found, *await self._missing_permissions()]
+
+    async def _missing_permissions(self) -> list[Finding]:
+        """Try what needs a permission, on a broker that does not exist."""
+        nowhere = f"org.apache.activemq:type=Broker,brokerName={jolokia.quote(NOWHERE)}"
+        queue = f"{nowhere},destinationType=Queue,destinationName={jolokia.quote(NOWHERE)}"
+        wanted = [jolokia.write(queue, "MemoryLimit", 1), jolokia.write(nowhere, "StoreLimit", 1)]
+        of = {"MemoryLimit": "producers of queues", "StoreLimit": "all producers at once"}
+        return [
+            Finding(
+                "",
+                f"the user lacks the permission to write {request['attribute']}: limits cannot be changed, and"
+                f" {of[request['attribute']]} not be stopped",
+            )
+            for request in await jolokia.refused(self._agent, wanted)
+        ]
 
     async def read_changing(self) -> Observation:
         return await self._poll()

@@ -34,6 +34,9 @@ BROKER = object_name("Broker")
 
 DOMAIN = "org.apache.activemq.artemis"
 
+#: A name that nothing has.
+NOWHERE = "headgate~nowhere"
+
 #: Requests in one POST.
 MANY = 500
 
@@ -160,6 +163,26 @@ class Artemis:
             found.append(Finding("", "this version cannot block addresses (2.20 and later can): stops are not offered"))
         if not limits:
             found.append(Finding("", "this version does not take settings as JSON: limits cannot be changed"))
+        return [*found, *await self._missing_permissions()]
+
+    async def _missing_permissions(self) -> list[Finding]:
+        """Try what needs a permission, on objects that do not exist. Raises NotAllowed if the lists are refused."""
+        await self._listed("listProducers")
+        refused = await jolokia.refused(
+            self._agent,
+            [
+                jolokia.execute(self._address(NOWHERE), "block()"),
+                jolokia.execute(self._address(NOWHERE), "unblock()"),
+                jolokia.execute(f"{DOMAIN}:broker={jolokia.quote(NOWHERE)}", _SET, NOWHERE, "{}"),
+            ],
+        )
+        missing = {jolokia.named(request) for request in refused}
+        lacks = "the user lacks the permission for"
+        found = []
+        if stops := sorted(missing & {"block()", "unblock()"}):
+            found.append(Finding("", f"{lacks} {' and '.join(stops)} of addresses: producers cannot be stopped"))
+        if "addAddressSettings()" in missing:
+            found.append(Finding("", f"{lacks} addAddressSettings() of the broker: limits cannot be changed"))
         return found
 
     async def _can_block(self) -> bool:

@@ -49,6 +49,10 @@ BASIC = (
     "Over plain HTTP, Broker-J accepts a user name and password only if httpBasicAuthenticationEnabled is true on its"
     " HTTP management plugin: set that, or use https"
 )
+NO_UPDATE = (
+    "user {0} lacks the permission to update queues: limits cannot be changed, and producers not be stopped; the access"
+    " control needs a rule such as ACL ALLOW {0} UPDATE QUEUE"
+)
 NO_LOGGER = (
     "there is no memory logger with the operational log, so blocks are known from polls, with a delay, and short ones"
     " are missed: add a broker logger of type Memory with an inclusion rule of type NameAndLevel, logger name"
@@ -135,7 +139,21 @@ class BrokerJ:
         self._lines = log_lines.LogReading()
         if not self._logger:
             found.append(Finding("", NO_LOGGER))
+        if await self._lacks_update():
+            found.append(Finding("", NO_UPDATE.format(self._http.username)))
         return found
+
+    async def _lacks_update(self) -> bool:
+        """Return whether the user may not change a queue: tried by a change of nothing, which needs the permission."""
+        columns = ("$parent.$parent.name", "$parent.name", "name")
+        for row in await self._query("queue", columns, limit=1):
+            try:
+                await self._http.request("POST", "/queue/" + "/".join(_encoded(str(row[c])) for c in columns), body={})
+            except NotAllowed:
+                return True
+            except (NotFound, HttpError):
+                return False  # it cannot be addressed
+        return False
 
     async def _read_broker(self) -> Mapping[str, Any]:
         try:

@@ -48,6 +48,7 @@ class JsonHttp:
         allowed: Callable[[], bool] = lambda: True,
     ) -> None:
         self.base = base
+        self.username = username
         # In each request: a server that sees none first creates a session, or counts a failure.
         self._headers = {"Authorization": aiohttp.encode_basic_auth(username, password)} if username else {}
         self._authority = authority

@@ -70,6 +70,13 @@ def write(mbean: str, attribute: str, value: Any) -> Request:
     return {"type": "write", "mbean": mbean, "attribute": attribute, "value": value}
 
 
+def named(request: Request) -> str:
+    """Return what a request is for, in the words of access rules: `block()`, or `the attribute MemoryLimit`."""
+    if "operation" in request:
+        return f"{str(request['operation']).partition('(')[0]}()"
+    return f"the attribute {request['attribute']}" if request["type"] == "write" else f"to {request['type']}"
+
+
 def search(pattern: str) -> Request:
     """List the names of the MBeans that match a pattern."""
     return {"type": "search", "mbean": pattern}
@@ -108,7 +115,7 @@ def _unquoted(value: str) -> str:
 # -- answers ------------------------------------------------------------------------------------------------------
 
 
-def answer_of(said: Any) -> Answer:
+def answer_of(said: Any, request: Request | None = None) -> Answer:
     """Read the answer to one request. Attributes that the broker failed to read are left out."""
     if not isinstance(said, dict):
         return Answer(None, BrokerUnreachable("what answers is not Jolokia: is this the right address?"))
@@ -119,7 +126,8 @@ def answer_of(said: Any) -> Answer:
     kind = str(said.get("error_type") or "")
     words = words.removeprefix(f"{kind} : ")
     if status in (401, 403) or kind == "java.lang.SecurityException":
-        return Answer(None, NotAllowed(f"the broker refuses it: {words}"))
+        what = named(request) if request else "it"
+        return Answer(None, NotAllowed(f"the user lacks a permission, the broker refuses {what}: {words}"))
     if status == 404:
         return Answer(None, NotFound(words))
     return Answer(None, JolokiaError(words, status if isinstance(status, int) else 0, kind))
@@ -140,6 +148,13 @@ def _is_fault(value: Any) -> bool:
     if isinstance(value, dict):
         return value.get(".error") is True  # Jolokia 2
     return isinstance(value, str) and value.startswith(_FAULT)
+
+
+async def refused(agent: Jolokia, requests: Sequence[Request]) -> list[Request]:
+    """Return those of the requests that the user has no permission for. They are sent, so they must be for objects
+    that do not exist: permissions are checked first."""
+    answers = await agent.post(requests)
+    return [r for r, answer in zip(requests, answers, strict=True) if isinstance(answer.error, NotAllowed)]
 
 
 class Jolokia:
@@ -168,7 +183,7 @@ class Jolokia:
             raise BrokerUnreachable(f"{self.base} gives one answer to several requests: is this the right address?")
         if len(said) != len(requests):
             raise BrokerUnreachable(f"{self.base} gives {len(said)} answers to {len(requests)} requests")
-        return [answer_of(each) for each in said]
+        return [answer_of(each, request) for each, request in zip(said, requests, strict=True)]
 
     async def one(self, request: Request, *, seconds: float = 0.0) -> Any:
         """Send one request; return its value. Raises also what `Answer.get` raises."""

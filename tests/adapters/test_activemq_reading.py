@@ -56,6 +56,8 @@ class Recorded:
         mbean = request["mbean"]
         if request["type"] == "search":
             return {"status": 200, "value": [BEAN]}
+        if request["type"] == "write" and "nowhere" in mbean:  # to find out the permissions
+            return {"status": 404, "error": mbean}
         if request["type"] == "write":
             self.written.append((mbean, request["attribute"], request["value"]))
             self._bean(mbean)[request["attribute"]] = request["value"]

@@ -33,6 +33,7 @@ class ActiveMqNode:
     port: int
     http_port: int
     process: subprocess.Popen[bytes] | None = None
+    policy: Path | None = None  # access rules of its management
 
     @property
     def url(self) -> str:
@@ -40,7 +41,7 @@ class ActiveMqNode:
 
     def start(self) -> None:
         """Start it and wait until it is ready."""
-        agent = jolokia_agent(self.classes, self.http_port, USER, PASSWORD)
+        agent = jolokia_agent(self.classes, self.http_port, USER, PASSWORD, self.policy)
         output = self.folder / "output.txt"
         main = (FILES / "ActiveMQ.java", self.folder / "data", str(self.port))
         self.process = process = start_java(output, self.classes, *main, options=[agent])
@@ -59,9 +60,9 @@ class ActiveMqNode:
 
 
 @contextmanager
-def activemq(classes: Path, folder: Path) -> Iterator[ActiveMqNode]:
-    """Run ActiveMQ in `folder`, which exists. It is ready."""
-    node = ActiveMqNode(classes, folder, free_port(), free_port())
+def activemq(classes: Path, folder: Path, policy: Path | None = None) -> Iterator[ActiveMqNode]:
+    """Run ActiveMQ in `folder`, which exists. It is ready. `policy`: the file of access rules of its management."""
+    node = ActiveMqNode(classes, folder, free_port(), free_port(), policy=policy)
     try:
         node.start()
         yield node

@@ -36,6 +36,7 @@ class ArtemisNode:
     port: int
     http_port: int
     process: subprocess.Popen[bytes] | None = None
+    policy: Path | None = None  # access rules of its management
     version: str = ""
 
     @property
@@ -46,7 +47,7 @@ class ArtemisNode:
         """Start it and wait until it is ready."""
         configuration = self.folder / "broker.xml"
         configuration.write_text((FILES / "broker.xml").read_text().replace("PORT", str(self.port)))
-        agent = jolokia_agent(self.classes, self.http_port, USER, PASSWORD)
+        agent = jolokia_agent(self.classes, self.http_port, USER, PASSWORD, self.policy)
         output = self.folder / "output.txt"
         main = (FILES / "Artemis.java", configuration.as_uri())
         self.process = process = start_java(output, self.classes, *main, options=[agent])
@@ -67,9 +68,9 @@ class ArtemisNode:
 
 
 @contextmanager
-def artemis(classes: Path, folder: Path) -> Iterator[ArtemisNode]:
-    """Run Artemis in `folder`, which exists. It is ready."""
-    node = ArtemisNode(classes, folder, free_port(), free_port())
+def artemis(classes: Path, folder: Path, policy: Path | None = None) -> Iterator[ArtemisNode]:
+    """Run Artemis in `folder`, which exists. It is ready. `policy`: the file of access rules of its management."""
+    node = ArtemisNode(classes, folder, free_port(), free_port(), policy=policy)
     try:
         node.start()
         yield node

@@ -29,10 +29,11 @@ def libraries(pom: Path, cache: pytest.Cache) -> Path:
     return built(cache.mkdir(f"interop-{pom.stem}"), [pom], fetch)
 
 
-def jolokia_agent(classes: Path, port: int, user: str, password: str) -> str:
-    """Return the option of the JVM that serves its management over HTTP."""
+def jolokia_agent(classes: Path, port: int, user: str, password: str, policy: Path | None = None) -> str:
+    """Return the option of the JVM that serves its management over HTTP. `policy`: the file of its access rules."""
     (jar,) = classes.glob("jolokia-agent-jvm-*.jar")
-    return f"-javaagent:{jar}=host=127.0.0.1,port={port},user={user},password={password},discoveryEnabled=false"
+    rules = f",policyLocation={policy.as_uri()}" if policy is not None else ""
+    return f"-javaagent:{jar}=host=127.0.0.1,port={port},user={user},password={password},discoveryEnabled=false{rules}"
 
 
 def start_java(output: Path, classes: Path, *main: str | Path, options: Sequence[str] = ()) -> subprocess.Popen[bytes]:

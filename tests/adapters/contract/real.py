@@ -30,7 +30,7 @@ class Real(Subject):
     VIRTUALHOST = "default"
 
     def __init__(self, folder: Path, proxy: Stalling, open_: Open) -> None:
-        self._proxy = proxy
+        self.proxy = proxy
         self.hosted = Hosted(folder, lambda now: open_(proxy.port, now), self.VIRTUALHOST)
         self.queues = (self.named("contract-orders"), self.named("contract-bills"))
 
@@ -45,10 +45,10 @@ class Real(Subject):
         await asyncio.sleep(0.1)
 
     async def lose(self) -> None:
-        self._proxy.stall.set()
+        self.proxy.stall.set()
 
     async def recover(self) -> None:
-        self._proxy.stall.clear()
+        self.proxy.stall.clear()
 
     async def restart(self) -> None:
         await self.hosted.stop()
