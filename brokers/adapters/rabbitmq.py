@@ -105,6 +105,7 @@ class RabbitMq:
         self._depths: dict[ObjectName, Attributes] = {}  # of the queues, as last read quickly
         self._started: int | None = None  # when the broker was, ms since the epoch
         self._alarms: list[str] = []
+        self._below_stops: dict[ObjectName, Mapping[str, Any]] = {}  # queues -> what their stop had outranked
         self.reports: frozenset[str] = frozenset()
 
     # -- reading --------------------------------------------------------------------------------------------------
@@ -303,6 +304,8 @@ class RabbitMq:
     def _outranked(self, name: ObjectName, queue: Attributes) -> Mapping[str, Any]:
         """Return the definition of the policy that applies to a queue now."""
         policy = reading.by_name(self._policies).get((name["virtualhost"], str(queue.get("policy"))))
+        if policy is None and queue.get("policy") == policies.stop_name(name["name"]):
+            return self._below_stops.get(name, {})  # RabbitMQ lists a policy some seconds longer than it applies
         return policy["definition"] if policy else {}
 
     def limits_after(self, changes: Sequence[PolicyChange], objects: Objects) -> Mapping[ObjectName, Attributes]:
@@ -417,6 +420,7 @@ class RabbitMq:
         for target in targets:
             (queue,) = target.queues
             await self._delete(queue["virtualhost"], policies.stop_name(queue["name"]))
+            self._below_stops[queue] = target.restore["definition"]
         self._policies = await self._http.request("GET", "/policies")
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:

@@ -173,9 +173,12 @@ class Stops:
             await self._adapter.stop(list(made.values()))
 
     def _as_started(self, target: StopTarget) -> StopTarget:
-        """Return the target as a start has left it, if what was observed may still be its stop."""
+        """Return the target as a start has left it, if what was observed is still its stop: to restore that would leave
+        the producers stopped. What was changed since the start was observed with the change."""
         started = self._started.get(target.id)
-        return target if started is None else replace(target, restore=started[0].restore)
+        if started is None or not self._adapter.is_stopped(target, self._objects):
+            return target
+        return replace(target, restore=started[0].restore)
 
     async def _undo_unneeded(self) -> None:
         """Start the targets that no stop needs any more. Their records go when the broker has confirmed it."""

@@ -198,6 +198,41 @@ async def test_start_without_an_answer_is_completed_later(world: World) -> None:
     assert world.limits() == LIMITS
 
 
+async def test_stop_right_after_a_start_restores_what_was_there_before_both(world: World) -> None:
+    """Nothing was read in between: the inventory has the limits of the first stop."""
+    await stop(world, ALL)
+    world.read()
+    await start(world, ALL)
+    await stop(world, ALL)
+    assert world.stopped() == set(NAMES)
+    await start(world, ALL)
+    assert world.limits() == LIMITS
+
+
+async def test_stop_right_after_one_that_failed_and_was_undone_restores_what_was_there_before(world: World) -> None:
+    world.memory.fails_after = 2
+    with pytest.raises(BrokerUnreachable):
+        await stop(world, ALL)
+    world.memory.fails_after = None
+    world.read()
+    await world.stops.maintain(world.now, lambda queue: None)
+    await stop(world, ALL)
+    await start(world, ALL)
+    assert world.limits() == LIMITS
+
+
+async def test_limit_that_was_changed_after_a_start_is_restored_by_the_next(world: World) -> None:
+    await stop(world, ALL)
+    world.read()
+    await start(world, ALL)
+    world.read()
+    world.memory.set_limit(queue_name("a"), 77)
+    world.read()
+    await stop(world, ALL)
+    await start(world, ALL)
+    assert world.limits() == {**LIMITS, "a": 77}
+
+
 async def test_stop_again_while_the_start_has_not_reached_the_broker(world: World) -> None:
     await stop(world, ALL)
     world.memory.fails_after = 2  # the start reaches two of the four
