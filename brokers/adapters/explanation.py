@@ -22,8 +22,14 @@ _EFFECTIVE = {
 
 
 def fields_of(declared: ManagedType) -> tuple[str, ...]:
-    """Return the policy fields of which this broker reports an effective value."""
-    return tuple(field for field in FIELDS if declared.attribute(_EFFECTIVE.get(field, field)) is not None)
+    """Return the policy fields whose effective value this broker reports: those that queues have, and capacities."""
+    return tuple(field for field in FIELDS if _has(declared, field))
+
+
+def _has(declared: ManagedType, field: str) -> bool:
+    if declared.attribute(_EFFECTIVE.get(field, field)) is None:
+        return False
+    return field.startswith("capacity_") or declared.attribute(field) is not None
 
 
 def effective(field: str, queue: Attributes) -> Any:

@@ -123,6 +123,7 @@ def _limit(facts: Facts, queue: Row, unit: str) -> dict[str, Any] | None:
     resume = queue.get(f"effective_resume_{unit}") or 0
     depth = queue.get(f"depth_{unit}")
     effective = depth is not None and (depth > resume or depth >= stop)
+    at_stop = resume == stop == depth  # this broker is overfull at its limit already
     return {
         "unit": unit,
         "depth": depth,
@@ -131,6 +132,7 @@ def _limit(facts: Facts, queue: Row, unit: str) -> dict[str, Any] | None:
         "capacity": queue.get(f"effective_capacity_{unit}") or 0,
         "effective": effective,
         "binds": effective,
+        "resumes_below": at_stop,
         "fields": [
             {
                 "field": name,

@@ -55,8 +55,11 @@ def drain_rate(queue: Row, rates: Rates, unit: str) -> float:
 
 
 def _above_resume(queue: Row, unit: str) -> int:
-    if not queue.get(f"effective_stop_{unit}"):
+    stop = queue.get(f"effective_stop_{unit}")
+    if not stop:
         return 0
+    if stop == queue[f"effective_resume_{unit}"] == queue[f"depth_{unit}"]:
+        return 1  # some brokers are overfull at their limit already, and resume below it
     return max(0, int(queue[f"depth_{unit}"] or 0) - int(queue[f"effective_resume_{unit}"] or 0))
 
 

@@ -367,7 +367,7 @@ function updateLimit(node, limit) {
     h("strong", {}, known(limit.depth) ? amount(limit.depth, limit.unit) : "not known"),
     ` of ${amount(limit.stop, limit.unit)}${known(limit.depth) ? ` (${percent(limit.depth, limit.stop)})` : ""}. `,
     limit.effective
-      ? `Resumes at ${amount(limit.resume, limit.unit)}.`
+      ? `Resumes ${limit.resumes_below ? "below" : "at"} ${amount(limit.resume, limit.unit)}.`
       : `Below its resume level of ${amount(limit.resume, limit.unit)}: not the cause.`,
   ]);
   setAttribute(
@@ -636,7 +636,11 @@ const render = drawing(() => {
     sharing,
     connectionRow,
     updateConnection,
-    data.connections.length ? "None: these connections have no other links." : `No clients connected${atThatTime()}.`,
+    data.connections.length
+      ? "None: these connections have no other links."
+      : data.producers_total === null
+        ? "Not known for this broker."
+        : `No clients connected${atThatTime()}.`,
   );
 });
 
