@@ -89,3 +89,15 @@ def test_every_kind_opens_an_adapter(kind: str) -> None:
     adapter = KINDS[kind].open(Account(KINDS[kind].url, "guest", "secret"), lambda: 0)
     assert {"Broker", "Queue"} <= set(adapter.types)
     assert "secret" not in repr(Account("http://x", "guest", "secret"))
+
+
+async def test_no_request_is_sent_while_another_process_may_host_the_broker() -> None:
+    allowed = False
+    http = JsonHttp.of(Account("http://127.0.0.1:9", allowed=lambda: allowed), "http://127.0.0.1:9")
+    for method in ("GET", "PUT"):
+        with pytest.raises(BrokerUnreachable, match="no longer hosts the broker"):
+            await http.request(method, "/")
+    allowed = True
+    with pytest.raises(BrokerUnreachable, match="cannot reach"):
+        await http.request("PUT", "/")
+    await http.close()

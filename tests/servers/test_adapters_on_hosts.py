@@ -250,8 +250,9 @@ def test_the_other_process_takes_over_and_each_change_is_one_event(
     assert place.log(1).count("polling rabbit") == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-@pytest.mark.parametrize("operation", ["stop-producers", "start-producers"])
+@pytest.mark.parametrize(
+    ("operation", "number"), [("stop-producers", signal.SIGSTOP), ("start-producers", signal.SIGKILL)]
+)
 def test_a_stop_or_start_that_was_begun_is_completed_by_the_next_process(
     place: Place, operation: str, number: signal.Signals
 ) -> None:
