@@ -1,4 +1,4 @@
-"""RabbitMQ and Artemis of an operator's own: added by mouse, their blocked producers explained, and in the history.
+"""RabbitMQ and Artemis of an operator's own: added by mouse, blocks explained, stopped, started, and in the history.
 
 Both are real, with real clients, behind `manage.py up`; the test follows what the pages show.
 """
@@ -135,13 +135,24 @@ def fill_queue(port: int) -> None:
         channel = connection.channel()
         limits = {"x-max-length": FULL, "x-overflow": "reject-publish"}
         channel.queue_declare("bills", durable=True, auto_delete=False, arguments=limits)
+        channel.queue_declare("mail", durable=True, auto_delete=False)
         for _ in range(FULL):
             channel.basic_publish(amqp.Message("x" * 100), routing_key="bills")
         with pytest.raises(amqp.exceptions.MessageNacked):
             channel.basic_publish(amqp.Message("x" * 100), routing_key="bills")
 
 
-async def test_brokers_of_two_kinds_are_added_and_their_blocks_explained_and_recorded(site: Site, page: Page) -> None:
+def accepts(port: int) -> bool:
+    """Return whether RabbitMQ accepts a message for a queue without limits."""
+    with amqp.Connection(f"127.0.0.1:{port}", confirm_publish=True) as connection:
+        try:
+            connection.channel().basic_publish(amqp.Message("x"), routing_key="mail")
+        except amqp.exceptions.MessageNacked:
+            return False
+    return True
+
+
+async def test_brokers_of_two_kinds_are_added_explained_stopped_started_and_recorded(site: Site, page: Page) -> None:
     await add(page, "RabbitMQ", "Rabbit", f"http://127.0.0.1:{site.rabbit.http_port}", ("guest", "guest"))
     await add(page, "Apache Artemis", "Artemis", site.artemis.url, (USER, PASSWORD))
 
@@ -171,12 +182,42 @@ async def test_brokers_of_two_kinds_are_added_and_their_blocks_explained_and_rec
     await asyncio.to_thread(site.rabbit.control, "set_vm_memory_high_watermark", "0.4")
     await asyncio.to_thread(site.published.wait_until_blocked, False)
 
+    # All are stopped and started from one dialog; what a stop does where it does not hold producers is confirmed.
+    await open_broker(page, "Rabbit")
+    await on_all_brokers(page, "Stop", "a drill")
+    await expect(queue_row(page, "bills").locator(".state")).to_have_text("Overfull, stopped")
+    assert not await asyncio.to_thread(accepts, site.rabbit.port)
+    await open_broker(page, "Artemis")
+    await expect(queue_row(page, "orders").locator(".state")).to_have_text("Overfull, stopped")
+    await on_all_brokers(page, "Start", "the drill is over")
+    await expect(queue_row(page, "orders").locator(".state")).to_have_text("Overfull")
+    await open_broker(page, "Rabbit")
+    await expect(queue_row(page, "bills").locator(".state")).to_have_text("Overfull")
+    assert await asyncio.to_thread(accepts, site.rabbit.port)
+
     # The history of both shows it.
     for broker, queue in (("artemis", "orders"), ("rabbit", "bills")):
         await page.goto(f"/history/?broker={broker}&range=15m")
-        await reloaded_until(page, lambda queue=queue: lists(page.locator("#episodes"), queue))  # type: ignore[misc]
+        for text in (queue, "a drill"):
+            await reloaded_until(page, lambda text=text: lists(page.locator("#episodes"), text))  # type: ignore[misc]
     await page.goto("/history/incident/?broker=rabbit&range=15m")
     await reloaded_until(page, lambda: lists(page.locator("main"), "Producer blocked"))
+
+
+async def on_all_brokers(page: Page, action: str, reason: str) -> None:
+    """Stop or start the producers of all brokers, the bundled one included, from the dialog."""
+    await page.get_by_role("button", name=f"{action} all producers").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("On all 3 brokers").check()
+    for title in ("Rabbit", "Artemis"):
+        await expect(dialog.locator(".stop-brokers")).to_contain_text(title)
+    if action == "Stop":
+        await dialog.get_by_label("Reject:").check()
+    await dialog.get_by_label("Reason").fill(reason)
+    await dialog.get_by_role("button", name=f"{action} all producers").click()
+    done = {"Stop": "stopped", "Start": "started"}[action]
+    await expect(dialog.get_by_role("heading")).to_have_text(f"Producers {done}")
+    await dialog.get_by_role("button", name="Close").click()
 
 
 async def blocked_producer(page: Page) -> str:
