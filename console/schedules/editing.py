@@ -247,7 +247,9 @@ def _checked_work(by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _checked_effect(broker: BrokerLink, target: ObjectName, action: str, named: str) -> str:
     """Return the effect to store: empty for hold. Raises InvalidValue if the broker cannot do this, and
-    EffectNotConfirmed if a stop does something else to producers there than what the schedule names."""
+    EffectNotConfirmed if a stop does something else to producers there than what the schedule names, and
+    BrokerUnreachable before the first connection: what the broker does is not known yet."""
+    broker.require_snapshot()
     declared = broker.types.get(target.type)
     operation = declared.operation(f"{action}-producers") if declared is not None else None
     if operation is None:

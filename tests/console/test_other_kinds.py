@@ -131,6 +131,17 @@ def test_schedule_of_a_stop_names_the_effect_that_it_has_here(api: APIClient) ->
     assert (start.status_code, start.json()["effect"]) == (201, "")
 
 
+def test_schedule_is_not_saved_before_the_effect_at_its_broker_is_known(broker: Broker, db: None) -> None:
+    broker.memory.disconnect()
+    user = User.objects.create_user("cy")
+    user.groups.add(Group.objects.get(name="administrators"))
+    client = APIClient()
+    client.force_authenticate(user)
+    refused = client.post("/api/v1/schedules/", SCHEDULE, format="json")
+    assert refused.status_code == 503
+    assert client.get("/api/v1/schedules/").json() == []
+
+
 def test_schedule_of_what_this_kind_lacks_is_refused(api: APIClient) -> None:
     exchange = {**SCHEDULE, "target": "type=Exchange,virtualhost=default,name=stocks"}
     refused = api.post("/api/v1/schedules/", exchange, format="json")
