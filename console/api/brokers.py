@@ -15,7 +15,7 @@ from brokers.admin import AdminError
 from brokers.model import ManagedType
 from console.api import brokers_schema as shapes
 from console.api import schema
-from console.api.base_views import BrokerView, PersonalView
+from console.api.base_views import BrokerView, PersonalView, choice_in
 from console.brokers.configured import configured
 from console.brokers.models import ForeignBroker
 from console.links.link import BrokerLink
@@ -73,6 +73,9 @@ class StoredBrokerTestView(PersonalView):
         return Response(operations.probe_broker(self.actor, self.body, slug))
 
 
+LEAVE_STOPS = schema.parameter("leave_stops", "true: also with stops in force, which stay so on the broker.")
+
+
 class BrokerDetailView(BrokerView):
     @extend_schema(responses={200: schema.BrokerDetail, 404: schema.READ_REFUSALS[404]}, summary="Get a broker")
     def get(self, request: Request, slug: str) -> Response:
@@ -80,22 +83,25 @@ class BrokerDetailView(BrokerView):
 
     @extend_schema(
         request=shapes.BrokerChange,
-        responses={200: shapes.AddedBroker, **schema.WRITE_REFUSALS},
+        responses={200: shapes.AddedBroker, **schema.WRITE_REFUSALS, 409: shapes.STOPS},
         summary="Change, pause or resume an added broker",
         description="For administrators of all brokers. A new URL requires the password again.",
     )
     def patch(self, request: Request, slug: str) -> Response:
         given, reason = _split(self.body)
-        return Response(added_json(operations.change_broker(self.actor, slug, given, reason)))
+        leave = given.pop("leave_stops", False)
+        return Response(added_json(operations.change_broker(self.actor, slug, given, reason, leave_stops=leave)))
 
     @extend_schema(
-        responses={204: None, **schema.WRITE_REFUSALS},
+        parameters=[LEAVE_STOPS],
+        responses={204: None, **schema.WRITE_REFUSALS, 409: shapes.STOPS},
         summary="Remove an added broker",
         description="For administrators of all brokers. On the broker itself nothing changes: start stopped producers"
         " first. Its history, events and audit trail stay.",
     )
     def delete(self, request: Request, slug: str) -> Response:
-        operations.remove_broker(self.actor, slug)
+        leave = choice_in(request.query_params, "leave_stops", ("true", "false")) == "true"
+        operations.remove_broker(self.actor, slug, leave_stops=leave)
         return Response(status=204)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import OpenApiResponse
 from rest_framework import serializers
 
 from brokers.adapters.kinds import KINDS
 from console.api.fields import FlagField, TextField, change_of
-from console.api.schema import Broker, text_field
+from console.api.schema import Broker, Refusal, text_field
 
 REASON = "Why, for the audit trail."
 
@@ -69,7 +70,22 @@ class BrokerGiven(serializers.Serializer[Any]):
 
 
 #: `password` empty: without one; omitted: unchanged, or, with a new URL, refused.
-BrokerChange = change_of("BrokerChange", BrokerGiven, "slug", "kind")
+BrokerChange = change_of(
+    "BrokerChange",
+    BrokerGiven,
+    "slug",
+    "kind",
+    leave_stops=FlagField("Pause it, or change its URL, also with stops in force, which stay so on the broker."),
+)
+
+
+class LeftStops(Refusal):
+    stops = serializers.ListField(
+        child=serializers.DictField(), help_text="The stops in force: scope, reason, actor, since, until, below."
+    )
+
+
+STOPS = OpenApiResponse(LeftStops, description="It has stops in force: confirm with leave_stops, or start them first.")
 
 
 class BrokerTest(serializers.Serializer[Any]):

@@ -21,6 +21,7 @@ from brokers.admin import (
     StaleVersion,
 )
 from brokers.input_checks import readable, readable_sentences, shortened
+from console.brokers.stops_left import StopsInForce
 from console.history.storage.reader import HistoryBroken, NothingRecorded
 from console.links.visible import UnknownBroker
 from console.operations.stops_across import EffectsNotConfirmed, NowhereDone
@@ -48,6 +49,8 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
     if isinstance(error, EffectNotConfirmed):
         brokers = {"brokers": error.brokers} if isinstance(error, EffectsNotConfirmed) else {}
         return Response({"detail": _sentence(error), "effect": error.effect, **brokers}, status.HTTP_409_CONFLICT)
+    if isinstance(error, StopsInForce):
+        return Response({"detail": _sentence(error), "stops": error.stops}, status.HTTP_409_CONFLICT)
     if isinstance(error, NowhereDone):
         return Response({"detail": _sentence(error), "brokers": error.brokers}, status=_status_of(error))
     if isinstance(error, PermissionDenied):

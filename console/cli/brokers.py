@@ -56,6 +56,9 @@ _SLUG = click.argument("slug", callback=_slug, shell_complete=_completed("broker
 _TEXT = click.File("r", encoding="utf-8")
 _YES = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 _REASON = click.option("--reason", "-r", default="", help="Reason, recorded in the audit trail.")
+_LEAVE_STOPS = click.option(
+    "--leave-stops", is_flag=True, help="Also with stops in force: its producers stay stopped on the broker."
+)
 _KIND = click.option(
     "--kind", shell_complete=_completed("brokers/kinds/"), help="Kind of broker, such as rabbitmq or artemis."
 )
@@ -205,6 +208,7 @@ def test(ctx: click.Context, /, *, slug: str | None, kind: str | None, json_: bo
 @click.option("--no-tags", is_flag=True, help="Remove all tags.")
 @click.option("--no-ca", is_flag=True, help="Trust the certificate authorities of the console's system.")
 @click.option("--no-password", is_flag=True, help="Remove the stored password.")
+@_LEAVE_STOPS
 @_REASON
 @json_option
 @click.pass_context
@@ -218,12 +222,13 @@ def edit(
     no_tags: bool,
     no_ca: bool,
     no_password: bool,
+    leave_stops: bool,
     reason: str,
     json_: bool,
     **account: Any,
 ) -> None:
     """Change the added broker SLUG; values that are not given stay. A new URL requires the password again."""
-    given = _account(**account)
+    given = {**_account(**account), **({"leave_stops": True} if leave_stops else {})}
     for name, removed, value in (
         ("tags", no_tags, list(tags) or None),
         ("authority", no_ca, given.get("authority")),
@@ -241,12 +246,14 @@ def edit(
 
 @brokers.command()
 @_SLUG
+@_LEAVE_STOPS
 @_REASON
 @json_option
 @click.pass_context
-def pause(ctx: click.Context, slug: str, reason: str, json_: bool) -> None:
+def pause(ctx: click.Context, slug: str, leave_stops: bool, reason: str, json_: bool) -> None:
     """Disconnect from the added broker SLUG until it is resumed. On the broker nothing changes."""
-    _change(ctx, slug, {"paused": True}, "Paused", reason=reason, json_=json_)
+    given = {"paused": True, **({"leave_stops": True} if leave_stops else {})}
+    _change(ctx, slug, given, "Paused", reason=reason, json_=json_)
 
 
 @brokers.command()
@@ -261,16 +268,16 @@ def resume(ctx: click.Context, slug: str, reason: str, json_: bool) -> None:
 
 @brokers.command()
 @_SLUG
+@_LEAVE_STOPS
 @_YES
 @click.pass_context
-def remove(ctx: click.Context, slug: str, yes: bool) -> None:
+def remove(ctx: click.Context, slug: str, leave_stops: bool, yes: bool) -> None:
     """Remove the added broker SLUG. Its history, events and audit trail stay; on the broker nothing changes."""
     if not yes:
         if not is_interactive():
             raise click.UsageError(f"this would remove the broker {slug}: confirm with --yes")
-        click.echo("Producers that are stopped on it stay stopped: start them first.")
         click.confirm(f"Remove {slug}?", abort=True)
-    console_client(ctx).delete(f"brokers/{slug}/")
+    console_client(ctx).delete(f"brokers/{slug}/{'?leave_stops=true' if leave_stops else ''}")
     click.echo(f"Removed {slug}.")
 
 

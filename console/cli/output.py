@@ -171,19 +171,54 @@ def when(ms: int) -> str:
 
 
 def preview(answer: Mapping[str, Any], verb: str) -> None:
-    click.echo(f"This {verb} affects {_many(answer['producers'], 'producer')} of {_many(answer['queues'], 'queue')}.")
+    click.echo(f"This {verb} affects {producers(answer)} of {_many(answer['queues'], 'queue')}.")
+    if answer.get("cannot"):
+        click.echo(f"This cannot be done: {answer['cannot']}.")
+    for each in answer.get("brokers") or ([answer] if verb == "stop" and answer.get("remark") else []):
+        _broker(each, verb)
     for row in answer.get("largest") or []:
-        click.echo(
-            f"  {row['virtualhost']}/{row['name']}: {_many(row['producers'], 'producer')},"
-            f" {_many(row['depth_messages'], 'message')}"
-        )
+        depth = "-" if row["depth_messages"] is None else _many(row["depth_messages"], "message")
+        click.echo(f"  {row['virtualhost']}/{row['name']}: {producers(row)}, {depth}")
+
+
+def _broker(entry: Mapping[str, Any], verb: str) -> None:
+    """Print what a stop or start does on one broker."""
+    title = entry.get("title", "Here")
+    if entry.get("error"):
+        click.echo(f"  {title}: not connected, nothing will be done there: {entry['error']}")
+    elif entry["cannot"]:
+        click.echo(f"  {title}: cannot: {entry['cannot']}")
+    else:
+        effect = f", effect {entry['effect']}: {entry['remark']}" if verb == "stop" and entry["effect"] else ""
+        click.echo(f"  {title}: {_many(entry['queues'], 'queue')}, {producers(entry)}{effect.removesuffix(': ')}")
+
+
+def producers(answer: Mapping[str, Any], unknown: str = "an unknown number of producers") -> str:
+    """Return the number of producers in words; one that misses unknown values is a lower limit."""
+    if answer.get("producers") is None:
+        return unknown
+    least = "at least " if "producers" in answer.get("at_least", ()) else ""
+    return f"{least}{_many(answer['producers'], 'producer')}"
 
 
 def stopped(answer: Mapping[str, Any], verb: str) -> None:
     done = "Nothing to change" if not answer.get("changed", True) else f"{verb.capitalize()} done"
-    click.echo(
-        f"{done}: {_many(answer['queues'], 'queue')}, {_many(answer['producers'], 'producer')};"
-        f" {answer['stopped']:,} stopped, {answer['draining']:,} draining."
+    known = [f"{answer[name]:,} {name}" for name in ("stopped", "draining") if answer.get(name) is not None]
+    counts = f"; {', '.join(known)}" if known else ""
+    click.echo(f"{done}: {_many(answer['queues'], 'queue')}, {producers(answer)}{counts}.")
+    if answer.get("unstoppable"):
+        click.echo(f"{_many(answer['unstoppable'], 'queue')} cannot be stopped: the producers go on.")
+    for each in answer.get("brokers") or ():
+        click.echo(f"  {each['title']}: {_outcome(each)}")
+
+
+def _outcome(entry: Mapping[str, Any]) -> str:
+    if entry["outcome"] == "unknown":
+        return f"not known whether it was done: {entry['error']}"
+    if entry["outcome"] != "done":
+        return f"{entry['outcome']}: {entry['error']}"
+    return (
+        f"{'done' if entry['changed'] else 'nothing to change'}: {_many(entry['queues'], 'queue')}, {producers(entry)}"
     )
 
 

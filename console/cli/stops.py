@@ -9,7 +9,7 @@ import click
 
 from console.cli import names, output
 from console.cli.group import cli, client_of, is_interactive, json_option, queue_names
-from console.cli.problems import REFUSED, Problem
+from console.cli.problems import REFUSED, UNREACHABLE, Problem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,6 +20,9 @@ def _aim_options(command: F) -> F:
         click.option("--all", "everything", is_flag=True, help="All producers of the broker."),
         click.option("--virtualhost", "-v", help="All producers of a virtual host."),
         click.option("--exchange", "-e", help="All queues bound to an exchange: name, or virtualhost/name."),
+        click.option("--all-brokers", is_flag=True, help="All producers of all brokers."),
+        click.option("--broker", "brokers", multiple=True, help="All producers of this broker; can be repeated."),
+        click.option("--tag", "tags", multiple=True, help="All producers of brokers with this tag; can be repeated."),
         click.option("--pattern", "-p", help="Only queues whose name matches, of the broker or the virtual host."),
         click.option("--reason", "-r", required=True, help="Reason, shown to all users."),
         click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation."),
@@ -30,9 +33,24 @@ def _aim_options(command: F) -> F:
 
 
 def _aim(
-    queues: tuple[str, ...], *, everything: bool, virtualhost: str | None, exchange: str | None, pattern: str | None
+    queues: tuple[str, ...],
+    *,
+    everything: bool,
+    virtualhost: str | None,
+    exchange: str | None,
+    pattern: str | None,
+    all_brokers: bool = False,
+    brokers: tuple[str, ...] = (),
+    tags: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """Return the fields of the request body that select the producers. Raises UsageError."""
+    if all_brokers or brokers or tags:
+        if queues or virtualhost or exchange or sum(map(bool, (all_brokers, brokers, tags))) > 1:
+            raise click.UsageError(
+                "select brokers by one of --all-brokers, --broker, --tag, and no queues but --pattern"
+            )
+        several = {"tags": list(tags)} if tags else {"brokers": ["*"] if all_brokers else list(brokers)}
+        return {"scope": "type=Broker", **several, **({"pattern": pattern} if pattern else {})}
     scopes = sum(map(bool, (queues, exchange, everything or (pattern and not virtualhost), virtualhost)))
     if scopes != 1 or (pattern and (queues or exchange)):
         raise click.UsageError(
@@ -50,19 +68,21 @@ def _aim(
 def _act(ctx: click.Context, verb: str, aim: dict[str, Any], more: dict[str, Any], *, yes: bool, json_: bool) -> None:
     client = client_of(ctx)
     if not yes:
-        answer = client.post("stop-producers/preview/", aim)
+        answer = client.post("stop-producers/preview/", {**aim, "action": verb})
         if not answer["queues"]:
             raise Problem("no queue matches: nothing changed", REFUSED)
         if json_ or not is_interactive():
-            raise click.UsageError(
-                f"this would {verb} {answer['producers']} producers of {answer['queues']} queues: confirm with --yes"
-            )
+            producers = output.producers(answer, "producers")
+            raise click.UsageError(f"this would {verb} {producers} of {answer['queues']} queues: confirm with --yes")
         output.preview(answer, verb)
         click.confirm(f"{verb.capitalize()} them?", abort=True)
     answer = client.post(f"{verb}-producers/", {**aim, **more})
     if json_:
-        return output.as_json(answer)
-    return output.stopped(answer, verb)
+        output.as_json(answer)
+    else:
+        output.stopped(answer, verb)
+    if failed := [each["title"] for each in answer.get("brokers", ()) if each["outcome"] != "done"]:
+        raise Problem(f"not {verb}{'ped' if verb == 'stop' else 'ed'} on {', '.join(failed)}", UNREACHABLE)
 
 
 def _length(ctx: click.Context, param: click.Parameter, value: str | None) -> int:
@@ -84,8 +104,10 @@ def _length(ctx: click.Context, param: click.Parameter, value: str | None) -> in
 )
 @click.option(
     "--effect",
+    "effects",
+    multiple=True,
     type=click.Choice(["trickle", "reject", "cut"]),
-    help="Confirm what a stop does on brokers that cannot hold producers.",
+    help="Confirm what a stop does on brokers that cannot hold producers; can be repeated.",
 )
 @click.pass_context
 def stop(
@@ -97,11 +119,11 @@ def stop(
     json_: bool,
     for_ms: int,
     below: int | None,
-    effect: str | None,
+    effects: tuple[str, ...],
     **aim: Any,
 ) -> None:
     """Stop the producers of QUEUES or of a wider scope. The affected queues are shown first."""
-    given = (("for_ms", for_ms), ("below", below), ("effect", effect))
+    given = (("for_ms", for_ms), ("below", below), ("effects", list(effects)))
     more = {"reason": reason, **{name: value for name, value in given if value}}
     _act(ctx, "stop", _aim(**aim), more, yes=yes, json_=json_)
 

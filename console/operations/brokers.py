@@ -20,7 +20,7 @@ from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotFound
 from brokers.input_checks import label_fault, text_fault
 from console.access.actor import Actor
 from console.access.audited_changes import audited
-from console.brokers import configured, keys
+from console.brokers import configured, keys, stops_left
 from console.brokers.models import ForeignBroker
 from console.permissions.rights import Role
 
@@ -64,10 +64,17 @@ def add_broker(by: Actor, given: Mapping[str, Any], reason: str = "") -> Foreign
     return made
 
 
-def change_broker(by: Actor, slug: str, given: Mapping[str, Any], reason: str = "") -> ForeignBroker:
+_PAUSED = "while it is paused they stay stopped, and no stop ends automatically"
+_MOVED = "at the new address the same stops are made, and at the old one they stay if that is another broker"
+_REMOVED = "on the broker they stay stopped, and Headgate no longer has what a start restores"
+
+
+def change_broker(
+    by: Actor, slug: str, given: Mapping[str, Any], reason: str = "", *, leave_stops: bool = False
+) -> ForeignBroker:
     """Change fields of an added broker, all but slug and kind. A new URL requires the password again: otherwise it
-    would be sent to another address than the one that it was entered for. Raises PermissionDenied, NotFound,
-    InvalidValue."""
+    would be sent to another address than the one that it was entered for. With stops in force, a pause and a new URL
+    require `leave_stops`. Raises PermissionDenied, NotFound, InvalidValue, StopsInForce."""
     with audited(by, f"broker {slug}", "change-broker", reason=reason) as row, _usable_keys():
         check_administers(by)
         with keys.locked(), transaction.atomic():
@@ -76,6 +83,9 @@ def change_broker(by: Actor, slug: str, given: Mapping[str, Any], reason: str = 
             values = _checked(given)
             if values.get("url", found.url) != found.url and found.encrypted and "password" not in values:
                 raise InvalidValue({"password": "enter the password again: it was entered for another URL"})
+            moved = values.get("url", found.url) != found.url
+            if not leave_stops and (moved or (values.get("paused") and not found.paused)):
+                _check_stops(slug, _MOVED if moved else _PAUSED)
             for name, value in _encrypted(values).items():
                 setattr(found, name, value)
             found.revision += 1
@@ -85,14 +95,28 @@ def change_broker(by: Actor, slug: str, given: Mapping[str, Any], reason: str = 
     return found
 
 
-def remove_broker(by: Actor, slug: str, *, reason: str = "") -> None:
-    """Remove an added broker from the console; on the broker nothing changes. Raises PermissionDenied, NotFound."""
+def remove_broker(by: Actor, slug: str, *, reason: str = "", leave_stops: bool = False) -> None:
+    """Remove an added broker from the console; on the broker nothing changes. With stops in force, that requires
+    `leave_stops`: they stay in force there, and the audit row has them. Raises PermissionDenied, NotFound,
+    StopsInForce."""
     with audited(by, f"broker {slug}", "remove-broker", reason=reason) as row:
         check_administers(by)
         found = broker_of(slug)
         row.before = found.for_audit()
-        found.delete()
+        with transaction.atomic():
+            if not leave_stops:
+                _check_stops(slug, _REMOVED)
+            elif left := stops_left.stops_of(slug):
+                row.before = {**row.before, "stops": left}
+            stops_left.leave_stops(slug)
+            found.delete()
     configured.refresh()
+
+
+def _check_stops(slug: str, consequence: str) -> None:
+    """Raise StopsInForce if the broker has stops."""
+    if stops := stops_left.stops_of(slug):
+        raise stops_left.StopsInForce(slug, consequence, stops)
 
 
 def probe_broker(by: Actor, given: Mapping[str, Any], slug: str = "") -> dict[str, Any]:

@@ -22,6 +22,7 @@ from console.access.actor import Actor
 from console.access.user_rights import request_rights
 from console.brokers.configured import configured
 from console.brokers.models import ForeignBroker
+from console.brokers.stops_left import StopsInForce, in_words, stops_of
 from console.links.visible import visible_links
 from console.operations import brokers as operations
 from console.pages.access_questions import Question
@@ -42,12 +43,15 @@ def brokers(request: HttpRequest) -> HttpResponse:
     question: Question | None = None
     result: dict[str, Any] | None = None
     wrong: Mapping[str, str] = {}
-    status = 200
+    status, stays = 200, False
     if request.method == "POST":
         action, slug = request.POST.get("action", ""), str(request.POST.get("slug", "")).strip()
         try:
-            if action == "remove" and request.POST.get("confirmed") != "1":
+            confirmed = request.POST.get("confirmed") == "1"
+            if action == "remove" and not confirmed:
                 question = _question(operations.broker_of(slug))
+            elif action == "pause" and not confirmed and stops_of(slug):
+                question = _pause_question(operations.broker_of(slug))
             elif action == "test":
                 given = {**given, **_fields(request.POST)}
                 known = edited.slug if edited else ""
@@ -60,7 +64,8 @@ def brokers(request: HttpRequest) -> HttpResponse:
         except InvalidValue as error:
             wrong, status = error.errors, 400
         except AdminError as error:
-            wrong, status = {"": str(error)}, 409
+            wrong, status = {"": f"{str(error)[:1].upper()}{str(error)[1:]}."}, 409
+            stays = isinstance(error, StopsInForce)
     links = {link.slug: link for link in visible_links(rights)}
     context = {
         **frame(request, "brokers", "Brokers"),
@@ -72,7 +77,13 @@ def brokers(request: HttpRequest) -> HttpResponse:
         "result": result,
         "wrong": wrong,
         "question": question,
-        "question_fields": [("action", "remove"), ("slug", request.POST.get("slug", ""))],
+        "question_fields": [
+            ("action", request.POST.get("action", "")),
+            ("slug", request.POST.get("slug", "")),
+            # Only for the stops that the question lists: one that is made meanwhile is refused first.
+            *([("leave_stops", "1")] if question and stops_of(str(request.POST.get("slug", ""))) else []),
+        ],
+        "stays": stays,
     }
     return render(request, "console/brokers.html", context, status=status)
 
@@ -135,27 +146,43 @@ def _tested(given: QueryDict, edited: ForeignBroker | None) -> dict[str, Any]:
 
 def _act(request: HttpRequest, action: str, slug: str, edited: ForeignBroker | None) -> str:
     """Make the change and return a message. Raises AdminError, InvalidValue."""
-    by = Actor.of(request)
+    by, leave = Actor.of(request), request.POST.get("leave_stops") == "1"
     if action == "save" and edited is not None:
-        return f"{operations.change_broker(by, edited.slug, _changes(request.POST, edited)).title} is changed."
+        changed = operations.change_broker(by, edited.slug, _changes(request.POST, edited), leave_stops=leave)
+        return f"{changed.title} is changed."
     if action == "save":
         required = {"slug": "", "kind": "", "url": ""}
         return f"{operations.add_broker(by, {**required, **_changes(request.POST, None)}).title} is added."
     if action in ("pause", "resume"):
-        row = operations.change_broker(by, slug, {"paused": action == "pause"})
+        row = operations.change_broker(by, slug, {"paused": action == "pause"}, leave_stops=leave)
         return f"{row.title} is {'paused' if row.paused else 'polled again'}."
     if action == "remove":
-        operations.remove_broker(by, slug)
+        operations.remove_broker(by, slug, leave_stops=leave)
         return f"The broker {slug} is removed."
     raise InvalidValue({"action": f"action is {action!r}: it must be one of {', '.join(_ACTIONS)}"})
 
 
 def _question(row: ForeignBroker) -> Question:
+    stops = stops_of(row.slug)
     return Question(
         f"Remove {row.title} from the console?",
         (
-            "On the broker itself nothing changes: producers that are stopped stay stopped. Start them first.",
+            *(f"Stopped: {in_words(stop)}." for stop in stops),
+            "These producers stay stopped, and Headgate no longer has what a start restores. Start them first."
+            if stops
+            else "On the broker itself nothing changes. No producers are stopped there by Headgate.",
             "Its password is deleted here. History, events and audit trail stay.",
         ),
-        "Remove broker",
+        "Remove broker, leave its producers stopped" if stops else "Remove broker",
+    )
+
+
+def _pause_question(row: ForeignBroker) -> Question:
+    return Question(
+        f"Pause {row.title}?",
+        (
+            *(f"Stopped: {in_words(stop)}." for stop in stops_of(row.slug)),
+            "These producers stay stopped while it is paused, and no stop ends automatically.",
+        ),
+        "Pause, leave its producers stopped",
     )
