@@ -25,6 +25,7 @@ from console.alerts.messages import items
 from console.alerts.models import Alert, AlertState, Delivery, Notification, Position, Rule, Silence
 from console.alerts.queue_conditions import DEAD_LETTERS, QUEUE_CONDITIONS, Row, dead_letter_queues, matching_conditions
 from console.alerts.transitions import UNREACHABLE, Evaluation, Observation, evaluate
+from console.brokers.models import ForeignBroker
 from console.links.queue_table import queue_of
 from console.links.registry import BrokerLink
 
@@ -97,6 +98,8 @@ class Evaluator:
                     self._poll_broker(link, rules, silences)
                 except AdminError as error:
                     log.warning("%s: alerts could not be evaluated: %s", link.slug, error)
+            for slug in self._removed():
+                self._end_alerts(slug, rules, silences)
         if self.clock() - self._cleaned > 60:
             self._cleaned = self.clock()
             self._clean(rules)
@@ -143,6 +146,23 @@ class Evaluator:
             self._advance(position, events)
             for rule, each in evaluation.items():
                 ready += self._save(rule, slug, each, now)
+        for number in ready:
+            self.deliver(number)
+
+    def _removed(self) -> list[str]:
+        """Return the brokers with alerts in progress that are configured no more, by the database."""
+        open_ = Alert.objects.filter(state__in=(AlertState.PENDING, AlertState.FIRING))
+        present = {link.slug for link in self.links()} | set(ForeignBroker.objects.values_list("slug", flat=True))
+        return [slug for slug in open_.values_list("broker", flat=True).distinct().order_by() if slug not in present]
+
+    def _end_alerts(self, slug: str, rules: list[Rule], silences: list[Silence]) -> None:
+        """End the alerts of a removed broker: the console no longer observes its conditions."""
+        now, ready = self.now(), []
+        with transaction.atomic():
+            for rule in rules:
+                mine = list(Alert.objects.filter(broker=slug, rule=rule))
+                ended = evaluate(rule, slug, mine, conditions=[], events=[], silences=silences, now=now, settled=True)
+                ready += self._save(rule, slug, ended, now)
         for number in ready:
             self.deliver(number)
 

@@ -45,7 +45,7 @@ def _aim(
 ) -> dict[str, Any]:
     """Return the fields of the request body that select the producers. Raises UsageError."""
     if all_brokers or brokers or tags:
-        if queues or virtualhost or exchange or sum(map(bool, (all_brokers, brokers, tags))) > 1:
+        if queues or everything or virtualhost or exchange or sum(map(bool, (all_brokers, brokers, tags))) > 1:
             raise click.UsageError(
                 "select brokers by one of --all-brokers, --broker, --tag, and no queues but --pattern"
             )

@@ -189,6 +189,20 @@ def test_stop_shows_its_impact_and_asks_for_confirmation(
     until(lambda: stopped(broker) == {"orders", "bills"})
 
 
+def test_stop_and_start_of_several_brokers_name_each_result(olga: Terminal, broker: Broker) -> None:
+    said = ok(olga.run("stop", "--all-brokers", "-r", "test", "-y", "--effect", "reject", "--effect", "trickle"))
+    assert "Local broker: done: 2 queues, 2 producers" in said
+    until(lambda: stopped(broker) == {"orders", "bills"})
+    assert "Local broker: nothing to change" in ok(olga.run("stop", "--broker", "local", "-r", "test", "-y"))
+    ok(olga.run("start", "--broker", "local", "-r", "test", "-y"))
+    until(lambda: not stopped(broker))
+    wrong = olga.run("stop", "--tag", "prod", "-r", "test", "-y")
+    assert wrong.exit_code != 0
+    assert "no broker has the tag prod" in wrong.output
+    for mixed in (("--all-brokers", "--tag", "x"), ("--broker", "local", "orders"), ("--all-brokers", "--all")):
+        assert olga.run("stop", *mixed, "-r", "test", "-y").exit_code == 2
+
+
 def test_stop_with_an_end_and_staged_start(olga: Terminal, broker: Broker) -> None:
     limited(olga, broker)
     ok(olga.run("stop", "orders", "-r", "test", "-y", "--for", "30m", "--below", "20"))

@@ -18,6 +18,7 @@ from console.alerts import editing, tasks
 from console.alerts.evaluator import Evaluator
 from console.alerts.models import Alert, AllowedNetwork, Delivery, DeliveryState, Notification, Position, Receiver, Rule
 from console.audit.models import AuditEntry
+from console.brokers.models import ForeignBroker
 from console.links.registry import links
 from console.operations import Aim, stop_producers
 from tests.console.alerts.receivers import Received, http_receiver, smtp_receiver
@@ -122,6 +123,23 @@ def test_restarted_evaluator_neither_repeats_nor_loses_events(broker: Broker, by
     evaluator(clock).poll()
     assert len(hook.requests) == 2
     assert "two" in hook.bodies[1]["items"][0]["saw"]
+
+
+def test_alerts_of_a_removed_broker_end(stuck: Broker, by: Actor, hook: Received) -> None:
+    create_rule(by, hook, [STUCK], quiet=0)
+    clock = Clock()
+    evaluator(clock).poll()
+    alert = Alert.objects.get()
+    alert.pk, alert.broker = None, "rabbit"
+    alert.save()
+    before = Alert.objects.get(broker="local").state
+    row = ForeignBroker.objects.create(slug="rabbit", title="Rabbits", kind="rabbitmq", url="http://10.0.0.7:15672")
+    evaluator(clock).poll()  # it is configured, though without a link
+    assert Alert.objects.filter(broker="rabbit").exists()
+    row.delete()
+    evaluator(clock).poll()
+    assert not Alert.objects.filter(broker="rabbit", state__in=["pending", "firing"]).exists()
+    assert Alert.objects.get(broker="local").state == before
 
 
 def test_firing_alert_survives_a_restart_without_another_notification(stuck: Broker, by: Actor, hook: Received) -> None:
