@@ -42,10 +42,18 @@ CONSOLE = {
 #: Those of them that go on until they are stopped. They have ended what they do when they return: what Python would
 #: still take down object by object then, the kernel does at once.
 SERVICES = frozenset({"web", "history", "worker", "beat", "recorder"})
+#: Those whose output is a log: JSON lines with `--log-format json`, or HEADGATE_LOG_FORMAT=json.
+LOGGED = SERVICES | {"adapters", "broker"}
 
 
 def main(argv: list[str]) -> int:
     command = argv[1] if len(argv) > 1 else "--help"
+    if command in LOGGED | {"up"}:
+        argv = [*argv[:2], *set_log_format(argv[2:])]
+        from brokers.log_records import start
+
+        if command in LOGGED and "--session" not in argv:  # whose output is read by the process that started it
+            start(command)
     if command in OURS:
         return int(importlib.import_module(OURS[command][0]).main(argv[2:]))
     if command in ("--help", "-h") or argv[1:] == ["help"]:
@@ -67,9 +75,32 @@ def main(argv: list[str]) -> int:
     return code
 
 
+def set_log_format(arguments: list[str]) -> list[str]:
+    """Take `--log-format FORMAT` from the arguments and set the variable that all parts of Headgate read; return the
+    other arguments."""
+    from brokers.log_records import FORMATS, VARIABLE
+
+    left, given = [], os.environ.get(VARIABLE) or FORMATS[0]
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if name == "--log-format":
+            given = value if equals else next(rest, "")
+        else:
+            left.append(argument)
+    if given not in FORMATS:
+        sys.stderr.write(f"manage.py: the log format is {given!r}: it must be one of {', '.join(FORMATS)}\n")
+        sys.exit(2)
+    os.environ[VARIABLE] = given
+    return left
+
+
 def end_at_once(code: int) -> NoReturn:
     """End this process, without Python's own end: that takes as much processor time as all that went before it."""
     logging.shutdown()
+    from brokers.log_records import finish
+
+    finish()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -80,7 +111,12 @@ def print_commands() -> None:
     lines = ["Headgate: a console and control plane for message brokers, about producer flow control.", ""]
     lines += [f"  manage.py {name:<15} {text}" for name, (_, text) in OURS.items()]
     lines += [f"  manage.py {name:<15} {text}" for name, text in CONSOLE.items()]
-    lines += ["", "`manage.py COMMAND --help` tells a command's options. The console's other commands:", ""]
+    lines += [
+        "",
+        "Processes log JSON lines with `--log-format json`.",
+        "`manage.py COMMAND --help` tells a command's options. The console's other commands:",
+        "",
+    ]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
 

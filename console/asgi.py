@@ -12,6 +12,7 @@ _http = get_asgi_application()  # sets Django up, so it comes before what needs 
 from channels.routing import ProtocolTypeRouter  # noqa: E402
 
 from console.intake.bodies import limited  # noqa: E402
+from console.intake.request_ids import with_request_id  # noqa: E402
 from console.live.routing import websocket_application  # noqa: E402
 
-application = ProtocolTypeRouter({"http": limited(_http), "websocket": websocket_application})
+application = with_request_id(ProtocolTypeRouter({"http": limited(_http), "websocket": websocket_application}))

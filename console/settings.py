@@ -38,7 +38,7 @@ import dj_database_url
 from celery.schedules import crontab
 from csp.constants import NONE, SELF
 
-from brokers import input_limits
+from brokers import input_limits, log_records
 from console.access.oidc_settings import OidcSettingsError
 from console.access.oidc_settings import from_environment as oidc_from_environment
 from console.data_folder import DataFolderError, database, prepare, secret
@@ -345,11 +345,16 @@ LANGUAGE_CODE = "en-gb"
 USE_TZ = True
 TIME_ZONE = "UTC"
 
+LOGGED_AS_JSON = ("console.audit", "console.intake.request_ids")
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "handlers": {
+        "stderr": {"class": "brokers.log_records.Handler"}
+        if log_records.is_json()
+        else {"class": "logging.StreamHandler", "formatter": "line"}
+    },
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     "loggers": {
         "django": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
@@ -357,6 +362,8 @@ LOGGING: dict[str, Any] = {
         "django.request": {"handlers": ["stderr"], "level": "ERROR", "propagate": False},
         "axes": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
         "console": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
+        # A record of each request and audit entry is for those who collect logs; people read the audit trail.
+        **({} if log_records.is_json() else {name: {"level": "WARNING"} for name in LOGGED_AS_JSON}),
     },
 }
 

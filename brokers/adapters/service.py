@@ -26,6 +26,7 @@ from brokers.amqp.container import Container
 from brokers.amqp.node_links import Node
 from brokers.engine.broker import Broker
 from brokers.engine.flow.credit import IDLE_CREDIT_MS
+from brokers.log_records import in_background
 from brokers.loopback import is_loopback
 from brokers.server.alarm import Alarm
 from brokers.server.config_store import ConfigStore
@@ -140,7 +141,7 @@ class AdaptersService:
         nodes = AdaptedNodes(name, broker, observed, self._in_turn, self.engine.accounts.rights)
         self._nodes.update(nodes.by_address)
         poller = Poller(adapter, observed, clock=time.monotonic)
-        polling = asyncio.create_task(poller.run(), name=f"poll {name}")
+        polling = asyncio.create_task(in_background(poller.run(), broker=name), name=f"poll {name}")
         self._hosted[name] = _Hosted(adapter, records, nodes, polling)
 
     async def remove(self, name: str) -> None:

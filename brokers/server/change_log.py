@@ -82,7 +82,7 @@ class ChangeLog:
         self._unsaved.clear()
         self._broker.last_event = self._journal.last
         for event in compress(events, logged):
-            operational.info("%s", _one_line(event.text))
+            operational.info("%s", _one_line(event.text), extra={"event": event.number, "object": str(event.object)})
         self._followers.publish(events)
         return True
 

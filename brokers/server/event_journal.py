@@ -159,7 +159,9 @@ class EventJournal:
             text = f"Event {number} in {self.path.name} is damaged and cannot be read"
             if number not in self._damaged:
                 self._damaged.add(number)
-                log.error("%s is damaged: event %d is not as it was written", self.path, number)
+                log.error(
+                    "%s is damaged: event %d is not as it was written", self.path, number, extra={"event": number}
+                )
             return Event(number, at if isinstance(at, int) else 0, DAMAGED, object_name("Broker"), text, {})
         return Event(number, at, kind, _parse_name(name), text, json.loads(attributes))
 

@@ -13,6 +13,7 @@ import sys
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
+from brokers import log_records
 from brokers.server.config_store import StoreError
 from brokers.server.listening import CannotListen, TlsAddress
 from brokers.server.operators_first import OperatorsFirst
@@ -117,8 +118,9 @@ def _log_to(path: Path) -> None:
     """Configure the broker log: one line per event, in Qpid's texts; errors also go to stderr."""
     handler = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-5s %(message)s"))
-    errors = logging.StreamHandler(sys.stderr)
-    errors.setLevel(logging.WARNING)
+    errors: logging.Handler = log_records.Handler() if log_records.is_json() else logging.StreamHandler(sys.stderr)
+    if not log_records.is_json():  # collected records have the events, too
+        errors.setLevel(logging.WARNING)
     root = logging.getLogger()
     root.setLevel(logging.INFO)
     root.addHandler(handler)

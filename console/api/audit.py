@@ -34,7 +34,10 @@ _FILTERS = [
     schema.parameter("operation", "Entries of this operation."),
     schema.parameter("outcome", "Entries with this outcome.", enum=Outcome.values),
     schema.parameter("user", "Entries of this user."),
-    schema.parameter("search", "Text in the object, reason, detail, user, operation or address."),
+    schema.parameter(
+        "request", "Entries of the request with this id (`X-Request-ID` of its response, `request_id` in the log)."
+    ),
+    schema.parameter("search", "Text in the object, reason, detail, user, operation, address or request id."),
     schema.parameter("from", "Entries from this time on: ISO 8601, or ms since the epoch."),
     schema.parameter("until", "Entries before this time; format as for `from`."),
 ]

@@ -247,6 +247,7 @@ class AuditRow(serializers.ModelSerializer[AuditEntry]):
             "after",
             "outcome",
             "detail",
+            "request_id",
         ]
 
 

@@ -5,6 +5,7 @@ Only `console/operations/` and `console/access/` write entries. Nothing changes 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,14 @@ from django.db import models
 
 from brokers.input_checks import readable, shortened
 from brokers.input_limits import TEXT
+from console.intake.request_ids import present_request_id
 from console.permissions.rights import Rights, Role
 
 if TYPE_CHECKING:
     from console.links.link import BrokerLink
 
+
+log = logging.getLogger("console.audit")
 
 #: Longest detail, in characters: a stop of some thousands of named queues is found by each name.
 LONGEST_DETAIL = 250_000
@@ -85,6 +89,13 @@ class AuditEntry(models.Model):
     after = models.JSONField(null=True)
     outcome = models.CharField(max_length=16, choices=Outcome.choices)
     detail = models.TextField(blank=True, help_text="Arguments and result, or the error message.")
+    request_id = models.CharField(
+        max_length=64,
+        blank=True,
+        default="",
+        db_index=True,
+        help_text="Id of the request that made the attempt, as in the log; empty: of a schedule, or of a command.",
+    )
 
     objects = AuditQuerySet.as_manager()
 
@@ -119,12 +130,16 @@ class AuditEntry(models.Model):
     def save(self, *args: Any, **kwargs: Any) -> None:
         if self.pk is not None:
             raise AppendOnlyError("audit rows are never changed")
+        self.request_id = self.request_id or present_request_id()
         for name in ("user_name", "source_address", "broker", "virtualhost", "object", "reason", "detail"):
             most = self._meta.get_field(name).max_length  # none for reason and detail
             text = readable(getattr(self, name))
             setattr(self, name, text[:most] if most else shortened(text, LONGEST_DETAIL))
         kwargs["force_insert"] = True
         super().save(*args, **kwargs)
+        known = {"audit_entry": self.pk, "operation": self.operation, "outcome": self.outcome, "user": self.user_name}
+        about = {"broker": self.broker or None, "object": self.object}
+        log.info("audit entry %s: %s", self.pk, self, extra={**known, **about})
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         raise AppendOnlyError("audit rows are never deleted")

@@ -22,11 +22,12 @@ EXACT: Mapping[str, str] = {
     "object": "object",
     "operation": "operation",
     "outcome": "outcome",
+    "request": "request_id",
     "user": "user_name",
     "virtualhost": "virtualhost",
 }
 #: Fields that `search` covers; case is ignored.
-_TEXTS = ("object", "reason", "detail", "user_name", "operation", "source_address")
+_TEXTS = ("object", "reason", "detail", "user_name", "operation", "source_address", "request_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +88,5 @@ COLUMNS = (
     "detail",
     "before",
     "after",
+    "request_id",
 )

@@ -22,6 +22,7 @@ _IMMUTABLE = (
     "after",
     "outcome",
     "detail",
+    "request_id",
 )
 _SAME = " AND ".join(f'NEW."{column}" IS OLD."{column}"' for column in _IMMUTABLE)
 

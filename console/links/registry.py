@@ -19,6 +19,7 @@ from typing import Any
 from django.utils.module_loading import import_string
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable
+from brokers.log_records import in_background
 from brokers.loopback import is_loopback
 from console.brokers.configured import configured, on_change
 from console.brokers.keys import KeyMissing, decrypt
@@ -130,7 +131,7 @@ class _Links:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         for slug, link in self.by_slug.items():
-            self._tasks[slug] = self._loop.create_task(link.run())
+            self._tasks[slug] = self._loop.create_task(in_background(link.run(), broker=link.slug))
         try:
             self._loop.run_forever()
         finally:
@@ -157,7 +158,7 @@ class _Links:
             self._loop.call_soon_threadsafe(self._end, before[slug])
 
     def _begin(self, link: BrokerLink) -> None:
-        self._tasks[link.slug] = self._loop.create_task(link.run())
+        self._tasks[link.slug] = self._loop.create_task(in_background(link.run(), broker=link.slug))
 
     def _end(self, link: BrokerLink) -> None:
         self._tasks.pop(link.slug).cancel()

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn, TextIO
 
+from brokers import log_records
 from brokers.loopback import is_loopback
 from brokers.tls_options import TLS_PORT, add_tls_options, check_tls_options, tls_arguments
 from console.up.supervisor import Failed, Service, Supervisor
@@ -45,7 +46,10 @@ def main(argv: list[str]) -> int:
         if options.tls_certificate:
             check_port(options.tls_host or "127.0.0.1", options.tls_port or TLS_PORT, "--tls-port", "--tls-host")
     except Failed as failure:
-        sys.stderr.write(f"manage.py up: {failure}\n")
+        if log_records.is_json():
+            Supervisor().record("up", str(failure), level="CRITICAL")
+        else:
+            sys.stderr.write(f"manage.py up: {failure}\n")
         return 1
     with lock:
         return asyncio.run(_run(options))
@@ -127,8 +131,22 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
     in_the_clear = not is_loopback(options.host)
     if not console:
         url += "  (does not answer yet: see above)"
+    if log_records.is_json():
+        supervisor.record("up", ready_message(printed, options.data), url=url, amqp=f"amqp://{amqp}")
+        return
     sys.stdout.write(welcome(url, amqp, options.data, printed, secure=secure, in_the_clear=in_the_clear))
     sys.stdout.flush()
+
+
+def ready_message(printed: str, data: Path) -> str:
+    """Return the record for a new user. The generated password is not in it: logs are collected and stored."""
+    made = any(line.startswith("admin ") for line in printed.splitlines())
+    return "ready" + (f"; user admin was created: set a password with `{_reset(data)}`" if made else "")
+
+
+def _reset(data: Path) -> str:
+    reset = "uv run manage.py changepassword admin"
+    return reset if data == Path("data").resolve() else f"HEADGATE_DATA={shlex.quote(str(data))} {reset}"
 
 
 def welcome(url: str, amqp: str, data: Path, printed: str, *, secure: str, in_the_clear: bool) -> str:
@@ -137,9 +155,7 @@ def welcome(url: str, amqp: str, data: Path, printed: str, *, secure: str, in_th
     `secure`: where the broker listens with TLS, if it does. `in_the_clear`: other machines can reach what has none."""
     beware = f"Beware: other machines can reach {f'amqp://{amqp}' if secure else 'this'}, and nothing is encrypted"
     made = next((line.split(None, 1)[1].strip() for line in printed.splitlines() if line.startswith("admin ")), "")
-    reset = "uv run manage.py changepassword admin"
-    if data != Path("data").resolve():
-        reset = f"HEADGATE_DATA={shlex.quote(str(data))} {reset}"
+    reset = _reset(data)
     lines = [
         "",
         "Headgate is ready.",
@@ -287,5 +303,7 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of all data (default: $HEADGATE_DATA or ./data)",
     )
     add_tls_options(parser)
+    # Taken by manage.py, for every process; here for --help.
+    parser.add_argument("--log-format", choices=log_records.FORMATS, help="lines of text (default), or of JSON")
     parser.add_argument("--verbose", action="store_true", help="show the ordinary output of every process, too")
     return parser

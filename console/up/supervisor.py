@@ -2,7 +2,9 @@
 
 The promise is that nothing outlives the supervisor. Stopped by a signal, it sends TERM to every process group and KILL
 to what is left after `KILL_AFTER` seconds; killed itself (even with -9), the kernel kills its children (Linux'
-parent-death signal). It knows commands and exit codes, never what the commands do.
+parent-death signal). It knows commands and exit codes, never what the commands do. With JSON as log format, each line
+is a record (`brokers/log_records.py`): those of the processes are passed on with `process`, and other output, such as
+the traceback of a process that could not start, is put into records.
 
 Why not honcho: its manager ends everything as soon as one process ends (no restart), starts all at once (no waiting
 for one that the next needs), runs commands through a shell behind a forked copy of itself, and a kill -9 of it leaves
@@ -15,6 +17,7 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import secrets
 import signal
 import sys
 import time
@@ -22,6 +25,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
+
+from brokers import log_records
+from console.up.process_output import Collected, Output, Records, Shown
 
 #: Seconds between TERM and KILL. All end within two where the machine has time for them; where it has not they get
 #: more, within the ten seconds after which those who stop services commonly kill these themselves.
@@ -87,6 +93,8 @@ class Supervisor:
         self._out = out
         self._first_pause = first_pause
         self._width = name_width
+        #: In the records of the processes, so that nothing else that they write passes for one; "": lines are text.
+        self._mark = secrets.token_hex(16) if log_records.is_json() else ""
         self._ended = asyncio.Event()
         self._failure: BaseException | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -110,10 +118,7 @@ class Supervisor:
             return 0
         if not isinstance(self._failure, Failed):
             raise self._failure
-        with contextlib.suppress(OSError):
-            sys.stderr.write(
-                "".join(f"  {line}\n" for line in self._failure.lines) + f"manage.py up: {self._failure}\n"
-            )
+        self._complain(self._failure)
         return 1
 
     async def keep(self, service: Service) -> bool:
@@ -145,18 +150,37 @@ class Supervisor:
         lines: deque[str] = deque(maxlen=LAST_LINES)
         output: list[str] = []
         process = await self._spawn(command, environment)
-        await self._read(process, lines, output.append, lambda _line: None)
+        await self._read(process, lines, Collected(output), Collected())
         if code := process.returncode:
             raise Failed(f"{name} {_ending(code)}", lines)
         return "\n".join(output)
 
     def say(self, name: str, text: str) -> None:
         """Show one line of output. A terminal that has gone stops nothing."""
+        if self._mark:
+            self.record(name, text)
+            return
         with contextlib.suppress(OSError, ValueError):
             self._out.write(f"{name:<{self._width}}| {text}\n")
             self._out.flush()
 
+    def record(self, name: str, message: str, *, level: str = "INFO", logger: str = "up", **more: Any) -> None:
+        """Show a record. A terminal that has gone stops nothing."""
+        self._show_record({**log_records.record_of(message, level, logger, **more), "process": name})
+
     # -- inside -------------------------------------------------------------------------------------------------
+
+    def _show_record(self, record: Mapping[str, Any]) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._out.write(f"{log_records.line_of(record)}\n")
+            self._out.flush()
+
+    def _complain(self, failure: Failed) -> None:
+        if self._mark:
+            self.record("up", str(failure), level="CRITICAL", lines="\n".join(failure.lines))
+            return
+        with contextlib.suppress(OSError):
+            sys.stderr.write("".join(f"  {line}\n" for line in failure.lines) + f"manage.py up: {failure}\n")
 
     def _task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -182,7 +206,7 @@ class Supervisor:
             process = await self._spawn(service.command, service.environment)
             asking = asyncio.ensure_future(self._ask(service, ready, again=restarts.ends > 0 or ready.done()))
             try:
-                await self._read(process, lines, self._show(service, service.show_stdout), self._show(service, True))
+                await self._read(process, lines, self._show(service, "stdout"), self._show(service, "stderr"))
             finally:
                 asking.cancel()
             ran = time.monotonic() - started
@@ -206,8 +230,12 @@ class Supervisor:
         if not ready.done():
             ready.set_result(True)
 
-    def _show(self, service: Service, shown: bool) -> Callable[[str], None]:
-        return (lambda line: self.say(service.name, line)) if shown else (lambda _line: None)
+    def _show(self, service: Service, stream: str) -> Output:
+        if stream == "stdout" and not service.show_stdout:
+            return Collected()
+        if self._mark:
+            return Records(self._show_record, service.name, stream, self._mark)
+        return Shown(lambda line: self.say(service.name, line))
 
     async def _spawn(self, command: Sequence[str], environment: Mapping[str, str]) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
@@ -216,7 +244,7 @@ class Supervisor:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=1 << 20,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment, log_records.MARK: self._mark},
             # A group of its own: a terminal's Ctrl-C reaches only the supervisor, which then stops all in order.
             process_group=0,
             preexec_fn=_die_with(os.getpid()),
@@ -228,8 +256,8 @@ class Supervisor:
         self,
         process: asyncio.subprocess.Process,
         lines: deque[str],
-        on_stdout: Callable[[str], None],
-        on_stderr: Callable[[str], None],
+        on_stdout: Output,
+        on_stderr: Output,
     ) -> None:
         """Take a process's output until it ends. What its own children still write is not waited for."""
         assert process.stdout is not None
@@ -269,17 +297,18 @@ class Supervisor:
             pump.cancel()
 
 
-async def _pump(stream: asyncio.StreamReader, lines: deque[str], on_line: Callable[[str], None]) -> None:
-    while True:
-        try:
-            data = await stream.readline()
-        except ValueError:  # a line longer than the limit: asyncio has dropped it
-            continue
-        if not data:
-            return
-        line = data.decode("utf-8", "replace").rstrip()
-        lines.append(line)
-        on_line(line)
+async def _pump(stream: asyncio.StreamReader, lines: deque[str], output: Output) -> None:
+    try:
+        while True:
+            try:
+                data = await stream.readline()
+            except ValueError:  # a line longer than the limit: asyncio has dropped it
+                continue
+            if not data:
+                return
+            lines.append(output.line(data.decode("utf-8", "replace").rstrip()))
+    finally:
+        output.end()
 
 
 def _die_with(parent: int) -> Callable[[], None] | None:

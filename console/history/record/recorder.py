@@ -217,7 +217,11 @@ class Recorder:
             return last.number
         # After a power failure the broker may have lost its last events and reused their numbers.
         self._rewinds += 1
-        log.warning("%s: the broker lost its last events, up to number %s, and reuses numbers", self.slug, last.number)
+        log.warning(
+            "%s: the broker lost its last events, up to number %s, and reuses numbers",
+            *(self.slug, last.number),
+            extra={"event": last.number},
+        )
         self._missing = {"reason": "the broker lost its last events and reused their numbers"}
         return newest
 
@@ -250,6 +254,7 @@ class Recorder:
                     log.warning(
                         "%s: events %s to %s are lost: the broker has deleted them",
                         *(self.slug, after + 1, expired.first - 1),
+                        extra={"event": after + 1},
                     )
                     self._missing = {
                         "reason": "not recorded for so long that the broker deleted events",

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from django.db import DatabaseError, connection
 
+from brokers.log_records import in_background
 from console.history.record.ownership import LOOK_SECONDS, Ownership
 from console.history.record.recorder import Recorder
 
@@ -79,7 +80,7 @@ class Recorders:
             await self._end(slug)
         for slug in owned:
             if slug not in self._tasks:
-                self._tasks[slug] = asyncio.ensure_future(self._start(slug).run())
+                self._tasks[slug] = asyncio.ensure_future(in_background(self._start(slug).run(), broker=slug))
         if owned != self._said:
             self._said = owned
             self._say(owned)
