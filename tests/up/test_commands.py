@@ -29,7 +29,8 @@ def test_without_a_command_headgates_commands_are_listed_first(arguments: tuple[
 @pytest.mark.parametrize("command", ["up", "broker", "demo"])
 def test_our_commands_run_without_django(command: str) -> None:
     """Their help is printed with every import of Django and the console refused, but for what `up` itself is."""
-    own = "('console', 'console.up', 'console.up.main', 'console.up.supervisor')" if command == "up" else "()"
+    modules = ("console", "console.up", "console.up.main", "console.up.supervisor", "console.up.process_output")
+    own = repr(modules) if command == "up" else "()"
     refuse = (
         "import sys\n"
         "class Refuse:\n"
