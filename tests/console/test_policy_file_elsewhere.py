@@ -14,9 +14,10 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from rest_framework.test import APIClient
 
+from brokers.adapters.adapter import Creator
 from brokers.adapters.capabilities import Capability, types_of
 from brokers.adapters.observation import Observation
-from brokers.admin import BrokerAdmin, InvalidValue
+from brokers.admin import BrokerAdmin, InvalidValue, NotFound
 from brokers.drivers.capabilities import with_capabilities
 from brokers.model import ObjectName, object_name
 from brokers.server.management_draft import capabilities
@@ -24,7 +25,7 @@ from console.audit.models import AuditEntry
 from console.links.registry import close_links, link
 from console.operations.policy_file import read
 from tests.adapters.fake import Memory, MemoryAdapter
-from tests.adapters.test_adapted_broker import Process
+from tests.adapters.process import Process
 from tests.console.conftest import QUICK, Broker, signed_in, until
 
 pytestmark = pytest.mark.django_db
@@ -51,6 +52,10 @@ class Adapter(MemoryAdapter):
         self.types = TYPES
         self.patterns: dict[ObjectName, dict[str, Any]] = {}
 
+    @property
+    def creator(self) -> Creator:
+        return self
+
     def attributes(self, queue: ObjectName) -> dict[str, Any]:
         return {**super().attributes(queue), "mechanism": "reject"}
 
@@ -61,7 +66,9 @@ class Adapter(MemoryAdapter):
 
     async def read(self, name: ObjectName) -> Observation:
         if name.type == "Policy":
-            return Observation(self.now(), {name: self.patterns[name]} if name in self.patterns else {})
+            if name not in self.patterns:
+                raise NotFound(f"there is no {name}")
+            return Observation(self.now(), {name: self.patterns[name]})
         return await super().read(name)
 
     async def create(self, name: ObjectName, attributes: Mapping[str, Any], objects: Any) -> None:
@@ -79,7 +86,7 @@ class Adapter(MemoryAdapter):
 @pytest.fixture
 def rabbit(broker: Broker, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
     """A second broker, which the console reaches as `rabbit`, with the queues orders and bills."""
-    monkeypatch.setattr("tests.adapters.test_adapted_broker.MemoryAdapter", Adapter)
+    monkeypatch.setattr("tests.adapters.process.MemoryAdapter", Adapter)
     memory = Memory()
     memory.add("orders", 10)
     memory.add("bills", 20)
@@ -102,7 +109,6 @@ def rabbit(broker: Broker, settings: Any, tmp_path: Path, monkeypatch: pytest.Mo
     yield memory
     close_links()
     for process in processes.values():
-        process.store.close()
         process.journal.close()
 
 
