@@ -85,4 +85,4 @@ def _add_stops(files: FileRecords, slug: str, lease_name: str) -> None:
     for each in files.targets():
         known = targets.get(each.target.id)
         targets[each.target.id] = each if known is None else replace(known, scopes=known.scopes | each.scopes)
-    records.save_stops(stops.values(), targets.values(), records.unannounced())
+    records.save_stops(stops.values(), targets.values(), [*records.unannounced(), *files.unannounced()])

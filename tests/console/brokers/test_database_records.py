@@ -249,6 +249,7 @@ def test_stops_of_files_are_added_where_another_host_was_first(tmp_path: Path) -
     assert {stop.scope for stop in records.stops()} == {STOP.scope, other.scope}
     (target,) = records.targets()
     assert target == StoppedTarget(restored, frozenset([str(STOP.scope), str(other.scope)]))
+    assert records.unannounced() == [CHANGE]
     assert (records.identity, records.last) == (first.identity, 1)
     with pytest.raises(NotStored):
         first.append(facts(1), {})
