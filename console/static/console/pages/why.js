@@ -96,7 +96,7 @@ function chainSteps(data) {
       const others =
         connection.other_producers.length + connection.consumers_here.length + connection.other_consumers.length;
       steps.push([
-        "connection",
+        "of-connection",
         "Connection",
         h("a", { href: objectUrl(connection.object) }, `Connection ${connection.id}`),
         others ? `shared with ${plural(others, "other link")}` : "no other links",
