@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from console.brokers.configured import slugs
-from console.pages.frame import frame
+from console.pages.frame import brokers_of, frame
 
 _TABS = (
     ("history", "All queues"),
@@ -34,8 +34,9 @@ def history_frame(request: HttpRequest, tab: str, title: str, **settings_of_page
 
 
 def history_broker(request: HttpRequest) -> str:
-    """Return the name of the page's broker; that of the default broker if the URL has none."""
-    return request.GET.get("broker") or slugs()[0]
+    """Return the name of the page's broker; the first one that the user sees if the URL has none. Raises
+    PermissionDenied if there are none."""
+    return request.GET.get("broker") or str(brokers_of(request)[0]["slug"])
 
 
 def is_configured(name: str) -> bool:

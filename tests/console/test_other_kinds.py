@@ -13,6 +13,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from brokers.model import object_name
+from console.access.models import RoleGrant
 from console.live.watching import Watch, data_text
 from console.schedules import execution
 from console.schedules.models import Schedule
@@ -162,6 +163,21 @@ def test_scheduled_stop_is_made_with_its_effect_and_reverted(api: APIClient, oth
     ended = api.post(f"/api/v1/schedules/runs/{number}/end/", format="json")
     assert (ended.status_code, ended.json()["state"], ended.json()["effect"]) == (200, "done", "reject")
     assert other.link.call(lambda admin: admin.read(object_name("Broker")))["stops"] in (None, [], ())
+
+
+@pytest.mark.parametrize("path", ["/", "/history/", "/history/incident/", "/history/advice/", "/history/status/"])
+def test_user_of_a_broker_that_is_not_the_first_opens_pages_without_naming_it(
+    other: Broker, settings: Any, db: None, path: str
+) -> None:
+    (first,) = settings.HEADGATE_BROKERS
+    settings.HEADGATE_BROKERS = [{**first, "slug": "another", "title": "Another"}, first]
+    user = User.objects.create_user("eve")
+    RoleGrant.objects.create(user=user, role="operator", broker="local", virtualhost="default")
+    client = Client()
+    client.force_login(user)
+    page = client.get(path)
+    assert page.status_code == 200
+    assert settings_of(page.content.decode())["broker"] == "local"
 
 
 def test_file_has_what_can_be_set_and_can_be_applied_again(pages: Client, api: APIClient, other: Broker) -> None:
