@@ -19,6 +19,9 @@ Row = Mapping[str, Any]
 
 UNITS = ("messages", "bytes")
 
+#: Each unit with the names of capacity, stop level and depth: detectors read them thousands of times per second.
+_LEVELS = tuple((unit, f"effective_capacity_{unit}", f"effective_stop_{unit}", f"depth_{unit}") for unit in UNITS)
+
 #: A queue is filling up if it reaches its stop level within this time at current rates, ms.
 SOON = 5 * 60_000
 #: A lower smoothed rate counts as no inflow, messages/s: the rate decays after a burst but never reaches 0.
@@ -237,8 +240,8 @@ def _filling_up(row: Row, observed: Observation) -> tuple[str, str, str] | None:
     if rates.messages_in < LEAST_INFLOW or rates.quiet_ms >= NO_INFLOW:
         return None
     left = []
-    for unit in UNITS:
-        stop, depth, net = row.get(f"effective_stop_{unit}"), row[f"depth_{unit}"], rates.net(unit)
+    for unit, _, stop_level, depth_of in _LEVELS:
+        stop, depth, net = row.get(stop_level), row[depth_of], rates.net(unit)
         if stop and net > 0 and depth >= 0.05 * stop:
             left.append((max(0.0, (stop - depth) / net), unit))
     if not left or min(left)[0] * 1000 >= SOON:
@@ -262,9 +265,8 @@ def _flow_control_bypassed(row: Row, observed: Observation) -> tuple[str, str, s
             "The client sends without credit or violates the protocol otherwise: fix or update the client.",
         )
     rates, trend = observed.rates, observed.rates.observed_ms >= _TREND
-    for unit in UNITS:
-        capacity, stop = row.get(f"effective_capacity_{unit}") or 0, row.get(f"effective_stop_{unit}") or 0
-        depth = row[f"depth_{unit}"]
+    for unit, capacity_of, stop_level, depth_of in _LEVELS:
+        capacity, stop, depth = row.get(capacity_of) or 0, row.get(stop_level) or 0, row[depth_of]
         if capacity and not stop and depth > capacity and row["producers"]:
             return (
                 "trouble",

@@ -77,8 +77,9 @@ class QueueTable:
         # than everything else.
         row = {name: () if value == [] else value for name, value in row_of(queue).items()}
         self._put_since_sweep.add(text)
-        if self._rows.get(text) != row:
-            self._replace(text, row)
+        before = self._rows.get(text)
+        if before != row:
+            self._replace(text, before, row)
 
     def merge(self, name: ObjectName, values: Mapping[str, Any]) -> bool:
         """Update some attributes of a queue; return False if the queue is not in the table and must be read."""
@@ -87,7 +88,7 @@ class QueueTable:
         if row is None:
             return False
         if not values.items() <= row.items():
-            self._replace(text, {**row, **values})
+            self._replace(text, row, {**row, **values})
         return True
 
     def drop(self, name: ObjectName) -> None:
@@ -102,8 +103,7 @@ class QueueTable:
         self._note_change(text)
         del self._changed[text]
 
-    def _replace(self, text: str, row: Row) -> None:
-        before = self._rows.get(text)
+    def _replace(self, text: str, before: Row | None, row: Row) -> None:
         self._rows[text] = row
         if before is None:
             self.totals.setdefault(row["virtualhost"], QueueTotals()).add(row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, islice
@@ -47,10 +48,14 @@ def queues_page(
     count = sum(map(len, orders))
     page = min(page, max(1, math.ceil(count / size)))
     first = (page - 1) * size
-    entries = [_entries(number, placed) for number, placed in enumerate(orders)]
-    merged: Iterator[_Entry] = chain(*entries) if by_broker else heapq.merge(*entries)
+    merged: Iterator[_Entry]
+    if by_broker:
+        merged = islice(chain(*(_entries(number, placed, 0) for number, placed in enumerate(orders))), first, None)
+    else:
+        starts = _preceding(orders, first)
+        merged = heapq.merge(*(_entries(n, placed, starts[n]) for n, placed in enumerate(orders)))
     results = []
-    for _, number, name in islice(merged, first, first + size):
+    for _, number, name in islice(merged, size):
         member = members[number]
         row = member.link.queue(name)
         if row is not None:  # deleted meanwhile
@@ -65,8 +70,31 @@ def queues_page(
     return {"count": count, "page": page, "page_size": size, "results": results}
 
 
-def _entries(number: int, placed: Sequence[Placed]) -> Iterator[_Entry]:
-    return ((key, number, name) for key, name in placed)
+def _entries(number: int, placed: Sequence[Placed], start: int) -> Iterator[_Entry]:
+    return ((key, number, name) for key, name in islice(placed, start, None))
+
+
+def _preceding(orders: Sequence[Sequence[Placed]], first: int) -> list[int]:
+    """Return how many entries of each order are among the `first` ones of all merged: a page in the middle need not
+    merge what precedes it. Each step compares one entry with all orders, by binary search."""
+    least, most = [0] * len(orders), [len(placed) for placed in orders]
+    while sum(least) < first:
+        number = max(range(len(orders)), key=lambda n: most[n] - least[n])
+        middle = (least[number] + most[number]) // 2
+        key = orders[number][middle][0]
+        before = [_before(placed, key, or_equal=n < number) for n, placed in enumerate(orders)]
+        if sum(before) < first:
+            least = [max(pair) for pair in zip(least, before, strict=True)]
+            least[number] = middle + 1
+        else:
+            most = [min(pair) for pair in zip(most, before, strict=True)]
+    return least
+
+
+def _before(placed: Sequence[Placed], key: tuple[Any, ...], *, or_equal: bool) -> int:
+    """Return how many entries have a lower key, or an equal one: equal keys are in the order of brokers."""
+    at = bisect_left(placed, (key,))
+    return at + (or_equal and at < len(placed) and placed[at][0] == key)
 
 
 def _matching(member: Member, placed: Sequence[Placed], needle: str, states: frozenset[str]) -> Sequence[Placed]:
