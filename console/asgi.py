@@ -15,4 +15,5 @@ from console.intake.bodies import limited  # noqa: E402
 from console.intake.request_ids import with_request_id  # noqa: E402
 from console.live.routing import websocket_application  # noqa: E402
 
-application = with_request_id(ProtocolTypeRouter({"http": limited(_http), "websocket": websocket_application}))
+routes = ProtocolTypeRouter({"http": limited(_http), "websocket": websocket_application})
+application = with_request_id(routes)

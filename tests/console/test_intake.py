@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 
 from brokers import input_limits as limits
 from brokers.admin import InvalidValue
-from console.asgi import application
+from console.asgi import application, routes
 from console.intake.bodies import limited
 from console.intake.json_text import read_json
 from console.operations import policy_file
@@ -286,4 +286,4 @@ def test_errors_of_pages_are_html(as_viewer: APIClient, broker: Broker) -> None:
 
 
 def test_asgi_application_has_the_limits() -> None:
-    assert application.application_mapping["http"].__module__ == "console.intake.bodies"
+    assert routes.application_mapping["http"].__module__ == "console.intake.bodies"
