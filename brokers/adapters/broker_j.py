@@ -204,8 +204,10 @@ class BrokerJ:
             self._limits |= {name: QueueLimits.of(values["limits"]) for name, values in found.items()}
             emptied = {name: reading.empty(name, self._limits[name]) for name in self._filled - set(found)}
             self._filled = set(found)
-            objects = {**emptied, **found}
-            return Observation(self._now(), _merged(objects, self._blocked(found, sessions)))
+            states = self._blocked(found, sessions)
+            # With all that is known of the producers: the last read of everything may not have had them.
+            producers = {name: known for name, known in self._clients.objects.items() if name in states}
+            return Observation(self._now(), _merged({**emptied, **found, **producers}, states))
 
     async def read_all(self) -> AsyncIterator[Observation]:
         said = await self._read_broker()
