@@ -83,6 +83,16 @@ async def test_filters_are_in_the_address_and_apply_to_the_whole_page(page: Page
     await expect(page.locator("#queue-rows tr")).to_have_count(2)
 
 
+async def test_stop_of_all_opens_with_every_broker_selected(page: Page) -> None:
+    await expect(page.locator("#queue-rows tr")).to_have_count(4)
+    await page.click("#stop-all")
+    chosen = page.get_by_role("dialog").locator("ul.stop-brokers")
+    for title in ("Broker eu", "Broker us", "Broker gone"):
+        await expect(chosen).to_contain_text(title)
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+
+
 async def test_lost_broker_is_dated_while_the_others_go_on(page: Page, fleet: Fleet) -> None:  # noqa: F811
     await asyncio.to_thread(overfull, fleet["us"], "orders.us")
     await expect(page.locator("#queue-rows tr").first).to_contain_text("Overfull")
