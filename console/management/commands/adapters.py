@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from brokers.adapters.service import AdaptersService
     from console.brokers.database_thread import DatabaseThread
 
-#: Seconds between two attempts to take over the data folder.
-RETRY = 1.0
+#: Seconds between two attempts to take over the data folder; and until the next one when its owner was killed.
+RETRY, RETRY_KILLED = 1.0, 0.1
 #: Processes of one data folder at most, with a database of several hosts.
 MOST_PROCESSES = 100
 
@@ -78,9 +78,9 @@ class Command(BaseCommand):
                 if not waiting:
                     self._say("another process serves these brokers: standing by")
                 waiting = True
-                await self._end_hung()
+                killed = await self._end_hung()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(ended.wait(), RETRY)
+                    await asyncio.wait_for(ended.wait(), RETRY_KILLED if killed else RETRY)
             except (StoreError, OSError) as error:
                 self.stderr.write(str(error))
                 return 1
@@ -140,12 +140,16 @@ class Command(BaseCommand):
 
         return open_
 
-    async def _end_hung(self) -> None:
+    async def _end_hung(self) -> bool:
+        """Kill the other process if it hangs; return whether that was done."""
         from console.brokers.hung_process import end_hung_owner
 
+        killed = False
         with contextlib.suppress(DatabaseError):
-            if await asyncio.to_thread(_and_disconnect, end_hung_owner, Path(settings.HEADGATE_ADAPTERS["data"])):
-                self._say("the other process did not respond, and was killed")
+            killed = await asyncio.to_thread(_and_disconnect, end_hung_owner, Path(settings.HEADGATE_ADAPTERS["data"]))
+        if killed:
+            self._say("the other process did not respond, and was killed")
+        return killed
 
     def _hosts(self, slugs: list[str]) -> None:
         self._say(f"polling {', '.join(slugs)}" if slugs else "no brokers to poll, or other processes poll them")
