@@ -126,10 +126,9 @@ def why(answer: Mapping[str, Any]) -> None:
     for cause in answer["causes"]:
         click.echo(f"\n{cause['title']}" + (f", since {when(cause['since'])}" if cause.get("since") else ""))
         for limit in cause.get("limits") or []:
-            click.echo(
-                f"  {limit['unit']}: {_count(limit['depth'])} now; stops above {limit['stop']:,},"
-                f" resumes at {limit['resume']:,}"
-            )
+            at = "stops at {:,}, resumes below" if limit.get("resumes_below") else "stops above {:,}, resumes at {:,}"
+            levels = at.format(limit["stop"], limit["resume"])
+            click.echo(f"  {limit['unit']}: {_count(limit['depth'])} now; {levels}")
             for field in limit.get("fields") or []:
                 click.echo(
                     f"    {field['field']} = {field.get('value')} from {field.get('origin') or 'an unknown origin'}"
@@ -140,7 +139,8 @@ def why(answer: Mapping[str, Any]) -> None:
     click.echo(f"\nConsumers ({_count(answer['consumers_total'])}):")
     for consumer in answer["consumers"][:20]:
         click.echo(f"  {consumer['object']}: {consumer['doing']}")
-    click.echo(f"Producers ({_count(answer['producers_total'])}), the blocked ones first:")
+    first = ", the blocked ones first:" if answer["producers"] else ""
+    click.echo(f"Producers ({_count(answer['producers_total'])}){first}")
     for producer in answer["producers"][:20]:
         click.echo(f"  {producer.get('client') or producer['object']}: {state(producer['state'] or 'not known')}")
 

@@ -20,6 +20,7 @@ from brokers.adapters.rabbitmq import RabbitMq
 from brokers.admin import ManagedObject, NotFound, Page
 from brokers.engine.management.queries import Query
 from brokers.model import ManagedType, ObjectName, object_name
+from console.cli import output
 from console.conditions.detectors import broker_findings
 from console.incident.facts import read
 from console.incident.why import explanation
@@ -95,6 +96,15 @@ async def test_queue_of_rabbitmq_that_refuses_is_explained_with_the_policy_that_
     assert (found["producers_total"], found["producers"]) == (None, []), "unknown, and not none"
     assert "This broker does not report to which queues a producer sends." in found["notes"]
     assert found["consumers_total"] is not None
+
+
+async def test_command_line_says_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
+    output.why(await why(of_rabbitmq(), queue_name("orders", "/")))
+    printed = capsys.readouterr().out
+    assert "messages: 5 now; stops at 5, resumes below" in printed
+    assert "capacity_messages = 5 from pattern ^orders$" in printed
+    assert "Producers (not known)" in printed
+    assert "This broker does not list consumers." in printed
 
 
 async def test_alarm_of_rabbitmq_can_block_the_producers_of_every_queue() -> None:
