@@ -89,7 +89,7 @@ async def stopped(fleet: Fleet) -> set[str]:
 async def test_each_effect_is_confirmed_once_and_all_are_stopped_and_undone(
     fleet: Fleet, people: People, broker: Broker
 ) -> None:
-    page = await opened(await people.page("ada"))
+    page = await opened(await people.page("ada"), "/?broker=local")
     dialog = await dialog_of(page)
     await expect(dialog.locator(".preview-count")).to_contain_text(
         "This stops at least 1 producer of 7 queues on 4 brokers."
@@ -119,7 +119,7 @@ async def test_each_effect_is_confirmed_once_and_all_are_stopped_and_undone(
 
 
 async def test_deselected_brokers_are_left_alone(fleet: Fleet, people: People) -> None:
-    page = await opened(await people.page("ada"))
+    page = await opened(await people.page("ada"), "/?broker=local")
     dialog = await dialog_of(page)
     for title in ("Rabbits north", "Mule", "Local broker"):
         await dialog.get_by_label(title, exact=True).uncheck()
@@ -137,7 +137,7 @@ async def test_what_fails_is_said_and_tried_again(fleet: Fleet, people: People) 
     people.expected.append("503")
     await asyncio.to_thread(mule.lose)
     await asyncio.to_thread(until, lambda: not link("mule").connected)
-    page = await opened(await people.page("ada"))
+    page = await opened(await people.page("ada"), "/?broker=local")
     dialog = await dialog_of(page)
     await expect(entry(dialog, "Mule")).to_contain_text("Not connected: nothing will be done there.")
     await expect(dialog.get_by_label("Mule", exact=True)).to_have_count(0)
@@ -164,7 +164,7 @@ async def test_what_fails_is_said_and_tried_again(fleet: Fleet, people: People) 
 async def test_a_late_stop_is_seen_and_undone(fleet: Fleet, people: People) -> None:
     north = fleet.others["north"]
     north.hung = north.carries_out = True
-    page = await opened(await people.page("ada"))
+    page = await opened(await people.page("ada"), "/?broker=local")
     dialog = await dialog_of(page)
     for title in ("Rabbits south", "Mule", "Local broker"):
         await dialog.get_by_label(title, exact=True).uncheck()
