@@ -229,11 +229,19 @@ class AcrossCall {
     this.total.textContent = this.pending ? (stop ? "Stopping…" : "Starting…") : this.summary(done);
     fill(
       this.list,
-      this.parts.map((each) => row(each.title, this.stateOf(each), this.words(each))),
+      this.sorted().map((each) => row(each.title, this.stateOf(each), this.words(each))),
     );
     this.undoing.hidden = !stop || !this.made.length || this.pending;
     this.again.hidden = !this.failed.length || this.pending;
     fill(this.again, icon(this.action), `Retry on ${plural(this.failed.length, "broker")}`);
+  }
+
+  /** The brokers where it failed first, once all have answered. */
+  sorted() {
+    if (this.pending) return this.parts;
+    /** @param {Part} part */
+    const rank = (part) => (this.stateOf(part) === "done" ? 1 : 0);
+    return [...this.parts].sort((one, other) => rank(one) - rank(other));
   }
 
   /** @param {Part[]} done */
