@@ -249,10 +249,15 @@ def changes(answer: Mapping[str, Any]) -> None:
     if answer["changes"] and not answer["problems"] and answer.get("preview") is None:
         click.echo("Impact not known: the broker cannot preview changes.")
     if effect := answer.get("preview"):
+        known = {name: _many_of(value) for name, value in effect.items()}
         click.echo(
             "{changed} of {queues} queues affected: {overfull} become overfull, {underfull} underfull;"
-            " {blocked} producers blocked, {unblocked} unblocked.".format(**effect)
+            " {blocked} producers blocked, {unblocked} unblocked.".format(**known)
         )
+
+
+def _many_of(value: Any) -> Any:
+    return "an unknown number of" if value is None else value
 
 
 def _value(value: Any) -> str:

@@ -22,6 +22,7 @@ from brokers.drivers.capabilities import with_capabilities
 from brokers.model import ObjectName, object_name
 from brokers.server.management_draft import capabilities
 from console.audit.models import AuditEntry
+from console.cli import output
 from console.links.registry import close_links, link
 from console.operations.policy_file import read
 from tests.adapters.fake import Memory, MemoryAdapter
@@ -255,3 +256,11 @@ def test_a_viewer_cannot_apply(rabbit: Memory, viewer: User) -> None:
     answer = signed_in(viewer).post(FILE, {"yaml": EXPORTED.replace("10", "7")}, format="json")
     assert answer.status_code == 403
     assert rabbit.limits[object_name("Queue", virtualhost="default", name="orders")] == 10
+
+
+def test_unknown_numbers_of_an_impact_are_printed_as_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    preview = dict.fromkeys(("queues", "changed", "overfull", "underfull"), 1) | {"blocked": None, "unblocked": None}
+    output.changes({"changes": [], "problems": {}, "left_alone": [], "preview": preview})
+    printed = capsys.readouterr().out
+    assert "an unknown number of producers blocked" in printed
+    assert "None" not in printed

@@ -117,7 +117,9 @@ class Command(BaseCommand):
         if preview and preview["changed"]:
             self.stdout.write(
                 "{changed} of {queues} queues affected: {overfull} become overfull, {underfull} underfull;"
-                " {blocked} producers blocked, {unblocked} unblocked.".format(**preview)
+                " {blocked} producers blocked, {unblocked} unblocked.".format(
+                    **{name: "an unknown number of" if value is None else value for name, value in preview.items()}
+                )
             )
 
     def _json(self, found: Difference, **more: Any) -> None:
