@@ -14,7 +14,7 @@ def matching(rows: Sequence[Row], *, search: str = "", states: Iterable[str] = (
     wanted = frozenset(states)
     needle = search.strip().casefold()
     if wanted:
-        rows = [row for row in rows if row["state"] in wanted]
+        rows = [row for row in rows if row.get("state") in wanted]
     if needle:
         rows = [row for row in rows if needle in searched_text(row["virtualhost"], row["name"])]
     return rows

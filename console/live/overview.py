@@ -29,8 +29,8 @@ MOST_CONDITIONS = 5
 
 #: Attributes of a queue in lists, and `object`.
 SHOWN = ("object", "virtualhost", "name", *SAMPLED)
-_RANK = {"OVERFULL_STOPPED": 0, "OVERFULL": 1, "STOPPED": 2, "NORMAL": 4}
-_NEARLY_FULL = 3
+_RANK = {"OVERFULL_STOPPED": 0, "OVERFULL": 1, "STOPPED": 2, "NORMAL": 5}
+_NEARLY_FULL, _UNKNOWN = 3, 4
 
 
 class BadSort(ValueError):
@@ -134,17 +134,18 @@ def check_sort(sort: str) -> None:
 
 def severity_key(row: Row) -> tuple[Any, ...]:
     """Return the key of the default order: overfull and stopped, overfull, stopped (each by duration), nearly full,
-    then the rest by name."""
-    rank = _RANK.get(row["state"], 0)
-    since = row["overfull_since"] or row["stopped_since"] or 0
-    if rank == _RANK["NORMAL"] and _nearly_full(row):
+    of unknown state, then the rest by name."""
+    rank = _RANK.get(row.get("state") or "", _UNKNOWN)
+    since = row.get("overfull_since") or row.get("stopped_since") or 0
+    if rank >= _UNKNOWN and _nearly_full(row):
         rank = _NEARLY_FULL
     return rank, since, row["virtualhost"], row["name"]
 
 
 def _nearly_full(row: Row) -> bool:
     return any(
-        0 < (row[f"effective_stop_{unit}"] or 0) * 0.8 <= (row[f"depth_{unit}"] or 0) for unit in ("messages", "bytes")
+        0 < (row.get(f"effective_stop_{unit}") or 0) * 0.8 <= (row.get(f"depth_{unit}") or 0)
+        for unit in ("messages", "bytes")
     )
 
 

@@ -37,6 +37,28 @@ def test_default_order_is_by_severity_and_then_by_duration() -> None:
     assert names(ROWS) == ["both", "long-overfull", "newly-overfull", "stopped", "brimming", "calm"]
 
 
+def test_queues_of_unknown_state_come_after_nearly_full_ones_and_before_normal_ones() -> None:
+    unknown = [row("unknown", state=None), row("another-unknown", state="SLEEPY")]
+    assert names([*unknown, *ROWS]) == [
+        "both",
+        "long-overfull",
+        "newly-overfull",
+        "stopped",
+        "brimming",
+        "another-unknown",
+        "unknown",
+        "calm",
+    ]
+
+
+@pytest.mark.parametrize("state", [None, "NORMAL", "OVERFULL", "STOPPED"])
+def test_queues_that_lack_attributes_are_listed(state: str | None) -> None:
+    bare = {"object": "type=Queue,virtualhost=default,name=bare", "virtualhost": "default", "name": "bare"}
+    known = bare if state is None else {**bare, "state": state}
+    assert "bare" in names([known, *ROWS])
+    assert names([known, *ROWS], states=["OVERFULL_STOPPED"]) == ["both"]
+
+
 def test_filter_by_states_counts_the_matching_queues() -> None:
     data = overview({"stops": []}, ROWS, states=["STOPPED", "OVERFULL_STOPPED"])
     assert [queue["name"] for queue in data["queues"]] == ["both", "stopped"]

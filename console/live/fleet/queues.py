@@ -102,7 +102,7 @@ def _matching(member: Member, placed: Sequence[Placed], needle: str, states: fro
         placed = [each for each in placed if needle in _searched(each[0][-2], each[0][-1])]
     if states:
         state_of = member.link.queue
-        placed = [each for each in placed if (row := state_of(each[1])) is not None and row["state"] in states]
+        placed = [each for each in placed if (row := state_of(each[1])) is not None and row.get("state") in states]
     return placed
 
 
