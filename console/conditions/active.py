@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.conditions.detectors import BROKEN, DETECTORS, FLAPPING, FLAPS, Finding, Observation, Row, queue_findings
+from console.conditions.remedies import ALL, Remedies
 from console.conditions.trends import Rates
 
 #: Order of kinds of the same severity.
@@ -84,9 +85,11 @@ class ActiveConditions:
         gone: Iterable[str] = (),
         others: Iterable[Finding] = (),
         short: Callable[[Row], bool] = lambda row: False,
+        remedies: Remedies = ALL,
     ) -> bool:
         """Process the current rows of the queues that have changed since the last update, the names of those that are
-        gone, and `others`, all findings about other objects. Return whether `conditions` changed."""
+        gone, and `others`, all findings about other objects. `remedies`: those of the broker. Return whether
+        `conditions` changed."""
         self._forget_old(now)
         for name in gone:
             for by_queue in (self._rows, self._found, self._overfull, self._broken):
@@ -98,7 +101,7 @@ class ActiveConditions:
                 due[name] = self._rows[name]
         for name, row in due.items():
             overfull, broken = self._overfull.get(name, ()), self._broken.get(name, ())
-            found = queue_findings(row, Observation(now, rates(name), overfull, broken, short(row)))
+            found = queue_findings(row, Observation(now, rates(name), overfull, broken, short(row), remedies))
             if found or name in self._found:
                 self._take(name, {finding.kind: finding for finding in found}, now, row)
         elsewhere: dict[str, dict[str, Finding]] = {}

@@ -2,7 +2,8 @@
 
 A finding describes the problem and says what to do. `DETECTORS` has how long a finding must last before it is a
 condition; `active.py` measures that time. Detectors read attributes as brokers declare them; a number that a broker
-does not report counts as 0, and a queue whose state or depth is unknown has no findings.
+does not report counts as 0, and a queue whose state or depth is unknown has no findings. Advice names only what the
+broker can do (`remedies.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from brokers.model.reasons import RESOURCES, Shortage
+from console.conditions.remedies import ALL, Remedies
 from console.conditions.trends import NO_RATES, Rates
 
 Row = Mapping[str, Any]
@@ -58,13 +60,15 @@ SEVERITIES = ("trouble", "warning")
 class Observation(NamedTuple):
     """Facts about a queue besides its attributes. Times in ms since the epoch, by the broker's clock.
     `overfull`: recent times at which it became overfull. `broken`: (time, text of the event) of links that the broker
-    closed because they violated flow control. `short`: a shortage of the broker or virtual host blocks producers."""
+    closed because they violated flow control. `short`: a shortage of the broker or virtual host blocks producers.
+    `remedies`: what can be done about it on this broker."""
 
     now: int
     rates: Rates = NO_RATES
     overfull: Sequence[int] = ()
     broken: Sequence[tuple[int, str]] = ()
     short: bool = False
+    remedies: Remedies = ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,57 +117,56 @@ def _lacks_numbers(row: Row) -> bool:
         return True
 
 
-def broker_findings(broker: Row) -> Iterator[Finding]:
+def broker_findings(broker: Row, remedies: Remedies = ALL) -> Iterator[Finding]:
     """Yield resources of the broker that are near or above their limits."""
     short = [found for text in broker.get("shortages") or () if (found := Shortage.parse(text)) is not None]
     for what in (*RESOURCES, *sorted({each.resource for each in short} - RESOURCES.keys())):
         used, limit = broker.get(f"{what}_used_bytes") or 0, broker.get(f"{what}_limit_bytes") or 0
         over = [each for each in short if each.resource == what]
         words = RESOURCES.get(what, what)
+        advice = _advice(_raise(f"{what}_limit", remedies), remedies)
         if over and (not limit or any(each.node for each in over)):
-            yield _short(over, words)  # the numbers are unknown, or those of all nodes
+            yield _short(over, words, advice)  # the numbers are unknown, or those of all nodes
         elif limit and (over or 100 * used >= NEAR * limit):
-            instead = f"raise {what}_limit"
-            yield _near("type=Broker", f"The broker's {words}", used, limit, over=bool(over), instead=instead)
+            yield _near("type=Broker", f"The broker's {words}", used, limit, over=bool(over), advice=advice)
 
 
-def _short(shortages: Sequence[Shortage], words: str) -> Finding:
+def _raise(field: str, remedies: Remedies) -> str:
+    return f"raise {field}" if remedies.sets(field) else "raise the limit in the configuration of the broker"
+
+
+def _advice(instead: str, remedies: Remedies) -> str:
+    return f"{remedies.removal.capitalize()} the messages of the deepest queues, or {instead}."
+
+
+def _short(shortages: Sequence[Shortage], words: str, advice: str) -> Finding:
     """Return the finding of a resource of which the broker says only that it is above its limit."""
     nodes = ", ".join(each.node for each in shortages if each.node)
     where = f"Node {nodes}" if nodes else "The broker"
     what = shortages[0].resource if nodes and shortages[0].resource != "disk" else words
     saw = f"{where} is above its limit for {what}: producers are blocked until usage is below the limit."
-    advice = "Consume or purge the deepest queues, or raise the limit."
     return Finding("near-limit", "type=Broker", "trouble", saw, advice)
 
 
-def host_findings(host: Row) -> Iterator[Finding]:
+def host_findings(host: Row, remedies: Remedies = ALL) -> Iterator[Finding]:
     """Yield the store of a virtual host if it is near or above its limit; `host` has its attributes and `object`."""
     used, limit = host.get("store_used_bytes") or 0, host.get("store_overfull_bytes") or 0
     over = bool(host.get("store_overfull"))
     if over and (not limit or used < (host.get("store_underfull_bytes") or limit)):
         saw = f"The disk has no space for the store of virtual host {host['name']}: all its producers are blocked."
-        yield Finding(
-            "near-limit", host["object"], "trouble", saw, "Free disk space, or consume or purge stored messages."
-        )
+        advice = f"Free disk space, or {remedies.removal} stored messages."
+        yield Finding("near-limit", host["object"], "trouble", saw, advice)
     elif limit and (over or 100 * used >= NEAR * limit):
-        yield _near(
-            host["object"],
-            f"The store of virtual host {host['name']}",
-            used,
-            limit,
-            over=over,
-            instead="raise store_overfull_bytes",
-        )
+        advice = _advice(_raise("store_overfull_bytes", remedies), remedies)
+        yield _near(host["object"], f"The store of virtual host {host['name']}", used, limit, over=over, advice=advice)
 
 
-def _near(name: str, what: str, used: int, limit: int, *, over: bool, instead: str) -> Finding:
+def _near(name: str, what: str, used: int, limit: int, *, over: bool, advice: str) -> Finding:
     part = f"{100 * used // limit}% of the limit ({used:,} of {limit:,} bytes)"
     if over:
         saw = f"{what}: {part}. Producers are blocked until usage is below the limit."
     else:
         saw = f"{what}: {part}. Above the limit, all producers are blocked."
-    advice = f"Consume or purge the deepest queues, or {instead}."
     return Finding("near-limit", name, "trouble" if over else "warning", saw, advice)
 
 
@@ -177,7 +180,9 @@ def _blocked_without_consumer(row: Row, observed: Observation) -> tuple[str, str
         "trouble",
         f"{_producers(row['blocked_producers'])} blocked and the queue has no consumers."
         f" Depth: {row['depth_messages']:,} messages.",
-        "Start a consumer. Purge the queue if its messages are not needed; a higher capacity only delays the problem.",
+        "Start a consumer. Purge the queue if its messages are not needed; a higher capacity only delays the problem."
+        if observed.remedies.purge
+        else "Start a consumer. A higher capacity only delays the problem.",
     )
 
 
@@ -192,8 +197,9 @@ def _blocked_although_underfull(row: Row, observed: Observation) -> tuple[str, s
             "trouble",
             f"{_producers(blocked)} blocked, although the queue is neither overfull nor stopped and the broker has no"
             " shortage.",
-            "Check the reasons of the producers. If they persist, close the connections: clients that reconnect are not"
-            " blocked.",
+            "Check the reasons of the producers. If they persist,"
+            f" {'close the connections' if observed.remedies.close else 'restart the clients'}: clients that reconnect"
+            " are not blocked.",
         )
     below_stop = all(row[f"depth_{u}"] <= row[f"effective_stop_{u}"] for u in limited)
     above_resume = [u for u in limited if row[f"depth_{u}"] > (row.get(f"effective_resume_{u}") or 0)]
@@ -207,8 +213,12 @@ def _blocked_although_underfull(row: Row, observed: Observation) -> tuple[str, s
         f"{_producers(blocked)} blocked at a depth of {row[f'depth_{unit}']:,} {unit}, below the stop level of"
         f" {row[f'effective_stop_{unit}']:,}; the depth does not fall to the resume level of"
         f" {row[f'effective_resume_{unit}']:,}.",
-        "Check its consumers: they may have unacknowledged messages. A higher resume level unblocks the producers at"
-        " once.",
+        "Check its consumers: they may have unacknowledged messages."
+        + (
+            " A higher resume level unblocks the producers at once."
+            if observed.remedies.sets(f"flow_resume_{unit}")
+            else ""
+        ),
     )
 
 
@@ -223,13 +233,15 @@ def _flapping(row: Row, observed: Observation) -> tuple[str, str, str] | None:
         for unit in UNITS
         if row.get(f"effective_stop_{unit}")
     ]
-    if shares and max(shares) > 85:
+    if shares and max(shares) > 85 and observed.remedies.sets("flow_resume_messages", "flow_resume_bytes"):
         advice = (
             f"The resume level is {max(shares)}% of the stop level. Lower it, for example to 70%: producers are then"
             " blocked less often, but for longer."
         )
-    else:
+    elif observed.remedies.sets("capacity_messages", "capacity_bytes"):
         advice = "The consumers cannot keep up with peaks: add consumers, or raise the capacity to absorb the peaks."
+    else:
+        advice = "The consumers cannot keep up with peaks: add consumers."
     return ("warning", f"The queue became overfull {len(lately)} times in {FLAPPING // 60_000} minutes.", advice)
 
 
@@ -252,7 +264,9 @@ def _filling_up(row: Row, observed: Observation) -> tuple[str, str, str] | None:
         f"Full in about {_duration(seconds)} at current rates: {row[f'depth_{unit}']:,} of"
         f" {row[f'effective_stop_{unit}']:,} {unit}, growing by {_rate(rates.net(unit), unit)};"
         f" {_rate(rates.messages_in)} in, {_rate(rates.messages_out)} out.",
-        "Add consumers now, or raise the capacity if this is a temporary peak.",
+        "Add consumers now, or raise the capacity if this is a temporary peak."
+        if observed.remedies.sets(f"capacity_{unit}")
+        else "Add consumers now.",
     )
 
 
@@ -264,7 +278,7 @@ def _flow_control_bypassed(row: Row, observed: Observation) -> tuple[str, str, s
             f" the last: {broken[-1]}",
             "The client sends without credit or violates the protocol otherwise: fix or update the client.",
         )
-    rates, trend = observed.rates, observed.rates.observed_ms >= _TREND
+    rates, trend, remedies = observed.rates, observed.rates.observed_ms >= _TREND, observed.remedies
     for unit, capacity_of, stop_level, depth_of in _LEVELS:
         capacity, stop, depth = row.get(capacity_of) or 0, row.get(stop_level) or 0, row[depth_of]
         if capacity and not stop and depth > capacity and row["producers"]:
@@ -272,7 +286,10 @@ def _flow_control_bypassed(row: Row, observed: Observation) -> tuple[str, str, s
                 "trouble",
                 f"Depth {depth:,} {unit} exceeds the capacity of {capacity:,}, and flow control is off: nothing blocks"
                 f" the {_attached(row['producers'])}.",
-                "Turn on flow_control for the queue, or stop its producers until the depth is below the capacity.",
+                _either(
+                    "turn on flow_control for the queue" if remedies.sets("flow_control") else "",
+                    "stop its producers until the depth is below the capacity" if remedies.stop else "",
+                ),
             )
         if stop and depth > 1.05 * stop + 10 and trend and rates.net(unit) > 0.5 and rates.messages_in > 0.5:
             return (
@@ -280,7 +297,8 @@ def _flow_control_bypassed(row: Row, observed: Observation) -> tuple[str, str, s
                 f"Depth {depth:,} {unit} is {depth - stop:,} above the stop level and still grows:"
                 f" {_rate(rates.messages_in)} in.",
                 "Either its mechanism accepts messages while the queue is overfull (hold, spool), or the messages are"
-                " not limited by credit (routed or dead-lettered). Stop its producers if it must not grow further.",
+                " not limited by credit (routed or dead-lettered)."
+                + (" Stop its producers if it must not grow further." if remedies.stop else ""),
             )
     grows = trend and row["producers"] and row["depth_messages"] > _MANY and rates.messages_net > 1
     if grows and not any(row.get(f"effective_{what}_{unit}") for what in ("capacity", "stop") for unit in UNITS):
@@ -288,10 +306,23 @@ def _flow_control_bypassed(row: Row, observed: Observation) -> tuple[str, str, s
             "warning",
             f"The queue has no capacity and grows by {_rate(rates.messages_net)}; depth {row['depth_messages']:,}"
             " messages.",
-            "Set a capacity, for example in a pattern policy: without one, only a shortage of the broker's memory or"
-            " store blocks its producers.",
+            _set_capacity(remedies),
         )
     return None
+
+
+def _either(*possible: str) -> str:
+    """Return advice to do one of these; an empty text is not possible here."""
+    named = [text for text in possible if text] or ["add consumers"]
+    advice = ", or ".join(named)
+    return f"{advice[0].upper()}{advice[1:]}."
+
+
+def _set_capacity(remedies: Remedies) -> str:
+    without = "only a shortage of the broker's memory or store blocks its producers."
+    if not remedies.sets("capacity_messages", "capacity_bytes"):
+        return f"Add consumers: without a capacity, {without}"
+    return f"Set a capacity{', for example in a pattern policy' if remedies.patterns else ''}: without one, {without}"
 
 
 def _halted_start(row: Row, observed: Observation) -> tuple[str, str, str] | None:

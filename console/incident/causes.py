@@ -17,6 +17,7 @@ from brokers.model.reasons import (
     Reason,
     Shortage,
 )
+from console.conditions.remedies import Remedies
 from console.conditions.trends import Rates
 from console.incident.drain import UNITS, estimate
 from console.incident.facts import BROKER, Facts, Row
@@ -36,8 +37,8 @@ def causes_of(facts: Facts, rates: Rates) -> list[dict[str, Any]]:
         causes.append(_overfull(facts, queue, rates))
     causes.extend(_stop(stop, facts) for stop in queue.get("stops") or () if not stop.get("stage"))
     if facts.host.get("store_overfull"):
-        causes.append(_store_of_host(facts.host))
-    causes.extend(_shortage(facts.broker, r) for r in facts.broker.get("shortages") or () if _concerns(facts, r))
+        causes.append(_store_of_host(facts.host, facts.remedies))
+    causes.extend(_shortage(facts, r) for r in facts.broker.get("shortages") or () if _concerns(facts, r))
     return causes + _reported(facts, causes)
 
 
@@ -72,7 +73,7 @@ def _reported(facts: Facts, known: list[dict[str, Any]]) -> list[dict[str, Any]]
             title = "The broker throttles the connection, since it sends faster than its messages are taken"
             found.append(_other(title, "a queue or the disk must catch up"))
         elif reason.kind == SHORTAGE and reason.subject not in (facts.broker.get("shortages") or ()):
-            found.append(_shortage(facts.broker, reason.subject))
+            found.append(_shortage(facts, reason.subject))
         elif reason.kind == UNKNOWN and reason.subject:
             found.append(_other(f"The broker does not report the reason: {reason.subject}", "the reason is not known"))
     return found
@@ -184,7 +185,7 @@ def _stop(stop: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
     }
 
 
-def _store_of_host(host: Row) -> dict[str, Any]:
+def _store_of_host(host: Row, remedies: Remedies) -> dict[str, Any]:
     overfull, used = host.get("store_overfull_bytes") or 0, host.get("store_used_bytes") or 0
     full = not overfull or used <= (host.get("store_underfull_bytes") or overfull)
     return {
@@ -198,13 +199,18 @@ def _store_of_host(host: Row) -> dict[str, Any]:
         "resume": host.get("store_underfull_bytes") or overfull,
         "field": "store_overfull_bytes",
         "resume_ms": None,
-        "because": "the disk is full" if full else "stored messages must be consumed or purged",
+        "because": "the disk is full" if full else f"stored messages must be {_removed(remedies)}",
     }
 
 
-def _shortage(broker: Row, reason: str) -> dict[str, Any]:
+def _removed(remedies: Remedies) -> str:
+    return "consumed or purged" if remedies.purge else "consumed"
+
+
+def _shortage(facts: Facts, reason: str) -> dict[str, Any]:
     """Return the cause for a shortage of the broker. `reason`: as the broker reports it. What a node of a cluster uses
     is not known: the broker's numbers are of all of them."""
+    broker = facts.broker
     short = Shortage.parse(reason) or Shortage(reason)
     what = short.resource
     words = RESOURCES.get(what, what)
@@ -213,7 +219,8 @@ def _shortage(broker: Row, reason: str) -> dict[str, Any]:
         because = "the node must fall below its limit, after which it unblocks all producers"
     else:
         title, of = f"The broker is above its limit for {words}", broker
-        because = f"messages must be consumed or purged, in any queue{_origin(broker.get(f'{what}_limit_origin'))}"
+        origin = _origin(broker.get(f"{what}_limit_origin"))
+        because = f"messages must be {_removed(facts.remedies)}, in any queue{origin}"
     return {
         "kind": what,
         **_blocks(True),

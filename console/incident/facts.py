@@ -13,6 +13,7 @@ from typing import Any
 
 from brokers.admin import BrokerAdmin, NotFound, Page
 from brokers.model import Kind, ManagedType, ObjectName, object_name
+from console.conditions.remedies import ALL, Remedies
 from console.links.object_shapes import row_of, rows_of
 
 Row = Mapping[str, Any]
@@ -30,7 +31,8 @@ class Facts:
     """The broker's answers. Each object is a row: its attributes and `object`, the text of its name. `queue`: None if
     the broker does not say to which queue the producer sends. `producers` and `consumers`: of the queue; None if the
     broker does not list them by queue. `explain`: field -> its value and origin, if known. `stop`: what a stop of the
-    queue does to producers (`Operation.producer_effect`), and the sentence about it."""
+    queue does to producers (`Operation.producer_effect`), and the sentence about it. `remedies`: what operators can do
+    on this broker."""
 
     queue: Row | None
     explain: Mapping[str, Mapping[str, Any]]
@@ -45,6 +47,7 @@ class Facts:
     sharing_producers: Sequence[Row] = ()
     sharing_consumers: Sequence[Row] = ()
     stop: tuple[str, str] = ("hold", "")
+    remedies: Remedies = ALL
     now: int = 0  # by the broker's clock, ms since the epoch
 
     @property
@@ -91,6 +94,7 @@ async def read(admin: BrokerAdmin, name: ObjectName, now: int = 0) -> Facts | No
         sharing_producers=sharing_producers,
         sharing_consumers=sharing_consumers,
         stop=reader.stop,
+        remedies=Remedies.of(reader.types),
         now=now,
     )
 

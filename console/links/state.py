@@ -14,6 +14,7 @@ from brokers.model import TYPES, ManagedType, ObjectName
 from brokers.steady_clock import SteadyClock
 from console.conditions.active import ActiveConditions, Condition
 from console.conditions.detectors import broker_findings, host_findings
+from console.conditions.remedies import Remedies
 from console.conditions.trends import Rates, Trends
 from console.links.event_window import EventWindow, Tail
 from console.links.queue_order import Placed, QueueOrders, SortKey
@@ -221,7 +222,11 @@ class BrokerState:
         if self._answered is not None and self.clock.now() - self._answered > SILENT:
             return
         broker = self._broker or {}
-        others = [*broker_findings(broker), *(found for host in self.hosts.values() for found in host_findings(host))]
+        remedies = Remedies.of(self.types)
+        others = [
+            *broker_findings(broker, remedies),
+            *(found for host in self.hosts.values() for found in host_findings(host, remedies)),
+        ]
         short = bool(broker.get("shortages"))
         short_hosts = {name for name, host in self.hosts.items() if host.get("store_overfull")}
         now = self.broker_now
@@ -236,6 +241,7 @@ class BrokerState:
             gone=[name for name, row in rows.items() if row is None],
             others=others,
             short=lambda row: short or row["virtualhost"] in short_hosts,
+            remedies=remedies,
         )
         if changed:
             self._revision += 1

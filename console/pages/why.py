@@ -7,7 +7,9 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from brokers.model import ObjectName
+from console.operations.policies import has_operation
 from console.pages.frame import broker_of, check_sees, frame
+from console.pages.policy_fields import link_of
 from console.permissions.rights import host_of
 
 
@@ -27,7 +29,14 @@ def why(request: HttpRequest) -> HttpResponse:
         request,
         "console/why.html",
         {
-            **frame(request, "why", f"Why blocked: {short}", about=host_of(name), object=text),
+            **frame(
+                request,
+                "why",
+                f"Why blocked: {short}",
+                about=host_of(name),
+                object=text,
+                purges=has_operation(link_of(request), "Queue", "purge"),
+            ),
             "short": short,
             "type": name.type,
         },

@@ -605,7 +605,7 @@ const render = drawing(() => {
         ? `No consumers attached${atThatTime()}.`
         : queue.depth_messages
           ? `No consumers attached for ${plural(queue.depth_messages, "queued message")}. ` +
-            "Start a consumer, or purge the queue."
+            (settings.purges ? "Start a consumer, or purge the queue." : "Start a consumer.")
           : "No consumers attached.",
     data.consumers.length ? data.consumers_total : 0,
   );
