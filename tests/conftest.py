@@ -1,4 +1,5 @@
-"""For all tests: console settings with a temporary data folder, slow tests, and distribution to processes."""
+"""For all tests: console settings with a temporary data folder, property tests, slow tests, and distribution to
+processes."""
 
 from __future__ import annotations
 
@@ -12,6 +13,16 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as property_settings
+
+# Property tests are about what is computed, not how soon: a busy machine exceeds any deadline. In CI the examples are
+# the same on every run. Before test modules are imported, whose own settings start from these.
+property_settings.register_profile(
+    "local", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+)
+property_settings.register_profile("ci", property_settings.get_profile("local"), derandomize=True)
+property_settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 # Their failures are explained like those of test modules.
 pytest.register_assert_rewrite("tests.adapters.contract", "tests.drivers.contract")
