@@ -319,6 +319,8 @@ class ActiveMq:
         if broker.get("persistent") is False:
             raise InvalidValue({"": "it has no store, so its producers cannot be stopped at once: stop them by queue"})
         known = broker.get("limit_before_stop")
+        if known is None and self._store_limit is not None:  # which a start has restored since
+            known = (self._store_limit.size, 0.0)
         if known is None and broker.get("stopped_by_limit"):
             raise InvalidValue({"": "its store limit is 1 byte, and what it was before is unknown: set store_limit"})
         queues = frozenset(name for name in objects if name.type == "Queue")
@@ -341,6 +343,9 @@ class ActiveMq:
             if answer.get().get(_attribute(target)) == STOP:
                 stopped.append((target, self._start_request))
         await self._write_all(stopped)
+        for target, _ in stopped:
+            if target.id == str(BROKER):  # until the next poll it is shown as stopped
+                self._store_limit = Limit(int(target.restore["limit"]))
 
     def _start_request(self, target: StopTarget, bean: str) -> jolokia.Request:
         before = Limit(int(target.restore["limit"]), float(target.restore["portion"]))

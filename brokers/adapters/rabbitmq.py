@@ -100,6 +100,7 @@ class RabbitMq:
         self._account = account
         self._source: EventExchange | None = None
         self._policies: list[Mapping[str, Any]] = []
+        self._by_name = policies.Listed(self._policies)
         self._operator_policies: list[Mapping[str, Any]] = []
         self._limits: dict[ObjectName, Attributes] = {}  # of the queues, as last read completely
         self._depths: dict[ObjectName, Attributes] = {}  # of the queues, as last read quickly
@@ -289,21 +290,27 @@ class RabbitMq:
         own = policies.limit_name(queue)
         if policies.stop_name(queue) in self._names(host):
             raise InvalidValue({"": "its publishers are stopped: start them before its limits are changed"})
-        known = reading.by_name(self._policies).get((host, own))
+        known = self._listed.by_name.get((host, own))
         definition = known["definition"] if known else self._outranked(name, objects[name])
-        highest = policies.highest_priority(self._policies, host, without=own)
+        highest = self._listed.highest_priority(name, without=own)
         wanted = policies.limit_policy(name, definition, attributes, highest)
         if wanted is None:
             await self._delete(host, own)
         else:
             await self._put(host, own, wanted, next(iter(attributes), ""))
 
+    @property
+    def _listed(self) -> policies.Listed:
+        if self._by_name.policies is not self._policies:
+            self._by_name = policies.Listed(self._policies)
+        return self._by_name
+
     def _names(self, host: str) -> set[str]:
         return {policy["name"] for policy in self._policies if policy["vhost"] == host}
 
     def _outranked(self, name: ObjectName, queue: Attributes) -> Mapping[str, Any]:
         """Return the definition of the policy that applies to a queue now."""
-        policy = reading.by_name(self._policies).get((name["virtualhost"], str(queue.get("policy"))))
+        policy = self._listed.by_name.get((name["virtualhost"], str(queue.get("policy"))))
         if policy is None and queue.get("policy") == policies.stop_name(name["name"]):
             return self._below_stops.get(name, {})  # RabbitMQ lists a policy some seconds longer than it applies
         return policy["definition"] if policy else {}
@@ -372,18 +379,24 @@ class RabbitMq:
         return StopTarget(str(name), frozenset([name]), {"definition": definition})
 
     async def stop(self, targets: Sequence[StopTarget]) -> None:
-        """First let all queues reject at their limits, and when they report that, set the limits to 0."""
+        """First let all queues reject at their limits, and when they report that, set the limits to 0. Policies that
+        are there already are not written again: the first step would let publishers publish."""
         self._policies = await self._http.request("GET", "/policies")
-        await self._put_stops(targets, length=False)
-        await self._until_rejecting(targets)
-        await self._put_stops(targets, length=True)
+        missing = [target for target in targets if not self._is_made(target, length=True)]
+        await self._put_stops([target for target in missing if not self._is_made(target, length=False)], length=False)
+        await self._until_rejecting(missing)
+        await self._put_stops(missing, length=True)
         self._policies = await self._http.request("GET", "/policies")
+
+    def _is_made(self, target: StopTarget, *, length: bool) -> bool:
+        (queue,) = target.queues
+        return self._listed.has_stop(queue, target.restore["definition"], length=length)
 
     async def _put_stops(self, targets: Sequence[StopTarget], *, length: bool) -> None:
         for target in targets:
             (queue,) = target.queues
             name = policies.stop_name(queue["name"])
-            highest = policies.highest_priority(self._policies, queue["virtualhost"], without=name)
+            highest = self._listed.highest_priority(queue, without=name)
             policy = policies.stop_policy(queue, target.restore["definition"], highest, length=length)
             await self._put(queue["virtualhost"], name, policy, "")
 
@@ -424,12 +437,13 @@ class RabbitMq:
         self._policies = await self._http.request("GET", "/policies")
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
+        """By the policies: the list of queues names the one that applies some seconds later only. It decides if two
+        have the highest priority that there is."""
         (queue,) = target.queues
-        known = reading.by_name(self._policies).get((queue["virtualhost"], policies.stop_name(queue["name"])))
         if queue not in objects:
             return True
         applies = objects[queue].get("policy") == policies.stop_name(queue["name"])
-        return applies and known is not None and known["definition"].get("max-length") == 0
+        return self._is_made(target, length=True) and (applies or self._listed.can_outrank(queue))
 
     async def close(self) -> None:
         await self._http.close()

@@ -99,10 +99,45 @@ def limit_name(queue: str) -> str:
     return LIMIT_PREFIX + queue
 
 
-def highest_priority(policies: Iterable[Mapping[str, Any]], virtualhost: str, *, without: str) -> int:
-    """Return the highest priority of the virtual host's policies, except one by its name; 0 if there are none."""
-    found = [p.get("priority", 0) for p in policies if p["vhost"] == virtualhost and p["name"] != without]
-    return max(found, default=0)
+class Listed:
+    """Policies as listed, by name and by what they outrank."""
+
+    def __init__(self, policies: Iterable[Mapping[str, Any]]) -> None:
+        self.policies = policies
+        self.by_name = {(p["vhost"], p["name"]): p for p in policies}
+        self._shared: dict[str, int] = {}  # virtual hosts -> highest priority, without Headgate's
+        self._odd: list[Mapping[str, Any]] = []  # those by a name of Headgate's that are not for that queue only
+        for policy in policies:
+            host, name = policy["vhost"], str(policy["name"])
+            if not name.startswith((STOP_PREFIX, LIMIT_PREFIX)):
+                self._shared[host] = max(self._shared.get(host, 0), policy.get("priority", 0))
+            elif policy.get("pattern") != exactly(name.partition("~")[2]):
+                self._odd.append(policy)
+
+    def highest_priority(self, queue: ObjectName, *, without: str) -> int:
+        """Return the highest priority of the policies that a queue may have, except one by its name; 0 if there are
+        none. Those that Headgate makes for other queues are left out: they would outrank each other in turn, without
+        end."""
+        host, own = queue["virtualhost"], (stop_name(queue["name"]), limit_name(queue["name"]))
+        known = [self.by_name[host, name] for name in own if (host, name) in self.by_name]
+        others = [policy for policy in self._odd if policy["vhost"] == host]
+        counted = [int(p.get("priority", 0)) for p in (*known, *others) if p["name"] != without]
+        return max(self._shared.get(host, 0), *counted, 0)
+
+    def has_stop(self, queue: ObjectName, definition: Mapping[str, Any], *, length: bool) -> bool:
+        """Return whether the policy of a step of a stop is there and outranks all others. `definition`: see
+        `stop_policy`."""
+        name = stop_name(queue["name"])
+        known = self.by_name.get((queue["virtualhost"], name))
+        wanted = stop_policy(queue, definition, self.highest_priority(queue, without=name), length=length)
+        if known is None or known.get("priority", 0) < wanted["priority"]:
+            return False
+        limits = [known["definition"].get(key) == wanted["definition"].get(key) for key in ("overflow", "max-length")]
+        return all(limits) and known.get("pattern") == wanted["pattern"]
+
+    def can_outrank(self, queue: ObjectName) -> bool:
+        """Return whether a stop's policy can have a higher priority than all others of its queue."""
+        return self.highest_priority(queue, without=stop_name(queue["name"])) < _HIGHEST
 
 
 def stop_fault(queue: Attributes) -> str:

@@ -17,6 +17,8 @@ from brokers.adapters import activemq_reading as reading
 from brokers.adapters.activemq import ActiveMq
 from brokers.adapters.activemq_reading import Limit
 from brokers.adapters.jolokia import answer_of
+from brokers.adapters.stops import Stops
+from brokers.adapters.store import AdapterStore
 from brokers.admin import BrokerUnreachable, InvalidValue
 from brokers.engine.values.stops import Scope
 from brokers.model import ObjectName
@@ -206,8 +208,35 @@ async def test_whole_broker_without_store_or_with_unknown_limit_is_not_stopped(v
     adapter, found = await adapted(Recorded(version))
     with pytest.raises(InvalidValue, match="no store"):
         adapter.stop_targets(Scope(), {BROKER: {**found[BROKER], "persistent": False}})
+    adapter, found = await adapted(stopped_before(version))
     with pytest.raises(InvalidValue, match="unknown"):
-        adapter.stop_targets(Scope(), {BROKER: {"stopped_by_limit": True}})
+        adapter.stop_targets(Scope(), found)
+
+
+async def test_stop_of_all_right_after_a_start_is_not_refused_and_restores_the_same_limit(
+    version: str, tmp_path: Path
+) -> None:
+    store = AdapterStore(tmp_path / "adapter.sqlite3")
+    agent = Recorded(version)
+    adapter, found = await adapted(agent)
+    given: dict[str, Any] = {"reason": "why", "actor": "ada", "now": 1}
+    await Stops(adapter, store, found, lambda change: None).stop([Scope()], **given)
+    adapter, found = await adapted(agent)  # of another process, which only sees the stop
+    stops = Stops(adapter, store, found, lambda change: None)
+    assert found[BROKER]["stopped_by_limit"]
+    await stops.start([Scope()], actor="ada")
+    assert found[BROKER]["stopped_by_limit"]  # as last polled
+    await stops.stop([Scope()], **given)
+    await stops.start([Scope()], actor="ada")
+    assert agent.written == [(BEAN, "StoreLimit", size) for size in (1, 100_000_000, 1, 100_000_000)]
+    store.close()
+
+
+def stopped_before(version: str) -> Recorded:
+    """A broker that was stopped before this process started, and not by its records."""
+    agent = Recorded(version)
+    agent.said["broker"]["value"]["StoreLimit"] = 1
+    return agent
 
 
 async def test_slave_is_unreachable_and_a_broker_without_queues_is_not(version: str) -> None:
