@@ -7,6 +7,7 @@ queues is megabytes of JSON. Redirects are not followed: credentials go to the c
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping
@@ -93,7 +94,7 @@ class JsonHttp:
             why = f"the certificate of {self.base} is not trusted: {error.certificate_error}"
             raise BrokerUnreachable(why) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise BrokerUnreachable(f"cannot reach {self.base}: {error or type(error).__name__}") from None
+            raise BrokerUnreachable(f"cannot reach {self.base}: {_reason(error)}") from None
 
     async def close(self) -> None:
         if self._session is not None:
@@ -177,3 +178,11 @@ def refused(error: HttpError, field: str) -> InvalidValue:
     except (ValueError, AttributeError):
         reason = ""
     return InvalidValue({field: reason or str(error)})
+
+
+def _reason(error: aiohttp.ClientError | OSError) -> str:
+    """Return why there is no connection, without the address, which asyncio's and aiohttp's texts repeat."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
+        return os.strerror(cause.errno).lower()
+    return str(cause) or type(cause).__name__

@@ -128,6 +128,17 @@ async def test_switcher_works_with_the_keyboard_and_stays_on_the_page(page: Page
     await expect(page.locator(".broker-chosen")).to_have_text("Broker us")
 
 
+async def test_page_that_configures_brokers_updates_their_connections(people: People, fleet: Fleet) -> None:  # noqa: F811
+    page = await people.page("root", "administrators")
+    await page.goto("/brokers/")
+    us = page.locator("[data-connection-of=us]")
+    await expect(us).to_have_text("Connected")
+    await asyncio.to_thread(fleet["us"].lose)
+    await expect(us).to_contain_text("Disconnected")
+    await asyncio.to_thread(fleet["us"].come_back)
+    await expect(us).to_have_text("Connected")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [WIDE, NARROW])
 async def test_page_is_accessible_and_not_wider_than_the_screen(
