@@ -104,7 +104,15 @@ class SeriesView(StrictAPIView):
         begin, end = range_in(query)
         resolution = choice_in(query, "resolution", _RESOLUTIONS, "auto")
         try:
-            found = series(history(request), queue, begin, end, resolution=resolution, now=now_ms())
+            found = series(
+                history(request),
+                queue,
+                begin,
+                end,
+                resolution=resolution,
+                now=now_ms(),
+                unreported=queue.broker in brokers_without_producers(request_rights(request._request)),
+            )
         except ValueError as error:
             raise InvalidValue({"resolution": str(error)}) from None
         about = {"broker": queue.broker, "virtualhost": queue.virtualhost, "queue": queue.name}
@@ -135,6 +143,7 @@ class TopView(StrictAPIView):
             measure=choice_in(query, "measure", blocked.MEASURES, "blocked"),
             broker=broker_in(query),
             most=number_in(query, "count", 10, 1, MAX_PAGE_SIZE),
+            unreported=brokers_without_producers(request_rights(request._request)),
         )
         return Response(found)
 
@@ -162,6 +171,7 @@ class HeatView(StrictAPIView):
             measure=choice_in(query, "measure", blocked.MEASURES, "blocked"),
             broker=broker_in(query),
             most=number_in(query, "count", 25, 1, 100),
+            unreported=brokers_without_producers(request_rights(request._request)),
         )
         return Response(found)
 

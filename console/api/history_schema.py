@@ -118,12 +118,20 @@ Series = extend_schema_serializer(deprecate_fields=["held"])(
 )
 
 
+_unreported = {
+    "unreported": serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Brokers that do not report the blocked producers of queues: their blocked time is unknown.",
+    )
+}
+
+
 class TopRow(serializers.Serializer[Any]):
     broker = text_field("Its broker.")
     virtualhost = text_field("Its virtual host.")
     name = text_field("Name of the queue or virtual host; for a producer its client and link.")
     queues = text_field("For a producer: the queues it published to.", allow_null=True)
-    blocked_ms = number_field("Blocked producer time.", allow_null=True)
+    blocked_ms = number_field("Blocked producer time; null: the broker does not report it.", allow_null=True)
     overfull_ms = number_field("Overfull time.", allow_null=True)
     stopped_ms = number_field("Time stopped by an operator.", allow_null=True)
     watched_ms = number_field("Recorded time.", allow_null=True)
@@ -136,7 +144,12 @@ class TopRow(serializers.Serializer[Any]):
 Top = type(
     "Top",
     (serializers.Serializer,),
-    {**_range, "step_ms": number_field("The range is rounded to multiples of this."), "rows": TopRow(many=True)},
+    {
+        **_range,
+        "step_ms": number_field("The range is rounded to multiples of this."),
+        "rows": TopRow(many=True),
+        **_unreported,
+    },
 )
 
 
@@ -163,6 +176,7 @@ Heat = type(
             child=_spans("Spans of one broker, each [from, until]."),
             help_text="For each broker of `queues`: spans that were not recorded.",
         ),
+        **_unreported,
     },
 )
 

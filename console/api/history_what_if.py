@@ -23,6 +23,9 @@ from console.history.storage.durations import DAY
 from console.history.whatif import recommendations
 from console.history.whatif.kinds import KINDS
 from console.links.unreported import brokers_without_producers
+from console.links.visible import UnknownBroker, visible_link
+from console.operations.policies import fields_anywhere
+from console.permissions.rights import Rights
 
 if TYPE_CHECKING:
     from console.history.whatif.comparison import Simulated
@@ -150,10 +153,16 @@ class WhatIfView(StrictAPIView):
         about = {"from": begin, "until": end, "caveat": CAVEAT}
         found = recorded(history(request), queue, begin, end)
         if found is None:
-            nothing = {"source": "none", "observed_ms": 0, "recorded_blocked_ms": 0, "recorded_overfull_ms": 0}
+            nothing: dict[str, Any] = {
+                "source": "none",
+                "observed_ms": 0,
+                "recorded_blocked_ms": 0,
+                "recorded_overfull_ms": 0,
+            }
             return Response(
                 {**about, **nothing, "blocked_producers": 0.0, "current": None, "advice": None, "candidates": []}
             )
+        rights = request_rights(request._request)
         outcomes = compare(found, candidates)
         producers = found.blocked.per_overfull_second
         simulated = [
@@ -169,11 +178,20 @@ class WhatIfView(StrictAPIView):
             "blocked_producers": producers,
             "current": simulated[0],
             "candidates": simulated[1:],
-            "advice": _advice(found, recommend(found, rooms_of(request_rights(request._request), queue.broker))),
+            "advice": _advice(
+                found, recommend(found, rooms_of(rights, queue.broker), resumes=_resumes(rights, queue.broker))
+            ),
         }
-        return Response(
-            _as_known(answer) if queue.broker in brokers_without_producers(request_rights(request._request)) else answer
-        )
+        return Response(_as_known(answer) if queue.broker in brokers_without_producers(rights) else answer)
+
+
+def _resumes(rights: Rights, broker: str) -> bool:
+    """Return whether resume levels can be set at the broker; True if this console does not have it."""
+    try:
+        fields = fields_anywhere(visible_link(rights, broker))
+    except UnknownBroker:
+        return True
+    return any(name.startswith("flow_resume_") for name in fields)
 
 
 def _as_known(answer: dict[str, Any]) -> dict[str, Any]:

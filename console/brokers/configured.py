@@ -28,7 +28,7 @@ _reading = threading.Lock()
 
 def configured() -> list[dict[str, Any]]:
     """Return every broker, the default one first: `slug`, `title`, `connect` and `options` (see the settings); those
-    that were added also have `kind`, `tags` and `paused`."""
+    that were added also have `kind`, `tags` and `paused`, and their types are not known before the first connection."""
     own: list[dict[str, Any]] = settings.HEADGATE_BROKERS
     slugs = {entry["slug"] for entry in own}
     return [*own, *(entry for entry in _added if entry["slug"] not in slugs)]
@@ -113,6 +113,7 @@ def _entry(row: Any) -> dict[str, Any]:
         "kind": row.kind,
         "tags": row.tags,
         "paused": row.paused,
+        "types_known": False,
         "connect": settings.HEADGATE_ADAPTERS["connect"],
         "options": {"name": row.slug, "paused": row.paused, "served": _served(row)},
     }

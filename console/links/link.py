@@ -35,8 +35,9 @@ class BrokerLink(BrokerState):
         *,
         pace: Pace | None = None,
         event_capacity: int = 5000,
+        types_known: bool = True,
     ) -> None:
-        super().__init__(slug, event_capacity)
+        super().__init__(slug, event_capacity, types_known=types_known)
         self.title = title
         self.pace = pace or Pace()
         self._connect = connect

@@ -126,7 +126,14 @@ class _Links:
 
     def _link(self, entry: Mapping[str, Any]) -> BrokerLink:
         title = entry.get("title", entry["slug"])
-        return BrokerLink(entry["slug"], title, connector(entry), self._loop, pace=entry.get("pace"))
+        return BrokerLink(
+            entry["slug"],
+            title,
+            connector(entry),
+            self._loop,
+            pace=entry.get("pace"),
+            types_known=entry.get("types_known", True),
+        )
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -63,7 +63,10 @@ class BrokerState:
     #: The visible virtual hosts; None: all.
     only_hosts: frozenset[str] | None = None
 
-    def __init__(self, slug: str, event_capacity: int, clock: SteadyClock | None = None) -> None:
+    def __init__(
+        self, slug: str, event_capacity: int, clock: SteadyClock | None = None, *, types_known: bool = True
+    ) -> None:
+        """`types_known`: the broker has the types that the model declares, before it has been connected to."""
         self.slug = slug
         self.lock = threading.Lock()
         self.window = EventWindow(event_capacity)
@@ -76,6 +79,8 @@ class BrokerState:
         self.hosts: Mapping[str, Row] = {}  # attributes of the virtual hosts, by name
         #: The types of managed objects as this broker has them; those declared until the first connection.
         self.types: Mapping[str, ManagedType] = TYPES
+        #: Whether `types` are those of this broker: of some kinds that is known from the first connection on.
+        self.types_known = types_known
         self._broker_ahead: int | None = None  # the broker's clock minus ours, ms; None: before the first sample
         self._broker: Row | None = None
         # Both by the steady clock; public properties convert them to the time of day.

@@ -67,6 +67,7 @@ class Synchronization:
     async def run(self) -> None:
         began = self._state.clock.now()
         self._state.types = await self._within(self._admin.types())
+        self._state.types_known = True
         broker = await self._within(self._admin.read(BROKER))
         newest = int(broker["last_event"])
         after = self._state.begin_events(newest)

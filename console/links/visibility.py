@@ -87,6 +87,10 @@ class RestrictedLink(BrokerLink):
         return self.whole.types
 
     @property
+    def types_known(self) -> bool:  # type: ignore[override]
+        return self.whole.types_known
+
+    @property
     def hosts(self) -> Mapping[str, Row]:  # type: ignore[override]
         return {name: row for name, row in self.whole.hosts.items() if name in self._hosts}
 

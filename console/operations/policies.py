@@ -93,6 +93,11 @@ def fields_of(link: BrokerLink, type_name: str) -> tuple[Attribute, ...]:
     return () if declared is None else tuple(a for a in declared.writable if a.name in FIELDS)
 
 
+def fields_anywhere(link: BrokerLink) -> list[str]:
+    """Return the names of the policy fields that can be set on any type of object at this broker."""
+    return sorted({field.name for type_name in SCOPES for field in fields_of(link, type_name)})
+
+
 def has_operation(link: BrokerLink, type_name: str, operation: str) -> bool:
     """Return whether objects of a type have an operation at this broker."""
     declared = link.types.get(type_name)

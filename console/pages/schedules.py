@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 from console.access.user_rights import request_rights
 from console.links.link import BrokerLink
 from console.links.visible import visible_link
-from console.operations.policies import SCOPES, fields_of
+from console.operations.policies import fields_anywhere
 from console.pages.frame import frame
 from console.pages.policy_fields import policy_fields
 from console.schedules.editing import can_see
@@ -41,13 +41,8 @@ def schedule(request: HttpRequest, number: int = 0) -> HttpResponse:
     here = visible_link(request_rights(request), context["broker"]["slug"])
     scopes = ["type=Broker", *(row["object"] for row in here.hosts.values())]
     scopes += [row["object"] for row in here.queues()[:_SUGGESTED]]
-    context["page_settings"] |= {"scopes": scopes, "fields": _fields(here), "effects": _effects(here)}
+    context["page_settings"] |= {"scopes": scopes, "fields": fields_anywhere(here), "effects": _effects(here)}
     return render(request, "console/schedule.html", {**context, "page": "schedules", "schedule": found})
-
-
-def _fields(here: BrokerLink) -> list[str]:
-    """Return the names of the policy fields that can be set on any type of object at this broker."""
-    return sorted({field.name for type_name in SCOPES for field in fields_of(here, type_name)})
 
 
 def _effects(here: BrokerLink) -> dict[str, dict[str, str]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import io
+import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,9 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from django.contrib.auth.models import User
 from django.core.handlers.asgi import ASGIRequest
+from django.test import Client
 from rest_framework.test import APIClient
 
 from brokers.model import object_name
@@ -21,6 +25,7 @@ from console.api.history_downloads import download
 from console.audit.models import AuditEntry
 from console.history.storage.layout import table_url
 from tests.console.conftest import Broker
+from tests.console.other_kind import TYPES as OTHER_TYPES
 from tests.console.other_kind import OtherKind
 from tests.history.delta import (
     DAY,
@@ -523,6 +528,49 @@ def test_what_the_broker_does_not_report_is_unknown_and_not_zero(
     assert found["recorded_blocked_ms"] is found["blocked_producers"] is None
     assert {one["blocked_high_ms"] for one in (found["current"], *found["candidates"])} == {None}
     assert found["recorded_overfull_ms"] > 0
+    for of in ("queues", "virtualhosts"):
+        top = query(as_viewer, "top", of=of)
+        assert (top["rows"], top["unreported"]) == ([], ["local"])
+        overfull = query(as_viewer, "top", of=of, measure="overfull")
+        assert {row["blocked_ms"] for row in overfull["rows"]} <= {None}
+        assert overfull["unreported"] == []
+    assert query(as_viewer, "top", measure="overfull")["rows"]
+    assert query(as_viewer, "top", of="producers")["rows"][0]["blocked_ms"] == MINUTE, "reported without queues"
+    heat = query(as_viewer, "heat")
+    assert (heat["queues"], heat["unreported"]) == ([], ["local"])
+    assert query(as_viewer, "heat", measure="overfull")["queues"]
+    for resolution in ("raw", "minute"):
+        series = query(as_viewer, "series", queue="orders", resolution=resolution)
+        assert series["at"]
+        assert {*series["blocked_producers"], *series["blocked_ms"]} == {None}
+        assert {*series["messages"]} != {None}
+
+
+def test_what_is_not_known_to_be_reported_is_unknown_until_the_first_connection(
+    recorded_hour: str, broker: Broker, as_viewer: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.connected()
+    assert query(as_viewer, "top")["rows"]
+    monkeypatch.setattr(broker.link, "types_known", False)
+    assert (query(as_viewer, "top")["rows"], query(as_viewer, "top")["unreported"]) == ([], ["local"])
+    assert query(as_viewer, "episodes", kind="overfull")["results"][0]["blocked_ms"] is None
+
+
+def test_simulation_offers_only_levels_that_can_be_set(
+    recorded_hour: str, broker: Broker, client: Client, viewer: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.connected()
+    client.force_login(viewer)
+
+    def offered() -> list[str]:
+        page = client.get("/history/what-if/default/orders/").content.decode()
+        found = re.search(r'<script id="page-settings" type="application/json">(.*?)</script>', page)
+        assert found
+        return list(json.loads(found[1])["fields"])
+
+    assert {"capacity_messages", "flow_resume_messages", "flow_resume_bytes"} <= set(offered())
+    monkeypatch.setattr(broker.link, "types", OTHER_TYPES)
+    assert offered() == ["capacity_bytes", "capacity_messages", "overflow"]
 
 
 def test_queue_without_traffic_has_no_simulation(recorded_hour: str, as_viewer: APIClient) -> None:

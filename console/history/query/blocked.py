@@ -1,7 +1,12 @@
-"""The most blocked queues and producers, and blocked time by hour."""
+"""The most blocked queues and producers, and blocked time by hour.
+
+Some brokers do not report the blocked producers of queues: what was recorded of them as blocked time is unknown. They
+may report the producers themselves, so blocked time by producer is as recorded.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,12 +38,13 @@ def _source(begin: int, end: int, now: int) -> _Source:
 
 _TOP = """
 SELECT broker, virtualhost, name, string_agg(DISTINCT queue, ', ' ORDER BY queue) AS queues,
-    sum(blocked_ms)::BIGINT AS blocked_ms, sum(overfull_ms)::BIGINT AS overfull_ms,
-    sum(stopped_ms)::BIGINT AS stopped_ms, sum(watched_ms)::BIGINT AS watched_ms,
-    sum(episodes)::BIGINT AS episodes, sum(blocks)::BIGINT AS blocks,
+    if(list_contains($unreported::VARCHAR[], broker), NULL, sum(blocked_ms))::BIGINT AS blocked_ms,
+    sum(overfull_ms)::BIGINT AS overfull_ms, sum(stopped_ms)::BIGINT AS stopped_ms,
+    sum(watched_ms)::BIGINT AS watched_ms, sum(episodes)::BIGINT AS episodes, sum(blocks)::BIGINT AS blocks,
     max(messages_max) AS messages_max, max(bytes_max) AS bytes_max
 FROM {%s}
 WHERE kind = $kind AND epoch_ms("at") >= $begin AND epoch_ms("at") < $end AND ($broker = '' OR broker = $broker)
+    AND NOT list_contains($omitted::VARCHAR[], broker)
 GROUP BY broker, virtualhost, name
 HAVING sum(%s) > 0
 ORDER BY sum(%s) DESC, broker, virtualhost, name
@@ -56,20 +62,38 @@ def top(
     measure: str = "blocked",
     broker: str = "",
     most: int = 10,
+    unreported: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the `most` subjects with the most time of a measure. `from` and `until` of the result are the range
-    rounded to `step_ms`, the resolution used. Raises NothingRecorded, HistoryBroken."""
+    rounded to `step_ms`, the resolution used. `unreported`: brokers that do not report the blocked producers of queues;
+    in the result those of the range whose time is therefore unknown. Raises NothingRecorded, HistoryBroken."""
     source = _source(begin, end, now)
     low, high = _rounded(begin, end, source.step)
     column = MEASURES[measure]
+    hidden = [] if subject == "producers" else list(unreported)
+    omitted = hidden if measure == "blocked" else []
     rows = reader.rows(
         _TOP % (source.table, column, column),
-        {"kind": SUBJECTS[subject], "begin": low, "end": high, "broker": broker, "most": most},
+        {
+            "kind": SUBJECTS[subject],
+            "begin": low,
+            "end": high,
+            "broker": broker,
+            "most": most,
+            "unreported": hidden,
+            "omitted": omitted,
+        },
         begin=low,
         end=high,
         where={"broker": broker} if broker else {},
     )
-    return {"from": low, "until": high, "step_ms": source.step, "rows": rows}
+    unknown = _unknown(omitted, broker, watched(reader, low, min(high, now), broker)) if omitted else []
+    return {"from": low, "until": high, "step_ms": source.step, "rows": rows, "unreported": unknown}
+
+
+def _unknown(omitted: Sequence[str], broker: str, recorded: Mapping[str, Sequence[Span]]) -> list[str]:
+    """Return which of the omitted brokers would be in the answer."""
+    return [slug for slug in omitted if (slug == broker if broker else slug in recorded)]
 
 
 _CELLS = """
@@ -78,6 +102,7 @@ WITH rows AS (
     FROM {{{table}}}
     WHERE kind = 'queue' AND epoch_ms("at") >= $begin AND epoch_ms("at") < $end
         AND ($broker = '' OR broker = $broker) AND {column} > 0
+        AND NOT list_contains($omitted::VARCHAR[], broker)
 ), most AS (
     SELECT broker, virtualhost, name, sum(value) AS total FROM rows GROUP BY ALL
     ORDER BY total DESC, broker, virtualhost, name LIMIT $most
@@ -110,16 +135,18 @@ def heat(
     measure: str = "blocked",
     broker: str = "",
     most: int = 25,
+    unreported: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return blocked time by queue and time slot. `values[i][j]`: ms of queue i in the `bucket_ms` from `at[j]` on;
-    null: not recorded. `unwatched`: the spans that were not recorded, by broker. Raises NothingRecorded,
-    HistoryBroken."""
+    null: not recorded. `unwatched`: the spans that were not recorded, by broker. `unreported`: as for `top`. Raises
+    NothingRecorded, HistoryBroken."""
     source = _source(begin, end, now)
     bucket = max(source.step, next(bucket for bucket, up_to in _BUCKETS if end - begin <= up_to))
     low, high = _rounded(begin, end, bucket)
+    omitted = list(unreported) if measure == "blocked" else []
     rows = reader.rows(
         _CELLS.format(column=MEASURES[measure], table=source.table),
-        {"begin": low, "end": high, "broker": broker, "most": most, "bucket": bucket},
+        {"begin": low, "end": high, "broker": broker, "most": most, "bucket": bucket, "omitted": omitted},
         begin=low,
         end=high,
         where={"broker": broker} if broker else {},
@@ -147,6 +174,7 @@ def heat(
             slug: gaps(recorded.get(slug, []), low, min(high, now), shortest_gap(low, high))
             for slug in {key[0] for key in queues}
         },
+        "unreported": _unknown(omitted, broker, recorded),
     }
 
 

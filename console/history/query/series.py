@@ -58,6 +58,9 @@ FIELDS = (
     "watched_ms",
 )
 
+#: Those of them about blocked producers.
+_OF_BLOCKED = ("blocked_producers", "blocked_ms")
+
 _ROLLED_UP = """
 SELECT epoch_ms("at") AS "at",
     round(messages_mean, 2) AS messages, round(messages_p95, 2) AS messages_p95, messages_max,
@@ -117,15 +120,23 @@ def _too_many(name: str, points: str) -> str:
 
 
 def series(
-    reader: Reader, queue: QueueKey, begin: int, end: int, *, resolution: str = "auto", now: int
+    reader: Reader,
+    queue: QueueKey,
+    begin: int,
+    end: int,
+    *,
+    resolution: str = "auto",
+    now: int,
+    unreported: bool = False,
 ) -> dict[str, Any]:
     """Return the queue's time series from `begin` to `end`, ms. With `auto`, if the selected resolution has no data,
     because samples and minutes have a limited retention, use the next coarser one that has.
 
     `at`: ms, ascending; every other list of `FIELDS` has a value, or null, for each. `continuous` (`held` is its
     deprecated name): whether the values apply until the next point; raw points only, values of log entries do not.
-    `state`: the queue's state; raw points only. `unwatched`: spans that were not recorded. Raises ValueError as
-    `select_resolution`, NothingRecorded, HistoryBroken.
+    `state`: the queue's state; raw points only. `unwatched`: spans that were not recorded. `unreported`: the broker
+    does not report blocked producers, and figures of them are null. Raises ValueError as `select_resolution`,
+    NothingRecorded, HistoryBroken.
     """
     first = select_resolution(begin, end, resolution)
     spans = watched(reader, begin - SAMPLE_VALIDITY_MS, min(end, now), queue.broker).get(queue.broker, [])
@@ -144,6 +155,8 @@ def series(
             break
     if not answer:
         raise ValueError(_too_many(first.name, f"more than {MOST_POINTS:,}"))
+    if unreported:
+        answer |= {name: [None] * len(answer["at"]) for name in _OF_BLOCKED}
     unwatched = gaps(spans, begin, min(end, now), shortest_gap(begin, end))
     return {"from": begin, "until": end, **answer, "unwatched": unwatched}
 

@@ -81,8 +81,9 @@ class Advice:
     simulated: Simulated | None = None
 
 
-def recommend(recording: Recording, rooms: tuple[Room, ...] = ()) -> Advice:
-    """Return the most important recommendation. `rooms`: what the broker has left, if it is known."""
+def recommend(recording: Recording, rooms: tuple[Room, ...] = (), *, resumes: bool = True) -> Advice:
+    """Return the most important recommendation. `rooms`: what the broker has left, if it is known. `resumes`: resume
+    levels can be set there."""
     current = recording.current
     if not current.limited:
         peak = f"{recording.peak_messages:,.0f} messages, {_bytes(recording.peak_bytes)}"
@@ -100,7 +101,8 @@ def recommend(recording: Recording, rooms: tuple[Room, ...] = ()) -> Advice:
             " the current limits, it was not.",
         )
     mean = _compared_with(recording, now)[0] / max(now.high.episodes, 1)
-    if now.low.episodes >= _FLAP_EPISODES and mean < _FLAP_SECONDS and (calm := _less_flapping(simulation, now)):
+    flaps = resumes and now.low.episodes >= _FLAP_EPISODES and mean < _FLAP_SECONDS
+    if flaps and (calm := _less_flapping(simulation, now)):
         limits, simulated = calm
         share = (limits.resume_messages or limits.resume_bytes) / (limits.stop_messages or limits.stop_bytes)
         return Advice(

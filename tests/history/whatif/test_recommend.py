@@ -88,6 +88,8 @@ def test_flapping_queue_gets_a_lower_resume_level() -> None:
     assert advice.kind == "lower-resume"
     assert advice.limits is not None
     assert advice.limits.resume_messages < 297
+    without = recommend(recorded(simulate(load, 300, 297, None), "samples", (300, 297)), resumes=False)
+    assert without.kind != "lower-resume", "where no resume level can be set"
 
 
 def test_capacity_never_reached_in_a_week_is_reported() -> None:

@@ -65,7 +65,7 @@ export const whatIfUrl = (key, range = {}) =>
 /**
  * Return the address of the policy editor of a queue with other limits entered, which it previews; "" for a broker that
  * this console does not manage. `limits`, `current`: stop and resume levels; levels of a unit that does not change are
- * not entered.
+ * not entered, nor are fields that cannot be set there.
  *
  * @param {any} key
  * @param {Record<string, number>} limits
@@ -78,10 +78,10 @@ export function policyUrl(key, limits, current) {
   for (const unit of ["messages", "bytes"]) {
     const [stop, resume] = [`capacity_${unit}`, `resume_${unit}`];
     if (limits[stop] === current[stop] && limits[resume] === current[resume]) continue;
-    address.append("set", `capacity_${unit}:${limits[stop]}`);
-    if (!limits[stop]) continue;
-    address.append("set", `flow_stop_${unit}:100%`);
-    address.append("set", `flow_resume_${unit}:${limits[resume]}`);
+    const values = { [`capacity_${unit}`]: limits[stop] };
+    if (limits[stop]) Object.assign(values, { [`flow_stop_${unit}`]: "100%", [`flow_resume_${unit}`]: limits[resume] });
+    for (const [name, value] of Object.entries(values))
+      if (!settings.fields || settings.fields.includes(name)) address.append("set", `${name}:${value}`);
   }
   return `/policies/scope/?${address}`;
 }

@@ -185,7 +185,8 @@ function showCharts(keys) {
 }
 
 /**
- * The queues to chart: the entered one, or the most blocked ones.
+ * The queues to chart: the entered one, or the most blocked ones; the most overfull ones of a broker that does not
+ * report the blocked producers of queues.
  *
  * @param {AbortSignal} signal
  */
@@ -194,9 +195,10 @@ async function keysOf(signal) {
     return [
       { broker: about.broker || settings.broker, virtualhost: about.virtualhost || "default", queue: about.queue },
     ];
+  const measure = settings.unreported.includes(about.broker) ? "overfull" : "blocked";
   const top = await fetchHistory(
     "top",
-    { ...range.query, broker: about.broker, of: "queues", measure: "blocked", count: CHARTS },
+    { ...range.query, broker: about.broker, of: "queues", measure, count: CHARTS },
     signal,
   );
   return top.rows.map((/** @type {any} */ one) => ({

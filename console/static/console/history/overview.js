@@ -80,6 +80,18 @@ function row(one, most, { producer = false } = {}) {
   );
 }
 
+/** @param {any} answer */
+const unreportedBy = ({ unreported }) =>
+  `Not known for ${unreported.join(", ")}: ${unreported.length > 1 ? "they do" : "it does"} not report the blocked ` +
+  "producers of queues";
+
+/** @param {any} answer */
+const nothingRecorded = (answer) =>
+  answer.unreported.length && (broker || answer.unreported.length >= brokers.length)
+    ? `${unreportedBy(answer)}.`
+    : `No ${MEASURE_LABELS[measure]} recorded in this range.` +
+      (answer.unreported.length ? ` ${unreportedBy(answer)}.` : "");
+
 /**
  * @param {HTMLElement} element
  * @param {any} answer
@@ -87,7 +99,7 @@ function row(one, most, { producer = false } = {}) {
  */
 function showTop(element, answer, options) {
   if (!answer.rows.length) {
-    showEmpty(element, `No ${MEASURE_LABELS[measure]} recorded in this range.`);
+    showEmpty(element, nothingRecorded(answer));
     return;
   }
   const most = answer.rows[0][`${measure}_ms`];
@@ -98,6 +110,7 @@ function showTop(element, answer, options) {
       { class: "ranking" },
       answer.rows.map((/** @type {any} */ one) => row(one, most, options)),
     ),
+    answer.unreported.length ? h("p", { class: "muted" }, `${unreportedBy(answer)}.`) : null,
   );
 }
 
@@ -127,7 +140,7 @@ function showHeat(answer) {
   heat = answer;
   if (!answer.queues.length) {
     heatChart.clear();
-    showEmpty(byId("heat"), `No ${MEASURE_LABELS[measure]} recorded in this range.`);
+    showEmpty(byId("heat"), nothingRecorded(answer));
     return;
   }
   const names = answer.queues.map((/** @type {any} */ queue) =>

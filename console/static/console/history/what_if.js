@@ -15,6 +15,11 @@ const LIMITS = [
   ["capacity_bytes", "Capacity, bytes"],
   ["resume_bytes", "Resume at, bytes"],
 ];
+/** The levels that can be set at this broker: some have no resume level. What cannot be set follows the capacity. */
+const OFFERED = LIMITS.filter(
+  ([name]) => !settings.fields || settings.fields.includes(name.replace(/^resume_/, "flow_resume_")),
+);
+const isOffered = (/** @type {string} */ name) => OFFERED.some(([offered]) => offered === name);
 const MOST = 10;
 const { key } = settings;
 const loading = new Loading();
@@ -53,7 +58,7 @@ function writeAddress() {
  * @param {any} number
  */
 function rowOf(limits, number) {
-  const fields = LIMITS.map(([name, label]) => {
+  const fields = OFFERED.map(([name, label]) => {
     const input = h("input", {
       name,
       value: limits[name] ? exact(limits[name]) : "",
@@ -91,12 +96,29 @@ function showForm() {
   byId("add").disabled = candidates.length >= MOST;
 }
 
+/**
+ * Return the levels of a scenario: those entered, and resume levels that cannot be set at the same share of the capacity
+ * as now.
+ *
+ * @param {any[]} entered
+ */
+function completed(entered) {
+  const levels = { ...Object.fromEntries(LIMITS.map(([name]) => [name, 0])), ...Object.fromEntries(entered) };
+  for (const unit of ["messages", "bytes"]) {
+    if (isOffered(`resume_${unit}`)) continue;
+    const current = answer?.current;
+    const share = current?.[`capacity_${unit}`] ? current[`resume_${unit}`] / current[`capacity_${unit}`] : 1;
+    levels[`resume_${unit}`] = Math.floor(levels[`capacity_${unit}`] * share);
+  }
+  return levels;
+}
+
 /** Read the form into `candidates`. Returns an error message, or "". */
 function read(strict = true) {
   let error = "";
   candidates = [...byId("candidates").children].map((row, index) =>
-    Object.fromEntries(
-      LIMITS.map(([name, label]) => {
+    completed(
+      OFFERED.map(([name, label]) => {
         const input = row.querySelector(`[name="${name}"]`);
         const text = input.value.trim();
         const value = text ? readAmount(text) : 0;
@@ -135,7 +157,7 @@ byId("add").addEventListener("click", () => {
   candidates.push(
     last
       ? Object.fromEntries(LIMITS.map(([name]) => [name, last[name] * 2]))
-      : { capacity_messages: 1000, resume_messages: 800, capacity_bytes: 0, resume_bytes: 0 },
+      : completed(Object.entries({ capacity_messages: 1000, resume_messages: 800 })),
   );
   showForm();
   byId("candidates").lastElementChild.querySelector("input").focus();
@@ -164,15 +186,15 @@ function describeLimits(one) {
     .filter((unit) => one[`capacity_${unit}`])
     .map(
       (unit) =>
-        `${amount(one[`capacity_${unit}`], unit)}${unit === "messages" ? " messages" : ""}, ` +
-        `resume at ${amount(one[`resume_${unit}`], unit)}`,
+        `${amount(one[`capacity_${unit}`], unit)}${unit === "messages" ? " messages" : ""}` +
+        (isOffered(`resume_${unit}`) ? `, resume at ${amount(one[`resume_${unit}`], unit)}` : ""),
     );
   return described.length ? described.join("; ") : "no limit";
 }
 
 /** @param {any} one */
 const limitsTitle = (one) =>
-  LIMITS.map(([name, label]) => `${label}: ${one[name] ? exact(one[name]) : "no limit"}`).join("\n");
+  OFFERED.map(([name, label]) => `${label}: ${one[name] ? exact(one[name]) : "no limit"}`).join("\n");
 
 /**
  * Return a link to the policy editor with these limits entered, or null.
