@@ -147,9 +147,9 @@ async def test_stops_of_two_queues_do_not_outrank_each_other_in_turn(world: Worl
         if not lagging:
             world.http.report()
         await world.rounds(1)
-        for name in NAMES:  # another client takes them away
+        for name in NAMES:  # another client takes them away, one after the other
             del world.http.policies[stop_name(name)]
-        await world.rounds(1)
+            await world.rounds(1)
         assert {world.stop_of(name)["priority"] for name in NAMES} == {highest + 1}
 
 

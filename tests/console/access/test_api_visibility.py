@@ -81,7 +81,7 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
     "v1/fleet/queues/": [
         ("get", "fleet/queues/", None),
         ("get", "fleet/queues/?search=h", None),
-        ("get", "fleet/queues/?sort=-depth_messages&state=OVERFULL_STOPPED&state=OVERFULL", None),
+        ("get", "fleet/queues/?sort=-depth_messages&state=OVERFULL_STOPPED&state=STOPPED", None),
     ],
     "v1/fleet/conditions/": [("get", "fleet/conditions/", None), ("get", "fleet/conditions/?sort=newest", None)],
     "v1/fleet/events/": [("get", "fleet/events/?count=500", None)],
