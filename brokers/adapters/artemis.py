@@ -23,6 +23,7 @@ from brokers.adapters.artemis_reading import ALL, Settings
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.http import JsonHttp
 from brokers.adapters.jolokia import Jolokia, JolokiaError
+from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.admin import BrokerUnreachable, InvalidValue, NotFound
@@ -241,7 +242,7 @@ class Artemis:
         listed_queues = reading.listed(_found(queues_read))
         await self._read_settings([name for name in addresses if name not in self._settings])
         queues = reading.queues_of(listed_queues, addresses, self._settings)
-        producers_said = json.loads(listed.get())["data"]
+        producers_said = decoded(listed.get())["data"]
         self._looks = reading.looks_at(producers_said, self._looks, now)
         flow = reading.flow_of(queues, reading.shortages_of(said))
         producers = reading.producers_of(producers_said, self._looks, flow, queues, self._connections)
@@ -268,12 +269,12 @@ class Artemis:
             answers = await self._agent.post(
                 [jolokia.execute(self._broker, _GET, match) for match in some], seconds=LONG
             )
-            said |= {match: json.loads(answer.get()) for match, answer in zip(some, answers, strict=True)}
+            said |= {match: decoded(answer.get()) for match, answer in zip(some, answers, strict=True)}
         read = {match: Settings(said[match], said.get(reading.stranger_to(match), {})) for match in matches}
         self._settings = read if whole else {**self._settings, **read}
 
     async def _listed(self, operation: str) -> Any:
-        return json.loads(await self._agent.one(self._list(operation), seconds=LONG))
+        return decoded(await self._agent.one(self._list(operation), seconds=LONG))
 
     def _list(self, operation: str) -> jolokia.Request:
         return jolokia.execute(self._broker, f"{operation}(java.lang.String,int,int)", *_EVERYTHING)

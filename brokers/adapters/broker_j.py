@@ -9,7 +9,6 @@ the operational log, else from polls.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from brokers.adapters.adapter import Finding, Objects, StopTarget
 from brokers.adapters.broker_j_limits import QueueLimits
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.http import HttpError, JsonHttp, part
+from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.admin import BrokerUnreachable, InvalidValue, NotAllowed, NotFound
@@ -441,7 +441,7 @@ def _encoded(text: str) -> str:
 def refused(error: HttpError, field: str) -> InvalidValue:
     """Return a refused value as an error of a field, in the broker's own words if it gives any."""
     try:
-        said = json.loads(error.body)
+        said = decoded(error.body)
         reason = str(said.get("errorMessage") or "")
     except (ValueError, AttributeError):
         reason = ""

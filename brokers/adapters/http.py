@@ -17,6 +17,7 @@ from urllib.parse import quote
 import aiohttp
 
 from brokers.adapters.addresses import AddressRefused, check_address
+from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
 from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotAllowed, NotFound
 
@@ -138,7 +139,7 @@ class JsonHttp:
         if not text:
             return None
         try:
-            return json.loads(text)
+            return decoded(text)
         except ValueError:
             raise BrokerUnreachable(f"{self.base}{path} is not answered in JSON: is this the right address?") from None
 
@@ -173,7 +174,7 @@ def part(text: str) -> str:
 def refused(error: HttpError, field: str) -> InvalidValue:
     """Return a refused value as an error of a field, in the broker's own words where it gives any."""
     try:
-        said = json.loads(error.body)
+        said = decoded(error.body)
         reason = str(said.get("reason") or said.get("error") or "").replace("Validation failed", "").strip()
     except (ValueError, AttributeError):
         reason = ""

@@ -9,7 +9,6 @@ exchange, if its plugin is enabled; all else comes from polls.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from brokers.adapters import rabbitmq_reading as reading
 from brokers.adapters.adapter import Creator, Finding, Objects, StopTarget
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.http import HttpError, JsonHttp, part, refused
+from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.adapters.rabbitmq_limits import limits_after
@@ -222,7 +222,7 @@ class RabbitMq:
             return reading.alarms_of(await self._http.request("GET", "/health/checks/alarms") or {})
         except HttpError as error:
             if error.status == 503:
-                return reading.alarms_of(json.loads(error.body))
+                return reading.alarms_of(decoded(error.body))
             raise
         except (NotAllowed, NotFound):
             return []

@@ -25,6 +25,7 @@ from yarl import URL
 
 from brokers.adapters.addresses import AddressRefused, check_address
 from brokers.adapters.http import trusting
+from brokers.adapters.json_text import well_formed
 from brokers.adapters.kinds import Account
 from brokers.adapters.rabbitmq_events import EXCHANGE, KEYS, VIRTUALHOST
 from brokers.adapters.rabbitmq_reading import EVENTS_PREFIX
@@ -162,7 +163,7 @@ class EventExchange:
         self, channel: AbstractChannel, arrived: asyncio.Queue[DeliveredMessage | None]
     ) -> AsyncIterator[Event]:
         while (message := await arrived.get()) is not None:
-            yield str(message.routing_key), dict(message.header.properties.headers or {})
+            yield str(message.routing_key), well_formed(dict(message.header.properties.headers or {}))
             if message.delivery_tag is not None:
                 with suppress(aiormq.exceptions.AMQPError, OSError):
                     await channel.basic_ack(message.delivery_tag)
