@@ -30,6 +30,10 @@ def queue_state(*, overfull: bool | None, stopped: bool) -> str | None:
     return "OVERFULL" if overfull else "NORMAL"
 
 
+#: Of a queue that no stop covers: the core knows all stops, so this is known. One for all queues.
+_NO_STOPS: list[dict[str, Any]] = []
+
+
 def derive(type_name: str, before: Attributes | None, read: Attributes, at: int) -> dict[str, Any]:
     """Return the attributes of an object that was `before` (None: new) after `read` was read of it, completed. `at`: ms
     since the epoch."""
@@ -46,6 +50,7 @@ def derive(type_name: str, before: Attributes | None, read: Attributes, at: int)
 def _queue(before: Attributes | None, after: dict[str, Any], at: int) -> None:
     was, now = bool(before and before.get("overfull")), bool(after.get("overfull"))
     _since(before, after, at, was=was, now=now, fact="overfull")
+    after.setdefault("stops", _NO_STOPS)
     after["state"] = queue_state(overfull=after.get("overfull"), stopped=after.get("stopped_since") is not None)
 
 

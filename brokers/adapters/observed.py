@@ -224,7 +224,11 @@ class Observed:
             attributes = {"stops": [stop.as_json() for stop in stops], "stopped_since": stops[0].since}
             self.inventory.set(name, attributes, at)
         self._shown_stops = set(by_queue)
-        self.inventory.set(BROKER, {"stops": [stop.as_json() for stop in self.stops.stops.values()]}, at)
+        everywhere = list(self.stops.stops.values())
+        self.inventory.set(BROKER, {"stops": [stop.as_json() for stop in everywhere]}, at)
+        for host in [name for name in self.inventory.objects if name.type == "VirtualHost"]:
+            within = [stop.as_json() for stop in everywhere if stop.scope.virtualhost in ("", host["name"])]
+            self.inventory.set(host, {"stops": within}, at)
 
     def percent(self, queue: ObjectName) -> float | None:
         """Return how full a queue is, see `percent_used`."""

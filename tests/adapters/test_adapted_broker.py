@@ -44,6 +44,24 @@ async def test_what_is_there_at_first_is_no_event(process: Process) -> None:
     assert (await process.broker.read(BROKER))["queues"] == 2
 
 
+async def test_what_no_stop_covers_has_none_and_is_not_unknown(process: Process) -> None:
+    host = object_name("VirtualHost", name="default")
+    for name in (ORDERS, BROKER, host):
+        assert (await process.broker.read(name))["stops"] == []
+    process.memory.add("new", 5)
+    await process.clock.pass_(60)
+    assert (await process.broker.read(queue_name("new")))["stops"] == []
+    await process.broker.call(ORDERS, "stop-producers", {"reason": "flood", "actor": "ada"})
+    await process.clock.pass_(5)
+    for name in (ORDERS, BROKER, host):
+        assert len((await process.broker.read(name))["stops"]) == 1
+    assert (await process.broker.read(BILLS))["stops"] == []
+    await process.broker.call(ORDERS, "start-producers", {"actor": "ada"})
+    await process.clock.pass_(5)
+    for name in (ORDERS, BILLS, BROKER, host):
+        assert (await process.broker.read(name))["stops"] == []
+
+
 async def test_queue_that_fills_and_drains_is_two_events_with_the_time_of_observation(process: Process) -> None:
     process.memory.depths[ORDERS] = 11
     await process.clock.pass_(5)
