@@ -51,8 +51,7 @@ def subject_of(name: ObjectName, attributes: Attributes | None) -> str:
             return str(known.get("client") or name["id"])
         case "Connection":
             return f"con:{name['id']}({known.get('user') or ''}@{known.get('remote_address') or ''})"
-    keys = "/".join(value for _, value in name.keys)
-    return f"{name.type.lower()}({keys})" if keys else name.type.lower()
+    return f"{name.type.lower()}({name.label})" if name.keys else name.type.lower()
 
 
 def of_queue(attributes: Attributes | None) -> dict[str, Any]:

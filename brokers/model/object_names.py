@@ -37,6 +37,15 @@ class ObjectName:
     def get(self, key: str, default: str = "") -> str:
         return next((v for k, v in self.keys if k == key), default)
 
+    @property
+    def label(self) -> str:
+        """The values of the keys for people, such as `default/orders`, with the virtual host `/` written once:
+        `/orders`. The broker has none."""
+        values = [v for _, v in self.keys]
+        if len(values) > 1 and values[0] == "/":
+            values[0] = ""
+        return "/".join(values)
+
     @classmethod
     def parse(cls, text: str) -> ObjectName:
         """Raise ValueError, naming the text, unless it is the name of an object of a declared type."""
@@ -76,6 +85,19 @@ def _quote(value: str) -> str:
     if value and value == value.strip() and not re.search(r'[,="\\]', value):
         return value
     return '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
+
+
+def scope_label(scope: str) -> str:
+    """Return the text of a stop's scope, which quotes the virtual host `/`, for people: `queue /orders`, as in `label`,
+    and `virtualhost /`."""
+    for quoted, plain in (
+        ('queue "/"/', "queue /"),
+        ('exchange "/"/', "exchange /"),
+        ('virtualhost "/"', "virtualhost /"),
+    ):
+        if scope.startswith(quoted):
+            return plain + scope[len(quoted) :]
+    return scope
 
 
 def object_name(type_name: str, /, **keys: str | int) -> ObjectName:

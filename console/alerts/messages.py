@@ -32,9 +32,8 @@ def titles() -> dict[str, str]:
 
 
 def short_name(name: str) -> str:
-    """Return the key values of an object name, such as default/orders."""
-    about = ObjectName.parse(name)
-    return "/".join(value for _, value in about.keys) or "the broker"
+    """Return the key values of an object name, such as default/orders or, for the virtual host `/`, /orders."""
+    return ObjectName.parse(name).label or "the broker"
 
 
 def item(alert: Alert, title: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from brokers.adapters.records import Stop, StoppedTarget
 from brokers.admin import AdminError
+from brokers.model import scope_label
 from console.brokers.models import BrokerRecords, BrokerStop
 
 
@@ -44,7 +45,7 @@ def in_words(stop: Mapping[str, Any]) -> str:
     """Return a stop as a phrase: scope, reason and user."""
     why = f": {stop['reason']}" if stop.get("reason") else ""
     by = f", by {stop['actor']}" if stop.get("actor") else ""
-    return f"{stop['scope']}{why}{by}"
+    return f"{scope_label(stop['scope'])}{why}{by}"
 
 
 def leave_stops(slug: str) -> None:

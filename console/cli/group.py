@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from console.cli import credentials
+from console.cli import credentials, names
 from console.cli.client import Client
 from console.cli.problems import Problem
 
@@ -58,7 +58,7 @@ def queue_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
         return []
     found = []
     for row in rows:
-        found.append(f"{row['virtualhost']}/{row['name']}")
+        found.append(names.label(row["virtualhost"], row["name"]))
         if row["virtualhost"] == "default" and "/" not in row["name"]:
             found.append(row["name"])
     return [

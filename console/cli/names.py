@@ -11,28 +11,29 @@ def object_name(type_name: str, **keys: str) -> str:
 
 
 def queue(text: str) -> str:
-    """Return the object name of `orders`, `test/orders` (virtual host, name) or an object name. A queue of the default
-    virtual host with a slash in its name is written `default/a/b`."""
+    """Return the object name of `orders`, `test/orders` (virtual host, name), `/orders` (of the virtual host `/`) or an
+    object name. A queue of the default virtual host with a slash in its name is written `default/a/b`."""
     if text.startswith("type="):
         return text
-    host, slash, name = text.partition("/")
-    return (
-        object_name("Queue", virtualhost=host, name=name)
-        if slash
-        else object_name("Queue", virtualhost="default", name=text)
-    )
+    host, name = split_host(text)
+    return object_name("Queue", virtualhost=host, name=name)
 
 
 def split_host(text: str) -> tuple[str, str]:
-    """Split `exchange` or `test/exchange` into virtual host and name."""
+    """Split `exchange`, `test/exchange` or `/exchange` (of the virtual host `/`) into virtual host and name."""
     host, slash, name = text.partition("/")
-    return (host, name) if slash else ("default", text)
+    return (host or "/", name) if slash else ("default", text)
+
+
+def label(virtualhost: str, name: str) -> str:
+    """Return virtual host and name as `queue` reads them: `default/orders`, `/orders`."""
+    return f"{'' if virtualhost == '/' else virtualhost}/{name}"
 
 
 def short_name(object_text: str) -> str:
     """Return virtual host and name of a queue, such as default/orders; other object names as they are."""
     found = re.match(r'type=Queue,virtualhost=("(?:[^"\\]|\\.)*"|[^,]*),name=(.*)$', object_text, re.DOTALL)
-    return "/".join(_plain(part) for part in found.groups()) if found else object_text
+    return label(*map(_plain, found.groups())) if found else object_text
 
 
 def milliseconds(text: str) -> int:

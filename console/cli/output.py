@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from console.cli.names import short_name
+from console.cli.names import label, short_name
 
 _SIGNS = {"update": "~", "create": "+", "delete": "-"}
 _STATES = {"OVERFULL": "red", "OVERFULL_STOPPED": "red", "STOPPED": "yellow"}
@@ -45,7 +45,7 @@ def queues(rows: Sequence[Mapping[str, Any]]) -> None:
         ("QUEUE", "STATE", "DEPTH", "OF", "BLOCKED", "CONSUMERS", "IN/S", "OUT/S"),
         [
             (
-                f"{row['virtualhost']}/{row['name']}",
+                label(row["virtualhost"], row["name"]),
                 state(row["state"]),
                 f"{row['depth_messages']:,}",
                 f"{row['effective_capacity_messages']:,}" if row.get("effective_capacity_messages") else "-",
@@ -178,7 +178,7 @@ def preview(answer: Mapping[str, Any], verb: str) -> None:
         _broker(each, verb)
     for row in answer.get("largest") or []:
         depth = "-" if row["depth_messages"] is None else _many(row["depth_messages"], "message")
-        click.echo(f"  {row['virtualhost']}/{row['name']}: {producers(row)}, {depth}")
+        click.echo(f"  {label(row['virtualhost'], row['name'])}: {producers(row)}, {depth}")
 
 
 def _broker(entry: Mapping[str, Any], verb: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from brokers.model import scope_label
 from brokers.model.reasons import RESOURCES, Shortage
 from console.conditions.remedies import ALL, Remedies
 from console.conditions.trends import NO_RATES, Rates
@@ -331,10 +332,11 @@ def _halted_start(row: Row, observed: Observation) -> tuple[str, str, str] | Non
         halted = stop.get("halted")
         if halted and halted["queue"] == row["object"]:
             by = f" by {halted['actor']}" if halted["actor"] else ""
+            scope = scope_label(stop["scope"])
             return (
                 "trouble",
-                f"The staged start{by} ({stop['scope']}) halted because this queue is at {halted['percent']}%, above"
-                f" {halted['limit']}%: the producers of {stop['scope']} are stopped again.",
+                f"The staged start{by} ({scope}) halted because this queue is at {halted['percent']}%, above"
+                f" {halted['limit']}%: the producers of {scope} are stopped again.",
                 "Wait until its consumers catch up, then repeat the staged start: slower, or with a higher limit.",
             )
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from brokers.model import object_name
+from brokers.model import object_name, scope_label
 from brokers.model.reasons import (
     CONNECTION_FLOW,
     INFERRED,
@@ -166,14 +166,15 @@ def origin_object(origin: str, queue: Row) -> str | None:
 def _stop(stop: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
     until, below = stop.get("until"), stop.get("below") or 0
     effect, remark = facts.stop
+    scope = scope_label(stop["scope"])
     ends = f"the stop ends when its queues are at or below {below}% of their capacity"
     return {
         "kind": "stop",
         **_blocks(effect in _WAITING),
         "title": (
-            f"A staged start halted: the producers of {stop['scope']} are stopped again"
+            f"A staged start halted: the producers of {scope} are stopped again"
             if stop.get("halted")
-            else f"{stop.get('actor') or 'An operator'} stopped the producers of {stop['scope']}"
+            else f"{stop.get('actor') or 'An operator'} stopped the producers of {scope}"
         ),
         **{name: stop.get(name) for name in ("scope", "object", "pattern", "reason", "actor", "since", "halted")},
         "effect": effect,

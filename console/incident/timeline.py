@@ -72,7 +72,7 @@ class Search:
             return bool(entry["queue"] == self.queue) or self.queue in entry["text"]
         name = entry["queue"] or ""
         try:
-            shown = "/".join(value for _, value in ObjectName.parse(name).keys) if name else ""
+            shown = ObjectName.parse(name).label if name else ""
         except ValueError:
             shown = name
         return self.queue.casefold() in shown.casefold()

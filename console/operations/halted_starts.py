@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import DatabaseError, connection
 
-from brokers.model import ObjectName
+from brokers.model import ObjectName, scope_label
 from console.audit.models import AuditEntry, Outcome
 from console.links.registry import BrokerLink
 from console.permissions.rights import host_of
@@ -75,7 +75,7 @@ def _record(broker: str, stop: Mapping[str, Any]) -> None:
         reason=stop["reason"],
         after={"stops": [dict(stop)]},
         outcome=Outcome.DONE,
-        detail=f"staged start of {stop['scope']} by {halted['actor'] or 'an unknown user'}"
+        detail=f"staged start of {scope_label(stop['scope'])} by {halted['actor'] or 'an unknown user'}"
         f" at {begun:%Y-%m-%d %H:%M:%S} UTC{f' (audit row {start.pk})' if start else ''}",
     ).save()
 

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 from brokers.admin import InvalidValue
 from brokers.input_checks import shortened
 from brokers.input_limits import TEXT
-from brokers.model import POLICY, TYPES, ObjectName
+from brokers.model import POLICY, TYPES, ObjectName, scope_label
 from console.access.user_rights import request_rights
 from console.audit.models import AuditEntry, Outcome
 from console.audit.search import EXACT, AuditSearch
@@ -112,7 +112,7 @@ def _text(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, list) and all(isinstance(stop, dict) and "scope" in stop for stop in value):
-        return "; ".join(f"{stop['scope']} by {stop.get('actor') or 'the broker'}" for stop in value)
+        return "; ".join(f"{scope_label(stop['scope'])} by {stop.get('actor') or 'the broker'}" for stop in value)
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return shortened(", ".join(value), TEXT)
     return shortened(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), TEXT)

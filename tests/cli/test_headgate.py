@@ -330,3 +330,11 @@ def test_object_names_have_the_format_of_the_api(text: str) -> None:
     typed = names.queue(f"default/{text}")
     assert ObjectName.parse(typed) == object_name("Queue", virtualhost="default", name=text)
     assert names.short_name(typed) == f"default/{text}"
+
+
+@pytest.mark.parametrize("text", ["orders", "a/b", "/orders"])
+def test_names_of_the_virtual_host_of_a_slash_are_read_as_they_are_printed(text: str) -> None:
+    name = object_name("Queue", virtualhost="/", name=text)
+    assert names.label("/", text) == names.short_name(str(name)) == name.label == f"/{text}"
+    assert ObjectName.parse(names.queue(name.label)) == name
+    assert names.split_host(f"/{text}") == ("/", text)

@@ -132,10 +132,10 @@ async def test_producer_of_rabbitmq_is_explained_without_its_queue() -> None:
 
 
 async def test_stop_that_refuses_is_not_called_a_block() -> None:
-    stop = {"scope": "queue //orders", "object": "x", "pattern": "", "reason": "flood", "actor": "ada", "since": 1,
+    stop = {"scope": 'queue "/"/orders', "object": "x", "pattern": "", "reason": "flood", "actor": "ada", "since": 1,
             "until": None, "below": 0}  # fmt: skip
     found = await why(of_rabbitmq(overfull=False, stopped_since=1, stops=[stop]), queue_name("orders", "/"))
-    assert found["summary"] == "What producers send to orders is refused: ada stopped the producers of queue //orders."
+    assert found["summary"] == "What producers send to orders is refused: ada stopped the producers of queue /orders."
     (cause,) = found["causes"]
     assert (cause["blocks"], cause["effect"]) == (False, "reject")
     assert "refused" in cause["remark"]

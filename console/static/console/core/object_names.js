@@ -70,13 +70,15 @@ export function scopeInWords(scope) {
  * @param {any} scope
  */
 export function stopInWords(scope) {
+  const label = (/** @type {string} */ rest) => rest.replace(/^default\/|^"\/"(?=\/)/, "");
   const [, kind, rest = ""] = /^(broker|virtualhost|exchange|queue)(?: (.*))?$/s.exec(scope) ?? [];
   if (kind === "broker") return rest ? `queues that match ${rest}` : "the whole broker";
-  if (kind === "exchange") return `queues bound to exchange ${rest.replace(/^default\//, "")}`;
-  if (kind === "queue") return `queue ${rest.replace(/^default\//, "")}`;
+  if (kind === "exchange") return `queues bound to exchange ${label(rest)}`;
+  if (kind === "queue") return `queue ${label(rest)}`;
   if (kind !== "virtualhost") return scope;
+  const hostName = (/** @type {string} */ name) => (name === '"/"' ? "/" : name);
   const [host, ...pattern] = rest.split(" ");
-  return pattern.length ? `queues that match ${pattern.join(" ")} in virtual host ${host}` : `virtual host ${host}`;
+  return pattern.length ? `queues that match ${pattern.join(" ")} in virtual host ${hostName(host)}` : `virtual host ${hostName(host)}`;
 }
 
 /**
