@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from brokers.admin import AdminError, BrokerAdmin, BrokerUnreachable, Event, EventsExpired
+from console.conditions.active import ActiveConditions
 from console.links.event_window import Tail
 from console.links.state import BrokerState
 from console.links.synchronization import BROKER, Pace, Synchronization
@@ -81,8 +82,9 @@ class BrokerLink(BrokerState):
 
     def removed(self) -> None:
         """The broker is no longer configured and `run` is cancelled: those who still have the link see it as
-        disconnected. In the links' thread."""
+        disconnected, without conditions, since those are no longer observed. In the links' thread."""
         self._admin = None
+        self.active_conditions = ActiveConditions()
         self.lost("the broker was removed from the console")
         self._attempted.set()
 

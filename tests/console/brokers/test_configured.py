@@ -10,6 +10,7 @@ import pytest
 from django.db import OperationalError
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable
+from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.brokers import configured, keys
 from console.brokers.models import ForeignBroker, ServedBroker
@@ -169,6 +170,25 @@ def test_a_link_follows_its_broker_at_once_though_its_connection_still_stands(el
     configured.refresh()
     until(lambda: "no process polls" in rabbit.status.error)
     assert elsewhere.attempts[attempts] is None  # not once more because of the title
+
+
+def test_conditions_of_a_removed_broker_end(elsewhere: Elsewhere) -> None:
+    elsewhere.memory.fill("orders", 9, size=100)
+    limits = object_name("Broker")
+    version = elsewhere.memory.management.read(limits).version
+    elsewhere.memory.management.update(limits, {"memory_limit": 1000}, version)
+    elsewhere.memory._end_turn()
+    row = add()
+    serve(row, 4001)
+    configured.refresh()
+    gone = link("rabbit")
+    until(gone.conditions)
+    revision = gone.revision
+    row.delete()
+    configured.refresh()
+    until(lambda: "was removed" in gone.status.error)
+    assert gone.conditions() == gone.conditions("type=Broker") == []
+    assert gone.revision > revision, "who shows them gets a new snapshot"
 
 
 @pytest.mark.asyncio
