@@ -86,16 +86,16 @@ class Applied:
         }
 
 
-def fields_of(link: BrokerLink, type_name: str) -> tuple[Attribute, ...]:
-    """Return the policy fields that can be set on objects of a type at this broker, as it has them; none if it does not
-    have the type."""
-    declared = link.types.get(type_name)
-    return () if declared is None else tuple(a for a in declared.writable if a.name in FIELDS)
+def fields_of(types: Mapping[str, ManagedType], type_name: str, also: Iterable[str] = ()) -> tuple[Attribute, ...]:
+    """Return the policy fields that can be changed on objects of a type at a broker with these types, and those of the
+    attributes `also` that can; none if it lacks the type."""
+    declared, names = types.get(type_name), {*FIELDS, *also}
+    return () if declared is None else tuple(a for a in declared.writable if a.name in names)
 
 
 def fields_anywhere(link: BrokerLink) -> list[str]:
     """Return the names of the policy fields that can be set on any type of object at this broker."""
-    return sorted({field.name for type_name in SCOPES for field in fields_of(link, type_name)})
+    return sorted({field.name for type_name in SCOPES for field in fields_of(link.types, type_name)})
 
 
 def has_operation(link: BrokerLink, type_name: str, operation: str) -> bool:
@@ -108,16 +108,6 @@ def set_fields(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the policy fields that are set, and the priority unless it is 0."""
     found = {name: attributes[name] for name in FIELDS if attributes.get(name) is not None}
     return {"priority": attributes["priority"], **found} if attributes.get("priority") else found
-
-
-def writable_fields(types: Mapping[str, ManagedType], type_name: str) -> tuple[str, ...]:
-    """Return the policy fields of a type that can be changed on a broker with these types, and the priority of a
-    pattern; none if the broker lacks the type."""
-    declared = types.get(type_name)
-    if declared is None:
-        return ()
-    candidates = (*FIELDS, "priority") if type_name == "Policy" else FIELDS
-    return tuple(name for name in candidates if (field := declared.attribute(name)) and field.writable)
 
 
 def preview_changes(

@@ -30,7 +30,7 @@ import yaml
 from brokers.model import TYPES, ManagedType, ObjectName, object_name
 from brokers.model.patterns import pattern_fault
 from console.intake.yaml_maps import VERSION, YamlMaps, is_null
-from console.operations.policies import FIELDS, SCOPES, set_fields, writable_fields
+from console.operations.policies import FIELDS, SCOPES, fields_of, set_fields
 
 #: Policy fields and priority that each object sets.
 Settings = dict[ObjectName, dict[str, Any]]
@@ -68,9 +68,14 @@ def written(settings: Mapping[ObjectName, Mapping[str, Any]], types: Mapping[str
     return text
 
 
+def settable_names(types: Mapping[str, ManagedType], type_name: str) -> tuple[str, ...]:
+    """Return the names that a file can set of an object of a type: policy fields, and the priority of a pattern."""
+    return tuple(field.name for field in fields_of(types, type_name, ("priority",)))
+
+
 def settings_of(name: ObjectName, attributes: Mapping[str, Any], types: Mapping[str, ManagedType]) -> dict[str, Any]:
     """Return the policy fields that an object sets and that can be changed, and the priority unless it is 0."""
-    writable = writable_fields(types, name.type)
+    writable = settable_names(types, name.type)
     return {field: value for field, value in set_fields(attributes).items() if field in writable}
 
 
@@ -124,7 +129,7 @@ class _Reading:
         if declared is None:
             self.file.fault(path, node, f"this broker has no objects of type {name.type}")
             return
-        writable = writable_fields(self._types, name.type)
+        writable = settable_names(self._types, name.type)
         values: dict[str, Any] = {}
         for field, value, at in self.file.entries(node, path):
             attribute = declared.attribute(field)

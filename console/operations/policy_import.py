@@ -25,9 +25,8 @@ from console.operations.policies import (
     all_objects,
     apply_changes,
     preview_changes,
-    writable_fields,
 )
-from console.operations.policy_file import Settings, in_order, read, settings_of, written
+from console.operations.policy_file import Settings, in_order, read, settable_names, settings_of, written
 
 Types = Mapping[str, ManagedType]
 
@@ -130,7 +129,7 @@ def _has_host(now: Mapping[ObjectName, ManagedObject], name: ObjectName) -> bool
 
 def _update(thing: ManagedObject, given: Mapping[str, Any], types: Types) -> list[PolicyChange]:
     unset = {"priority": 0}
-    wanted = {field: given.get(field, unset.get(field)) for field in writable_fields(types, thing.name.type)}
+    wanted = {field: given.get(field, unset.get(field)) for field in settable_names(types, thing.name.type)}
     differ = {field: value for field, value in wanted.items() if thing.attributes.get(field) != value}
     if not differ:
         return []

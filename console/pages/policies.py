@@ -27,7 +27,7 @@ def policies(request: HttpRequest) -> HttpResponse:
         "policies",
         "Policies",
         policy=policy_fields(),
-        scopes=[name for name in SCOPES if fields_of(here, name)],
+        scopes=[name for name in SCOPES if fields_of(here.types, name)],
         creatable=patterns is not None and patterns.creatable,
         orders=has_operation(here, "Policy", EXPLAIN),
     )
@@ -42,7 +42,7 @@ def policy(request: HttpRequest) -> HttpResponse:
     name = object_name("VirtualHost", name=new) if new else _scope(request.GET.get("object", "type=Broker"))
     check_sees(request, broker_of(request)["slug"], host_of(name))
     here, type_name = link_of(request), "Policy" if new else name.type
-    if not fields_of(here, type_name):
+    if not fields_of(here.types, type_name):
         raise Http404(f"{here.title} has no flow-control policy of {_KINDS[type_name].lower()}s.")
     priority = here.types[type_name].attribute("priority")
     kind, title = ("Pattern", "New pattern") if new else (_KINDS[name.type], name.keys[-1][1] if name.keys else "")

@@ -33,4 +33,4 @@ def fields_shown(request: HttpRequest, type_name: str) -> list[dict[str, Any]]:
 
 def fields_at(request: HttpRequest, type_name: str) -> list[dict[str, Any]]:
     """Return the policy fields that can be set on objects of a type at the page's broker. Raises Http404."""
-    return [asdict(attribute) for attribute in fields_of(link_of(request), type_name)]
+    return [asdict(attribute) for attribute in fields_of(link_of(request).types, type_name)]

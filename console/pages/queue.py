@@ -30,7 +30,7 @@ def queue(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
         virtualhost=virtualhost,
         name=name,
         policy=fields_shown(request, "Queue"),
-        editable=bool(fields_of(here, "Queue")),
+        editable=bool(fields_of(here.types, "Queue")),
         attributes=[attribute.name for attribute in queues.attributes] if queues else [],
         explains=has_operation(here, "Queue", EXPLAIN),
         listsProducers=lists(here, "Producer"),

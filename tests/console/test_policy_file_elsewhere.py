@@ -14,17 +14,21 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from rest_framework.test import APIClient
 
+from brokers.adapters.activemq import CAPABILITIES as OF_ACTIVEMQ
 from brokers.adapters.adapter import Creator
 from brokers.adapters.capabilities import Capability, types_of
 from brokers.adapters.observation import Observation
+from brokers.adapters.rabbitmq import CAPABILITIES as OF_RABBITMQ
 from brokers.admin import BrokerAdmin, InvalidValue, NotFound
 from brokers.drivers.capabilities import with_capabilities
-from brokers.model import ObjectName, object_name
+from brokers.model import TYPES as DECLARED
+from brokers.model import ManagedType, ObjectName, object_name
 from brokers.server.management_draft import capabilities
 from console.audit.models import AuditEntry
 from console.cli import output
 from console.links.registry import close_links, link
-from console.operations.policy_file import read
+from console.operations.policies import FIELDS, SCOPES, fields_of
+from console.operations.policy_file import read, settable_names
 from tests.adapters.fake import Memory, MemoryAdapter
 from tests.adapters.process import Process
 from tests.console.conftest import QUICK, Broker, signed_in, until
@@ -264,3 +268,14 @@ def test_unknown_numbers_of_an_impact_are_printed_as_unknown(capsys: pytest.Capt
     printed = capsys.readouterr().out
     assert "an unknown number of producers blocked" in printed
     assert "None" not in printed
+
+
+@pytest.mark.parametrize("kind", [DECLARED, types_of(OF_RABBITMQ), types_of(OF_ACTIVEMQ), {}])
+def test_file_can_set_the_fields_of_the_pages_and_the_priority(kind: Mapping[str, ManagedType]) -> None:
+    for type_name in SCOPES:
+        offered = {field.name for field in fields_of(kind, type_name)}
+        declared = kind[type_name].attributes if type_name in kind else ()
+        assert offered == {a.name for a in declared if a.writable and a.name in FIELDS}
+        assert {*settable_names(kind, type_name)} - offered == (
+            {"priority"} if type_name == "Policy" and type_name in kind else set()
+        )

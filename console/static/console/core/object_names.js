@@ -1,4 +1,6 @@
-// The syntax of object names (`type=Queue,virtualhost=default,name=orders`), as brokers/model/object_names.py has it.
+// The syntax of object names (`type=Queue,virtualhost=default,name=orders`), as brokers/model/object_names.py has it, and
+// the addresses of objects' pages. They name a broker, since scripts open them and some are of another broker than the
+// page; plain links of templates and scripts get the page's from page_broker.js.
 
 const PAIR = /([a-z_]+)=("(?:[^"\\]|\\.)*"|[^,="\\]*)(?:,(?=.)|$)/sy;
 
