@@ -48,7 +48,6 @@ _NUMBERS = (
     "depth_bytes",
     "producers",
     "blocked_producers",
-    "consumers",
     "unacknowledged_messages",
     *(f"effective_{level}_{unit}" for level in ("capacity", "stop", "resume") for unit in UNITS),
 )
@@ -175,12 +174,17 @@ def _near(name: str, what: str, used: int, limit: int, *, over: bool, advice: st
 
 
 def _blocked_without_consumer(row: Row, observed: Observation) -> tuple[str, str, str] | None:
-    if not row["blocked_producers"] or row["consumers"] or not row["state"].startswith("OVERFULL"):
+    if row.get("consumers") != 0 or not row["state"].startswith("OVERFULL"):  # unknown is not none
+        return None
+    if row["blocked_producers"]:
+        blocked = f"{_producers(row['blocked_producers'])} blocked"
+    elif row.get("mechanism") == "reject":
+        blocked = "The queue rejects all messages"
+    else:
         return None
     return (
         "trouble",
-        f"{_producers(row['blocked_producers'])} blocked and the queue has no consumers."
-        f" Depth: {row['depth_messages']:,} messages.",
+        f"{blocked} and the queue has no consumers. Depth: {row['depth_messages']:,} messages.",
         "Start a consumer. Purge the queue if its messages are not needed; a higher capacity only delays the problem."
         if observed.remedies.purge
         else "Start a consumer. A higher capacity only delays the problem.",
@@ -204,7 +208,7 @@ def _blocked_although_underfull(row: Row, observed: Observation) -> tuple[str, s
         )
     below_stop = all(row[f"depth_{u}"] <= row[f"effective_stop_{u}"] for u in limited)
     above_resume = [u for u in limited if row[f"depth_{u}"] > (row.get(f"effective_resume_{u}") or 0)]
-    if not below_stop or not row["consumers"] or observed.rates.observed_ms < _TREND:
+    if not below_stop or not row.get("consumers") or observed.rates.observed_ms < _TREND:
         return None
     if any(observed.rates.net(unit) < -0.05 for unit in above_resume):
         return None

@@ -41,6 +41,19 @@ def kinds(values: dict[str, Any], **seen: Any) -> list[str]:
         pytest.param(OVERFULL, {}, ["blocked-without-consumer"], id="no consumers"),
         pytest.param({**OVERFULL, "consumers": 1}, {}, [], id="one consumer"),
         pytest.param({**OVERFULL, "producers": 0, "blocked_producers": 0}, {}, [], id="no blocked producers"),
+        pytest.param({**OVERFULL, "consumers": None}, {}, [], id="consumers not known"),
+        pytest.param(
+            {**OVERFULL, "mechanism": "reject", "producers": None, "blocked_producers": None},
+            {},
+            ["blocked-without-consumer"],
+            id="rejects without consumers",
+        ),
+        pytest.param(
+            {**OVERFULL, "mechanism": "reject", "blocked_producers": None, "consumers": 1},
+            {},
+            [],
+            id="rejects with a consumer",
+        ),
         pytest.param(
             {**LIMITED, "state": "STOPPED", "producers": 1, "blocked_producers": 1, "depth_messages": 5},
             {},
