@@ -1,6 +1,6 @@
-// The syntax of object names (`type=Queue,virtualhost=default,name=orders`), as brokers/model/object_names.py has it, and
-// the addresses of objects' pages. They name a broker, since scripts open them and some are of another broker than the
-// page; plain links of templates and scripts get the page's from page_broker.js.
+// The syntax of object names (`type=Queue,virtualhost=default,name=orders`), as brokers/model/object_names.py has it,
+// and the addresses of objects' pages. They name a broker, since scripts open them and some are of another broker than
+// the page; plain links of templates and scripts get the page's from page_broker.js.
 
 const PAIR = /([a-z_]+)=("(?:[^"\\]|\\.)*"|[^,="\\]*)(?:,(?=.)|$)/sy;
 
@@ -78,9 +78,9 @@ export function stopInWords(scope) {
   if (kind === "exchange") return `queues bound to exchange ${label(rest)}`;
   if (kind === "queue") return `queue ${label(rest)}`;
   if (kind !== "virtualhost") return scope;
-  const hostName = (/** @type {string} */ name) => (name === '"/"' ? "/" : name);
   const [host, ...pattern] = rest.split(" ");
-  return pattern.length ? `queues that match ${pattern.join(" ")} in virtual host ${hostName(host)}` : `virtual host ${hostName(host)}`;
+  const within = `virtual host ${host === '"/"' ? "/" : host}`;
+  return pattern.length ? `queues that match ${pattern.join(" ")} in ${within}` : within;
 }
 
 /**

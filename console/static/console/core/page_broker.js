@@ -1,7 +1,8 @@
 // Links of a page stay with its broker: one to a page about a broker gets `?broker=` of this page's address, unless it
-// names one. It is added as the link is about to be used, so that scripts and templates need not know of it. It does not
-// replace `ofBroker` of object_names.js, which names the broker in addresses that scripts open or that are of another
-// broker: these are no links, or not of this page's broker. Nor does that replace this: templates have plain links.
+// names one. It is added as the link is about to be used, so that scripts and templates need not know of it. It does
+// not replace `ofBroker` of object_names.js, which names the broker in addresses that scripts open or that are of
+// another broker: these are no links, or not of this page's broker. Nor does that replace this: templates have plain
+// links.
 
 /** Pages about one broker. */
 const OF_A_BROKER =

@@ -67,8 +67,7 @@ function facts() {
   const overfullTime = whole
     ? overfull.reduce((/** @type {any} */ all, /** @type {any} */ episode) => all + within(episode), 0)
     : sum("overfull_ms");
-  const unreported =
-    settings.unreported || overfull.some((/** @type {any} */ episode) => episode.blocked_ms === null);
+  const unreported = settings.unreported || overfull.some((/** @type {any} */ episode) => episode.blocked_ms === null);
   const blockedTime = unreported
     ? null
     : whole

@@ -97,8 +97,8 @@ function showForm() {
 }
 
 /**
- * Return the levels of a scenario: those entered, and resume levels that cannot be set at the same share of the capacity
- * as now.
+ * Return the levels of a scenario: those entered, and resume levels that cannot be set at the same share of the
+ * capacity as now.
  *
  * @param {any[]} entered
  */

@@ -646,7 +646,8 @@ const render = drawing(() => {
 
 live.addEventListener("snapshot", (event) => {
   if (event.detail.watch !== "why") return;
-  if (!event.detail.connected && (snapshot?.data.queue || snapshot?.data.producer)) return; // the page keeps its last snapshot, marked with its time
+  // The page keeps its last snapshot, marked with its time.
+  if (!event.detail.connected && (snapshot?.data.queue || snapshot?.data.producer)) return;
   snapshot = event.detail;
   deliveries.add(snapshot.at, snapshot.data.consumers ?? []);
   render();

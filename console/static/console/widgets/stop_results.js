@@ -290,7 +290,8 @@ const isOpen = (part) =>
  * @param {boolean} stop
  */
 function doneInWords({ result, seen }, stop) {
-  const what = `${result.producers === null ? "producers" : plural(result.producers, "producer")} of ${plural(result.queues, "queue")}`;
+  const producers = result.producers === null ? "producers" : plural(result.producers, "producer");
+  const what = `${producers} of ${plural(result.queues, "queue")}`;
   if (!result.changed) return stop ? "This stop was already in force" : "This stop was not in force";
   const draining = seen?.draining ?? result.draining;
   return [
