@@ -25,12 +25,14 @@ from console.pages.frame import broker_of, frame
 
 ROWS = 50
 _EXACT = tuple(name for name in EXACT if name != "broker")
+#: Parameters without a field in the filter, which come from links: shown with it while they apply.
+_FIXED = {"virtualhost": "Virtual host", "object": "Object", "request": "Request"}
 
 
 @require_safe
 def audit(request: HttpRequest) -> HttpResponse:
-    """`?user=`, `?operation=`, `?outcome=`, `?object=` and `?virtualhost=` (exact), `?search=` (in all texts), `?from=`
-    and `?until=` (times), `?page=`."""
+    """`?user=`, `?operation=`, `?outcome=`, `?object=`, `?request=` and `?virtualhost=` (exact), `?search=` (in all
+    texts), `?from=` and `?until=` (times), `?page=`."""
     broker = broker_of(request)
     given = {name: request.GET.get(name, "").strip() for name in (*_EXACT, "search", "from", "until")}
     visible = AuditEntry.objects.as_visible(request_rights(request)).filter(broker__in=(broker["slug"], ""))
@@ -46,6 +48,11 @@ def audit(request: HttpRequest) -> HttpResponse:
         "wrong": wrong,
         "rows": [_row(entry) for entry in page],
         "pages": page,
+        "fixed": [
+            (name, label, given[name], _short(given[name]) if name == "object" else given[name])
+            for name, label in _FIXED.items()
+            if given[name]
+        ],
         "filtered": any(given.values()),
         "users": _distinct(visible, "user_name"),
         "operations": _distinct(visible, "operation"),

@@ -82,3 +82,37 @@ async def test_expired_session_leads_to_the_sign_in_page(people: People, broker:
     await page.context.clear_cookies()
     await page.locator("#search").fill("deploy")
     await expect(page).to_have_url(re.compile(r"/login/\?next=/audit/%3Fsearch%3Ddeploy"))
+
+
+async def test_request_stays_in_the_filter_and_its_link_with_the_broker(people: People, broker: Broker) -> None:
+    await asyncio.to_thread(record, "deployment", "incident 7")
+
+    def of_one_request() -> None:
+        for reason in ("all of it", "the rest"):
+            AuditEntry.objects.create(
+                user_name="ada",
+                broker="local",
+                object="type=Broker",
+                operation="stop-producers",
+                outcome="done",
+                reason=reason,
+                request_id="request-17",
+            )
+        connections.close_all()
+
+    await asyncio.to_thread(of_one_request)
+    page = await opened(await people.page("ada"), "/audit/?broker=local")
+    rows = page.locator(".audit-table tbody tr")
+    await expect(rows).to_have_count(4)
+    await rows.first.get_by_text("Detail").click()
+    await rows.first.get_by_role("link", name="request-17").click()
+    await expect(page).to_have_url(re.compile(r"/audit/\?request=request-17&broker=local$"))
+    await expect(rows).to_have_count(2)
+    await expect(page.locator("form.filters")).to_contain_text("Request request-17")
+    await page.locator("#search").fill("rest")
+    await expect(rows).to_have_count(1)
+    await page.locator("#search").fill("deployment")  # of another request
+    await expect(page.locator("#audit-rows")).to_contain_text("No matching entries")
+    await page.locator("#clear").click()
+    await expect(rows).to_have_count(4)
+    await expect(page.locator("form.filters")).not_to_contain_text("request-17")

@@ -6,7 +6,7 @@
 
 /** Pages about one broker. */
 const OF_A_BROKER =
-  /^\/(|queues\/.*|policies\/.*|timeline\/|why\/|conditions\/|history\/.*|objects\/|schedules\/new\/)$/;
+  /^\/(|queues\/.*|policies\/.*|timeline\/|why\/|conditions\/|history\/.*|objects\/|audit\/|schedules\/new\/)$/;
 const BULK_JOB = /^\/policies\/bulk\/\d+\//; // its number is of one broker
 
 const broker = new URLSearchParams(location.search).get("broker");
