@@ -114,7 +114,7 @@ def stop_producers(
     arguments = stop_arguments(reason=reason, for_ms=for_ms, below=below)
     named = {"effect": effect} if effect not in ("", "hold") else {}
     given = {**arguments, **aim.arguments(), **named}
-    return call_operation(by, link, aim.scope, "stop-producers", given, seconds=STOP_SECONDS)
+    return _called(by, link, aim, "stop-producers", given)
 
 
 def start_producers(
@@ -131,7 +131,19 @@ def start_producers(
     the operation."""
     aim.check()
     given = {**start_arguments(reason=reason, only=only, stage=stage), **aim.arguments()}
-    return call_operation(by, link, aim.scope, "start-producers", given, seconds=STOP_SECONDS)
+    return _called(by, link, aim, "start-producers", given)
+
+
+def _called(by: Actor, link: BrokerLink, aim: Aim, name: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Call an operation. Where the broker's kind lacks an argument, the error says what to do instead."""
+    try:
+        return call_operation(by, link, aim.scope, name, given, seconds=STOP_SECONDS)
+    except InvalidValue as error:
+        if _LACKS.keys().isdisjoint(error.errors):
+            raise
+        here = operation_of(link, aim.scope, name)
+        better = {key: lacking(here, [key]) for key in error.errors if key in _LACKS}
+        raise InvalidValue({key: better.get(key) or sentence for key, sentence in error.errors.items()}) from None
 
 
 def operation_of(link: BrokerLink, scope: ObjectName, name: str) -> Operation:
@@ -214,12 +226,13 @@ async def ability_of(admin: BrokerAdmin, aim: Aim, action: str) -> dict[str, Any
     return {**found, "unstoppable": answer["unstoppable"], "cannot": answer["fault"]}
 
 
+_NOT_STAGED = "this broker has no staged start: start all producers at once"
 _LACKS = {
     "pattern": "this broker cannot select queues by a pattern: stop all of it, or single queues",
     "queues": "this broker cannot stop several named queues at once: stop each of them",
     "for_ms": "a stop has no time limit on this broker",
     "below": "a stop does not end at a depth on this broker",
-    "rate": "this broker has no staged start: start all producers at once",
+    **dict.fromkeys(("rate", "step_ms", "halt"), _NOT_STAGED),
 }
 
 

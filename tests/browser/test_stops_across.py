@@ -161,6 +161,54 @@ async def test_what_fails_is_said_and_tried_again(fleet: Fleet, people: People) 
     assert await stopped(fleet) == set()
 
 
+async def test_undo_leaves_a_stop_that_was_in_force_before_and_says_so(fleet: Fleet, people: People) -> None:
+    page = await opened(await people.page("ada"), "/?broker=local")
+    for wanted in (["Rabbits north"], ["Rabbits north", "Rabbits south"]):
+        dialog = await dialog_of(page)
+        for title in ("Local broker", "Mule", "Rabbits north", "Rabbits south"):
+            await dialog.get_by_label(title, exact=True).set_checked(title in wanted)
+        await dialog.locator(".effect-sure").get_by_role("checkbox").check()
+        await dialog.get_by_label("Reason").fill(f"incident {len(wanted)}")
+        if len(wanted) == 2:
+            await dialog.get_by_label("after", exact=True).check()
+        await dialog.locator("button[type=submit]").click()
+        await expect(dialog.locator("h2")).to_have_text("Producers stopped")
+        if len(wanted) == 1:
+            await dialog.get_by_role("button", name="Close").click()
+            await expect(page.locator(".toast").last).to_contain_text("Rabbits north: producers stopped.")
+    await dialog.get_by_role("button", name="Undo").click()
+    await expect(dialog.locator("h2")).to_have_text("Undone")
+    await expect(entry(dialog, "Rabbits north")).to_contain_text("Stopped as before, with the earlier end")
+    await expect(entry(dialog, "Rabbits south")).to_contain_text("Producers started")
+    await expect(dialog.locator(".answer")).to_have_text(
+        "The stop was removed on 1 broker. On 1 broker the earlier stop is in force."
+    )
+    assert await stopped(fleet) == {"north"}
+
+
+async def test_a_staged_start_names_the_brokers_without_it_and_leaves_them_stopped(
+    fleet: Fleet, people: People
+) -> None:
+    page = await opened(await people.page("ada"), "/?broker=local")
+    dialog = await dialog_of(page)
+    for box in await dialog.locator(".effect-sure").get_by_role("checkbox").all():
+        await box.check()
+    await dialog.get_by_label("Reason").fill("incident 7")
+    await dialog.locator("button[type=submit]").click()
+    await expect(dialog.locator(".results .done")).to_have_count(4)
+    await dialog.get_by_role("button", name="Close").click()
+    dialog = await dialog_of(page, "Start all producers")
+    await expect(dialog.locator(".stage, .ends").first).to_contain_text(
+        "Not on Rabbits north, Rabbits south, Mule: with it, nothing is done there."
+    )
+    await dialog.locator(".stage, .ends").first.get_by_role("checkbox").first.check()
+    await dialog.get_by_label("Reason").fill("over")
+    await dialog.locator("button[type=submit]").click()
+    await expect(dialog.locator("h2")).to_have_text("Producers started on 1 of 4 brokers")
+    await expect(entry(dialog, "Mule")).to_contain_text("this broker has no staged start: start all producers at once.")
+    assert await stopped(fleet) == {"north", "south", "mule"}
+
+
 async def test_a_late_stop_is_seen_and_undone(fleet: Fleet, people: People) -> None:
     north = fleet.others["north"]
     north.hung = north.carries_out = True

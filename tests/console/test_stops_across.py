@@ -255,6 +255,40 @@ def test_arguments_that_a_kind_lacks_are_refused_there_only(fleet: Fleet, as_ope
     assert "rabbit" in fleet.stopped()
 
 
+def test_staged_start_is_refused_with_a_sentence_for_each_broker_that_lacks_it(
+    fleet: Fleet, as_operator: APIClient
+) -> None:
+    fleet.add("rabbit")
+    fleet.add("mule", "trickle")
+    fleet.connect()
+    sentence = "this broker has no staged start: start all producers at once"
+    assert stop(as_operator, "reject", "trickle").status_code == 200
+    for stage in ({"rate": 50}, {"rate": 50, "step_ms": 5_000, "halt": 80}):
+        answer = start(as_operator, **stage, brokers=["rabbit", "mule"])
+        assert answer.status_code == 400
+        assert {each["broker"]: each["error"] for each in answer.json()["brokers"]} == {
+            "rabbit": sentence,
+            "mule": sentence,
+        }
+        assert answer.json()["detail"].count(sentence) == 2
+        single = post(as_operator, "start-producers/?broker=rabbit", scope="type=Broker", reason=REASON, **stage)
+        assert (single.status_code, single.json()) == (400, {name: [sentence] for name in stage})
+        assert fleet.stopped() == {"local", "rabbit", "mule"}
+    answer = start(as_operator, rate=50, halt=80)
+    assert answer.status_code == 200  # where it can be done
+    found = fleet.of(answer.json())
+    assert {slug: entry["outcome"] for slug, entry in found.items()} == {
+        "local": "done",
+        "rabbit": "refused",
+        "mule": "refused",
+    }
+    assert [found[slug]["error"] for slug in ("rabbit", "mule")] == [sentence] * 2
+    assert fleet.stopped() >= {"rabbit", "mule"}
+    preview = post(as_operator, "stop-producers/preview/", **ALL, action="start")
+    lacking = {e["broker"] for e in preview.json()["brokers"] if "rate" not in e["arguments"]}
+    assert lacking == {"rabbit", "mule"}  # which the dialog names
+
+
 def test_permissions_are_those_of_each_broker(fleet: Fleet, db: None) -> None:
     fleet.add("rabbit")
     fleet.add("mule", "hold")

@@ -46,7 +46,7 @@ export function endFields() {
       { class: "end-line" },
       h("label", { class: "sure" }, deep, h("span", {}, "when all queues are at or below")),
       below,
-      h("span", {}, "% of its capacity"),
+      h("span", {}, "% of their capacity"),
     ),
     h(
       "small",

@@ -120,7 +120,7 @@ class AcrossCall {
         const answer = await post("stop-producers/progress/", { scope, ...(pattern ? { pattern } : {}), brokers });
         for (const part of open)
           part.seen = answer.brokers.find((/** @type {any} */ each) => each.broker === part.broker) ?? part.seen;
-        this.render();
+        if (!this.undone) this.render(); // undone meanwhile: its result is shown
       } catch {
         // The last figures stay.
       }
@@ -180,10 +180,14 @@ class AcrossCall {
     if (!this.form.isConnected) return undone;
     if (this.undone) {
       this.head.textContent = "Undone";
-      this.total.textContent = `The stop was removed on ${plural(undone.length, "broker")}.`;
+      const removed = made.length - before.length;
+      this.total.textContent = [
+        removed ? `The stop was removed on ${plural(removed, "broker")}.` : "",
+        before.length ? `On ${plural(before.length, "broker")} the earlier stop is in force.` : "",
+      ].join(" ");
       fill(
         this.list,
-        undone.map(([part]) => row(part.title, "done", "Producers started")),
+        made.map((part) => row(part.title, "done", undoneInWords(part))),
       );
       this.undoing.remove();
       this.again.remove();
@@ -206,13 +210,14 @@ class AcrossCall {
   offerUndo() {
     const { made } = this;
     if (this.action !== "stop" || this.undone || !made.length) return;
-    toast(`${plural(made.length, "broker")}: producers stopped.`, "done", [
+    const where = made.length === 1 ? made[0]?.title : plural(made.length, "broker");
+    toast(`${where}: producers stopped.`, "done", [
       "Undo",
       async () => {
         const undone = await this.undo();
         const left = undone.filter(([, result]) => result.outcome !== "done");
         for (const [part, result] of left) toast(`Undo failed on ${part.title}: ${result.error}`, "error");
-        if (!left.length) toast(`${plural(undone.length, "broker")}: stop undone.`);
+        if (!left.length) toast(`${where}: stop undone.`);
       },
     ]);
   }
@@ -266,7 +271,7 @@ class AcrossCall {
     const { result } = part;
     const stop = this.action === "stop";
     if (!result) return this.isInForce(part) ? "Stopped, no answer yet" : stop ? "Stopping…" : "Starting…";
-    if (result.undone) return "Undone: producers started";
+    if (result.undone) return `Undone. ${undoneInWords(part)}`;
     if (result.outcome === "done") return doneInWords(part, stop);
     if (result.outcome === "unknown" && this.isInForce(part))
       return "Stopped: it did not answer in time, and shows the stop";
@@ -284,6 +289,10 @@ const isOpen = (part) =>
   !part.result ||
   isUnknown(part) ||
   (part.result.outcome === "done" && (part.seen?.draining ?? part.result.draining) > 0);
+
+/** @param {Part} part */
+const undoneInWords = ({ result }) =>
+  result?.earlier ? "Stopped as before, with the earlier end" : "Producers started";
 
 /**
  * @param {Part} part
