@@ -18,9 +18,11 @@ from console.history.models import HistoryRun
 from console.history.storage.landing import Landing
 from console.history.storage.landing_names import recorder_file
 from console.history.storage.layout import table_url
+from console.links.registry import link
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import LIMIT, Broker, People
 from tests.browser.test_overview import limited
+from tests.console.other_kind import TYPES as OTHER_TYPES
 from tests.history.delta import HOUR, MINUTE, SECOND, coverage, episode, event, rollup, sample, write
 from tests.history.rows import Story, land, table
 
@@ -434,6 +436,30 @@ async def test_scenarios_are_simulated_beside_the_current_limits(people: People,
     await expect(page.locator(".limits-words").nth(1)).to_have_text("10,000 messages, resume at 9,000")
     assert await outcomes(page) == ["Current", "Scenario 1", "Scenario 2"]
     assert "candidate=10000%3A9000%3A0%3A0" in page.url
+
+
+async def test_broker_without_reported_producers_and_resume_levels_has_neither(
+    people: People, recorded_hour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link(), "types", OTHER_TYPES)
+    page = await people.page("ada", "viewers")
+    await page.goto(f"/history/?{WHOLE}&measure=blocked")
+    for part in ("#top-queues", "#heat"):
+        await expect(page.locator(part)).to_contain_text(
+            "Not known for local: it does not report the blocked producers of queues."
+        )
+    await page.get_by_role("button", name="Overfull", exact=True).click()
+    await expect(page.locator("#top-queues .ranked")).to_have_count(1)
+    await page.goto(f"/history/queues/default/orders/?{WHOLE}")
+    await expect(page.locator("#facts")).to_contain_text("Blocked producer time\N{EN DASH}")
+    await page.goto(f"/history/what-if/default/orders/?{WHOLE}")
+    await expect(page.locator(".what-if-table tbody tr")).to_have_count(3)
+    await expect(page.locator("[name=capacity_messages]")).to_have_count(2)
+    await expect(page.locator("[name=resume_messages]")).to_have_count(0)
+    await page.locator("[name=capacity_messages]").first.fill("10k")
+    await page.get_by_role("button", name="Simulate").click()
+    await expect(page.locator(".limits-words").nth(1)).to_have_text("10,000 messages")
+    assert "candidate=10000%3A8000%3A0%3A0" in page.url  # at the share of the capacity that it has now
 
 
 async def test_recommendation_links_to_the_simulation_of_the_same_week(people: People, recorded_hour: str) -> None:
