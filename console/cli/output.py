@@ -46,13 +46,13 @@ def queues(rows: Sequence[Mapping[str, Any]]) -> None:
         [
             (
                 label(row["virtualhost"], row["name"]),
-                state(row["state"]),
-                f"{row['depth_messages']:,}",
-                f"{row['effective_capacity_messages']:,}" if row.get("effective_capacity_messages") else "-",
-                f"{row['blocked_producers']:,}/{row['producers']:,}",
-                f"{row['consumers']:,}",
-                f"{row['rate_in']:,.0f}",
-                f"{row['rate_out']:,.0f}",
+                state(row.get("state") or "-"),
+                _figure(row.get("depth_messages")),
+                _figure(row.get("effective_capacity_messages") or None),
+                f"{_figure(row.get('blocked_producers'))}/{_figure(row.get('producers'))}",
+                _figure(row.get("consumers")),
+                _figure(row.get("rate_in")),
+                _figure(row.get("rate_out")),
             )
             for row in rows
         ],
@@ -143,6 +143,11 @@ def why(answer: Mapping[str, Any]) -> None:
     click.echo(f"Producers ({_count(answer['producers_total'])}){first}")
     for producer in answer["producers"][:20]:
         click.echo(f"  {producer.get('client') or producer['object']}: {state(producer['state'] or 'not known')}")
+
+
+def _figure(number: float | None) -> str:
+    """Return a number for a table: "-" is unknown, or none."""
+    return "-" if number is None else f"{number:,.0f}"
 
 
 def _count(number: int | None) -> str:
