@@ -165,8 +165,10 @@ class EventExchange:
         while (message := await arrived.get()) is not None:
             yield str(message.routing_key), well_formed(dict(message.header.properties.headers or {}))
             if message.delivery_tag is not None:
-                with suppress(aiormq.exceptions.AMQPError, OSError):
-                    await channel.basic_ack(message.delivery_tag)
+                # A connection that is lost meanwhile may never report that the acknowledgement was written.
+                with suppress(aiormq.exceptions.AMQPError, OSError, TimeoutError):
+                    async with asyncio.timeout(SECONDS):
+                        await channel.basic_ack(message.delivery_tag, wait=False)
         raise SourceLost(f"the connection to {self.place} has ended")
 
     def _lost(self, error: BaseException) -> SourceLost:
