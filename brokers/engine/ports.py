@@ -7,7 +7,7 @@ ascend.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol, TypeVar
 
 from brokers.engine.values.message import Message
@@ -157,7 +157,16 @@ class Store(Protocol):
         """Buffer the move of a stored message to another queue, with another body. Never refused. Return the ticket."""
         ...
 
+    def put_run(self, queue: int, first: int, bodies: Sequence[bytes], size: int) -> int:
+        """Buffer one or more messages with successive numbers from `first`, which never expire: all of them are stored
+        or all are refused. `size`: of all bodies, in bytes. Never between `begin` and `end`. Return the ticket."""
+        ...
+
     def remove(self, queue: int, number: int) -> int: ...
+
+    def remove_run(self, queue: int, numbers: Collection[int]) -> int:
+        """Buffer the removal of one or more messages. Never between `begin` and `end`. Return the ticket."""
+        ...
 
     def fail(self, queue: int, number: int, count: int) -> int: ...
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from brokers.server.message_groups import COLUMNS, Group, Written
+from brokers.server.message_groups import Group, Written
 from brokers.server.message_store import MessageStore
 from brokers.server.sqlite_file import StoreError
 
@@ -70,7 +70,7 @@ class GroupCommitter:
             log.exception("a group of messages could not be written to %s", self.store.path)
             fault = StoreError(str(error))
             refused = {whole.transaction: fault for whole in group.wholes}
-            return Written(group.ticket, len(group.rows) // COLUMNS, fault, False, False, refused)
+            return Written(group.ticket, group.messages, fault, False, False, refused)
 
     def _done(self, writing: asyncio.Future[Written]) -> None:
         self._writing = None

@@ -67,6 +67,7 @@ class GroupWriter:
 
     def write(self, group: Group) -> Written:
         """Write a group and return the result. One at a time, in their order."""
+        group.spread_runs()
         changes, fault, refused = group.changes, None, dict[int, StoreError]()
         changes.add(self._unwritten)
         self._dropping += changes.dropped
@@ -88,7 +89,7 @@ class GroupWriter:
         if fault is not None or refused:
             self._refused = True
         unfinished = bool(self._unwritten or self._dropping)
-        return Written(group.ticket, len(group.rows) // COLUMNS, fault, not self._unwritten, unfinished, refused)
+        return Written(group.ticket, group.messages, fault, not self._unwritten, unfinished, refused)
 
     def _write_in_need(self, group: Group, fault: StoreError) -> tuple[StoreError | None, dict[int, StoreError]]:
         """Write on a full disk: release the reserve, write the changes, and the messages only if the file has free

@@ -126,6 +126,13 @@ def on_disk(size: int) -> int:
     return size + ROW_BYTES
 
 
+def on_disk_in_all(bodies: Sequence[bytes], size: int) -> int:
+    """Return the total of `on_disk` for messages whose bodies have `size` bytes together."""
+    if max(map(len, bodies)) <= PAGE_BYTES // 4:
+        return size + ROW_BYTES * len(bodies)
+    return sum(on_disk(len(body)) for body in bodies)
+
+
 def delete_messages(db: sqlite3.Connection, queue: int, numbers: Sequence[int]) -> None:
     """Delete the messages of a queue with these numbers, ascending and distinct."""
     if numbers[-1] - numbers[0] + 1 == len(numbers):  # without gaps, as a queue is usually read

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from zlib import crc32
 
 from brokers.engine.ports import Place
+from brokers.server.checksums import PLACE
 from brokers.server.sqlite_file import StoreError
 
 #: Values in a row: queue, number, size, body, expiry, mark and checksum of a message.
 COLUMNS = 7
+
+#: Messages with successive numbers: (queue, first number, bodies).
+Run = tuple[int, int, Sequence[bytes]]
 
 
 @dataclass(slots=True)
@@ -47,18 +52,35 @@ class Whole:
 
 @dataclass(slots=True)
 class Group:
-    """Messages and changes that are written together. `rows`: `COLUMNS` values of each message, flat.
+    """Messages and changes that are written together. `rows`: `COLUMNS` values of each message, flat. `runs`: further
+    messages, whose rows are made by the writer (`spread_runs`), so that the loop does not wait for them.
     `bytes`: of all messages, those of transactions included; `disk_bytes`: their approximate disk space."""
 
     ticket: int
     rows: list[int | bytes] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
     bytes: int = 0
     disk_bytes: int = 0
     changes: Changes = field(default_factory=Changes)
     wholes: list[Whole] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.rows or self.changes or self.wholes)
+        return bool(self.rows or self.runs or self.changes or self.wholes)
+
+    @property
+    def messages(self) -> int:
+        """Number of messages, without those of transactions."""
+        return len(self.rows) // COLUMNS + sum(len(bodies) for _, _, bodies in self.runs)
+
+    def spread_runs(self) -> None:
+        """Make rows of the runs."""
+        runs, self.runs = self.runs, []
+        extend = self.rows.extend
+        for queue, first, bodies in runs:
+            for number, body in enumerate(bodies, first):
+                size = len(body)
+                mark = crc32(PLACE(queue, number, size, 0, 0))  # as in `checksums.py`, inlined for speed
+                extend((queue, number, size, body, 0, mark, crc32(body, mark)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Messages on disk: inserted and removed in groups, each atomic (`group_writer.py`).
 
-The engine's loop buffers (`put`, `remove`, `fail`, `drop_queue`), which costs almost nothing, and takes the group after
-the previous one was written. Meanwhile it can read (`load`, `recover`) through a connection of its own that never
-waits for the writer.
+The engine's loop buffers (`put`, `remove`, `put_run`, `remove_run`, `fail`, `drop_queue`), which costs almost nothing,
+and takes the group after the previous one was written. Meanwhile it can read (`load`, `recover`) through a connection
+of its own that never waits for the writer.
 
 A body with a wrong checksum is never returned (`checksums.py`); rows older than checksums have none. The file names its
 broker (`store_identity.py`) and its queues, in case the configuration is lost.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from zlib import crc32
 
@@ -22,7 +22,16 @@ from brokers.engine.ports import Place
 from brokers.server.checksums import PLACE, body_checksum, place_mark
 from brokers.server.disk_reserve import DiskReserve
 from brokers.server.group_writer import GroupWriter
-from brokers.server.message_file import PAGE_BYTES, Stamp, batches, load_of, on_disk, open_messages, write_stamp
+from brokers.server.message_file import (
+    PAGE_BYTES,
+    Stamp,
+    batches,
+    load_of,
+    on_disk,
+    on_disk_in_all,
+    open_messages,
+    write_stamp,
+)
 from brokers.server.message_groups import Group, Whole, Written
 from brokers.server.sqlite_file import failures_named, is_damage
 
@@ -81,6 +90,18 @@ class MessageStore:
         self._put_bytes += disk_bytes
         return group.ticket
 
+    def put_run(self, queue: int, first: int, bodies: Sequence[bytes], size: int) -> int:
+        """Buffer one or more messages with successive unique numbers from `first`, none of which expires, outside
+        transactions: all are written, or all are refused. `size`: of all bodies, in bytes. Returns the ticket of their
+        group."""
+        group = self._open_group()
+        group.runs.append((queue, first, bodies))
+        group.bytes += size
+        disk_bytes = on_disk_in_all(bodies, size)
+        group.disk_bytes += disk_bytes
+        self._put_bytes += disk_bytes
+        return group.ticket
+
     def _open_group(self) -> Group:
         """The group that is being buffered."""
         group = self._waiting[-1]
@@ -98,6 +119,12 @@ class MessageStore:
             removed[queue] = {number}
         else:
             numbers.add(number)
+        return group.ticket
+
+    def remove_run(self, queue: int, numbers: Collection[int]) -> int:
+        """Buffer the removal of one or more messages, outside transactions. Returns the ticket."""
+        group = self._waiting[-1]
+        group.changes.removed.setdefault(queue, set()).update(numbers)
         return group.ticket
 
     def fail(self, queue: int, number: int, count: int) -> int:

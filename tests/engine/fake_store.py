@@ -27,10 +27,19 @@ class FakeStore:
         self.readable = True
         self.names: dict[int, str] = {}
         self.loads = 0
+        self.runs = 0  # calls of `put_run` and `remove_run`
 
     def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
         (self.groups[self.group][0] if self.group else self.puts).append((queue, number, body))
         self.expiries[queue, number] = expires
+        return self.ticket
+
+    def put_run(self, queue: int, first: int, bodies: Sequence[bytes], size: int) -> int:
+        assert not self.group
+        assert size == sum(map(len, bodies))
+        self.runs += 1
+        for number, body in enumerate(bodies, first):
+            self.put(queue, number, body)
         return self.ticket
 
     def move(self, place: Place, to: Place, body: bytes, expires: int = 0) -> int:
@@ -40,6 +49,12 @@ class FakeStore:
 
     def remove(self, queue: int, number: int) -> int:
         (self.groups[self.group][1] if self.group else self.removed).append((queue, number))
+        return self.ticket
+
+    def remove_run(self, queue: int, numbers: Collection[int]) -> int:
+        assert not self.group
+        self.runs += 1
+        self.removed += [(queue, number) for number in numbers]
         return self.ticket
 
     def fail(self, queue: int, number: int, count: int) -> int:

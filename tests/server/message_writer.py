@@ -26,6 +26,11 @@ def numbers_of(group: int) -> range:
     return range(group * PER_QUEUE, (group + 1) * PER_QUEUE)
 
 
+def run_of(group: int) -> range:
+    """The messages that are put and removed in one call."""
+    return numbers_of(group)[2:6]
+
+
 def stored_after(group: int) -> set[tuple[int, int]]:
     """(queue, number) of what is stored after this group; groups count from 1, and 0 stands for an empty store."""
     groups = range(max(1, group - LIFE + 1), group + 1)
@@ -37,10 +42,15 @@ def main() -> None:
     while True:
         for queue in range(QUEUES):
             for number in numbers_of(group):
-                store.put(queue, number, body_of(queue, number))
+                if number not in run_of(group):
+                    store.put(queue, number, body_of(queue, number))
+            bodies = [body_of(queue, number) for number in run_of(group)]
+            store.put_run(queue, run_of(group).start, bodies, sum(map(len, bodies)))
             if group > LIFE:
                 for number in numbers_of(group - LIFE):
-                    store.remove(queue, number)
+                    if number not in run_of(group - LIFE):
+                        store.remove(queue, number)
+                store.remove_run(queue, run_of(group - LIFE))
         written = store.write(store.take())
         if written.fault is not None or not written.removed:
             sys.exit(f"group {group} was not written: {written}")

@@ -11,7 +11,7 @@ import pytest
 
 from brokers.server import commit
 from brokers.server.commit import GroupCommitter
-from brokers.server.message_groups import COLUMNS, Changes, Group, Written
+from brokers.server.message_groups import Changes, Group, Written
 from brokers.server.message_store import MessageStore
 from brokers.server.sqlite_file import StoreError
 
@@ -28,7 +28,7 @@ class SteppedStore(MessageStore):
 
     def write(self, group: Group) -> Written:
         assert self.go.acquire(timeout=10)
-        self.groups.append(len(group.rows) // COLUMNS)
+        self.groups.append(group.messages)
         return super().write(group)
 
     def _executed(self, rows: Sequence[int | bytes], changes: Changes) -> None:

@@ -141,6 +141,51 @@ def test_a_large_buffer_is_split_into_groups_with_tickets_of_their_own(store: Me
     assert [n for _, n, *_ in store.recover()] == [1, 2, 3, 4, 5]
 
 
+def test_a_run_is_stored_like_single_messages_in_one_group(path: Path) -> None:
+    """The same rows byte for byte, whichever call has put them: the file's format is the same."""
+    bodies = [b"", b"x" * 10, b"y" * (PAGE_BYTES // 4 + 1), b"z" * 100_000]
+    rows = []
+    for run in (True, False):
+        store = MessageStore(path.with_name(f"{run}.sqlite3"), reserve_bytes=RESERVE)
+        before = store.put(1, 1, b"before")
+        if run:
+            tickets = {store.put_run(1, 2, bodies, sum(map(len, bodies)))}
+        else:
+            tickets = {store.put(1, number, body) for number, body in enumerate(bodies, 2)}
+        assert tickets == {before}
+        pending = store.pending_bytes
+        assert pending > 100_000
+        written = write(store)
+        assert (written.ticket, written.messages, written.fault) == (before, 5, None)
+        assert store.pending_bytes == 0
+        assert store.load(1, [2, 3, 4, 5]) == dict(enumerate(bodies, 2))
+        rows.append((pending, sorted(store._db.execute("SELECT * FROM message"))))
+        store.close()
+    assert rows[0] == rows[1]
+
+
+def test_a_run_of_removals_removes_what_is_written_and_what_is_buffered(store: MessageStore) -> None:
+    store.put_run(1, 1, [b"a"] * 6, 6)
+    write(store)
+    store.put_run(1, 7, [b"b"] * 4, 4)
+    ticket = store.remove_run(1, [2, 4, 7, 8, 99])
+    store.remove(1, 10)
+    written = write(store)
+    assert (written.ticket, written.removed) == (ticket, True)
+    assert stored(store) == [1, 3, 5, 6, 9]
+
+
+def test_runs_share_groups_up_to_their_size_and_a_run_is_never_split(store: MessageStore) -> None:
+    run = [b"x" * 50_000] * 8
+    assert [store.put_run(1, 1 + 8 * number, run, 400_000) for number in range(3)] == [1, 2, 3]
+    small = [store.put_run(2, 1 + 2 * number, [b"x", b"y"], 2) for number in range(3)]
+    assert small == [4, 4, 4]
+    groups = []
+    while store.pending:
+        groups.append(write(store).messages)
+    assert groups == [8, 8, 8, 6]
+
+
 def test_temporary_store_starts_empty(path: Path) -> None:
     store = MessageStore(path, durable=False)
     store.put(1, 1, b"spooled")
@@ -208,12 +253,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(store: MessageStore, first: int) -> tuple[int, list[int]]:
-    """Write groups of 50 until the disk is full: (number after the last stored, numbers that were refused)."""
+    """Write groups of 50, of which 20 are a run, until the disk is full: (number after the last stored, numbers that
+    were refused)."""
     number = first
     while True:
         group = list(range(number, number + 50))
-        for each in group:
-            store.put(1, each, bytes([each % 256]) * 1000)
+        bodies = [bytes([each % 256]) * 1000 for each in group]
+        for each, body in zip(group[:30], bodies, strict=False):
+            store.put(1, each, body)
+        store.put_run(1, group[30], bodies[30:], 20_000)
         written = write(store)
         if written.fault is not None:
             assert "full" in str(written.fault)
@@ -369,6 +417,12 @@ class StoreModel(RuleBasedStateMachine):
             self.store.put(queue, number, body, expires)
             self.wanted[queue, number] = (body, 0, expires)
 
+    @rule(queue=QUEUES, bodies=st.lists(st.binary(max_size=40), min_size=1, max_size=300))
+    def put_run(self, queue: int, bodies: list[bytes]) -> None:
+        numbers = [self.number(queue, 4) for _ in bodies]
+        self.store.put_run(queue, numbers[0], bodies, sum(map(len, bodies)))
+        self.wanted.update({(queue, n): (body, 0, 0) for n, body in zip(numbers, bodies, strict=True)})
+
     def number(self, queue: int, priority: int) -> int:
         sequence, self.next[queue] = self.next[queue], self.next[queue] + 1
         return number_of(sequence, priority)
@@ -389,6 +443,15 @@ class StoreModel(RuleBasedStateMachine):
         for number in there[: data.draw(st.integers(0, len(there))) : every]:
             self.store.remove(queue, number)
             del self.wanted[queue, number]
+
+    @rule(queue=QUEUES, data=st.data())
+    def remove_run(self, queue: int, data: st.DataObject) -> None:
+        there = sorted(n for q, n in self.wanted if q == queue)
+        if there:
+            numbers = data.draw(st.lists(st.sampled_from(there), min_size=1, max_size=60, unique=True))
+            self.store.remove_run(queue, numbers)
+            for number in numbers:
+                del self.wanted[queue, number]
 
     @rule(queue=QUEUES, number=NUMBERS, count=st.integers(1, 9))
     def fail(self, queue: int, number: int, count: int) -> None:
