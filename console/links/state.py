@@ -109,8 +109,8 @@ class BrokerState:
 
     @property
     def as_of(self) -> int | None:
-        """The age of the snapshot: when the last answered request was sent, ms since the epoch by the console's clock.
-        None: there is no snapshot."""
+        """The age of the snapshot: when the newest answered request was sent, ms since the epoch by the console's
+        clock. None: there is no snapshot."""
         return None if self._answered is None else self._answered + self.clock.shown()
 
     @property
@@ -219,7 +219,7 @@ class BrokerState:
 
     def answered(self, requested: int) -> None:
         """Record that the broker answered a request that was sent at `requested`, ms by `clock`; see `as_of`."""
-        self._answered = requested
+        self._answered = max(requested, self._answered or requested)  # an earlier request may be answered later
 
     def update_conditions(self) -> None:
         """Detect conditions; called once a second. Does nothing while the broker does not answer, since values that do

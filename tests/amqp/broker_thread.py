@@ -115,9 +115,9 @@ class BrokerThread:
         """Advance all clocks of the broker."""
 
         def pass_it(service: Service) -> None:
-            service.clock._base += ms
-            before = service.clock.time_of_day
-            service.clock.time_of_day = lambda: before() + ms
+            service.clock._base_ns += ms * 1_000_000
+            before = service.clock.time_of_day_ns
+            service.clock.time_of_day_ns = lambda: before() + ms * 1_000_000
 
         self.look(pass_it)
 

@@ -29,6 +29,7 @@ from proton.utils import BlockingConnection
 
 from brokers.drivers.bundled import BundledBroker
 from brokers.model import object_name
+from brokers.steady_clock import time_of_day
 from console.alerts.models import Rule
 from console.bulk.models import BulkEdit, BulkEditRow
 from console.links.registry import Pace, close_links, connect_bundled, link
@@ -119,7 +120,7 @@ class Hanging:
         """Returns when the broker answered last, at the latest: ms."""
         os.kill(self.pid, signal.SIGSTOP)
         until(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED, 10)
-        return int(time.time() * 1000)
+        return time_of_day()
 
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

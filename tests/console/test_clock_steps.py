@@ -10,6 +10,7 @@ from brokers.steady_clock import SteadyClock
 from console.links.state import SILENT, BrokerState
 
 HOUR = 3_600_000
+NS = 1_000_000  # in 1 ms
 NOW = 1_800_000_000_000
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
 BOTH_WAYS = pytest.mark.parametrize("by", [HOUR, -HOUR])
@@ -20,7 +21,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.day, self.steady = NOW, 5_000
-        self.state = BrokerState("local", 100, SteadyClock(lambda: self.day, lambda: self.steady))
+        self.state = BrokerState("local", 100, SteadyClock(lambda: self.day * NS, lambda: self.steady * NS))
         self.state.connected_now(self.state.clock.now())
         self.state.update_broker_clock(self.day)
 

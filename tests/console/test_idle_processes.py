@@ -258,7 +258,7 @@ def test_a_probe_has_a_time_limit_of_its_own() -> None:
         await asyncio.Event().wait()
 
     loop = VirtualTimeLoop()
-    state = BrokerState("local", 100, SteadyClock(lambda: 0, loop.ms))
+    state = BrokerState("local", 100, SteadyClock(lambda: 0, lambda: loop.ms() * 1_000_000))
     state.answered(state.clock.now())
     hanging: Any = SimpleNamespace(query=never)
     began = loop.time()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,9 +12,11 @@ from rest_framework.test import APIClient
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable, Event, Samples
 from brokers.model import object_name
+from brokers.steady_clock import SteadyClock, time_of_day
 from brokers.testing import InMemoryBroker
 from console.links.queue_table import QueueTable
 from console.links.registry import Pace
+from console.links.state import BrokerState
 from console.live.watching import Watch, last_known
 from tests.console.conftest import Broker, until
 
@@ -52,7 +53,7 @@ def hung(broker: Broker, settings: Any) -> list[bool]:
     settings.HEADGATE_BROKERS[0]["pace"] = Pace(
         retry_first=0.01, retry_most=0.05, totals=0.05, hosts=0.2, conditions=0.02, answer=0.5, probe=0.1
     )
-    broker.memory = InMemoryBroker(now=int(time.time() * 1000))
+    broker.memory = InMemoryBroker(now=time_of_day())
     return now
 
 
@@ -68,15 +69,25 @@ def with_orders(broker: Broker) -> None:
 
 def test_hanging_idle_broker_is_detected_and_the_snapshot_is_older(broker: Broker, hung: list[bool]) -> None:
     with_orders(broker)
+    known = broker.link.as_of
+    assert known is not None
     hung[0] = True
-    at = int(time.time() * 1000)
+    at = time_of_day()
     until(lambda: not broker.link.connected, 20)
     as_of = broker.link.as_of
     assert as_of is not None
-    assert as_of <= at
+    assert known <= as_of <= at
     hung[0] = False
     until(lambda: broker.link.connected, 20)
     assert (broker.link.as_of or 0) > at
+
+
+def test_a_late_answer_to_an_earlier_request_makes_no_snapshot_older() -> None:
+    day = 1_800_000_000_000
+    state = BrokerState("local", 10, SteadyClock(lambda: day * 1_000_000, lambda: 0))
+    for requested in (day + 20, day + 10):
+        state.answered(requested)
+    assert state.as_of == day + 20
 
 
 @pytest.mark.django_db
@@ -87,7 +98,7 @@ def test_answers_from_the_snapshot_have_its_age_and_requests_to_the_broker_are_5
     for path in FROM_SNAPSHOT:
         assert as_viewer.get(path).json()["stale"] is False, path
     hung[0] = True
-    at = int(time.time() * 1000)
+    at = time_of_day()
     until(lambda: not broker.link.connected, 20)
     for path in FROM_SNAPSHOT:
         answer = as_viewer.get(path).json()

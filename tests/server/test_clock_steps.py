@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from proton import Message
 
 from brokers.drivers.bundled import BundledBroker
@@ -19,6 +21,9 @@ from tests.amqp.broker_thread import BrokerThread
 from tests.amqp.clients import connected
 
 HOUR = 3_600_000
+NS = 1_000_000  # in 1 ms
+#: By how much a clock is set, ns: steps.
+FAR = st.integers(-2 * HOUR * NS, -STEP_MS * NS) | st.integers(STEP_MS * NS, 2 * HOUR * NS)
 #: Slow machines: what is compared is an hour.
 SLACK = 120_000
 
@@ -27,7 +32,7 @@ def set_clock(broker: BrokerThread, by: int) -> None:
     """As an operator or a time service sets it, and the broker has seen."""
 
     def set_it(service) -> None:  # type: ignore[no-untyped-def]
-        service.clock.time_of_day = lambda: time_of_day() + by
+        service.clock.time_of_day_ns = lambda: time.time_ns() + by * NS
 
     broker.look(set_it)
     broker.until(lambda s: abs(s.broker.turn.ahead - by) < STEP_MS, "the broker has seen it")
@@ -45,7 +50,7 @@ def attribute(broker: BrokerThread, of: str, name: str) -> object:
 
 def test_steady_time_advances_and_the_time_of_day_follows_the_clock() -> None:
     clocks = {"day": 1_700_000_000_000, "steady": 5_000}
-    clock = SteadyClock(lambda: clocks["day"], lambda: clocks["steady"])
+    clock = SteadyClock(lambda: clocks["day"] * NS, lambda: clocks["steady"] * NS)
     assert (clock.now(), clock.look(), clock.ahead) == (1_700_000_000_000, 0, 0)
     for by in (HOUR, -2 * HOUR):
         before, ahead = clock.now(), clock.ahead
@@ -57,6 +62,20 @@ def test_steady_time_advances_and_the_time_of_day_follows_the_clock() -> None:
         assert clock.now() + clock.ahead == clocks["day"]
     clocks["day"] += STEP_MS - 1
     assert clock.look() == 0, "no step"
+
+
+@given(
+    st.integers(0, NS - 1), st.integers(0, NS - 1), st.lists(st.tuples(st.integers(0, 3 * NS), st.just(0) | FAR)),
+)  # fmt: skip
+def test_shown_time_is_never_later_than_the_time_of_day(day: int, steady: int, steps: list[tuple[int, int]]) -> None:
+    """Wherever in their milliseconds both clocks are at the start. It is less than 2 ms earlier, without steps 1."""
+    clocks = {"day": 1_700_000_000_000 * NS + day, "steady": 5_000 * NS + steady}
+    clock = SteadyClock(lambda: clocks["day"], lambda: clocks["steady"])
+    for passed, by in [(0, 0), *steps]:
+        clocks["steady"] += passed
+        clocks["day"] += passed + by
+        earlier = clocks["day"] // NS - (clock.shown() + clock.now())
+        assert 0 <= earlier <= (1 if clock.ahead else 0)
 
 
 @pytest.mark.parametrize("by", [HOUR, -HOUR])

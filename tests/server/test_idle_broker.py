@@ -31,6 +31,7 @@ from tests.server.virtual_time import VirtualTimeLoop
 T = TypeVar("T")
 
 HOUR = 3_600_000
+NS = 1_000_000  # in 1 ms
 START = 1_700_000_000_000
 #: A deadline is met this many ms late, at most: those of the second's timer, those of the others.
 SECOND, SWEEP = 1_000, IDLE_CREDIT_MS + 2
@@ -118,7 +119,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     def uptime() -> int:
         return loop.ms() - base + sum(slept)
 
-    service = Service(tmp_path, port=0, clock=SteadyClock(lambda: START + uptime(), uptime))
+    service = Service(tmp_path, port=0, clock=SteadyClock(lambda: (START + uptime()) * NS, lambda: uptime() * NS))
     loop.run_until_complete(service.start())
     made = World(loop, service, slept)
     made.broker.virtualhost("default").anonymous = True
@@ -189,8 +190,8 @@ def test_a_delivery_time_follows_the_clock_that_is_set(world: World) -> None:
     due = timestamp(START + world.now + 2 * HOUR)
     world.send(sender, annotations={symbol("x-opt-delivery-time"): due})
     clock, ahead = world.service.clock, HOUR
-    day = clock.time_of_day
-    clock.time_of_day = lambda: day() + ahead
+    day = clock.time_of_day_ns
+    clock.time_of_day_ns = lambda: day() + ahead * NS
     began = world.now
     world.wait(2 * HOUR)
     assert [0 <= at - began - HOUR <= SECOND for at in receiver.at] == [True]

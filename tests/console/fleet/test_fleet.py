@@ -30,7 +30,7 @@ class Link(BrokerState):
     """A link without a connection."""
 
     def __init__(self, slug: str, title: str) -> None:
-        super().__init__(slug, 500, SteadyClock(lambda: 1_000_000, lambda: 1_000_000))
+        super().__init__(slug, 500, SteadyClock(lambda: 1_000_000_000_000, lambda: 1_000_000_000_000))
         self.title = title
         self.pace = None
         self.restricted: dict[frozenset[str], BrokerLink] = {}
