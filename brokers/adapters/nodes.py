@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from brokers import json_bodies
 from brokers.adapters.adapted_broker import AdaptedBroker
 from brokers.adapters.feeds import SampleFeed
 from brokers.adapters.observed import Observed
@@ -100,11 +101,14 @@ class _Samples:
     def __init__(self, observed: Observed) -> None:
         self._observed = observed
         self._feeds: dict[NodeSource, SampleFeed] = {}
+        self._as_json: set[NodeSource] = set()
 
     def open_source(self, link: NodeSource, filters: Any) -> None:
         self._feeds[link] = SampleFeed(self._observed.feeds)
+        if json_bodies.is_requested(filters):
+            self._as_json.add(link)
         link.on_credit = lambda: self._pump(link)
-        link.on_end.append(lambda: self._feeds.pop(link, None))
+        link.on_end.append(lambda: self._forget(link))
 
     def open_target(self, link: NodeTarget) -> None:
         raise Refused("amqp:not-allowed", "$samples can only be received from")
@@ -113,6 +117,12 @@ class _Samples:
         for link in list(self._feeds):
             self._pump(link)
 
+    def _forget(self, link: NodeSource) -> None:
+        self._feeds.pop(link, None)
+        self._as_json.discard(link)
+
     def _pump(self, link: NodeSource) -> None:
+        as_json = link in self._as_json
         while link.credit > 0 and (samples := self._feeds[link].take(ROWS)) is not None:
-            link.push(encoded(samples.at, [[str(name), *row.values()] for name, row in samples.queues]))
+            rows = [[str(name), *row.values()] for name, row in samples.queues]
+            link.push(encoded(samples.at, rows, as_json=as_json))

@@ -109,6 +109,13 @@ class Receiver:
             self._consumed = 0
             self._owner.wake()
 
+    def widen(self, window: int) -> None:
+        """Allow this many unread messages, more than so far."""
+        if not self.ended.done():
+            self.link.flow(window - self._window)
+            self._window = window
+            self._owner.wake()
+
     def detach(self) -> None:
         """End the link; what arrives after this is dropped."""
         if not self.ended.done():

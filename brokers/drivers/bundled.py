@@ -1,7 +1,9 @@
 """The admin interface to Headgate's own broker, over AMQP 1.0: `$management`, `$events` and `$samples`.
 
-One connection carries everything. Requests are answered in any order and known by their correlation id; events and
-samples come over links of their own, with no more on their way than their reader has room for.
+Requests are answered in any order and known by their correlation id. Events and samples come over links of their own,
+with no more in flight than their reader has room for; events after a number over a connection of their own, too, since
+an answer must not wait for a thousand of them. A stream without a number is attached before later requests are
+processed only if it shares their connection, as samples do, which are small.
 """
 
 from __future__ import annotations
@@ -40,8 +42,10 @@ _WINDOW = 1000
 class BundledBroker:
     """A `brokers.admin.BrokerAdmin`. Every method can raise BrokerUnreachable and NotAllowed."""
 
-    def __init__(self, client: AmqpClient, timeout: float, name: str = "") -> None:
+    def __init__(self, client: AmqpClient, followed: AmqpClient, timeout: float, name: str = "") -> None:
+        """`followed`: the connection of events after a number."""
         self._client = client
+        self._followed = followed
         self._suffix = f"/{name}" if name else ""
         management = f"$management{self._suffix}"
         self._timeout = timeout
@@ -71,15 +75,18 @@ class BundledBroker:
         this machine only. `timeout`: seconds for all of this, and for every answer afterwards. `idle_timeout`: seconds
         of silence after which the broker counts as dead. `name`: of a broker behind an adapter, which is served at this
         address. Raises BrokerUnreachable, NotAllowed."""
-        client: AmqpClient | None = None
+        clients: list[AmqpClient] = []
         try:
             async with asyncio.timeout(timeout):
-                client = await AmqpClient.connect(host, port, user, password, tls=tls, idle_timeout=idle_timeout)
-                broker = cls(client, timeout, name)
+                for _ in range(2):
+                    clients.append(
+                        await AmqpClient.connect(host, port, user, password, tls=tls, idle_timeout=idle_timeout)
+                    )
+                broker = cls(clients[0], clients[1], timeout, name)
                 await broker.types()
                 return broker
         except BaseException as error:
-            if client:
+            for client in clients:
                 client.abort("gave up connecting")
             match error:
                 case TimeoutError():
@@ -92,7 +99,7 @@ class BundledBroker:
 
     async def close(self) -> None:
         """Close. Pending calls end with BrokerUnreachable."""
-        await self._client.close()
+        await asyncio.gather(self._client.close(), self._followed.close())
 
     async def types(self) -> Mapping[str, ManagedType]:
         """Return the declared types as this broker has them: another kind, or an older one, lacks attributes and
@@ -164,7 +171,8 @@ class BundledBroker:
 
     def events(self, after: int | None = None) -> EventStream:
         """Attach at once: no later event is left out. Close the stream with `aclose`."""
-        return EventStream(self._client, after, f"$events{self._suffix}")
+        client = self._client if after is None else self._followed
+        return EventStream(client, after, f"$events{self._suffix}")
 
     def samples(self) -> SampleStream:
         """Attach at once. Close the stream with `aclose`."""

@@ -2,12 +2,17 @@
 
 Messages are buffered undecoded until they are read. When the link ends, the buffered ones are still returned, then
 each read raises the reason. A stream without references detaches its link.
+
+Both are requested as JSON (`brokers/json_bodies.py`), events in batches; a broker of an earlier release, or one that a
+user follows who does not see everything, sends them otherwise, and then they are read so.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 from proton import Described, Message, ProtonException, symbol
@@ -16,20 +21,22 @@ from brokers.admin import AdminError, BrokerUnreachable, Event, EventsExpired, N
 from brokers.drivers.amqp_client import AmqpClient
 from brokers.drivers.amqp_links import LinkEnded
 from brokers.drivers.amqp_values import plain
+from brokers.json_bodies import FILTER, FORMAT, events_of, text_of
 from brokers.model import ObjectName
 
 _T = TypeVar("_T")
 
-_AFTER = symbol("headgate:after")
+_AFTER, _JSON = symbol("headgate:after"), symbol(FILTER)
 
-#: Maximum number of unread messages. One message of samples has up to 500 queues.
-_EVENTS_WINDOW, _SAMPLES_WINDOW = 500, 20
+#: Maximum number of unread messages: events, batches of them, and samples, of up to 500 queues each. Few batches, since
+#: a broker collects in the next one what happens while its follower is busy.
+_EVENTS_WINDOW, _BATCHES_WINDOW, _SAMPLES_WINDOW = 500, 4, 20
 
 
 class _Stream(Generic[_T]):
     """An asynchronous iterator for one reader. The link is attached at once."""
 
-    def __init__(self, client: AmqpClient, source: str, window: int, filters: dict[Any, Any] | None = None) -> None:
+    def __init__(self, client: AmqpClient, source: str, window: int, filters: dict[Any, Any] | None) -> None:
         # The link refers to this: it must not refer to the stream, which would then outlive its reader.
         arrived: deque[bytes] = deque()
         news = asyncio.Event()
@@ -39,6 +46,7 @@ class _Stream(Generic[_T]):
             news.set()
 
         self._arrived, self._news = arrived, news
+        self._items: deque[_T] = deque()  # of the message that is being read
         self._closed = False
         self._loop = asyncio.get_running_loop()
         self._receiver = client.receiver(source, filters=filters, window=window, deliver=deliver)
@@ -48,6 +56,21 @@ class _Stream(Generic[_T]):
         return self
 
     async def __anext__(self) -> _T:
+        try:
+            while not self._items:
+                self._items.extend(self._read(_body(await self._message())))
+                if not self._items:
+                    self._receiver.consumed()
+            item = self._items.popleft()
+            self._check(item)
+        except _UNREADABLE as error:
+            await self.aclose()
+            raise BrokerUnreachable(f"{self._receiver.name} sent an unreadable message: {error!r}") from error
+        if not self._items:
+            self._receiver.consumed()
+        return item
+
+    async def _message(self) -> bytes:
         while not self._arrived:
             if self._closed:
                 raise StopAsyncIteration
@@ -55,23 +78,20 @@ class _Stream(Generic[_T]):
                 raise _reason(self._receiver.ended.result())
             self._news.clear()
             await self._news.wait()
-        message = Message()
-        try:
-            message.decode(self._arrived.popleft())
-            read = self._read(plain(message.body))
-        except (ProtonException, LookupError, TypeError, ValueError) as error:
-            await self.aclose()
-            raise BrokerUnreachable(f"{self._receiver.name} sent an unreadable message: {error!r}") from error
-        self._receiver.consumed()
-        return read
+        return self._arrived.popleft()
 
-    def _read(self, body: Any) -> _T:
+    def _read(self, body: Any) -> Iterable[_T]:
+        """Return what a message contains; may raise one of `_UNREADABLE`. `body`: a string of JSON, or plain values."""
         raise NotImplementedError
+
+    def _check(self, item: _T) -> None:
+        """Raise one of `_UNREADABLE` if the item cannot follow the one before."""
 
     async def aclose(self) -> None:
         """Close the stream: a waiting reader gets the end of the iteration."""
         self._closed = True
         self._arrived.clear()
+        self._items.clear()
         self._news.set()
         self._receiver.detach()
 
@@ -80,38 +100,58 @@ class _Stream(Generic[_T]):
             self._receiver.detach()
 
 
+_UNREADABLE = (ProtonException, LookupError, TypeError, ValueError, RecursionError)
+
+
 class EventStream(_Stream[Event]):
     """Every event after a number, or from now on. Raises the errors of `BrokerAdmin.events`."""
 
     def __init__(self, client: AmqpClient, after: int | None, source: str = "$events") -> None:
         self._last = after
-        super().__init__(client, source, _EVENTS_WINDOW, None if after is None else {_AFTER: Described(_AFTER, after)})
+        # Earlier releases refuse a filter set without a number.
+        self._batched = after is not None
+        filters = {_AFTER: Described(_AFTER, after), _JSON: Described(_JSON, FORMAT)} if self._batched else None
+        super().__init__(client, source, _BATCHES_WINDOW if self._batched else _EVENTS_WINDOW, filters)
 
-    def _read(self, body: Any) -> Event:
-        number = body["number"]
+    def _read(self, body: Any) -> Iterable[Event]:
+        if isinstance(body, str):
+            return events_of(body)
+        if self._batched:  # requested in vain
+            self._batched = False
+            self._receiver.widen(_EVENTS_WINDOW)
+        name = ObjectName.parse(body["object"])
+        return (Event(body["number"], body["at"], body["kind"], name, body["text"], body["attributes"]),)
+
+    def _check(self, item: Event) -> None:
+        number = item.number
         if self._last is not None and number <= self._last:
             # Its data folder was replaced: the reader's events are from an earlier journal.
             raise EventsExpired(f"the broker is at event {number}, before the requested event {self._last}", number)
         if self._last is not None and number > self._last + 1:
             raise ValueError(f"event {number} after event {self._last}")
         self._last = number
-        return Event(
-            number, body["at"], body["kind"], ObjectName.parse(body["object"]), body["text"], body["attributes"]
-        )
 
 
 class SampleStream(_Stream[Samples]):
     """The changed queues, about once a second; a large number is split into several groups with the same `at`."""
 
     def __init__(self, client: AmqpClient, source: str = "$samples") -> None:
-        super().__init__(client, source, _SAMPLES_WINDOW)
+        super().__init__(client, source, _SAMPLES_WINDOW, {_JSON: Described(_JSON, FORMAT)})
 
-    def _read(self, body: Any) -> Samples:
+    def _read(self, body: Any) -> Iterable[Samples]:
+        if isinstance(body, str):
+            body = json.loads(body)
         names = body["names"]
-        return Samples(
-            body["at"],
-            tuple((ObjectName.parse(row[0]), dict(zip(names, row[1:], strict=True))) for row in body["rows"]),
-        )
+        rows = tuple((ObjectName.parse(row[0]), dict(zip(names, row[1:], strict=True))) for row in body["rows"])
+        return (Samples(body["at"], rows),)
+
+
+def _body(message: bytes) -> Any:
+    if (text := text_of(message)) is not None:
+        return text
+    decoded = Message()
+    decoded.decode(message)
+    return plain(decoded.body)
 
 
 def _reason(ended: Exception) -> AdminError:

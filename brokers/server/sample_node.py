@@ -1,4 +1,7 @@
-"""`$samples`: once a second, samples of the queues that changed. Values are absolute: a lost sample does no harm."""
+"""`$samples`: once a second, samples of the queues that changed. Values are absolute: a lost sample does no harm.
+
+A follower may request them as JSON (`json_bodies.py`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import Any
 
 from proton import Message
 
+from brokers import json_bodies
 from brokers.admin import SAMPLED
 from brokers.amqp.node_links import NodeSource, NodeTarget
 from brokers.amqp.refusals import Refused
@@ -24,11 +28,11 @@ class SampleNode:
     def __init__(self, broker: Broker, management: Management) -> None:
         self.broker = broker
         self._queues = management.queues
-        self._links: set[NodeSource] = set()
+        self._links: dict[NodeSource, bool] = {}  # whether it gets JSON
 
     def open_source(self, link: NodeSource, filters: Any) -> None:
-        self._links.add(link)
-        link.on_end.append(lambda: self._links.discard(link))
+        self._links[link] = json_bodies.is_requested(filters)
+        link.on_end.append(lambda: self._links.pop(link, None))
 
     def open_target(self, link: NodeTarget) -> None:
         raise Refused("amqp:not-allowed", "$samples can only be received from")
@@ -43,10 +47,14 @@ class SampleNode:
         for seen, links in self._by_sight().items():
             theirs = queues if seen is None else [q for q in queues if q.virtualhost in seen]
             for start in range(0, len(theirs), ROWS):
-                encoded = self._encode(theirs[start : start + ROWS])
+                at, rows = self.broker.turn.time_of_day, self._rows(theirs[start : start + ROWS])
+                messages: dict[bool, bytes] = {}
                 for link in links:
                     if link.credit > 0:
-                        link.push(encoded)
+                        as_json = self._links[link]
+                        if as_json not in messages:
+                            messages[as_json] = encoded(at, rows, as_json=as_json)
+                        link.push(messages[as_json])
 
     def _by_sight(self) -> dict[frozenset[str] | None, list[NodeSource]]:
         """Return the links by their visible virtual hosts; None: all."""
@@ -57,13 +65,14 @@ class SampleNode:
             found.setdefault(None if rights.administrator else hosts, []).append(link)
         return found
 
-    def _encode(self, queues: list[Queue]) -> bytes:
+    def _rows(self, queues: list[Queue]) -> list[list[Any]]:
         values = self._queues.rows(queues, SAMPLED)
-        rows = [[str(queue.object_name), *row] for queue, row in zip(queues, values, strict=True)]
-        return encoded(self.broker.turn.time_of_day, rows)
+        return [[str(queue.object_name), *row] for queue, row in zip(queues, values, strict=True)]
 
 
-def encoded(at: int, rows: list[list[Any]]) -> bytes:
+def encoded(at: int, rows: list[list[Any]], *, as_json: bool = False) -> bytes:
     """Return a message of samples. `at`: ms since the epoch; `rows`: object name as text, then the values of
     `SAMPLED`."""
+    if as_json:
+        return json_bodies.samples_message(at, SAMPLED, rows)
     return bytes(Message(body={"at": at, "names": list(SAMPLED), "rows": rows}, address="$samples").encode())
