@@ -1,6 +1,7 @@
 """The WebSocket of a page about one broker: numbered snapshots of what the page watches, and every event.
 
-A slow page skips snapshots (each is complete) but no events.
+A slow page skips snapshots (each is complete) but no events. Events are written to all pages in step at once
+(`link_pages.py`); here a page sends those that it lacks before it is in step, or all, if the server offers no writer.
 """
 
 from __future__ import annotations
@@ -14,28 +15,26 @@ from urllib.parse import parse_qs
 from brokers.admin import AdminError
 from console.links.event_window import Tail
 from console.links.link import BrokerLink
-from console.links.readers import Subscription
 from console.links.state import Status
 from console.links.visible import UnknownBroker, visible_link
-from console.live.event_text import event_text
+from console.live import frame_writer
+from console.live.link_pages import EVENTS, MOST, LinkPages, events_text, pages_of
 from console.live.page_socket import PageSocket, now
 from console.live.snapshot_cache import encode
 from console.live.watching import BadWatch, Watch, data_text, last_known, state_of
 
-#: Intervals, s. EVENTS: shortest between frames of events; with many pages EVENTS_EACH per page, which limits the CPU
-#: time for frames. SNAPSHOTS: shortest between snapshots. REREAD: of reading objects whose changes the broker does not
+#: Intervals, s. SNAPSHOTS: shortest between snapshots. REREAD: of reading objects whose changes the broker does not
 #: send.
-EVENTS, EVENTS_EACH, SNAPSHOTS, REREAD = 0.02, 0.0005, 0.2, 2.0
+SNAPSHOTS, REREAD = 0.2, 2.0
 
 _FIRST_EVENTS = 50
-_EVENTS_IN_A_FRAME = 500
 
 
 class LiveConsumer(PageSocket):
     """The socket of a page about the broker `?broker=`, or else the first one."""
 
     link: BrokerLink
-    _subscription: Subscription | None = None
+    _pages: LinkPages | None = None
 
     def begins(self) -> bool:
         slug = parse_qs(self.scope.get("query_string", b"").decode("latin-1")).get("broker", [""])[0]
@@ -47,18 +46,21 @@ class LiveConsumer(PageSocket):
         self._wake_scheduled = False
         self._watch: Watch | None = None
         self._watch_is_new = False
-        self._position: int | None = None
-        self._events_sent = False
+        self._writer = frame_writer.offered.get()
+        self.position = 0
+        self.began_events = False
+        self._has_position = False
         self._status_sent: Status | None = None
         self._state_sent: object = None
         self._sent_text = ""
         self._last_snapshot = self._last_events = self._last_read = float("-inf")
-        self._subscription = self.link.readers.subscribe(self._wake)
+        self._pages = pages_of(self.link)
+        self._pages.add(self)
         return True
 
     def ends(self) -> None:
-        if self._subscription is not None:
-            self.link.readers.unsubscribe(self._subscription)
+        if self._pages is not None:
+            self._pages.remove(self)
 
     def take(self, message: Mapping[str, Any]) -> None:
         after = message.get("after")
@@ -66,11 +68,17 @@ class LiveConsumer(PageSocket):
             raise BadWatch(f"after is {after!r}: it must be the number of an event")
         self._watch = Watch.parse(message)
         if after is not None:
-            self._position = after
+            if self._pages is not None:
+                self._pages.leave(self)
+            self.position, self._has_position = after, True
         self._watch_is_new = True
 
     def as_of(self) -> int | None:
         return self.link.as_of
+
+    async def close(self, code: int | bool | None = None, reason: str | None = None) -> None:
+        self.ends()  # no frame may follow
+        await super().close(code, reason)
 
     async def send_due(self) -> None:
         if self._watch is not None:
@@ -80,17 +88,19 @@ class LiveConsumer(PageSocket):
 
     def next_due(self) -> float:
         due = float("inf")
-        self._not_before = min(self._last_snapshot + SNAPSHOTS, self._last_events + self._events_interval)
+        self._not_before = self._last_snapshot + SNAPSHOTS
+        if not self._in_step:
+            self._not_before = min(self._not_before, self._last_events + EVENTS)
         if self._watch is not None:
             if self._snapshot_wanted():
                 due = min(due, self._last_snapshot + SNAPSHOTS)
             if self._watch.object is not None:
                 due = min(due, self._last_read + REREAD)
             if self._events_wanted():
-                due = min(due, self._last_events + self._events_interval)
+                due = min(due, self._last_events + EVENTS)
         return due
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         """Wake the sending task after a change, but not before the next frame is due."""
         at = time.monotonic()
         if at >= self._not_before or self.link.status is not self._status_sent:
@@ -124,45 +134,64 @@ class LiveConsumer(PageSocket):
 
     # -- events ---------------------------------------------------------------------------------------------------
 
+    def write_events(self, frame: bytes) -> bool:
+        if self._writer is None or not self._writer.write(frame):
+            return False
+        self.began_events = True
+        self._last_frame = time.monotonic()
+        return True
+
+    def out_of_step(self) -> None:
+        self._woken.set()
+
     @property
-    def _events_interval(self) -> float:
-        return max(EVENTS, EVENTS_EACH * len(self.link.readers))
+    def _in_step(self) -> bool:
+        return self._pages is not None and self._pages.is_in_step(self)
+
+    def _join(self) -> bool:
+        """Let new events be written to the socket, if they can be."""
+        return (
+            self._writer is not None and not self._writer.is_full and self._pages is not None and self._pages.join(self)
+        )
 
     def _events_wanted(self) -> bool:
-        return self._position is not None and self.link.has_events_after(self._position)
+        return self._has_position and not self._in_step and self.link.has_events_after(self.position)
 
     async def _send_events(self) -> None:
-        if self._position is None:
+        if not self._has_position:
             if self.link.as_of is None:
                 return  # no snapshot yet
-            self._position = max(0, self.link.newest_event - _FIRST_EVENTS)
-        while self._events_wanted() and time.monotonic() - self._last_events >= self._events_interval:
-            position = self._position
+            self.position, self._has_position = max(0, self.link.newest_event - _FIRST_EVENTS), True
+        if self._in_step or self._join():
+            return
+        while self._events_wanted() and time.monotonic() - self._last_events >= EVENTS:
+            position = self.position
             try:
-                tail = await self.link.events_after(position, _EVENTS_IN_A_FRAME)
+                tail = await self.link.events_after(position, MOST)
             except AdminError:
                 return  # connection lost; the rest is sent after the link has reconnected
-            if self._position != position:
+            if self.position != position:
                 continue  # the page requested another position while the journal was read
             await self._send_tail(tail)
-            if tail.position is None and tail.expired_before is None:
+            if self._join() or (tail.position is None and tail.expired_before is None):
                 return
-        if not self._events_sent and self._position >= self.link.newest_event:
+        if not self.began_events and self.position >= self.link.newest_event:
             # An empty frame: there are no events yet.
-            self._events_sent = True
-            await self._frame({"type": "events", "events": []})
+            self.began_events = True
+            await self._send_text(events_text(()))
 
     async def _send_tail(self, tail: Tail) -> None:
+        # Before anything is awaited: meanwhile the page may request another position.
+        if tail.position is not None:
+            self.position = tail.position
+        elif tail.expired_before is not None:
+            self.position = tail.expired_before - 1
         if tail.expired_before is not None:
             await self._frame({"type": "events-expired", "first": tail.expired_before})
-            self._position = tail.expired_before - 1
-        if tail.position is not None:
-            self._position = tail.position
         if tail.events:
-            texts = ",".join(map(event_text, tail.events))
-            self._events_sent = True
-            await self._send_text(f'{{"type":"events","n":{self._next()},"events":[{texts}]}}')
-        full = len(tail.events) == _EVENTS_IN_A_FRAME
+            self.began_events = True
+            await self._send_text(events_text(tail.events))
+        full = len(tail.events) == MOST
         self._last_events = float("-inf") if full else time.monotonic()
 
     # -- snapshots ------------------------------------------------------------------------------------------------

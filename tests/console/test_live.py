@@ -28,15 +28,16 @@ SAME_ORIGIN = [("host", "localhost"), ("origin", "http://localhost")]
 
 
 class Page(WebSocket):
-    def __init__(self, query: str = "", user: Any = None) -> None:
-        super().__init__(LiveConsumer.as_asgi(), query=query)
+    def __init__(self, query: str = "", user: Any = None, *, writes_frames: bool = False) -> None:
+        super().__init__(LiveConsumer.as_asgi(), query=query, writes_frames=writes_frames)
         self.scope["user"] = user or User(username="vera", is_superuser=True)
 
 
-@pytest.fixture
-async def page(broker: Broker) -> AsyncIterator[Page]:
+@pytest.fixture(params=[False, True], ids=["messages", "frames"])
+async def page(broker: Broker, request: pytest.FixtureRequest) -> AsyncIterator[Page]:
+    """A page whose server takes messages only, or offers to write frames, too."""
     await asyncio.to_thread(broker.connected)
-    made = Page()
+    made = Page(writes_frames=request.param)
     assert await made.open()
     yield made
     if made.closed is None:

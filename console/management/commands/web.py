@@ -57,6 +57,7 @@ class Command(BaseCommand):
         from console.brokers.configured import follow
         from console.links.registry import close_links, links
         from console.management.web_server import Server
+        from console.management.web_socket import WebSocketProtocol
 
         # Sockets, broker links and sums over thousands of queues share this process: switch threads every millisecond.
         sys.setswitchinterval(0.001)
@@ -69,6 +70,7 @@ class Command(BaseCommand):
             lifespan="off",
             access_log=False,
             log_level="warning",
+            ws=WebSocketProtocol,
             # WebSockets of pages stay open: close them without waiting.
             timeout_graceful_shutdown=1,
             ws_max_size=limits.SOCKET_MESSAGE,  # a longer message is not buffered: the socket closes with 1009
