@@ -5,13 +5,20 @@
  * connection driver so that it costs far less than the broker; `client_cpu` lets you check that.
  *
  *   load --port N [--address QUEUE] [--senders N] [--idle N] [--receivers N] [--queues N] [--count N] [--size BYTES]
- *        [--durable] [--window N] [--pace N] [--rate N] [--seconds N] [--quiet MS] [--user NAME --password WORD]
+ *        [--durable] [--window N] [--unaccepted N] [--pace N] [--rate N] [--seconds N] [--quiet MS] [--exact] [--topic]
+ *        [--transaction N] [--capability NAME] [--attended] [--user NAME --password WORD]
  *
-* --idle: number of further senders that attach first and never send. --queues N: links are spread over QUEUE.0 to QUEUE.N-1.
+ * --idle: number of further senders that attach first and never send. --queues N: links are spread over QUEUE.0 to QUEUE.N-1.
  * --count messages are sent in all; it ends when they were received and accepted, after --seconds, or when nothing has
  * moved for --quiet ms. A receiver keeps --window credit; with --pace all receivers together take only
- * messages per second. With --rate all senders together send that many per second, each message carries the time when
+ * messages per second. A sender has at most --unaccepted messages under way, however much credit it has. With --rate all
+ * senders together send that many per second, each message carries the time when
  * it was due, and the latency is counted from then, so that a broker that holds up the senders does not look fast.
+ * --exact: each message carries the number of this run and its own, and is counted as received once; those of other runs
+ * are accepted, but not counted. --topic, with --exact: each receiver is to receive each message.
+ * --transaction N: each sender sends in local transactions of N messages, which are accepted when the broker has
+ * committed them; it begins the next one then. Receivers are not in a transaction.
+ * --attended: it says "attached" before it begins, and waits for a line; and again before it closes its connections.
  */
 #include <proton/delivery.h>
 #include <proton/event.h>
@@ -19,8 +26,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
-#include "wire.h"
+#include "coordinator.h"
 
 typedef enum { IDLE, RECEIVER, SENDER } role_t;
 
@@ -29,18 +37,32 @@ typedef struct {
   pn_link_t *link;
   role_t role;
   bool attached;
-  long quota, sent, accepted;
-  double first_accepted; /* seconds, 0 if none */
+  int number; /* among those of its role */
+  long quota, sent, accepted, answered; /* answered: accepted or refused */
+  double first_accepted;                /* seconds, 0 if none */
+  char *buffer;                         /* of the message that is being received */
+  size_t have, capacity;                /* bytes of it that came, and that fit */
+  coordinator_t coordinator;
+  pn_delivery_t **enlisted; /* messages of the open transaction */
+  long in_transaction, refused_in_it;
 } client_t;
 
-static long count = 1000, window = 1000, pace, rate, queues;
+/* What the body of a message begins with. */
+typedef struct {
+  double due;
+  uint64_t run, number;
+} mark_t;
+
+static long count = 1000, window = 1000, pace, rate, queues, unaccepted, transaction;
+static bool exact, topic, attended;
 static int senders = 1, idle, receivers = 1;
 static double seconds;
 static long received, accepted, sent, refused, attached, waits; /* waits: messages due that had no credit */
+static long repeated, foreign, presettled; /* received once more; of another run; settled by the broker when it sent it */
 static double start, first_send, moved, last_accepted;
 static float *latencies; /* seconds, one for each message received */
-static char *scratch;
-static const size_t scratch_size = 1 << 20;
+static uint64_t run;
+static char *seen; /* with --exact: whether it was received, by receiver (of a topic) and message */
 static bool go; /* all links are attached */
 
 static void attach(client_t *c, int at, int of_role) {
@@ -52,23 +74,50 @@ static void attach(client_t *c, int at, int of_role) {
   else
     snprintf(queue, sizeof queue, "%s", address);
   wire_open(&c->wire, name);
+  if (c->role == SENDER && transaction) coordinator_attach(&c->coordinator, &c->wire, "transactions");
   c->link = c->role == RECEIVER ? wire_receiver(&c->wire, name, queue) : wire_sender(&c->wire, name, queue);
   if (c->role == RECEIVER && !pace) pn_link_flow(c->link, (int)window);
   wire_flush(&c->wire);
 }
 
-static void send_one(client_t *c) {
+static void send_one(client_t *c, double due) {
+  mark_t mark = {.due = due, .run = run, .number = (uint64_t)sent};
   uint64_t tag = (uint64_t)++c->sent;
   if (!first_send) first_send = now();
-  pn_delivery(c->link, pn_dtag((const char *)&tag, sizeof tag));
+  if (exact || rate) memcpy((char *)message.start + message.size - size, &mark, exact ? sizeof mark : sizeof due);
+  pn_delivery_t *d = pn_delivery(c->link, pn_dtag((const char *)&tag, sizeof tag));
+  if (transaction) {
+    coordinator_enlist(&c->coordinator, d);
+    c->enlisted[c->in_transaction++] = d;
+  }
   pn_link_send(c->link, message.start, message.size);
   pn_link_advance(c->link);
   sent++;
 }
 
+static bool may_send(client_t *c) {
+  if (unaccepted && c->sent - c->answered >= unaccepted) return false;
+  return c->sent < c->quota && pn_link_credit(c->link) > 0;
+}
+
+/* Do what is next: declare, send, or commit. */
+static void go_on_with_transaction(client_t *c) {
+  if (c->coordinator.waiting) return;
+  if (!c->coordinator.id_size) {
+    if (c->sent < c->quota) coordinator_declare(&c->coordinator);
+    return;
+  }
+  while (c->in_transaction < transaction && may_send(c)) send_one(c, 0);
+  if (c->in_transaction == transaction || c->sent == c->quota) coordinator_commit(&c->coordinator);
+}
+
 static void send_all(client_t *c) {
-  if (c->role == SENDER && go && !rate)
-    while (c->sent < c->quota && pn_link_credit(c->link) > 0) send_one(c);
+  if (c->role == SENDER && go && !rate) {
+    if (transaction)
+      go_on_with_transaction(c);
+    else
+      while (may_send(c)) send_one(c, 0);
+  }
   if (pn_link_get_drain(c->link)) pn_link_drained(c->link);
 }
 
@@ -87,27 +136,80 @@ static void keep_rate(client_t *all_senders) {
       return;
     }
     double due = start + (double)sent / rate;
-    memcpy((char *)message.start + message.size - size, &due, sizeof due);
-    send_one(c);
+    send_one(c, due);
     wire_flush(&c->wire);
   }
 }
 
+/* Whether a message is of this run and was not received before. `body`: NULL if it is too short. */
+static bool is_first(client_t *c, const char *body) {
+  mark_t mark = {0};
+  if (body) memcpy(&mark, body, sizeof mark);
+  if (mark.run != run || mark.number >= (uint64_t)count) {
+    foreign++;
+    return false;
+  }
+  char *at = seen + mark.number + (topic ? c->number * count : 0);
+  if (*at) repeated++;
+  return !*at && (*at = 1);
+}
+
 static void take_message(client_t *c, pn_delivery_t *d) {
   bool partial = pn_delivery_partial(d);
-  ssize_t n, last = 0;
-  while ((n = pn_link_recv(c->link, scratch, scratch_size)) > 0) last = n;
+  size_t needed = c->have + pn_delivery_pending(d) + 1;
+  if (needed > c->capacity && !(c->buffer = realloc(c->buffer, c->capacity = needed + 4096))) die("no memory");
+  ssize_t n;
+  while ((n = pn_link_recv(c->link, c->buffer + c->have, c->capacity - c->have)) > 0) c->have += (size_t)n;
   if (partial) return;
-  if (rate && last >= (ssize_t)size && received < count) {
+  const char *body = c->have >= size ? c->buffer + c->have - size : NULL;
+  c->have = 0;
+  bool counts = !exact || is_first(c, body);
+  if (rate && body && counts && received < count) {
     double due;
-    memcpy(&due, scratch + last - size, sizeof due);
+    memcpy(&due, body, sizeof due);
     latencies[received] = (float)(now() - due);
   }
+  presettled += pn_delivery_settled(d);
   pn_delivery_update(d, PN_ACCEPTED);
   pn_delivery_settle(d);
-  received++;
+  received += counts;
   int credit = pn_link_credit(c->link);
   if (!pace && credit <= window / 2) pn_link_flow(c->link, (int)window - credit);
+}
+
+static void count_accepted(client_t *c, long messages) {
+  if (messages && !c->accepted) c->first_accepted = now();
+  accepted += messages;
+  c->accepted += messages;
+}
+
+static void on_answer(client_t *c, pn_delivery_t *d) {
+  answer_t answer = coordinator_answer(&c->coordinator, d);
+  if (answer == COMMITTED || answer == ROLLED_BACK) {
+    long lost = answer == COMMITTED ? c->refused_in_it : c->in_transaction;
+    count_accepted(c, c->in_transaction - lost);
+    refused += lost;
+    c->answered += c->in_transaction;
+    for (long i = 0; i < c->in_transaction; i++) pn_delivery_settle(c->enlisted[i]);
+    c->in_transaction = c->refused_in_it = 0;
+  }
+  send_all(c);
+}
+
+/* The outcome of a message that was sent. In a transaction it is provisional, and the message settled at its end. */
+static void on_outcome(client_t *c, pn_delivery_t *d) {
+  uint64_t state = coordinator_outcome(d);
+  pn_delivery_clear(d); /* two dispositions of it may have come, each with its event: it counts once */
+  if (transaction) {
+    if (state && state != PN_ACCEPTED) c->refused_in_it++;
+    return;
+  }
+  if (state == PN_ACCEPTED)
+    count_accepted(c, 1);
+  else if (state)
+    refused++;
+  if (state || pn_delivery_settled(d)) pn_delivery_settle(d), c->answered++;
+  if (unaccepted) send_all(c);
 }
 
 static void on_delivery(client_t *c, pn_delivery_t *d) {
@@ -117,14 +219,10 @@ static void on_delivery(client_t *c, pn_delivery_t *d) {
     else if (pn_delivery_settled(d))
       pn_delivery_settle(d);
   } else if (pn_delivery_updated(d)) {
-    uint64_t state = pn_delivery_remote_state(d);
-    if (state == PN_ACCEPTED) {
-      accepted++;
-      if (!c->accepted++) c->first_accepted = now();
-    } else if (state) {
-      refused++;
-    }
-    if (state || pn_delivery_settled(d)) pn_delivery_settle(d);
+    if (transaction && pn_delivery_link(d) == c->coordinator.link)
+      on_answer(c, d);
+    else
+      on_outcome(c, d);
   }
 }
 
@@ -132,7 +230,7 @@ void on_event(wire_t *wire, pn_event_t *event) {
   client_t *c = (client_t *)wire;
   switch (pn_event_type(event)) {
     case PN_LINK_REMOTE_OPEN:
-      if (!c->attached) c->attached = true, attached++;
+      if (!c->attached && pn_event_link(event) == c->link) c->attached = true, attached++;
       break;
     case PN_LINK_FLOW:
       if (c->role != RECEIVER) send_all(c);
@@ -165,7 +263,8 @@ static void keep_pace(client_t *all_receivers) {
 }
 
 static bool done(void) {
-  return accepted + refused >= count && (!receivers || received >= count - refused);
+  long to_come = (count - refused) * (topic ? receivers : 1);
+  return accepted + refused >= count && (!receivers || received >= to_come);
 }
 
 static int by_size(const void *a, const void *b) {
@@ -187,15 +286,26 @@ static double cpu(void) {
   return used.ru_utime.tv_sec + used.ru_stime.tv_sec + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
 }
 
+static bool flag(const char *name) {
+  if (!strcmp(name, "--exact")) exact = true;
+  else if (!strcmp(name, "--topic")) topic = true;
+  else if (!strcmp(name, "--attended")) attended = true;
+  else return false;
+  return true;
+}
+
 static void options(int argc, char **argv) {
   const char *name, *value;
   while ((value = next_option(argc, argv, &name))) {
     if (common_option(name, value)) continue;
+    if (flag(name)) continue;
     long n = number(name, value);
     if (!strcmp(name, "--senders")) senders = (int)n;
     else if (!strcmp(name, "--idle")) idle = (int)n;
     else if (!strcmp(name, "--receivers")) receivers = (int)n;
     else if (!strcmp(name, "--queues")) queues = n;
+    else if (!strcmp(name, "--unaccepted")) unaccepted = n;
+    else if (!strcmp(name, "--transaction")) transaction = n;
     else if (!strcmp(name, "--count")) count = n;
     else if (!strcmp(name, "--window")) window = n;
     else if (!strcmp(name, "--pace")) pace = n;
@@ -204,13 +314,17 @@ static void options(int argc, char **argv) {
     else fprintf(stderr, "load: there is no option %s\n", name), exit(2);
   }
   if (rate && size < sizeof(double)) fprintf(stderr, "load: --rate needs a --size of 8 at least\n"), exit(2);
+  if (exact && size < sizeof(mark_t)) fprintf(stderr, "load: --exact needs a --size of 24 at least\n"), exit(2);
+  if (topic && !exact) fprintf(stderr, "load: --topic needs --exact\n"), exit(2);
+  if (transaction && rate) fprintf(stderr, "load: --rate and --transaction exclude each other\n"), exit(2);
 }
 
 int main(int argc, char **argv) {
   options(argc, argv);
   int total = senders + idle + receivers;
   make_message();
-  scratch = malloc(scratch_size);
+  run = (uint64_t)getpid() << 40 ^ (uint64_t)(now() * 1e9);
+  if (exact && !(seen = calloc((size_t)count * (topic ? (size_t)receivers : 1), 1))) die("no memory");
   if (rate) latencies = calloc((size_t)count, sizeof *latencies);
   client_t *clients = calloc((size_t)total, sizeof *clients);
   for (int i = 0; i < total; i++) {
@@ -218,13 +332,20 @@ int main(int argc, char **argv) {
     int s = i - idle - receivers;
     c->role = i < idle ? IDLE : s < 0 ? RECEIVER : SENDER;
     if (c->role == SENDER) c->quota = count / senders + (s < count % senders);
-    attach(c, i, c->role == SENDER ? s : c->role == RECEIVER ? i - idle : i);
+    if (transaction) c->enlisted = calloc((size_t)transaction, sizeof *c->enlisted);
+    c->number = c->role == SENDER ? s : c->role == RECEIVER ? i - idle : i;
+    attach(c, i, c->number);
     turn(0);
   }
   moved = now();
   while (attached < total) {
     turn(0.1);
     if (now() - moved > 60) die("not all links could attach within 60 s");
+  }
+  if (attended) {
+    printf("{\"step\": \"attached\"}\n");
+    fflush(stdout);
+    await_line();
   }
   double used = cpu();
   bool stalled = false;
@@ -250,14 +371,16 @@ int main(int argc, char **argv) {
     else if (first_sender[i].first_accepted > turn_at)
       turn_at = first_sender[i].first_accepted;
   }
-  printf("{\"sent\": %ld, \"accepted\": %ld, \"refused\": %ld, \"received\": %ld, \"seconds\": %.6f, ", sent, accepted,
+  printf("{\"step\": \"done\", \"sent\": %ld, \"accepted\": %ld, \"refused\": %ld, \"received\": %ld, \"seconds\": %.6f, ", sent, accepted,
          refused, received, lasted);
+  printf("\"repeated\": %ld, \"foreign\": %ld, \"presettled\": %ld, ", repeated, foreign, presettled);
   printf("\"client_cpu\": %.6f, \"turn_seconds\": %.6f, \"without_turn\": %ld, ", used, turn_at - start, without);
   print_latencies();
   printf("\"last_accepted\": %.6f, \"accepted_by\": [", last_accepted);
   for (int i = 0; i < senders; i++) printf(i ? ", %ld" : "%ld", first_sender[i].accepted);
   printf("]}\n");
   fflush(stdout);
+  if (attended) await_line();
   close_wires();
   return 0;
 }

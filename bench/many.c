@@ -9,13 +9,11 @@
  *
  * After each step one line of JSON; it goes on when it reads a line. The end of its input ends it.
  */
-#include <fcntl.h>
 #include <proton/delivery.h>
 #include <proton/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "wire.h"
 
@@ -58,6 +56,7 @@ static void on_delivery(pn_delivery_t *d) {
     received++;
   } else if (pn_delivery_updated(d)) {
     if (pn_delivery_remote_state(d) != PN_ACCEPTED) die("a message was not accepted");
+    pn_delivery_clear(d); /* a second disposition of it may have come, with an event of its own */
     accepted++;
     pn_delivery_settle(d);
   }
@@ -123,17 +122,10 @@ static void detach_all(void) {
   until(&detached, queues, "links were detached");
 }
 
-/* Serve the connections until a line is read. */
 static void report(const char *done, double seconds) {
-  char line[16];
   printf("{\"step\": \"%s\", \"seconds\": %.6f}\n", done, seconds);
   fflush(stdout);
-  for (;;) {
-    ssize_t n = read(STDIN_FILENO, line, sizeof line);
-    if (n > 0) return;
-    if (!n) close_wires(), exit(0);
-    wire_turn(0.02);
-  }
+  await_line();
 }
 
 static void options(int argc, char **argv) {
@@ -150,7 +142,6 @@ static void options(int argc, char **argv) {
 int main(int argc, char **argv) {
   options(argc, argv);
   make_message();
-  fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
   wires = calloc((size_t)connections, sizeof *wires);
   links = calloc((size_t)queues, sizeof *links);
   double start = now();

@@ -18,18 +18,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
+from processor_time import family_seconds
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-PROGRAMS = ("load", "many")
+#: Each C client with the sources that it needs beside its own.
+PROGRAMS = {"load": ("wire", "coordinator"), "many": ("wire",)}
 LISTEN_SECONDS = 60
 END_SECONDS = 15
+
+#: A broker is at rest when it needs at most this share of a core.
+REST_SHARE, REST_EVERY, REST_LIMIT = 0.1, 0.1, 3.0
 
 
 class Failed(SystemExit):
@@ -41,19 +46,37 @@ class Failed(SystemExit):
 
 @dataclass(frozen=True)
 class Broker:
-    """A running broker. `options`: a client's options for it. `prefix`: of the address of a queue."""
+    """A running broker. `options`: a client's options for it, `queue_options`: for queues only. `prefix`: of the
+    address of a queue, `topic_prefix`: of a topic. `lacks`: what it does not support, with a short reason.
+    `durability`: what it does before it accepts a durable message.
+    """
 
     title: str
     port: int
     process: int
     options: tuple[str, ...] = ()
     prefix: str = ""
+    queue_options: tuple[str, ...] = ()
+    topic_prefix: str = "topic://"
+    lacks: Mapping[str, str] = field(default_factory=dict, hash=False)
+    durability: str = ""
     collect: Callable[[], None] = lambda: None  # have it collect its garbage
 
     def cpu_seconds(self) -> float:
-        """Return the processor time so far, which, unlike the rate, hardly depends on the machine's other load."""
-        times = psutil.Process(self.process).cpu_times()
-        return float(times.user + times.system)
+        """Return the processor time of the process and its children so far, which, unlike the rate, hardly depends on
+        the machine's other load."""
+        return family_seconds(self.process)
+
+    def cpu_seconds_at_rest(self) -> float:
+        """Return the same once what the last messages still cause is done, such as acknowledgements on the disk."""
+        limit = time.monotonic() + REST_LIMIT
+        before, then = self.cpu_seconds(), time.monotonic()
+        while True:
+            time.sleep(REST_EVERY)  # the kernel counts time and does not report that a process has come to rest
+            spent, now = self.cpu_seconds(), time.monotonic()
+            if spent - before <= REST_SHARE * (now - then) or now > limit:
+                return spent
+            before, then = spent, now
 
     def memory(self) -> int:
         """Return the resident bytes of the process and its children, after a garbage collection."""
@@ -150,15 +173,18 @@ def load_clients(into: Path) -> None:
     )
     if flags.returncode:
         raise Failed("the load clients need Proton's C headers: apt-get install libqpid-proton11-dev")
-    sources = ROOT / "bench"
-    for name in PROGRAMS:
-        command = ["gcc", "-O2", "-o", into / name, sources / f"{name}.c", sources / "wire.c", *flags.stdout.split()]
-        subprocess.run(command, check=True)
+    folder = ROOT / "bench"
+    for name, others in PROGRAMS.items():
+        sources = [folder / f"{each}.c" for each in (name, *others)]
+        subprocess.run(["gcc", "-O2", "-o", into / name, *sources, *flags.stdout.split()], check=True)
 
 
 def client_command(program: Path, broker: Broker, queue: str, **options: int | bool) -> list[str]:
-    """The command of a C client. An option that is True has no value."""
-    words = [str(program), "--port", str(broker.port), "--address", broker.prefix + queue, *broker.options]
+    """The command of a C client. An option that is True has no value. `topic`: `queue` is a topic."""
+    topic = bool(options.get("topic"))
+    address = (broker.topic_prefix if topic else broker.prefix) + queue
+    words = [str(program), "--port", str(broker.port), "--address", address, *broker.options]
+    words += () if topic else broker.queue_options
     for name, value in options.items():
         if value is not False:
             words += ["--" + name.replace("_", "-"), *([] if value is True else [str(value)])]
@@ -175,14 +201,6 @@ def load(programs: Path, broker: Broker, queue: str, *, limit_seconds: float = 3
     if done.returncode:
         raise Failed(f"{broker.title}: {done.stderr.strip()}")
     return json.loads(done.stdout)
-
-
-def rate(programs: Path, broker: Broker, queue: str, *, count: int, **options: int | bool) -> float:
-    """Return the messages/s from the first sent to the last accepted. Raises Failed unless all were."""
-    done = load(programs, broker, queue, count=count, **options)
-    if done["received"] < count or done["accepted"] != count:  # a redelivery of the last run's is no fault
-        raise Failed(f"{broker.title}: {done['received']:,} received, {done['accepted']:,} accepted of {count:,}")
-    return float(count / done["seconds"])
 
 
 # -- saying it --------------------------------------------------------------------------------------------------------

@@ -1,24 +1,28 @@
-"""Download and start of each peer: on loopback, in a folder of its own, with its default configuration.
+"""Download and start of each peer: on loopback, in a folder of its own, with its default configuration; Artemis also
+with the journal that its manual recommends.
 
 RabbitMQ is Debian's, with its AMQP 1.0 plugin. Apache Artemis, ActiveMQ Classic and Qpid Broker-J are resolved by Maven
 and started by a few lines of Java each (`java/`). Each keeps what it accepts as durable in a store that it syncs before
-it says so. A peer that cannot be had here raises `Failed` with the reason.
+it says so (`Broker.durability`). A peer that cannot be had here raises `Failed` with the reason.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import secrets
 import shutil
 import subprocess
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from measured import ROOT, Broker, Failed, free_port, load, running
+from rate_rows import IN_TRANSACTIONS
 
 READY_SECONDS = 120  # a Java broker on a busy machine
 RABBITMQ = Path("/usr/lib/rabbitmq")
@@ -30,7 +34,7 @@ def ready(programs: Path, broker: Broker) -> Broker:
     limit = time.monotonic() + READY_SECONDS
     while True:
         with contextlib.suppress(Failed) if time.monotonic() < limit else contextlib.nullcontext():
-            if load(programs, broker, "ready", count=1, limit_seconds=30)["received"] == 1:
+            if load(programs, broker, "bench.ready", count=1, limit_seconds=30)["received"] == 1:
                 return broker
         if time.monotonic() > limit:
             raise Failed(f"{broker.title} does not pass on a message after {READY_SECONDS} s")
@@ -84,8 +88,18 @@ def rabbitmq(programs: Path, data: Path) -> Iterator[Broker]:
         running([epmd, "-port", str(names), "-address", "127.0.0.1"], names, into=data / "epmd.log"),
         running([server], port, environment, into=data / "rabbitmq.log") as process,
     ):
-        options = ("--user", "bench", "--password", password, "--durable-terminus")
-        yield ready(programs, Broker("RabbitMQ", port, process.pid, options, prefix="/queue/"))
+        broker = Broker(
+            "RabbitMQ",
+            port,
+            process.pid,
+            options=("--user", "bench", "--password", password),
+            prefix="/queue/",
+            queue_options=("--durable-terminus",),
+            topic_prefix="/topic/",
+            lacks={IN_TRANSACTIONS: "no transactions"},
+            durability="classic queues, confirmed after a sync of the store",
+        )
+        yield ready(programs, broker)
 
 
 def _rabbitmq_version() -> str:
@@ -98,12 +112,16 @@ def _rabbitmq_version() -> str:
 
 @dataclass(frozen=True)
 class JavaPeer:
-    """`source`: its program in `java/`. `artifacts`: groupId:artifactId, all of `version`."""
+    """`source`: its program in `java/`, with `arguments` after the port and the folder. `artifacts`:
+    groupId:artifactId, all of `version`. `durability`: "" if the program prints it."""
 
     title: str
     source: str
     version: str
     artifacts: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    topic_prefix: str = "topic://"
+    durability: str = ""
 
     @contextlib.contextmanager
     def __call__(self, programs: Path, data: Path) -> Iterator[Broker]:
@@ -112,18 +130,25 @@ class JavaPeer:
                 raise Failed(f"{tool} is not installed: apt-get install {package}")
         jars, classes, home = programs / self.source / "jars", programs / self.source / "classes", data / "data"
         path = f"{classes}{os.pathsep}{jars}/*"
+        native = programs / self.source / "native"
         if not classes.exists():
             self._resolve(jars)
+            _extract_native(jars, native)
             subprocess.run(
                 ["javac", "-d", classes, "-cp", path, ROOT / "bench/java" / f"{self.source}.java"],
                 check=True,
                 capture_output=True,
             )
         home.mkdir()
-        port = free_port()
-        command = ["java", *_JAVA_OPTIONS, "-cp", path, self.source, str(port), str(home)]
-        with running(command, port, into=data / "java.log") as process:
-            yield ready(programs, Broker(self.title, port, process.pid, collect=_collector(process.pid)))
+        port, log = free_port(), data / "java.log"
+        options = (*_JAVA_OPTIONS, f"-Djava.library.path={native}")
+        command = ["java", *options, "-cp", path, self.source, str(port), str(home), *self.arguments]
+        with running(command, port, into=log) as process:
+            broker = Broker(
+                self.title, port, process.pid, topic_prefix=self.topic_prefix, collect=_collector(process.pid)
+            )
+            ready(programs, broker)
+            yield dataclasses.replace(broker, durability=self.durability or _said(log))
 
     def _resolve(self, jars: Path) -> None:
         project = jars.parent
@@ -149,6 +174,24 @@ class JavaPeer:
         )
 
 
+def _extract_native(jars: Path, into: Path) -> None:
+    """Extract the libraries of this machine's kind, as a broker's distribution has them beside its jars: without that
+    of Artemis, its journal cannot use asynchronous I/O."""
+    into.mkdir()
+    kind = f"lib/linux-{os.uname().machine}/"
+    for jar in jars.glob("*.jar"):
+        with zipfile.ZipFile(jar) as archive:
+            for name in archive.namelist():
+                if name.startswith(kind) and name.endswith(".so"):
+                    (into / Path(name).name).write_bytes(archive.read(name))
+
+
+def _said(log: Path) -> str:
+    """Return what the program printed of its durability."""
+    found = re.search(r"^durability: (.+)$", log.read_text(errors="replace"), re.MULTILINE)
+    return found[1] if found else "not known"
+
+
 # After a collection the heap shrinks to what is in use, so that the resident size is the memory in use.
 _JAVA_OPTIONS = (
     "-Xmx2g",
@@ -167,36 +210,43 @@ def _collector(process: int) -> Callable[[], None]:
     return collect
 
 
-ARTEMIS = JavaPeer(
-    "Artemis",
-    "Artemis",
-    "2.55.0",
-    ("org.apache.artemis:artemis-server", "org.apache.artemis:artemis-amqp-protocol"),
-)
-ACTIVEMQ = JavaPeer(
-    "ActiveMQ",
-    "ActiveMq",
-    "6.3.1",
-    (
-        "org.apache.activemq:activemq-broker",
-        "org.apache.activemq:activemq-amqp",
-        "org.apache.activemq:activemq-kahadb-store",
+def _artemis(title: str, journal: str) -> JavaPeer:
+    artifacts = ("org.apache.artemis:artemis-server", "org.apache.artemis:artemis-amqp-protocol")
+    return JavaPeer(title, "Artemis", "2.55.0", artifacts, (journal,), topic_prefix="")
+
+
+#: By the name for the command line. The two of Artemis differ in their journal alone: see `java/Artemis.java`.
+JAVA_PEERS = {
+    "artemis": _artemis("Artemis", "defaults"),
+    "artemis-documented": _artemis("Artemis with documented journal", "documented"),
+    "activemq": JavaPeer(
+        "ActiveMQ",
+        "ActiveMq",
+        "6.3.1",
+        (
+            "org.apache.activemq:activemq-broker",
+            "org.apache.activemq:activemq-amqp",
+            "org.apache.activemq:activemq-kahadb-store",
+        ),
+        durability="KahaDB, its journal synced always (the default)",
     ),
-)
-BROKER_J = JavaPeer(
-    "Broker-J",
-    "BrokerJ",
-    "10.1.0",
-    (
-        "org.apache.qpid:qpid-broker-core",
-        "org.apache.qpid:qpid-broker-plugins-amqp-1-0-protocol",
-        "org.apache.qpid:qpid-broker-plugins-derby-store",
+    "broker-j": JavaPeer(
+        "Broker-J",
+        "BrokerJ",
+        "10.1.0",
+        (
+            "org.apache.qpid:qpid-broker-core",
+            "org.apache.qpid:qpid-broker-plugins-amqp-1-0-protocol",
+            "org.apache.qpid:qpid-broker-plugins-derby-store",
+        ),
+        topic_prefix="amq.topic/",
+        durability="Derby, each commit synced (the default)",
     ),
-)
+}
 
 #: By the name for the command line: (title with version, context manager that starts it).
 Start = Callable[[Path, Path], contextlib.AbstractContextManager[Broker]]
 PEERS: dict[str, tuple[str, Start]] = {
     "rabbitmq": (f"RabbitMQ {_rabbitmq_version()}".strip(), rabbitmq),
-    **{peer.title.lower(): (f"{peer.title} {peer.version}", peer) for peer in (ARTEMIS, ACTIVEMQ, BROKER_J)},
+    **{name: (f"{peer.title} {peer.version}", peer) for name, peer in JAVA_PEERS.items()},
 }

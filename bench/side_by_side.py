@@ -1,90 +1,84 @@
-"""Measurements with all brokers running, in turns: rates, latencies, and the cost of flow control."""
+"""Measurements with all brokers running, in turns: rates with their cost, latencies, and the price of flow control."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import statistics
 import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from figures import NOT_YET, Figures, Row
-from measured import Broker, Failed, admin, limit, load, progress, rate
-
-DURABLE = "accepted once the store has synced it, as each broker is shipped"
+from figures import Figures, Row
+from measured import Broker, Failed, admin, limit, load, progress
+from rate_rows import RateRow, fault
+from steps import steps
 
 CAPACITY = 20_000  # messages of our virtual host's queues: flow control has something to do
 STEADY = 2000  # messages/s
 FLOW_OFF = "bench.flow.off"
-DURABLE_QUEUES = tuple(f"bench.durable.{pairs}" for pairs in (1, 8))
 
-#: The least and the most messages of a run.
-LEAST, MOST = 500, 2_000_000
-WARM = 2000
+QUIET_MS = 20_000  # without any movement: blocked or lost
 REST_SECONDS = 0.5
+WARM_MESSAGES = 20_000  # between looks at the clock
+
+#: Of a core: from here on the client, which has one thread, may be what limits the rate.
+BUSY_CLIENT = 0.9
 
 
-def limit_and_prepare(port: int, data: Path) -> None:
+def limit_and_prepare(port: int, data: Path, rows: Sequence[RateRow]) -> None:
     """Set the limits of Headgate's broker, and create its queues with settings of their own."""
     asyncio.run(limit(port, data, CAPACITY))
-    asyncio.run(_prepare(port, data))
+    asyncio.run(_prepare(port, data, [row.queue for row in rows if row.durable]))
 
 
-async def _prepare(port: int, data: Path) -> None:
+async def _prepare(port: int, data: Path, durable: Iterable[str]) -> None:
     from brokers.model import object_name
 
-    queues: list[tuple[str, dict[str, object]]] = []
-    if has_durable_queues():
-        queues += [(name, {"durable": True}) for name in DURABLE_QUEUES]
-    if can_turn_flow_control_off():
-        queues.append((FLOW_OFF, {"flow_control": "off"}))
+    queues: dict[str, dict[str, object]] = {name: {"durable": True} for name in durable}
+    queues[FLOW_OFF] = {"flow_control": "off"}
     broker = await admin(port, data)
-    for name, attributes in queues:
+    for name, attributes in queues.items():
         await broker.create(object_name("Queue", virtualhost="default", name=name), attributes)
     await broker.close()
 
 
-def has_durable_queues() -> bool:
-    """Return whether Headgate's broker reports stored messages."""
-    import measured  # noqa: F401  (makes `brokers` importable)
-
-    from brokers.model import TYPES
-
-    durable = TYPES["Queue"].attribute("durable")
-    return durable is not None and (durable.creatable or durable.writable)
-
-
-def can_turn_flow_control_off() -> bool:
-    from brokers.model import TYPES
-
-    declared = TYPES["Queue"].attribute("flow_control")
-    return declared is not None and declared.writable
-
-
 class SideBySide:
-    """`seconds`: approximate duration of a run."""
+    """`brokers`: by title. `seconds`: approximate duration of a run."""
 
     def __init__(
-        self, programs: Path, brokers: dict[str, Broker], figures: Figures, *, seconds: float, rounds: int
+        self, programs: Path, brokers: Mapping[str, Broker], figures: Figures, *, seconds: float, rounds: int
     ) -> None:
         self.programs, self.brokers, self.figures = programs, brokers, figures
         self.seconds, self.rounds = seconds, rounds
+        self.busy_clients: list[str] = []
 
-    def transient(self) -> None:
-        for size, words in ((100, "100 B"), (1024, "1 KiB")):
-            for pairs in (1, 8):
-                what = f"transient {words}, {pairs} x {pairs}"
-                row = self.figures.row(f"{what}, messages/s", of_other=0.9, of_peers=5)
-                cost = self.figures.row(f"{what}, CPU a message, µs", digits=1)
-                queue = f"bench.transient.{pairs}.{size}"
-                self._rates(row, self.brokers, queue, cost=cost, senders=pairs, receivers=pairs, size=size)
+    def warm_up(self, seconds: float) -> None:
+        """Load each broker, one after the other: what runs in a virtual machine is compiled while it runs."""
+        for title, broker in self.brokers.items() if seconds else ():
+            progress(f"warming up {title}")
+            limit = time.monotonic() + seconds
+            for pairs in itertools.cycle((8, 1)):
+                options = {"senders": pairs, "receivers": pairs, "size": 1024, "quiet": QUIET_MS}
+                load(self.programs, broker, f"bench.warm.{pairs}", count=WARM_MESSAGES, **options)
+                if time.monotonic() > limit:
+                    break
 
-    def durable(self, ours: str, other: str) -> None:
-        for pairs, queue in zip((1, 8), DURABLE_QUEUES, strict=True):
-            row = self.figures.row(f"durable 1 KiB, {pairs} x {pairs}, messages/s", of_peers=1)
-            brokers = {title: broker for title, broker in self.brokers.items() if title != other}
-            if not has_durable_queues():
-                row.words[ours] = NOT_YET
-                del brokers[ours]
-            self._rates(row, brokers, queue, senders=pairs, receivers=pairs, size=1024, durable=True)
+    def rates(self, rows: Sequence[RateRow]) -> None:
+        for each in rows:
+            row = self.figures.row(each.title, of_other=each.of_other, of_peers=1)
+            cost = self.figures.row(each.cost_title, digits=1, of_least=1)
+            brokers = {}
+            for title, broker in self.brokers.items():
+                if each.needs in broker.lacks:
+                    for figure in (row, cost):
+                        self.figures.lacks(figure, title, broker.lacks[each.needs])
+                else:
+                    brokers[title] = broker
+            self._rates([(each, row, cost)], brokers)
+            for figure in (row, cost):
+                progress(f"= {self.figures.as_text(figure)}")  # a run of an hour may not come to its table
 
     def latency(self) -> None:
         rows = [self.figures.row(f"latency at {STEADY:,}/s, {words}, ms", digits=2) for words in ("p50", "p99")]
@@ -95,9 +89,9 @@ class SideBySide:
                 if title in rows[0].words:
                     continue
                 try:
-                    done = load(self.programs, broker, "bench.latency", count=count, rate=STEADY, size=100)
-                    if done["received"] != count:
-                        raise Failed(f"{title}: {done['received']:,} of {count:,} received")
+                    done = load(self.programs, broker, "bench.latency", count=count, rate=STEADY, size=100, exact=True)
+                    if why := fault(done, count):
+                        raise Failed(f"{title}: {why}")
                 except Failed as why:
                     for row in rows:
                         self.figures.failed(row, title, why)
@@ -106,56 +100,67 @@ class SideBySide:
                     rows[0].add(title, done["p50"] * 1e3)
                     rows[1].add(title, done["p99"] * 1e3)
 
-    def flow_control(self, ours: str) -> None:
+    def flow_control(self, own: Sequence[str]) -> None:
         """Measure Headgate only: a queue with a capacity against one with flow control off, in turns."""
+        brokers = {title: self.brokers[title] for title in own if title in self.brokers}
         for size, words in ((100, "100 B"), (1024, "1 KiB")):
             what = f"with flow control on by off, {words}, 1 x 1"
             rates = self.figures.row(f"messages/s {what}", digits=3, least=0.95)
             costs = self.figures.row(f"CPU a message {what}", digits=3)
-            if not can_turn_flow_control_off():
-                rates.words[ours] = costs.words[ours] = NOT_YET
-                continue
-            on, off = Row(f"flow control on, {words}"), Row(f"flow control off, {words}")
-            cost_on, cost_off = Row("CPU, on"), Row("CPU, off")
-            brokers = {ours: self.brokers[ours]}
-            self._rates(on, brokers, "bench.flow.on", cost=cost_on, between=(off, cost_off, FLOW_OFF), size=size)
+            load_on = RateRow("flow", f"flow control on, {words}", "bench.flow.on", {"size": size})
+            load_off = replace(load_on, what=f"flow control off, {words}", queue=FLOW_OFF)
+            on, off, cost_on, cost_off = Row(load_on.title), Row(load_off.title), Row("CPU, on"), Row("CPU, off")
+            self._rates([(load_on, on, cost_on), (load_off, off, cost_off)], brokers)
             for row, with_it, without in ((rates, on, off), (costs, cost_on, cost_off)):
-                if (above := with_it.value(ours)) and (below := without.value(ours)):
-                    row.add(ours, above / below)
+                for title in brokers:
+                    if (above := with_it.value(title)) and (below := without.value(title)):
+                        row.add(title, above / below)
 
-    def _rates(
-        self,
-        row: Row,
-        brokers: dict[str, Broker],
-        queue: str,
-        cost: Row | None = None,
-        between: tuple[Row, Row, str] | None = None,
-        **options: int | bool,
-    ) -> None:
-        """Measure each broker's rate, round after round. `cost`: the row of processor time. `between`: the same for
-        another row, with another queue."""
-        last: dict[str, float] = {}
-        runs = [(row, cost, queue), *([between] if between else [])]
+    def _rates(self, loads: Sequence[tuple[RateRow, Row, Row]], brokers: Mapping[str, Broker]) -> None:
+        """Measure each broker, round after round. Each of `loads` has the rows for its rates and its processor time;
+        those of several are taken in turns on the same broker."""
+        pace: dict[tuple[str, str], float] = {}
+        client: dict[tuple[str, str], list[float]] = {}
         for turn in range(self.rounds + 2):  # the first two find the pace and warm up
             for title, broker in _in_turn(brokers, turn):
-                for each, each_cost, name in runs if turn % 2 else reversed(runs):
-                    if title in each.words:
+                for each, row, cost in loads if turn % 2 else reversed(loads):
+                    if title in row.words:
                         continue
-                    progress(f"{each.title} {max(0, turn - 1)}/{self.rounds}: {title}")
-                    count = max(LEAST, min(MOST, int(last[title] * self.seconds))) if title in last else WARM
-                    before = broker.cpu_seconds()
+                    progress(f"{each.what} {max(0, turn - 1)}/{self.rounds}: {title}")
+                    key = (each.queue, title)
+                    count = each.count(pace[key], self.seconds) if key in pace else each.warm
                     try:
-                        last[title] = rate(self.programs, broker, name, count=count, quiet=20_000, **options)
+                        pace[key], spent, busy = self._run(each, broker, count)
                     except Failed as why:
-                        self.figures.failed(each, title, why)
+                        self.figures.failed(row, title, why)
+                        self.figures.failed(cost, title, why)
                         continue
                     if turn > 1:
-                        each.add(title, last[title])
-                        if each_cost is not None:
-                            each_cost.add(title, (broker.cpu_seconds() - before) / count * 1e6)
+                        row.add(title, pace[key] * each.copies)
+                        cost.add(title, spent / count / each.copies * 1e6)
+                        client.setdefault(key, []).append(busy)
+        for each, row, _ in loads:
+            for title in row.values:
+                busy = statistics.median(client[each.queue, title])
+                if busy > BUSY_CLIENT:
+                    self.busy_clients.append(f"{each.what}, {title}: {busy:.0%}")
+
+    def _run(self, each: RateRow, broker: Broker, count: int) -> tuple[float, float, float]:
+        """Return the messages/s from the first that was sent to the last that was accepted and received, the broker's
+        processor time for them in seconds, and the client's share of a core. Raises Failed unless all were."""
+        options = {**each.options, "exact": True, "attended": True, "quiet": QUIET_MS}
+        with steps(self.programs / "load", broker, each.queue, count=count, **options) as client:
+            client.next("attached")
+            before = broker.cpu_seconds()
+            done = client.next("done")
+            spent = broker.cpu_seconds_at_rest() - before
+            client.finish()
+        if why := fault(done, count, each.copies):
+            raise Failed(f"{broker.title}: {why}")
+        return count / done["seconds"], spent, done["client_cpu"] / done["seconds"]
 
 
-def _in_turn(brokers: dict[str, Broker], turn: int) -> list[tuple[str, Broker]]:
+def _in_turn(brokers: Mapping[str, Broker], turn: int) -> list[tuple[str, Broker]]:
     """Rotate the brokers, so that none always follows the same one and its remaining work."""
     line = list(brokers.items())
     first = turn % len(line) if line else 0

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <proton/codec.h>
 #include <proton/connection.h>
 #include <proton/event.h>
 #include <proton/sasl.h>
@@ -22,7 +23,7 @@
 #include <unistd.h>
 
 int port, wait_ms = 5000;
-const char *address = "bench", *user, *password;
+const char *address = "bench", *user, *password, *capability;
 bool durable, durable_terminus;
 uint32_t size = 100;
 pn_bytes_t message;
@@ -66,6 +67,7 @@ bool common_option(const char *name, const char *value) {
   else if (!strcmp(name, "--address")) address = value;
   else if (!strcmp(name, "--user")) user = value;
   else if (!strcmp(name, "--password")) password = value;
+  else if (!strcmp(name, "--capability")) capability = value;
   else if (!strcmp(name, "--size")) size = (uint32_t)number(name, value);
   else if (!strcmp(name, "--durable")) durable = true;
   else if (!strcmp(name, "--durable-terminus")) durable_terminus = true;
@@ -136,6 +138,7 @@ void wire_open(wire_t *w, const char *name) {
 static void set_terminus(pn_terminus_t *terminus, const char *queue) {
   pn_terminus_set_address(terminus, queue);
   if (durable_terminus) pn_terminus_set_durability(terminus, PN_DELIVERIES);
+  if (capability) pn_data_put_symbol(pn_terminus_capabilities(terminus), pn_bytes(strlen(capability), capability));
 }
 
 pn_link_t *wire_sender(wire_t *w, const char *name, const char *queue) {
@@ -292,4 +295,15 @@ void close_wires(void) {
     wire_flush(all[i]);
   }
   await_close(false);
+}
+
+void await_line(void) {
+  char line[16];
+  fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
+  for (;;) {
+    ssize_t n = read(STDIN_FILENO, line, sizeof line);
+    if (n > 0) return;
+    if (!n) close_wires(), exit(0);
+    wire_turn(0.02);
+  }
 }

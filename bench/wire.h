@@ -3,6 +3,8 @@
  * The programs that include it say what the events mean; nothing here knows of senders or receivers. Whatever goes
  * wrong ends the program with one line on stderr.
  */
+#pragma once
+
 #include <proton/connection_driver.h>
 #include <proton/connection.h>
 #include <proton/link.h>
@@ -21,6 +23,7 @@ typedef struct wire {
 /* What every program takes; `wire_option` reads them. */
 extern int port, wait_ms;                          /* --port; --quiet: ms without movement after which to give up */
 extern const char *address, *user, *password;      /* --address, --user, --password: PLAIN instead of ANONYMOUS */
+extern const char *capability;                     /* --capability: of each link's source or target, such as topic */
 extern bool durable, durable_terminus;             /* --durable: messages; --durable-terminus: what RabbitMQ goes by */
 extern uint32_t size;                              /* --size: bytes of a message's body */
 extern pn_bytes_t message;                         /* the encoded message; its last `size` bytes are the body */
@@ -45,6 +48,8 @@ pn_link_t *wire_receiver(wire_t *wire, const char *name, const char *queue);
 void wire_flush(wire_t *wire);
 /* Serve the wires that are ready; wait `seconds` at most. */
 void wire_turn(double seconds);
+/* Serve the wires until a line was read from the input. The end of the input closes them, and ends the program. */
+void await_line(void);
 
 /* The program's own: a link's or delivery's event. Errors have been dealt with. */
 void on_event(wire_t *wire, pn_event_t *event);

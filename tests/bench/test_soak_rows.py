@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
 from pathlib import Path
 
 import pytest
 
-_PATH = Path(__file__).resolve().parent.parent / "bench" / "soak_rows.py"
-_SPEC = importlib.util.spec_from_file_location("soak_rows", _PATH)
-assert _SPEC
-assert _SPEC.loader
-soak_rows = importlib.util.module_from_spec(_SPEC)
-sys.modules["soak_rows"] = soak_rows  # its dataclasses look for it there
-_SPEC.loader.exec_module(soak_rows)
+from tests.bench.scripts import script
+
+soak_rows = script("soak_rows")
 
 MINUTES = [10 + n / 2 for n in range(101)]  # every half minute of 50 minutes
 BASE = 100e6
