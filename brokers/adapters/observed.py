@@ -105,7 +105,7 @@ class Observed:
         if event.kind == "policy-changed" and self.freshness.is_changing(name):
             self._reconciliation.reported_early(said)
             return
-        match = self._reconciliation.match(said)
+        match = self._reconciliation.match(said, event.observed, now)
         due = match.before
         waited = self._no_longer_waiting([name]) if due or match.expected is not None else {}
         if match.expected is not None:
@@ -130,7 +130,7 @@ class Observed:
     def reports_ended(self) -> None:
         """No more reports come, since the source or this process ends: what waited for them are events now."""
         waited = self._reconciliation.waiting
-        due = self._reconciliation.polled((), (), self.now())
+        due = self._reconciliation.polled((), {}, (), self.now())
         self._append(due, self._no_longer_waiting(waited))
 
     def _learn(self, event: Reported) -> list[Change]:
@@ -165,9 +165,9 @@ class Observed:
         found = [fact for fact in facts(news, at, self._adapter.types) if fact.kind not in kinds]
         waited, reports, now = self._reconciliation.waiting, self._adapter.reports, self.now()
         own = list(instead)
-        due = self._reconciliation.polled(found, reports, now)
+        due = self._reconciliation.polled(found, self.inventory.objects, reports, now)
         self._append([*own, *due], {**self._no_longer_waiting(waited), **self._remembered(changes)})
-        self._reconciliation.changed(own, reports, now)
+        self._reconciliation.changed(own, self.inventory.objects, reports, now)
 
     def _append(
         self, found: list[Fact], memory: Memory = MappingProxyType({}), unannounced: Sequence[StopChange] | None = None
