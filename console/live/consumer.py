@@ -103,11 +103,14 @@ class LiveConsumer(PageSocket):
     def wake(self) -> None:
         """Wake the sending task after a change, but not before the next frame is due."""
         at = time.monotonic()
-        if at >= self._not_before or self.link.status is not self._status_sent:
+        if at >= self._not_before:
             self._woken.set()
         elif not self._wake_scheduled:
             self._wake_scheduled = True
             asyncio.get_running_loop().call_later(self._not_before - at, self._wake_later)
+
+    def wake_now(self) -> None:
+        self._woken.set()
 
     def _wake_later(self) -> None:
         self._wake_scheduled = False
@@ -140,9 +143,6 @@ class LiveConsumer(PageSocket):
         self.began_events = True
         self._last_frame = time.monotonic()
         return True
-
-    def out_of_step(self) -> None:
-        self._woken.set()
 
     @property
     def _in_step(self) -> bool:

@@ -38,11 +38,12 @@ class Page(Protocol):
     def write_events(self, frame: bytes) -> bool:
         """Write a frame; return False if the socket does not take it now."""
 
-    def out_of_step(self) -> None:
-        """The task of the page must send the next events, and join again."""
-
     def wake(self) -> None:
-        """Something has changed."""
+        """Something has changed; called many times a second."""
+
+    def wake_now(self) -> None:
+        """Send at once: the connection to the broker has changed, or the page is out of step, so that its own task must
+        send the next events and join again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,8 @@ class LinkPages:
     def _changed(self) -> None:
         if self._link.status is not self._status:  # shown at once
             self._status = self._link.status
-            self._wake()
+            for page in tuple(self._pages):
+                page.wake_now()
         if self._timer is not None:
             return
         left = self._last_round + EVENTS - time.monotonic()
@@ -121,14 +123,11 @@ class LinkPages:
             step = steps[page.position]
             if step is None or not self._advance(page, step):
                 self._in_step.discard(page)
-                page.out_of_step()
-        self._wake()
-        if self._in_step and any(step is not None and step.more for step in steps.values()):
-            self._changed()
-
-    def _wake(self) -> None:
+                page.wake_now()
         for page in tuple(self._pages):
             page.wake()
+        if self._in_step and any(step is not None and step.more for step in steps.values()):
+            self._changed()
 
     def _advance(self, page: Page, step: _Step) -> bool:
         frame = step.frame

@@ -7,7 +7,6 @@ for four times the total computation time of all watched snapshots.
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
 from collections.abc import Hashable
@@ -99,5 +98,8 @@ class SnapshotCache:
         return self._view, self._view_of
 
 
+_encoder = DjangoJSONEncoder(separators=(",", ":"), ensure_ascii=False)
+
+
 def encode(value: Any) -> str:
-    return json.dumps(value, cls=DjangoJSONEncoder, separators=(",", ":"), ensure_ascii=False)
+    return _encoder.encode(value)
