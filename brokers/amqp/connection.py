@@ -36,8 +36,8 @@ log = logging.getLogger("headgate.broker")
 
 
 class AmqpConnection:
-    """See the module. `engine`, `user`, `writable`, `transacted`, `replies`: see `LinkContext`, which this implements
-    for its links. `closing`: the broker's end is closed."""
+    """See the module. `engine`, `user`, `writable`, `transacted`, `runs`, `replies`: see `LinkContext`, which this
+    implements for its links. `closing`: the broker's end is closed."""
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class AmqpConnection:
     ) -> None:
         self.container = container
         self.broker = container.broker
+        self.runs = container.runs
         self.wire = wire
         self.remote_address = f"{remote[0]}:{remote[1]}"
         self.sasl: SaslServer | None = SaslServer(
@@ -68,7 +69,7 @@ class AmqpConnection:
         self.closing = False
         self.writable = True
         self._waiting_since = 0  # ms of the clock of `tick`; 0: not waiting for the peer
-        self._transport = Transport(wire, self.remote_address, IDLE_TIMEOUT_MS)
+        self._transport = Transport(wire, self.remote_address, IDLE_TIMEOUT_MS, self.runs)
         #: Writes pending output: none before SASL is done. An attribute, not a method that delegates: it runs in every
         #: turn.
         self.flush: Callable[[], None] = _write_nothing

@@ -25,6 +25,7 @@ from brokers.amqp.proton import (
     link_credit,
     link_send,
 )
+from brokers.amqp.runs import Lane, Runs, address
 from brokers.engine.ports import DischargedAcknowledgement
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message
@@ -43,11 +44,12 @@ _TERMINAL = frozenset((ACCEPTED, REJECTED, pn.RELEASED, MODIFIED))
 
 
 class ConsumerLink(Link):
-    """`unsettled`: delivery -> message, until the client settles. `acknowledged`: deliveries acknowledged in a
+    """`unsettled`: delivery -> message, until the client settles; with `lane`, which collects runs of acknowledgements,
+    the delivery's address -> message. `acknowledged`: deliveries acknowledged in a
     transaction and not settled. `removing`: deliveries whose settlement is confirmed once their messages are removed
     from the store, in that order; None for one that the client has settled meanwhile."""
 
-    __slots__ = ("acknowledged", "consumer", "presettled", "removing", "tag", "unsettled")
+    __slots__ = ("acknowledged", "consumer", "lane", "presettled", "removing", "tag", "unsettled")
 
     consumer: Consumer
 
@@ -55,16 +57,22 @@ class ConsumerLink(Link):
         super().__init__(context, pointer)
         self.presettled = presettled
         self.unsettled: dict[Any, Message] = {}
+        self.lane: Lane | None = None
         self.acknowledged: dict[Any, Acknowledgement] = {}
         self.removing: deque[Any] = deque()
         self.tag = 0
 
     def send(self, messages: list[Message]) -> None:
-        pointer, unsettled, tag = self.pointer, self.unsettled, self.tag
         consumer = self.consumer
         queue = consumer.queue
         failed, expiring = queue.failed_deliveries, queue.expiries
         settle_now = self.presettled or consumer.browsing
+        if not settle_now and self.context.runs is not None:
+            lane = self.lane or self._begin_lane(self.context.runs)
+            if not (failed or expiring):
+                self._send_run(lane, messages)
+                return
+        pointer, unsettled, tag = self.pointer, self.unsettled, self.tag
         for message in messages:
             tag += 1
             _TAG[0] = tag
@@ -82,9 +90,36 @@ class ConsumerLink(Link):
                 if not consumer.browsing:
                     queue.remove(consumer, message)
             else:
-                unsettled[delivery] = message
+                unsettled[self._key(delivery)] = message
         self.tag = tag
         self.context.dirty()
+
+    def _key(self, delivery: Any) -> Any:
+        """Return the delivery's key in `unsettled`."""
+        return delivery if self.lane is None else address(delivery)
+
+    # -- in runs: see `runs.py` ------------------------------------------------------------------------------------
+
+    def _begin_lane(self, runs: Runs) -> Lane:
+        """Before the first message."""
+        self.lane = lane = runs.Lane(address(self.pointer), self, self.consumer.queue, False)
+        self.unsettled = lane.unsettled
+        return lane
+
+    def _send_run(self, lane: Lane, messages: list[Message]) -> None:
+        sent = lane.send(messages, self.tag)
+        self.tag += len(messages)
+        self.context.dirty()
+        if sent < len(messages):
+            for message in messages[sent:]:
+                self.consumer.queue.put_back(self.consumer, message)
+            self.end("amqp:internal-error", "a message could not be sent")
+
+    def take_run(self) -> None:
+        assert self.lane is not None
+        self.consumer.queue.acknowledge_run(self.consumer, self.lane.take())
+
+    # -- one by one ------------------------------------------------------------------------------------------------
 
     def _for_receiver(self, message: Message, failed: int, expires: int | None) -> bytes:
         """Return the message with its failed deliveries and the rest of its time to live."""
@@ -97,7 +132,7 @@ class ConsumerLink(Link):
         state = delivery_remote_state(delivery)
         consumer = self.consumer
         if state == ACCEPTED and not consumer.browsing:  # nearly always
-            message = self.unsettled.pop(delivery, None)
+            message = self.unsettled.pop(self._key(delivery), None)
             if message is None:
                 self._settle_late(delivery)
                 return
@@ -109,7 +144,7 @@ class ConsumerLink(Link):
                 return
             if not delivery_settled(delivery):
                 return
-        message = self.unsettled.pop(delivery, None)
+        message = self.unsettled.pop(self._key(delivery), None)
         if message is None:
             self._settle_late(delivery)
             return
@@ -149,7 +184,7 @@ class ConsumerLink(Link):
 
     def _acknowledge_in_transaction(self, delivery: Any) -> None:
         settled = delivery_settled(delivery)
-        message = self.unsettled.get(delivery)
+        message = self.unsettled.get(self._key(delivery))
         if message is None:
             if settled:
                 self._settle_late(delivery)
@@ -162,11 +197,11 @@ class ConsumerLink(Link):
             return
         if transaction.state is not State.OPEN:  # rolled back: the client still has the message, unless it settled it
             if settled:
-                del self.unsettled[delivery]
+                del self.unsettled[self._key(delivery)]
                 self.consumer.queue.put_back(self.consumer, message, failed=True)
                 delivery_settle(delivery)
             return
-        del self.unsettled[delivery]
+        del self.unsettled[self._key(delivery)]
         failed, barred = [*fields, None, None][:2] if outcome == MODIFIED else (None, None)
         acknowledgement = Acknowledgement(
             self.consumer,
@@ -190,7 +225,7 @@ class ConsumerLink(Link):
         if self.acknowledged.pop(delivery, None) is None:
             return
         if acknowledgement.returned:
-            self.unsettled[delivery] = acknowledgement.message
+            self.unsettled[self._key(delivery)] = acknowledgement.message
         else:
             removed = acknowledgement.removes or acknowledgement.rejected
             delivery_update(delivery, ACCEPTED if removed else pn.RELEASED)
@@ -230,6 +265,8 @@ class ConsumerLink(Link):
         """Requeue the unsettled messages: as released if the client ended the link, since most were only prefetched;
         with one failed delivery if the link was lost or the broker ended it."""
         consumer = self.consumer
+        if self.lane is not None:
+            self.lane.end()
         if not consumer.browsing:
             for message in self.unsettled.values():
                 consumer.queue.put_back(consumer, message, failed=not self.orderly)

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from brokers.amqp import runs
 from brokers.amqp.dead_letter import as_dead_letter
 from brokers.amqp.filters import compile_selector
 from brokers.amqp.header import at_delivery_time, header
@@ -59,7 +60,7 @@ class ServedConnection(Protocol):
 class Container:
     """`settle` journals facts and stores records, and returns whether they are safe; it may push messages to nodes'
     links.
-    `clock`: ms since the epoch."""
+    `clock`: ms since the epoch. `runs`: see `LinkContext`."""
 
     def __init__(
         self, broker: Broker, authenticator: Authenticator, nodes: Mapping[str, Node], clock: Callable[[], int]
@@ -68,6 +69,7 @@ class Container:
         self.authenticator = authenticator
         self.nodes = nodes
         self.clock = clock
+        self.runs = runs.load()
         self.settle: Settle = lambda facts, keep: True
         #: Called at the end of each turn: store its messages.
         self.commit: Callable[[], None] = lambda: None

@@ -41,8 +41,34 @@ class Endpoints:
         self._nodes = nodes
         self._sessions: dict[Any, int] = {}  # session -> its number on this connection
         self._session_numbers = itertools.count()
+        self._drain = None if owner.runs is None else owner.runs.drain
 
     def handle_events(self) -> None:
+        """Handle Proton's events, in their order; ordinary messages and acknowledgements in runs, if there is the
+        extension."""
+        drain, transport = self._drain, self._transport
+        if drain is None:
+            self._handle_each()
+            return
+        while event := drain(transport.collector_address):
+            pointer = pn.cast("pn_event_t *", event)
+            kind = pn.event_type(pointer)
+            if kind == pn.EV_DELIVERY:
+                delivery = pn.event_delivery(pointer)
+                link = self.links.get(pn.delivery_link(delivery))
+                if link is not None:
+                    link.on_delivery(delivery)
+                else:
+                    pn.delivery_settle(delivery)  # of a link that was refused
+            elif kind == pn.EV_LINK_FLOW:
+                link = self.links.get(pn.event_link(pointer))
+                if link is not None and not link.closing:
+                    link.on_flow()
+            else:
+                _OTHER[kind](self, pointer)
+            pn.collector_pop(transport.collector)
+
+    def _handle_each(self) -> None:
         collector, links = self._transport.collector, self.links
         peek, pop, type_of = pn.collector_peek, pn.collector_pop, pn.event_type
         delivery_event, flow_event = pn.EV_DELIVERY, pn.EV_LINK_FLOW

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from brokers.amqp.runs import Runs
 from brokers.engine.broker import Broker
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.registry.connection import Connection
@@ -31,14 +32,15 @@ class Drainable(Protocol):
 class LinkContext(Protocol):
     """`engine`: the engine's connection; None before it is open and after it is lost. `user`: the user that
     signed in, None for an anonymous client. `writable`: the peer reads. `transacted`: the connection has, or had, a
-    link to the transaction coordinator. `replies`: address that the client or the broker chose -> destination of
-    answers."""
+    link to the transaction coordinator. `runs`: the extension that collects runs of deliveries; None: there is none.
+    `replies`: address that the client or the broker chose -> destination of answers."""
 
     broker: Broker
     engine: Connection | None
     user: str | None
     writable: bool
     transacted: bool
+    runs: Runs | None
     replies: dict[str, Replies]
 
     def dirty(self) -> None:

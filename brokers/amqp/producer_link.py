@@ -26,28 +26,66 @@ from brokers.amqp.proton import (
     link_recv,
     unpack,
 )
+from brokers.amqp.runs import Lane, address
 from brokers.engine.flow.producer import Producer
+from brokers.engine.queues.runs import NOTHING
 from brokers.engine.values.outcomes import Outcome, Verdict
 
 IS_ACCEPTED, IS_PENDING, IS_REJECTED = Verdict.ACCEPTED, Verdict.PENDING, Verdict.REJECTED
 
 
 class ProducerLink(IncomingLink):
-    """`withheld`: deliveries whose settlement is withheld, oldest first; None for one that the client settled
-    itself."""
+    """`withheld`: deliveries whose settlement is withheld, oldest first; None for one that the client settled itself.
+    They are addresses if the broker collects runs. `lane`: collects the link's runs while it is `plain`."""
 
-    __slots__ = ("producer", "withheld")
+    __slots__ = ("lane", "producer", "withheld")
 
     producer: Producer
 
     def __init__(self, context: LinkContext, pointer: Any) -> None:
         super().__init__(context, pointer)
         self.withheld: deque[Any] = deque()
+        self.lane: Lane | None = None
+
+    # -- in runs: see `runs.py` ------------------------------------------------------------------------------------
+
+    def run_allowance(self) -> tuple[int, int, int]:
+        producer = self.producer
+        return NOTHING if self.parts else producer.queue.run_allowance(producer)
+
+    def take_run(self) -> None:
+        lane, producer = self.lane, self.producer
+        assert lane is not None
+        bodies, size, durable = lane.take()
+        if producer.queue.publish_run(producer, bodies, size, durable=durable) is IS_ACCEPTED:
+            lane.accept()
+        else:
+            self.withheld.extend(lane.withhold())
+
+    def in_transaction(self, delivery: Any) -> bool:
+        inside = super().in_transaction(delivery)
+        runs = self.context.runs
+        if self.plain and runs is not None and self.lane is None:
+            self.lane = runs.Lane(address(self.pointer), self, self.producer.queue, True)
+        return inside
+
+    def watch_transactions(self) -> None:
+        super().watch_transactions()
+        self._end_lane()
+
+    def _end_lane(self) -> None:
+        if self.lane is not None:
+            self.lane.end()
+            self.lane = None
+
+    # -- one by one ------------------------------------------------------------------------------------------------
 
     def on_delivery(self, delivery: Any) -> None:
         # Runs for every message: rare cases are checked only if a delivery is empty or incomplete.
         length = delivery_pending(delivery)
-        if length < 2 or not self.plain:  # Proton reports 1 for an aborted one
+        if self.lane is not None and (body := self.lane.take_special()) is not None:
+            pass
+        elif length < 2 or not self.plain:  # Proton reports 1 for an aborted one
             body = self._odd(delivery)
         elif length > SCRATCH_SIZE or self.parts or delivery_partial(delivery):
             body = self._odd(delivery) if delivery_aborted(delivery) else self.receive(delivery)
@@ -95,7 +133,10 @@ class ProducerLink(IncomingLink):
             self.withheld.append(None)
         else:
             link_advance(self.pointer)
-            self.withheld.append(delivery)
+            self.withheld.append(self._in_withheld(delivery))
+
+    def _in_withheld(self, delivery: Any) -> Any:
+        return delivery if self.context.runs is None else address(delivery)
 
     def _reject(self, delivery: Any, outcome: Outcome = Outcome.REJECTED) -> None:
         condition, text = WHY_REJECTED[outcome]
@@ -107,10 +148,18 @@ class ProducerLink(IncomingLink):
 
     def settle(self, count: int, outcome: Outcome) -> None:
         """Settle the oldest `count` withheld deliveries."""
-        for _ in range(min(count, len(self.withheld))):
-            delivery = self.withheld.popleft()
+        withheld, runs = self.withheld, self.context.runs
+        if runs is not None and self.plain and outcome is Outcome.ACCEPTED:
+            next_one = withheld.popleft
+            runs.accept([next_one() for _ in range(min(count, len(withheld)))])
+            self.context.dirty()
+            return
+        for _ in range(min(count, len(withheld))):
+            delivery = withheld.popleft()
             if delivery is None:
                 continue
+            if runs is not None:
+                delivery = pn.cast("pn_delivery_t *", delivery)
             if outcome is Outcome.ACCEPTED:
                 self.accept(delivery)
             else:
@@ -136,8 +185,8 @@ class ProducerLink(IncomingLink):
                 return body
             self._publish_in_transaction(delivery, body)
         elif delivery_settled(delivery):
-            if delivery in self.withheld:
-                self.withheld[self.withheld.index(delivery)] = None
+            if (withheld := self._in_withheld(delivery)) in self.withheld:
+                self.withheld[self.withheld.index(withheld)] = None
             delivery_settle(delivery)
         return None
 
@@ -167,6 +216,7 @@ class ProducerLink(IncomingLink):
 
     def release(self) -> None:
         super().release()
+        self._end_lane()
         self.plain = False  # so that further deliveries are checked
         self.withheld.clear()
         self.context.broker.detach(self.producer)

@@ -13,6 +13,7 @@ from proton import symbol
 
 from brokers.amqp import proton as pn
 from brokers.amqp.frame_check import FrameCheck, Malformed
+from brokers.amqp.runs import Runs, address
 
 MAX_FRAME = 65536
 CONTAINER_ID = b"headgate"
@@ -46,9 +47,10 @@ class Wire(Protocol):
 
 class Transport:
     """`remote_address`: for the log. `idle_timeout_ms`: the client must send something at least this often.
-    `connection`, `collector`: Proton's; None once freed."""
+    `runs`: the extension, if it is used. `connection`, `collector`: Proton's; None once freed.
+    `collector_address`: for `runs`."""
 
-    def __init__(self, wire: Wire, remote_address: str, idle_timeout_ms: int) -> None:
+    def __init__(self, wire: Wire, remote_address: str, idle_timeout_ms: int, runs: Runs | None) -> None:
         self._failed = False  # Proton will produce no more output
         self._wire = wire
         self.freed = False
@@ -66,6 +68,10 @@ class Transport:
         pn.connection_set_container(self.connection, CONTAINER_ID)
         pn.offer_capabilities(self.connection, *CAPABILITIES)
         pn.transport_bind(transport, self.connection)
+        self.collector_address = address(self.collector)
+        #: Takes all pending output of what follows.
+        self._output: Callable[[Any], tuple[bytes | None, bool]] = _output if runs is None else runs.output
+        self._output_of = transport if runs is None else address(transport)
 
     def push(self, buffer: Any, count: int, handle_events: Callable[[], None]) -> Malformed | None:
         """Pass `count` bytes of a cffi char buffer to Proton, up to a malformed frame, which is returned.
@@ -89,23 +95,12 @@ class Transport:
 
     def flush(self) -> None:
         """Write Proton's pending output."""
-        transport = self._transport
-        if transport is None:
+        if self._transport is None:
             return
-        out: bytes | None = None
-        more: list[bytes] = []
-        while (size := pn.transport_pending(transport)) > 0:
-            size = min(size, _OUT_SIZE)
-            pn.transport_peek(transport, _OUT, size)
-            piece = pn.unpack(_OUT, size)
-            pn.transport_pop(transport, size)
-            if out is None:
-                out = piece
-            else:
-                more.append(piece)
+        out, ended = self._output(self._output_of)
         if out is not None:
-            self._wire.write(b"".join((out, *more)) if more else out)
-        if size < 0 or self._failed:
+            self._wire.write(out)
+        if ended or self._failed:
             self._wire.close()
 
     def frame(self) -> None:
@@ -181,3 +176,19 @@ class Transport:
 
 #: Sent with the open of a refused connection: it announces the close, so that clients do not take it for open.
 NOT_ESTABLISHED = {symbol("amqp:connection-establishment-failed"): True}
+
+
+def _output(transport: Any) -> tuple[bytes | None, bool]:
+    """Take Proton's pending output. Return it, and whether there will be no more."""
+    out: bytes | None = None
+    more: list[bytes] = []
+    while (size := pn.transport_pending(transport)) > 0:
+        size = min(size, _OUT_SIZE)
+        pn.transport_peek(transport, _OUT, size)
+        piece = pn.unpack(_OUT, size)
+        pn.transport_pop(transport, size)
+        if out is None:
+            out = piece
+        else:
+            more.append(piece)
+    return (b"".join((out, *more)) if more and out is not None else out), size < 0

@@ -16,8 +16,10 @@ import pytest
 from proton import ConnectionException, Message, SSLDomain
 from proton.utils import BlockingConnection
 
+from brokers.amqp import runs
 from tests.amqp.broker_thread import wait_until
 from tests.certificates import Authority
+from tests.interop.peers import absent
 
 pytestmark = pytest.mark.slow
 
@@ -174,3 +176,15 @@ def test_tls_files_that_are_no_good_end_the_start_with_one_clear_line(
     assert code == 1
     [line] = lines
     assert said in line
+
+
+@pytest.mark.parametrize(("variable", "expected"), [("", "in batches, by the C extension"), ("1", "one by one, since")])
+def test_start_says_how_messages_are_handled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, expected: str
+) -> None:
+    monkeypatch.setenv(runs.PLAIN, variable)
+    if not variable and runs.load() is None:
+        absent("the C extension brokers.amqp._runs is not built", "install gcc, and `uv sync`")
+    with broker_process(tmp_path / "broker") as (process, _):
+        assert process.stdout is not None
+        assert expected in process.stdout.readline()

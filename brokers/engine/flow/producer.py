@@ -31,6 +31,14 @@ class Destination(Protocol):
         """Publish a message of the producer, which must have credit."""
         ...
 
+    def run_allowance(self, producer: Producer) -> tuple[int, int, int]:
+        """Return how long the producer's next run may be: messages, bytes, bytes of one message."""
+        ...
+
+    def publish_run(self, producer: Producer, bodies: list[bytes], size: int, *, durable: bool) -> Verdict:
+        """Publish a run of messages within its allowance."""
+        ...
+
     def publish_in(self, enrolment: Enrolment, producer: Producer, body: bytes) -> Verdict:
         """Publish a message in a transaction."""
         ...

@@ -27,6 +27,7 @@ from brokers.engine.queues.consumer import BATCH, Consumer
 from brokers.engine.queues.dispatching import Batches, Dispatcher
 from brokers.engine.queues.durable_storage import DurableStorage
 from brokers.engine.queues.lanes import PriorityLanes
+from brokers.engine.queues.runs import Allowance, allowance, count_published
 from brokers.engine.queues.storage import Storage
 from brokers.engine.queues.transient_storage import TransientStorage
 from brokers.engine.values.message import NEVER, PLAIN, Message, number_of, sequence_of
@@ -243,6 +244,29 @@ class Queue:
         self._mark_touched(self)
         return ACCEPTED
 
+    def run_allowance(self, producer: Producer) -> Allowance:
+        """Return how long the producer's next run may be, see `runs.py`."""
+        return allowance(self.gate, producer)
+
+    def publish_run(self, producer: Producer, bodies: list[bytes], size: int, *, durable: bool) -> Verdict:
+        """Publish a run within its allowance: ordinary messages, all durable or none; `size`: the sum of their bytes.
+        Return ACCEPTED or PENDING for all of them."""
+        count_published(self._ledger, producer, len(bodies), size)
+        if self._unsafe or self._usual.deep or (durable and self.durable is not None):
+            for body in bodies:
+                verdict = self.enqueue(body, producer)
+            return verdict
+        gate = self.gate
+        first = gate.enqueued + 1
+        gate.enqueued = last = gate.enqueued + len(bodies)
+        self._ready.extend(zip(range(first, last + 1), bodies, strict=True))
+        gate.depth_messages = messages = gate.depth_messages + len(bodies)
+        gate.depth_bytes = depth = gate.depth_bytes + size
+        if depth > gate.stop_bytes or messages > gate.stop_messages:
+            gate.above()
+        self._mark_touched(self)
+        return ACCEPTED
+
     def spool(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
         """Add a message, with its body to the temp store."""
         self.lanes.lane_of(number_of(0, self.turn.header(body).priority)).deep = True
@@ -315,6 +339,26 @@ class Queue:
         if self.durable is not None and in_store:
             return self.durable.remove(message)
         return 0
+
+    def acknowledge_run(self, consumer: Consumer, messages: list[Message]) -> None:
+        """Remove messages that a consumer has accepted and settled."""
+        gate, lanes = self.gate, self.lanes
+        if (
+            gate.state is not NORMAL
+            or self._deliveries
+            or self._deadlines.at
+            or self._delayed.visible_since
+            or (self.durable is not None and self.durable.stored)
+        ):
+            for message in messages:
+                self.remove(consumer, message)
+            return
+        count = len(messages)
+        consumer.unacknowledged -= count
+        gate.depth_messages -= count
+        gate.depth_bytes -= sum([len(body) for _, body in messages])
+        lanes.dequeued += count
+        self._mark_touched(self)
 
     def confirm(self, consumer: Consumer, ticket: int) -> None:
         """Leave a Removed effect once the removal with this ticket is safe."""
