@@ -1,5 +1,5 @@
-"""The console with thousands of queues: its pages and HTTP interface, live events to many dashboards, a stop of
-everything from the click, what a browser makes of it, and the memory of the web process.
+"""The console with thousands of queues: its pages and HTTP interface, live events to many dashboards, what a browser
+makes of it, and the memory of the web process.
 
 A broker and a web process as `manage.py up` starts them. 1,000 of the queues get a message each second from as many
 producers; another 50 are crossed by every message that they get, in either direction: 1,000 transitions a second.
@@ -9,27 +9,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
-import os
 import re
-import statistics
-import subprocess
-import sys
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-import psutil
+from installation import BUSY, CROSSED, FOR_EVER, Installation, chromium, create_queues, installed, milliseconds
 from latency import Browser
-from measured import ROOT, Failed, admin, folder, free_port, load_clients, our_broker, progress, running, table
+from measured import Failed, progress, table
 
-BUSY = 1000  # queues that change each second
-CROSSED, CROSSINGS = 50, 500  # queues that are crossed, and how often a second, up and down again
-STOPPED, PRODUCERS = 100, 1000  # queues, and producers of them, that are stopped
+CROSSINGS = 500  # crossings of queues a second, up and down again
 PARSED = 10  # dashboards that look into their frames; the others take them
 PATHS = {
     "overview": "/",
@@ -48,95 +37,6 @@ PATHS = {
     "API timeline": "/api/v1/timeline/",
 }
 _OVERFULL = re.compile(r'"at":(\d+),"kind":"queue-overfull"')
-
-
-@dataclass
-class Installation:
-    """A broker and a web process, and a signed-in user."""
-
-    data: Path
-    port: int
-    amqp_port: int
-    programs: Path
-    web: psutil.Process
-    broker: psutil.Process
-    browser: Browser
-    password: str
-    clients: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    def get(self, path: str) -> Any:
-        with self.browser._open(f"{self.browser.origin}{path}") as answer:
-            return json.loads(answer.read())
-
-    def load(self, queue: str, **options: int) -> None:
-        """Run the C client as sender and receiver until the end."""
-        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        command = [self.programs / "load", "--port", str(self.amqp_port), "--address", queue, *words]
-        self.clients.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
-
-    async def until_count(self, path: str, least: int) -> None:
-        """Wait until a list of the API has `count` rows."""
-        while True:
-            if self.get(path)["count"] >= least:
-                return
-            await asyncio.sleep(0.2)
-
-    def quiet(self) -> None:
-        for client in self.clients:
-            client.terminate()
-            client.wait()
-        self.clients.clear()
-
-
-@contextlib.contextmanager
-def installed() -> Iterator[Installation]:
-    with folder() as data:
-        port, amqp_port = free_port(), free_port()
-        environment = {"HEADGATE_DATA": str(data), "HEADGATE_BROKER_PORT": str(amqp_port)}
-        manage = [sys.executable, "manage.py"]
-        variables = {**os.environ, **environment}
-        subprocess.run([*manage, "migrate", "--no-input", "--verbosity", "0"], cwd=ROOT, env=variables, check=True)
-        said = subprocess.run(
-            [*manage, "ensure_admin"], cwd=ROOT, env=variables, check=True, capture_output=True, text=True
-        )
-        password = said.stdout.split("admin ", 1)[1].strip()
-        programs = data / "programs"
-        programs.mkdir()
-        load_clients(programs)
-        web = [*manage, "web", "--port", str(port)]
-        with (
-            running(our_broker(amqp_port, data), amqp_port, environment) as broker,
-            running(web, port, environment, into=data / "web.log") as console,
-        ):
-            browser = Browser(port)
-            browser.sign_in(password)
-            processes = psutil.Process(console.pid), psutil.Process(broker.pid)
-            made = Installation(data, port, amqp_port, programs, *processes, browser, password)
-            try:
-                yield made
-            finally:
-                made.quiet()
-                if said_by_web := (data / "web.log").read_text().strip():
-                    progress(said_by_web[-2000:])
-
-
-async def create_queues(of: Installation, queues: int) -> None:
-    from brokers.model import object_name
-
-    names: list[tuple[str, dict[str, Any]]] = [(f"busy.{n}", _RING) for n in range(BUSY)]
-    names += [(f"crossed.{n}", {"capacity_bytes": 50, "flow_resume_bytes": 0}) for n in range(CROSSED)]
-    names += [(f"stopped.{n}", _RING) for n in range(STOPPED)]
-    regions = ("eu", "us", "asia", "africa")
-    names += [(f"{regions[n % 4]}.area{n % 97}.queue{n}", {}) for n in range(queues - len(names))]
-    broker = await admin(of.amqp_port, of.data)
-    for first in range(0, len(names), 500):
-        some = names[first : first + 500]
-        await asyncio.gather(*(broker.create(object_name("Queue", virtualhost="default", name=n), a) for n, a in some))
-    await broker.close()
-    await of.until_count("/api/v1/queues/?page_size=1", queues)
-
-
-_RING = {"capacity_messages": 20, "overflow": "ring"}
 
 
 # -- pages and API ----------------------------------------------------------------------------------------------------
@@ -202,7 +102,7 @@ class Dashboards:
 
 
 async def crossings(of: Installation, dashboards: int, seconds: float) -> tuple[list[str], str]:
-    of.load("crossed", senders=CROSSED, receivers=CROSSED, queues=CROSSED, rate=CROSSINGS, window=1, **_FOR_EVER)
+    of.load("crossed", senders=CROSSED, receivers=CROSSED, queues=CROSSED, rate=CROSSINGS, window=1, **FOR_EVER)
     async with Dashboards(of.browser, dashboards) as live:
         await asyncio.sleep(5)
         live.took.clear()
@@ -224,9 +124,6 @@ async def crossings(of: Installation, dashboards: int, seconds: float) -> tuple[
     return [f"{dashboards}", f"{2 * rate:.0f}", *milliseconds(took)], cost
 
 
-_FOR_EVER = {"seconds": 100_000, "count": 1_000_000_000, "quiet": 100_000_000}
-
-
 # -- a browser --------------------------------------------------------------------------------------------------------
 
 _SMOOTHNESS = """async (seconds) => {
@@ -245,26 +142,6 @@ _SMOOTHNESS = """async (seconds) => {
 }"""
 
 
-@contextlib.asynccontextmanager
-async def chromium(of: Installation) -> AsyncIterator[Any]:
-    from playwright.async_api import async_playwright
-
-    from tests.browser.chromium import ARGUMENTS, MISSING, PATH
-
-    if PATH is None:
-        raise Failed(MISSING)
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=PATH, args=ARGUMENTS)
-        page = await browser.new_page(base_url=of.browser.origin, viewport={"width": 1440, "height": 900})
-        await page.goto("/login/")
-        await page.fill("[name=username]", "admin")
-        await page.fill("[name=password]", of.password)
-        await page.click("button[type=submit]")
-        await page.wait_for_selector("#queue-rows tr")
-        yield page
-        await browser.close()
-
-
 async def smoothness(of: Installation, seconds: float) -> list[list[str]]:
     rows = []
     async with chromium(of) as page:
@@ -279,30 +156,6 @@ async def smoothness(of: Installation, seconds: float) -> list[list[str]]:
                 [title, *milliseconds([f / 1000 for f in frames]), late, f"{max(measured['long'], default=0):.0f} ms"]
             )
     return rows
-
-
-async def stop_all(of: Installation, repeat: int) -> list[list[str]]:
-    """Return the times from the click to the page that shows no messages in flight, and to the end of the broker's
-    work."""
-    of.load("stopped", senders=PRODUCERS, receivers=0, queues=STOPPED, rate=PRODUCERS, **_FOR_EVER)
-    await of.until_count("/api/v1/producers/?page_size=1&virtualhost=default", PRODUCERS)
-    answered, done = [], []
-    async with chromium(of) as page:
-        for _ in range(repeat):
-            for action, took in (("stop", True), ("start", False)):
-                await page.click(f"#{action}-all")
-                await page.wait_for_selector(".preview-count")
-                await page.fill("#stop-reason", "measured")
-                began = time.perf_counter()
-                await page.click("dialog button[type=submit]")
-                await page.wait_for_selector("dialog .answer", timeout=60_000)
-                if took:
-                    answered.append(time.perf_counter() - began)
-                    await page.locator(".draining-now", has_text=re.compile("^0")).wait_for(timeout=60_000)
-                    done.append(time.perf_counter() - began)
-                await page.click("dialog .primary")
-                await page.wait_for_timeout(1500)
-    return [["the broker has answered", *milliseconds(answered)], ["no producer is draining", *milliseconds(done)]]
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
@@ -323,28 +176,13 @@ async def memory(of: Installation, minutes: float, dashboards: int) -> list[list
 # -- all of it --------------------------------------------------------------------------------------------------------
 
 
-def milliseconds(took: Sequence[float]) -> list[str]:
-    """Return median, p99 and maximum of seconds."""
-    if len(took) < 2:
-        return ["-", "-", "-"]
-
-    def shown(seconds: float) -> str:
-        return f"{seconds * 1e3:.0f} ms"
-
-    return [
-        shown(statistics.median(took)),
-        shown(statistics.quantiles(took, n=100, method="inclusive")[98]),
-        shown(max(took)),
-    ]
-
-
 async def run(options: argparse.Namespace) -> None:
-    wanted = set(options.only or ("pages", "live", "browser", "stop", "memory"))
+    wanted = set(options.only or ("pages", "live", "browser", "memory"))
     with installed() as of:
         progress(f"creating {options.queues:,} queues")
         await create_queues(of, options.queues)
         scene = f"{options.queues:,} queues, {BUSY:,} of which change each second"
-        of.load("busy", senders=BUSY, receivers=0, queues=BUSY, rate=BUSY, **_FOR_EVER)
+        of.load("busy", senders=BUSY, receivers=0, queues=BUSY, rate=BUSY, **FOR_EVER)
         await asyncio.sleep(5)
         if "pages" in wanted:
             table(
@@ -378,14 +216,6 @@ async def run(options: argparse.Namespace) -> None:
                 await memory(of, options.minutes, options.dashboards),
                 ["With 1,000 transitions a second." if "live" in wanted else ""],
             )
-        of.quiet()
-        if "stop" in wanted:
-            table(
-                f"Stop of all of {PRODUCERS:,} producers on {STOPPED} queues, from the click",
-                ["until", "median", "p99", "longest"],
-                await stop_all(of, options.stops),
-                [f"In Chromium, {options.queues:,} queues in all, by {PRODUCERS:,} connections that send."],
-            )
 
 
 def main() -> None:
@@ -394,9 +224,8 @@ def main() -> None:
     parser.add_argument("--dashboards", type=int, default=100, help="(default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=20, help="of each live measurement (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=30, help="of each page (default: %(default)s)")
-    parser.add_argument("--stops", type=int, default=5, help="how often all are stopped (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=3, help="of the memory (default: %(default)s)")
-    parser.add_argument("--only", nargs="*", choices=["pages", "live", "browser", "stop", "memory"], help="of these")
+    parser.add_argument("--only", nargs="*", choices=["pages", "live", "browser", "memory"], help="of these")
     asyncio.run(run(parser.parse_args()))
 
 
