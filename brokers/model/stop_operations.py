@@ -1,4 +1,5 @@
-"""The declared operations that stop and start the producers of a scope, and preview a stop; the notifications."""
+"""The declared operations that stop and start the producers of a scope, preview a stop and report its progress; the
+notifications."""
 
 from __future__ import annotations
 
@@ -44,11 +45,14 @@ EFFECT = _A(
     " be named unless it is hold. Empty or not set: hold.",
     choices=("", "hold", "trickle", "reject", "cut"),
 )
-_STOP_ANSWER = (
+_PROGRESS_ANSWER = (
     _A("queues", Kind.INTEGER, "Queues that the call covers.", "queues"),
     _A("producers", Kind.INTEGER, "Producers attached to those queues.", "producers"),
     _A("stopped", Kind.INTEGER, "Producers that are blocked and have no credit.", "producers"),
     _A("draining", Kind.INTEGER, "Blocked producers whose messages in flight may still arrive.", "producers"),
+)
+_STOP_ANSWER = (
+    *_PROGRESS_ANSWER,
     _A("changed", Kind.BOOLEAN, "False if the stop existed already, or did not exist."),
     _A("changed_queues", Kind.LIST, "The named queues whose own stop this call created or removed."),
     _A("missing", Kind.INTEGER, "Named queues that do not exist.", "queues"),
@@ -92,6 +96,13 @@ def stop_and_start(scope: str, *, pattern: bool, queues: bool = False) -> tuple[
             f"Return whether {scope} can be stopped, and how many of its queues cannot. Changes nothing.",
             selecting,
             _PREVIEW_ANSWER,
+        ),
+        Operation(
+            "stop-progress",
+            f"Return how many producers of {scope} are blocked, and of how many messages may still arrive. Changes"
+            " nothing.",
+            selecting,
+            _PROGRESS_ANSWER,
         ),
     )
 

@@ -7,7 +7,9 @@ the whole broker (its limits, stops of all producers) is visible to all users, s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from brokers.admin import BrokerAdmin, Event, ManagedObject, NotAllowed, NotFound, Page, Samples
@@ -32,7 +34,7 @@ _TOTALS = (
     & {a.name for a in TYPES["Broker"].attributes}
 ) - {"store_used_bytes"}
 #: Operations of the broker with queues as an argument.
-_BY_NAME = frozenset({"stop-producers", "start-producers", "preview-stop"})
+_BY_NAME = frozenset({"stop-producers", "start-producers", "preview-stop", "stop-progress"})
 #: Events searched at once for visible ones, and the number of such searches per call.
 _CHUNK, _CHUNKS = 2000, 10
 _MOST_LINKS = 64
@@ -256,6 +258,8 @@ class RestrictedAdmin:
         elif name == _BROKER and operation in _BY_NAME and arguments.get("queues"):
             for text in arguments["queues"]:
                 self._check(_parsed(text))
+        elif name == _BROKER and operation == "stop-progress":
+            return await self._progress(arguments)
         elif name == _BROKER and operation != "explain":
             self._check_not_broker(name, operation)
         return await self._whole.call(name, operation, arguments)
@@ -291,6 +295,14 @@ class RestrictedAdmin:
                 name = _parsed(text)
                 self._check(name)
                 self._check_not_broker(name, "preview")
+
+    async def _progress(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the progress of a stop of the broker in the visible virtual hosts."""
+        sums: Counter[str] = Counter()
+        for host in sorted(self._link.only_hosts or ()):
+            with suppress(NotFound):  # it is named in a role only, or was deleted
+                sums.update(await self._whole.call(object_name("VirtualHost", name=host), "stop-progress", arguments))
+        return {name: sums[name] for name in ("queues", "producers", "stopped", "draining")}
 
     async def _read_broker(self) -> ManagedObject:
         broker = await self._whole.read(_BROKER)

@@ -67,6 +67,10 @@ class Stopping:
         """Return the queues that stops of these scopes would cover. Raises NotFound, InvalidValue."""
         return list(_distinct([(scope, self._covered(scope)) for scope in scopes]))
 
+    def progress(self, scopes: Sequence[Scope]) -> StopOutcome:
+        """Return how far stops of these scopes have come. Raises NotFound, InvalidValue."""
+        return self._outcome(self.queues_of(scopes))
+
     def start_producers(
         self, scope: Scope, reason: str, actor: str, *, only: bool = False, stage: Stage | None = None
     ) -> StopOutcome:
@@ -169,7 +173,8 @@ class Stopping:
         hosts = (
             [self.registry.virtualhost(scope.virtualhost)] if scope.virtualhost else self.registry.virtualhosts.values()
         )
-        return [q for host in hosts for q in host.queues.values() if self._covers(scope, q)]
+        queues = [queue for host in hosts for queue in host.queues.values()]
+        return [queue for queue in queues if self._covers(scope, queue)] if scope.pattern else queues
 
     def _covers(self, scope: Scope, queue: Queue) -> bool:
         bound = self.registry.virtualhosts[queue.virtualhost].bound.get(queue, ())

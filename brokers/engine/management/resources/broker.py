@@ -22,6 +22,7 @@ from brokers.engine.management.resources.shared_readers import (
     stops_at_time_of_day,
     time_reader,
     total_readers,
+    totals,
 )
 from brokers.engine.management.resources.stop_operations import stop_operations
 from brokers.engine.services.shortages import LIMITS, check_limits
@@ -50,7 +51,7 @@ class BrokerResource(ManagedResource[Broker]):
             "product_version": lambda b: b.product_version,
             "started": time_reader(broker.turn, lambda b: b.started),
             **policy_readers(lambda b: b.registry.defaults),
-            **total_readers(lambda b: b.queues()),
+            **total_readers(self.read_together),
             "connections": lambda b: len(b.connections),
             "open_transactions": lambda b: open_transactions(b.connections.values()),
             **item_readers(_LIMIT_ATTRIBUTES, lambda b: shortages.limits),
@@ -81,6 +82,9 @@ class BrokerResource(ManagedResource[Broker]):
             }
 
         return {name: read for resource in LIMITS for name, read in readers(resource).items()}
+
+    def read_together(self, thing: Broker) -> Values:
+        return totals(thing.queues())
 
     def all(self) -> Iterable[Broker]:
         return [self.broker]

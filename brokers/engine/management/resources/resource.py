@@ -91,6 +91,10 @@ class ManagedResource(ABC, Generic[T]):
         """Delete an object. Raises NotAllowed or InvalidValue if it must not be deleted."""
         raise NotAllowed(f"a {self.type_name.lower()} cannot be deleted")
 
+    def read_together(self, thing: T) -> Values:
+        """Return those attributes that are cheaper to read together than by their readers one by one."""
+        return {}
+
     # -- requests -----------------------------------------------------------------------------------------------
 
     def find(self, name: ObjectName) -> T:
@@ -102,7 +106,8 @@ class ManagedResource(ABC, Generic[T]):
         return self.look_up(name)
 
     def describe(self, thing: T) -> ManagedObject:
-        attributes = {name: read(thing) for name, read in self.readers.items()}
+        together = self.read_together(thing)
+        attributes = {n: together[n] if n in together else read(thing) for n, read in self.readers.items()}
         return ManagedObject(self.name_of(thing), attributes["version"], attributes)
 
     def read(self, name: ObjectName) -> ManagedObject:

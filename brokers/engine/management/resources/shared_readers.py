@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from brokers.engine.flow.table import State
 from brokers.engine.flow.turn import Turn
 from brokers.engine.management.resources.resource import Reader
 from brokers.engine.queues.queue import Queue
@@ -58,22 +59,36 @@ def policy_readers(of: Callable[[T], Mapping[str, Value]]) -> dict[str, Reader[T
     return item_readers(FIELDS, of)
 
 
-def total_readers(queues_of: Callable[[T], Iterable[Queue]]) -> dict[str, Reader[T]]:
-    """Return readers of totals over the object's queues."""
-
-    def total(of: Callable[[Queue], int]) -> Reader[T]:
-        return lambda thing: sum(of(queue) for queue in queues_of(thing))
-
+def totals(queues: Iterable[Queue]) -> dict[str, int]:
+    """Return totals over queues. In one pass: requests for the broker read those of thousands of queues."""
+    number = overfull = stopped = producers = blocked = consumers = messages = size = 0
+    for queue in queues:
+        gate = queue.gate
+        number += 1
+        if gate.state is not State.NORMAL:
+            overfull += gate.state.overfull
+            stopped += gate.state.stopped
+        if gate.producer_count:
+            producers += gate.producer_count
+            blocked += gate.blocked_producers
+        consumers += queue.consumer_count
+        messages += gate.depth_messages
+        size += gate.depth_bytes
     return {
-        "queues": total(lambda queue: 1),
-        "overfull_queues": total(lambda queue: queue.gate.state.overfull),
-        "stopped_queues": total(lambda queue: queue.gate.state.stopped),
-        "producers": total(lambda queue: queue.gate.producer_count),
-        "blocked_producers": total(lambda queue: queue.gate.blocked_producers),
-        "consumers": total(lambda queue: queue.consumer_count),
-        "depth_messages": total(lambda queue: queue.gate.depth_messages),
-        "depth_bytes": total(lambda queue: queue.gate.depth_bytes),
+        "queues": number,
+        "overfull_queues": overfull,
+        "stopped_queues": stopped,
+        "producers": producers,
+        "blocked_producers": blocked,
+        "consumers": consumers,
+        "depth_messages": messages,
+        "depth_bytes": size,
     }
+
+
+def total_readers(of: Callable[[T], Mapping[str, Any]]) -> dict[str, Reader[T]]:
+    """Return a reader of each of the object's totals, which `of` returns, for filters and orders."""
+    return item_readers(totals(()), of)
 
 
 def open_transactions(connections: Iterable[Connection]) -> int:

@@ -1,4 +1,5 @@
-"""The operations that stop and start producers and preview a stop, for each managed type that is a scope of stops."""
+"""The operations that stop and start producers, preview a stop and report its progress, for each managed type that is a
+scope of stops."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ T = TypeVar("T")
 
 
 def stop_operations(broker: Broker, scope_of: Callable[[T, Values], Scope]) -> dict[str, OperationCall[T]]:
-    """Return the operations `stop-producers`, `start-producers` and `preview-stop` for objects with the scope that
-    `scope_of` returns.
+    """Return the operations `stop-producers`, `start-producers`, `preview-stop` and `stop-progress` for objects with
+    the scope that `scope_of` returns.
     A request may name queues instead (`queues`): then each of them is a scope of its own."""
 
     def stop(thing: T, given: Values) -> dict[str, Any]:
@@ -40,7 +41,11 @@ def stop_operations(broker: Broker, scope_of: Callable[[T, Values], Scope]) -> d
         scopes, _ = _scopes(broker, scope_of(thing, given), given)
         return {"queues": len(broker.stopping.queues_of(scopes)), "unstoppable": 0, "fault": ""}
 
-    return {"stop-producers": stop, "start-producers": start, "preview-stop": preview}
+    def progress(thing: T, given: Values) -> dict[str, Any]:
+        scopes, _ = _scopes(broker, scope_of(thing, given), given)
+        return _figures(broker.stopping.progress(scopes))
+
+    return {"stop-producers": stop, "start-producers": start, "preview-stop": preview, "stop-progress": progress}
 
 
 def _scopes(broker: Broker, whole: Scope, given: Values) -> tuple[list[Scope], int]:
@@ -70,12 +75,18 @@ def _queue_names(texts: Iterable[str]) -> Iterable[ObjectName]:
 
 def _answer(outcome: StopOutcome, missing: int) -> dict[str, Any]:
     return {
-        "queues": outcome.queues,
-        "producers": outcome.producers,
-        "stopped": outcome.stopped,
-        "draining": outcome.draining,
+        **_figures(outcome),
         "changed": outcome.changed,
         "changed_queues": [str(scope.object) for scope in outcome.scopes if scope.queue],
         "missing": missing,
         "unstoppable": 0,
+    }
+
+
+def _figures(outcome: StopOutcome) -> dict[str, Any]:
+    return {
+        "queues": outcome.queues,
+        "producers": outcome.producers,
+        "stopped": outcome.stopped,
+        "draining": outcome.draining,
     }

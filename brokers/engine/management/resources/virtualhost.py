@@ -21,6 +21,7 @@ from brokers.engine.management.resources.shared_readers import (
     policy_readers,
     stops_at_time_of_day,
     total_readers,
+    totals,
 )
 from brokers.engine.management.resources.stop_operations import stop_operations
 from brokers.engine.registry.connection import Connection
@@ -47,7 +48,7 @@ class VirtualHostResource(ManagedResource[VirtualHost]):
             "store_overfull": lambda host: host.store_usage.overfull,
             "store_used_bytes": lambda host: host.store.used_bytes if host.store else 0,
             **policy_readers(lambda host: host.defaults),
-            **total_readers(lambda host: host.queues.values()),
+            **total_readers(self.read_together),
             "connections": lambda host: sum(1 for _ in self._connections(host)),
             "open_transactions": lambda host: open_transactions(self._connections(host)),
             "stops": lambda host: stops_at_time_of_day(
@@ -71,6 +72,9 @@ class VirtualHostResource(ManagedResource[VirtualHost]):
     def _explain(self, host: VirtualHost, given: Values) -> dict[str, Any]:
         layers = self._layers(host)
         return explanation(layers, layers._replace(virtualhost=NOTHING))
+
+    def read_together(self, thing: VirtualHost) -> Values:
+        return totals(thing.queues.values())
 
     def all(self) -> Iterable[VirtualHost]:
         return self.broker.virtualhosts.values()
