@@ -107,12 +107,9 @@ async def crossings(of: Installation, dashboards: int, seconds: float) -> tuple[
         await asyncio.sleep(5)
         live.took.clear()
         live.frames = live.bytes = live.snapshots = 0
-        cpu = [sum(process.cpu_times()[:2]) for process in (of.web, of.broker)]
+        cpu = of.used()
         await asyncio.sleep(seconds)
-        used = [
-            (sum(process.cpu_times()[:2]) - before) / seconds
-            for process, before in zip((of.web, of.broker), cpu, strict=True)
-        ]
+        used = [(after - before) / seconds for after, before in zip(of.used(), cpu, strict=True)]
         took, each = list(live.took), dashboards * seconds
         cost = (
             f"A dashboard gets {live.frames / each:.1f} frames a second, {live.snapshots / each:.1f} of them snapshots,"

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import http.client
 import json
+import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from installation import BUSY, FOR_EVER, STOPPED, Installation, chromium, create
 from measured import ROOT, Failed, admin, progress, table
 
 PRODUCERS = 1000  # on the queues that are stopped
-PAUSE = 1.5  # s between a stop and a start: samples of all queues are on their way for a second
+PAUSE = 4.0  # s between a stop and a start: samples of all queues are on their way for a second
 LIMIT = 60.0  # s, for an answer and for the end of draining
 
 
@@ -62,7 +63,7 @@ async def over_api(of: Installation, times: Path, repeat: int) -> list[list[str]
     await asyncio.to_thread(api.post, "stop-producers/progress/", {"scope": "type=Broker"})
     answered, still, parts = [], [], []
     for _ in range(repeat):
-        took = await asyncio.to_thread(_stop, api)
+        took = await asyncio.to_thread(_stop, of, api)
         parts.append({**await asyncio.to_thread(_last_of, times), **took})
         answered.append(took["answered"] - took["sent"])
         still.append(took["still"] - took["sent"])
@@ -71,21 +72,27 @@ async def over_api(of: Installation, times: Path, repeat: int) -> list[list[str]
         await asyncio.sleep(PAUSE)
     rows = [["API: answer of the stop", *milliseconds(answered)]]
     rows += [[f"… {title}", *milliseconds([of_one(t) for t in parts])] for title, of_one in PARTS.items()]
+    for process in ("web", "broker"):
+        mean = statistics.mean(part[process] for part in parts)
+        rows.append([f"processor time of {process} until the answer, mean", f"{mean * 1e3:.0f} ms", "", ""])
     return [*rows, ["API: first progress without messages in flight", *milliseconds(still)]]
 
 
-def _stop(api: Api) -> dict[str, float]:
-    """Stop all; return the times of request, answer, and no messages in flight, s by the monotonic clock."""
+def _stop(of: Installation, api: Api) -> dict[str, float]:
+    """Stop all; return the times of request, answer, and no messages in flight, s by the monotonic clock, and the
+    processor time of both processes until the answer, s."""
+    before = of.used()
     sent = time.perf_counter()
     answer = api.post("stop-producers/", {"scope": "type=Broker", "reason": "measured"})
     answered = time.perf_counter()
+    web, broker = (after - of_process for after, of_process in zip(of.used(), before, strict=True))
     if answer["producers"] < PRODUCERS or not answer["changed"]:
         raise Failed(f"stopped {answer}")
     while answer["draining"]:
         answer = api.post("stop-producers/progress/", {"scope": "type=Broker"})
         if time.perf_counter() - sent > LIMIT:
             raise Failed(f"still draining: {answer}")
-    return {"sent": sent, "answered": answered, "still": time.perf_counter()}
+    return {"sent": sent, "answered": answered, "still": time.perf_counter(), "web": web, "broker": broker}
 
 
 def _last_of(times: Path) -> dict[str, float]:
