@@ -6,7 +6,7 @@ Updated once a second, with the queues that have changed. Those that have findin
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from console.conditions.trends import Rates
 #: Order of kinds of the same severity.
 _ORDER = {kind: place for place, kind in enumerate(DETECTORS)}
 _REMEMBERED = 2 * FLAPS
+#: Queues that are processed in one step.
+STEP = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,23 @@ class ActiveConditions:
         """Process the current rows of the queues that have changed since the last update, the names of those that are
         gone, and `others`, all findings about other objects. `remedies`: those of the broker. Return whether
         `conditions` changed."""
+        before = self.conditions
+        for _ in self.update_in_steps(changed, rates, now, gone=gone, others=others, short=short, remedies=remedies):
+            pass
+        return before != self.conditions
+
+    def update_in_steps(
+        self,
+        changed: Iterable[Row],
+        rates: Callable[[str], Rates],
+        now: int,
+        *,
+        gone: Iterable[str] = (),
+        others: Iterable[Finding] = (),
+        short: Callable[[Row], bool] = lambda row: False,
+        remedies: Remedies = ALL,
+    ) -> Iterator[None]:
+        """As `update`, in steps of `STEP` queues. `conditions` changes at the end."""
         self._forget_old(now)
         for name in gone:
             for by_queue in (self._rows, self._found, self._overfull, self._broken):
@@ -99,7 +118,9 @@ class ActiveConditions:
         for name in {*self._found, *self._overfull, *self._broken} - due.keys():
             if name in self._rows:
                 due[name] = self._rows[name]
-        for name, row in due.items():
+        for number, (name, row) in enumerate(due.items(), 1):
+            if number % STEP == 0:
+                yield
             overfull, broken = self._overfull.get(name, ()), self._broken.get(name, ())
             found = queue_findings(row, Observation(now, rates(name), overfull, broken, short(row), remedies))
             if found or name in self._found:
@@ -109,8 +130,7 @@ class ActiveConditions:
             elsewhere.setdefault(finding.object, {})[finding.kind] = finding
         for name in {*elsewhere, *(self._found.keys() - self._rows.keys())}:
             self._take(name, elsewhere.get(name, {}), now)
-        before, self.conditions = self.conditions, self._lasting(now)
-        return before != self.conditions
+        self.conditions = self._lasting(now)
 
     def _take(self, name: str, found: Mapping[str, Finding], now: int, row: Row | None = None) -> None:
         occurrences = self._found.setdefault(name, {})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from brokers.model import TYPES, ManagedType, ObjectName
@@ -82,6 +82,7 @@ class BrokerState:
         #: Whether `types` are those of this broker: of some kinds that is known from the first connection on.
         self.types_known = types_known
         self._broker_ahead: int | None = None  # the broker's clock minus ours, ms; None: before the first sample
+        self._broker_clock_set = 0  # how often
         self._broker: Row | None = None
         # Both by the steady clock; public properties convert them to the time of day.
         self._status = Status(False, self.clock.now(), CONNECTING)
@@ -214,6 +215,7 @@ class BrokerState:
         are moved with it, so that durations stay correct."""
         before, self._broker_ahead = self._broker_ahead, at - self.clock.now()
         if before is not None and abs(by := self._broker_ahead - before) >= STEP:
+            self._broker_clock_set += 1
             self.trends.shift(by)
             self.active_conditions.shift(by)
 
@@ -224,6 +226,12 @@ class BrokerState:
     def update_conditions(self) -> None:
         """Detect conditions; called once a second. Does nothing while the broker does not answer, since values that do
         not change then do not mean that there is no traffic."""
+        for _ in self.update_conditions_in_steps():
+            pass
+
+    def update_conditions_in_steps(self) -> Generator[None, None, None]:
+        """As `update_conditions`, in steps of few ms. If it is closed before its end, or the broker's clock is set
+        meanwhile, the next update does it."""
         if self._answered is not None and self.clock.now() - self._answered > SILENT:
             return
         broker = self._broker or {}
@@ -234,12 +242,13 @@ class BrokerState:
         ]
         short = bool(broker.get("shortages"))
         short_hosts = {name for name, host in self.hosts.items() if host.get("store_overfull")}
-        now = self.broker_now
+        now, clock_set = self.broker_now, self._broker_clock_set
         with self.lock:
             self._orders.end_unused()
             rows = {name: self.table.row(name) for name in self._without_conditions}
             self._without_conditions.clear()
-        changed = self.active_conditions.update(
+        before = self.active_conditions.conditions
+        steps = self.active_conditions.update_in_steps(
             [row for row in rows.values() if row is not None],
             lambda queue: self.trends.of(queue, now),
             now,
@@ -248,7 +257,18 @@ class BrokerState:
             short=lambda row: short or row["virtualhost"] in short_hosts,
             remedies=remedies,
         )
-        if changed:
+        done = False
+        try:
+            for _ in steps:
+                yield
+                if self._broker_clock_set != clock_set:
+                    return
+            done = True
+        finally:
+            if not done:
+                with self.lock:
+                    self._without_conditions.update(rows)
+        if before != self.active_conditions.conditions:
             self._revision += 1
             self.notify()
 

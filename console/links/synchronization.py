@@ -6,8 +6,8 @@ Events and samples have absolute values, and both subscriptions start before the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Collection, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -26,7 +26,8 @@ _PAGE = 500  # queues per query
 #: The queues of a larger broker are not all read again after a change of a wider scope: samples have the new values
 #: within a second at a lower cost.
 _READ_ALL = 1000
-_READ_SINGLY = 50  # if more queues are to be read, all are, page by page
+#: Queues that are read by their names at once: with more, decoding the answer delays others.
+_NAMED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,7 @@ class Synchronization:
                 self._reading_due.set()
             self._totals_due.set()
             self._state.notify()
+            await asyncio.sleep(0)  # samples of all queues have arrived together: answers do not wait for the last one
 
     async def _read_queues(self) -> None:
         """Read every queue, page by page; repeat it if queues were created or deleted meanwhile, since the pages may
@@ -186,8 +188,7 @@ class Synchronization:
                     break
             with self._state.lock:
                 missing = table.end_sweep()
-            for name in missing:
-                await self._read_queue(name)
+            await self._read_named(missing)
             if len(table) == total:
                 break
         self._state.notify()
@@ -204,22 +205,28 @@ class Synchronization:
             self._reading_due.clear()
             names, self._to_read = self._to_read, set()
             read_all, self._read_all = self._read_all, False
-            if read_all or len(names) > _READ_SINGLY:
+            if read_all:
                 await self._read_queues()
                 continue
-            for name in names:
-                await self._read_queue(name)
+            await self._read_named(names)
             self._state.notify()
 
-    async def _read_queue(self, name: ObjectName) -> None:
-        try:
-            queue = await self._within(self._admin.read(name))
-        except NotFound:
-            with self._state.lock:
-                self._state.table.drop(name)
-            return
-        with self._state.lock:
-            self._state.table.put(queue)
+    async def _read_named(self, names: Collection[ObjectName]) -> None:
+        """Read these queues, and drop those that do not exist. Many at once, by virtual host: a stop of named queues
+        changes thousands."""
+        by_host: dict[str, list[ObjectName]] = {}
+        for name in names:
+            by_host.setdefault(name["virtualhost"], []).append(name)
+        for host, of_host in by_host.items():
+            for first in range(0, len(of_host), _NAMED):
+                some = of_host[first : first + _NAMED]
+                where = {"virtualhost": host, "name": [name["name"] for name in some]}
+                page = await self._within(self._admin.query("Queue", where=where, count=len(some)))
+                with self._state.lock:
+                    for queue in page.items:
+                        self._state.table.put(queue)
+                    for gone in set(some) - {queue.name for queue in page.items}:
+                        self._state.table.drop(gone)
 
     async def _read_totals(self) -> None:
         while True:
@@ -259,7 +266,9 @@ class Synchronization:
 
     async def _update_conditions(self) -> None:
         while True:
-            self._state.update_conditions()
+            with closing(self._state.update_conditions_in_steps()) as steps:
+                for _ in steps:
+                    await asyncio.sleep(0)  # answers do not wait for the conditions of thousands of queues
             await asyncio.sleep(self._pace.conditions)
 
     async def _within(self, answer: Awaitable[T], limit: float | None = None) -> T:

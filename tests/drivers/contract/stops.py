@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from brokers.admin import InvalidValue
-from brokers.model import TYPES
+from brokers.admin import InvalidValue, NotFound
+from brokers.model import TYPES, ObjectName
 from tests.drivers.contract.subject import BROKER, HOST, LIMIT, Subject, events_about, eventually, last_event, queue
 
 
@@ -54,6 +55,39 @@ class Stops:
         assert (answer["queues"], answer["changed"]) == (2, True)
         await subject.admin.call(BROKER, "start-producers", {})
         assert (await subject.admin.query("Queue", where={"state": "STOPPED"})).total == 0
+
+    async def test_progress_of_a_stop_counts_its_queues_and_changes_nothing(self, subject: Subject) -> None:
+        for name in ("eu.orders", "us.orders", "us.late"):
+            await subject.admin.create(queue(name), {})
+            await subject.publish(name, 1)
+        await subject.publish("us.orders", 1)
+        figures = TYPES["Broker"].operation("stop-progress")
+        assert figures is not None
+
+        async def progress(name: ObjectName, **given: Any) -> tuple[int, int, int]:
+            answer = await subject.admin.call(name, "stop-progress", given)
+            assert set(answer) == {field.name for field in figures.returns}
+            return answer["queues"], answer["producers"], answer["stopped"] + answer["draining"]
+
+        assert await progress(BROKER) == (3, 4, 0)
+        await subject.admin.call(BROKER, "stop-producers", {"pattern": "us.>", "reason": "a test"})
+        after = await last_event(subject)
+        assert await progress(BROKER) == (3, 4, 3)
+        assert await progress(BROKER, pattern="us.>") == (2, 3, 3)
+        assert await progress(HOST, pattern="*.orders") == (2, 3, 2)
+        assert await progress(queue("eu.orders")) == (1, 1, 0)
+        named = [str(queue(name)) for name in ("us.late", "gone", "us.late")]
+        assert await progress(BROKER, queues=named) == (1, 1, 1)
+        async with asyncio.timeout(LIMIT):
+            while (await subject.admin.call(BROKER, "stop-progress", {}))["draining"]:
+                await subject.pass_time()
+        assert (await subject.admin.call(BROKER, "stop-progress", {}))["stopped"] == 3
+        assert await last_event(subject) == after
+        assert len((await subject.admin.read(BROKER))["stops"]) == 1
+        with pytest.raises(NotFound):
+            await progress(queue("gone"))
+        with pytest.raises(InvalidValue):
+            await progress(BROKER, pattern="us*")
 
     async def test_stopping_named_queues_stops_them_one_by_one_and_counts_those_that_are_missing(
         self, subject: Subject

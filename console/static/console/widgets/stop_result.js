@@ -4,6 +4,7 @@ import { post } from "../core/api.js";
 import { fill, h, icon } from "../core/elements.js";
 import { exact, plural } from "../core/format.js";
 import { toast } from "../core/toast.js";
+import { PROGRESS_REQUESTS, pauseBeforeProgress } from "./stop_progress.js";
 import { isStoppedFor } from "./stops_in_force.js";
 
 /**
@@ -178,8 +179,8 @@ async function followDraining(form, sent, answer, following) {
       : "0: no messages in flight";
     form.querySelector(".stopping .bar-fill").style.inlineSize =
       `${answer.producers ? 100 * (1 - left / answer.producers) : 100}%`;
-    if (!left || tries === 120) return;
-    await new Promise((resume) => setTimeout(resume, 500));
+    if (!left || tries === PROGRESS_REQUESTS) return;
+    await new Promise((resume) => setTimeout(resume, pauseBeforeProgress(tries)));
     if (!following.on || !form.isConnected) return;
     try {
       left = Math.min(left, (await post("stop-producers/progress/", aim)).draining);

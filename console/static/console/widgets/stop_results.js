@@ -6,9 +6,7 @@ import { fill, h, icon } from "../core/elements.js";
 import { exact, plural } from "../core/format.js";
 import { toast } from "../core/toast.js";
 import { sentence } from "./stop_brokers.js";
-
-const FOLLOW_MS = 700;
-const FOLLOWED = 120; // requests for the progress
+import { PROGRESS_REQUESTS, pauseBeforeProgress } from "./stop_progress.js";
 
 /**
  * One broker: `before` is its preview, `result` of the call, `seen` its progress.
@@ -109,10 +107,10 @@ class AcrossCall {
   async follow() {
     if (this.action !== "stop" || this.following) return;
     this.following = true;
-    for (let tries = 0; this.form.isConnected && !this.undone && tries < FOLLOWED; tries += 1) {
+    for (let tries = 0; this.form.isConnected && !this.undone && tries < PROGRESS_REQUESTS; tries += 1) {
       const open = this.parts.filter(isOpen);
       if (!open.length) break;
-      await new Promise((resume) => setTimeout(resume, FOLLOW_MS));
+      await new Promise((resume) => setTimeout(resume, pauseBeforeProgress(tries)));
       if (!this.form.isConnected || this.undone) break;
       try {
         const { scope, pattern } = this.body;
