@@ -1,5 +1,5 @@
-// When to request the progress of a stop: often at first, since most producers have no messages in flight after a quarter
-// of a second.
+// When to request the progress of a stop: often at first, since a quarter of a second after it most producers have no
+// messages in flight.
 
 const SOON = 10; // requests
 const SOON_MS = 50;
