@@ -18,9 +18,11 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from brokers.engine.ports import Place
 from brokers.server.disk_reserve import DiskReserve
 from brokers.server.message_file import FAIL, MOVE, PAGE_BYTES, batches, delete_messages, insert_of
-from brokers.server.message_groups import COLUMNS, Changes, Group, Written, together
+from brokers.server.message_groups import COLUMNS, Changes, Group, Run, Written, together
+from brokers.server.run_table import RunTable
 from brokers.server.sqlite_file import StoreError, failures_named, transaction
 
 #: Messages of deleted queues that are removed with one group, so that a large queue does not delay the others.
@@ -48,6 +50,8 @@ class GroupWriter:
         self._refused = False
         self._unwritten = Changes()  # of groups that could not be written
         self._dropping: list[int] = []  # queues whose messages are being deleted
+        with failures_named(path):
+            self._runs = RunTable(db)
         if reserve is not None:
             reserve.allocate()
         self._measure()
@@ -67,7 +71,7 @@ class GroupWriter:
 
     def write(self, group: Group) -> Written:
         """Write a group and return the result. One at a time, in their order."""
-        group.spread_runs()
+        group.arrange_runs()
         changes, fault, refused = group.changes, None, dict[int, StoreError]()
         changes.add(self._unwritten)
         self._dropping += changes.dropped
@@ -76,7 +80,7 @@ class GroupWriter:
         try:
             if self._reserve is not None and not self._reserve.allocate():
                 raise StoreError(f"cannot use {self._path}: the disk is full")
-            self.execute(*together(group))
+            self.execute(*together(group), group.runs)
             self._unwritten = Changes()
         except StoreError as error:
             fault, refused = self._write_in_need(group, error)
@@ -84,11 +88,11 @@ class GroupWriter:
         with contextlib.suppress(StoreError):
             self._measure()
         self.done_bytes += group.disk_bytes
-        if not group.rows:
+        if not group.messages:
             fault = None
         if fault is not None or refused:
             self._refused = True
-        unfinished = bool(self._unwritten or self._dropping)
+        unfinished = self._thin_runs() or bool(self._unwritten or self._dropping)
         return Written(group.ticket, group.messages, fault, not self._unwritten, unfinished, refused)
 
     def _write_in_need(self, group: Group, fault: StoreError) -> tuple[StoreError | None, dict[int, StoreError]]:
@@ -105,26 +109,27 @@ class GroupWriter:
             # Changes that were made are repeated, which is harmless.
             return error, {whole.transaction: error for whole in group.wholes}
         self._unwritten = Changes()
-        stored = self._squeeze_in(group.rows, Changes())
+        stored = self._squeeze_in(group.rows, Changes(), group.runs)
         refused = {w.transaction: fault for w in group.wholes if not self._squeeze_in(w.rows, w.changes)}
         if self._reserve is not None:
             self._reserve.allocate()
         return None if stored else fault, refused
 
-    def _squeeze_in(self, rows: Sequence[int | bytes], changes: Changes) -> bool:
+    def _squeeze_in(self, rows: Sequence[int | bytes], changes: Changes, runs: Sequence[Run] = ()) -> bool:
         """Write the group if the file has free pages for its messages; return whether it was written."""
         size = sum(each for each in rows[2::COLUMNS] if isinstance(each, int))
+        size += sum(len(body) for _, _, bodies in runs for body in bodies)
         done = False
         with contextlib.suppress(StoreError):
-            if not rows or self._room_inside() > 2 * size + 16 * PAGE_BYTES:
-                self.execute(rows, changes)
+            if not (rows or runs) or self._room_inside() > 2 * size + 16 * PAGE_BYTES:
+                self.execute(rows, changes, runs)
                 done = True
         self._shorten_log()
         return done
 
     def _parts(self, changes: Changes) -> Iterator[Changes]:
         """Split the changes into parts whose log fits into the reserve."""
-        most = max(1, self._group_bytes // (2 * PAGE_BYTES))  # a message touches a page, and one of the index
+        most = max(1, self._group_bytes // (4 * PAGE_BYTES))  # pages of rows and indexes that a message touches
         for place, moved in changes.moved.items():  # first: they may be removed from their new places
             yield Changes(moved={place: moved})
         for queue, numbers in changes.removed.items():
@@ -133,38 +138,70 @@ class GroupWriter:
                 yield Changes(removed={queue: set(ascending[at : at + most])})
         yield Changes(failed=changes.failed, named=changes.named)
 
-    def execute(self, rows: Sequence[int | bytes], changes: Changes) -> None:
+    def execute(self, rows: Sequence[int | bytes], changes: Changes, runs: Sequence[Run] = ()) -> None:
         """Write all of it or, after a StoreError, nothing; and remove some messages of dropped queues."""
-        if not (rows or changes or self._dropping):
+        if not (rows or runs or changes or self._dropping):
             return
         db = self._db
         with failures_named(self._path), transaction(db):
             for at, count in batches(len(rows) // COLUMNS):
                 db.execute(insert_of(count), rows[COLUMNS * at : COLUMNS * (at + count)])
+            for run in runs:
+                self._runs.insert(*run)
             if changes.named:
                 db.executemany("INSERT OR REPLACE INTO queue VALUES (?, ?)", changes.named.items())
                 db.execute("UPDATE store SET last_queue = max(last_queue, ?)", (max(changes.named),))
             for place, moved in changes.moved.items():
-                db.execute(MOVE, (*moved, *place))
+                self._move(place, moved)
             for (queue, number), failed in changes.failed.items():
-                db.execute(FAIL, (failed, queue, number))
+                if not self._runs.fail(queue, number, failed):
+                    db.execute(FAIL, (failed, queue, number))
             for queue, removed in changes.removed.items():
-                delete_messages(db, queue, sorted(removed))
+                if singles := self._runs.remove(queue, sorted(removed)):
+                    delete_messages(db, queue, singles)
             left = self._drop_some()
         self._dropping = left
+
+    def _move(self, place: Place, moved: Sequence[int | bytes]) -> None:
+        """Repeated, it changes nothing: the message is no longer at its old place."""
+        if self._runs.has(*place):
+            self._runs.remove(place[0], [place[1]])
+            self._db.execute(insert_of(1), moved)
+        else:
+            self._db.execute(MOVE, (*moved, *place))
 
     def _drop_some(self) -> list[int]:
         """Remove messages of dropped queues; return the queues that still have some."""
         left, budget = list(self._dropping), DROP_ROWS
-        while left and budget:
+        while left and budget > 0:
             gone = self._db.execute(
                 "DELETE FROM message WHERE id IN (SELECT id FROM message WHERE queue = ? LIMIT ?)", (left[0], budget)
             ).rowcount
+            if gone < budget:
+                gone += self._runs.drop(left[0], budget - gone)
             if gone < budget:
                 self._db.execute("DELETE FROM queue WHERE id = ?", (left[0],))
                 del left[0]
             budget -= gone
         return left
+
+    def _thin_runs(self) -> bool:
+        """Free space that removed messages take in runs, unless the disk is full. Return whether there is more to
+        free."""
+        if self._refused or not self._runs.wasteful(self.used_bytes):
+            return False
+        try:
+            with failures_named(self._path), transaction(self._db):
+                self._runs.thin()
+        except StoreError:
+            return False  # with a later group
+        return self._runs.wasteful(self.used_bytes)
+
+    def replace_runs(self, rows: Sequence[Sequence[object]]) -> None:
+        """Write the rows of runs that were damaged, as they should be. Raises StoreError."""
+        with failures_named(self._path), transaction(self._db):
+            for row in rows:
+                self._runs.replace(row)
 
     def _keep_log_short(self) -> None:
         """Write the log back. SQLite does so at intervals of pages, unless the disk is full: then the reserve is

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from brokers.server.message_runs import TABLES as RUN_TABLES
 from brokers.server.sqlite_file import open_sqlite, transaction
 
 PAGE_BYTES = 8192
@@ -35,6 +36,7 @@ _SCHEMA = (
     " expires INTEGER NOT NULL DEFAULT 0, mark INTEGER, checksum INTEGER)",
     _INDEX,
     *_TABLES,
+    *RUN_TABLES,
 )
 
 #: Version -> statements that upgrade it to the next one. Rows older than checksums have none.
@@ -47,6 +49,7 @@ _UPGRADES = {
         _INDEX,
         *_TABLES,
     ),
+    3: RUN_TABLES,
 }
 
 #: Up to this number of rows there is a statement for each number, above it one for each multiple.
@@ -99,7 +102,7 @@ def open_messages(path: Path, *, durable: bool = True) -> sqlite3.Connection:
     return open_sqlite(
         path,
         kind="headgate-messages",
-        version=3,
+        version=4,
         schema=_SCHEMA,
         upgrades=_UPGRADES,
         synchronous="FULL" if durable else "OFF",

@@ -8,13 +8,16 @@ from zlib import crc32
 
 from brokers.engine.ports import Place
 from brokers.server.checksums import PLACE
+from brokers.server.message_runs import FEWEST, split
 from brokers.server.sqlite_file import StoreError
 
 #: Values in a row: queue, number, size, body, expiry, mark and checksum of a message.
 COLUMNS = 7
 
+Body = bytes
+
 #: Messages with successive numbers: (queue, first number, bodies).
-Run = tuple[int, int, Sequence[bytes]]
+Run = tuple[int, int, Sequence[Body]]
 
 
 @dataclass(slots=True)
@@ -53,7 +56,7 @@ class Whole:
 @dataclass(slots=True)
 class Group:
     """Messages and changes that are written together. `rows`: `COLUMNS` values of each message, flat. `runs`: further
-    messages, whose rows are made by the writer (`spread_runs`), so that the loop does not wait for them.
+    messages, arranged by the writer (`arrange_runs`), so that the loop does not wait for that.
     `bytes`: of all messages, those of transactions included; `disk_bytes`: their approximate disk space."""
 
     ticket: int
@@ -63,24 +66,58 @@ class Group:
     disk_bytes: int = 0
     changes: Changes = field(default_factory=Changes)
     wholes: list[Whole] = field(default_factory=list)
+    open: list[Body] | None = None  # the last run's bodies, if `put` made it
+    next: Place = (0, 0)  # follows it
 
     def __bool__(self) -> bool:
         return bool(self.rows or self.runs or self.changes or self.wholes)
+
+    def put(self, queue: int, number: int, body: Body) -> None:
+        """Add a message that does not expire, to the last run if it follows it."""
+        if self.next == (queue, number) and self.open is not None:
+            self.open.append(body)
+        else:
+            self.open = [body]
+            self.runs.append((queue, number, self.open))
+        self.next = queue, number + 1
+
+    def put_run(self, queue: int, first: int, bodies: Sequence[Body]) -> None:
+        """Add messages that do not expire and have successive numbers."""
+        self.open = None
+        self.runs.append((queue, first, bodies))
 
     @property
     def messages(self) -> int:
         """Number of messages, without those of transactions."""
         return len(self.rows) // COLUMNS + sum(len(bodies) for _, _, bodies in self.runs)
 
-    def spread_runs(self) -> None:
-        """Make rows of the runs."""
-        runs, self.runs = self.runs, []
-        extend = self.rows.extend
-        for queue, first, bodies in runs:
-            for number, body in enumerate(bodies, first):
-                size = len(body)
-                mark = crc32(PLACE(queue, number, size, 0, 0))  # as in `checksums.py`, inlined for speed
-                extend((queue, number, size, body, 0, mark, crc32(body, mark)))
+    def arrange_runs(self) -> None:
+        """Join runs of a queue that follow each other, split long ones, and make rows of those that are too short."""
+        joined: dict[int, list[tuple[int, list[Body]]]] = {}  # queue -> first numbers and bodies
+        for queue, first, bodies in self.runs:
+            of_queue = joined.setdefault(queue, [])
+            if of_queue and of_queue[-1][0] + len(of_queue[-1][1]) == first:
+                of_queue[-1][1].extend(bodies)
+            else:
+                of_queue.append((first, list(bodies)))
+        self.runs, self.open = [], None
+        for queue, of_queue in joined.items():
+            for first, bodies in of_queue:
+                for start, part in split(first, bodies):
+                    if len(part) < FEWEST:
+                        self.rows += rows_of(queue, start, part)
+                    else:
+                        self.runs.append((queue, start, part))
+
+
+def rows_of(queue: int, first: int, bodies: Sequence[Body]) -> list[int | Body]:
+    """Return the rows of messages with successive numbers that do not expire, flat."""
+    rows: list[int | Body] = []
+    for number, body in enumerate(bodies, first):
+        size = len(body)
+        mark = crc32(PLACE(queue, number, size, 0, 0))  # as in `checksums.py`, inlined for speed
+        rows.extend((queue, number, size, body, 0, mark, crc32(body, mark)))
+    return rows
 
 
 @dataclass(frozen=True, slots=True)

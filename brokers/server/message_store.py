@@ -13,7 +13,6 @@ Changes between `begin` and `end` are a client's transaction, which lies within 
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from zlib import crc32
@@ -25,15 +24,15 @@ from brokers.server.group_writer import GroupWriter
 from brokers.server.message_file import (
     PAGE_BYTES,
     Stamp,
-    batches,
-    load_of,
     on_disk,
     on_disk_in_all,
     open_messages,
     write_stamp,
 )
 from brokers.server.message_groups import Group, Whole, Written
-from brokers.server.sqlite_file import failures_named, is_damage
+from brokers.server.message_reader import MessageReader
+from brokers.server.message_runs import Entry
+from brokers.server.sqlite_file import failures_named
 
 #: Reserved on the disk for removals. The write-ahead log has at most half of this size and a group a quarter, so that
 #: committed changes always fit into the file.
@@ -45,7 +44,8 @@ class MessageStore:
 
     `durable`: a written group survives a power cut. If not, the file is emptied first and no write waits for the disk.
     `used_bytes`: disk space of messages, in whole pages, after the last group.
-    `damaged`: loaded messages that are unreadable or have a wrong checksum. `names`: the names of its
+    `damaged`: messages that are unreadable or have a wrong checksum. `repaired`: rows of runs that `recover` has
+    repaired. `names`: the names of its
     queues. `writer`: writes the groups, possibly in another thread.
     """
 
@@ -65,10 +65,9 @@ class MessageStore:
             self._db.execute("PRAGMA secure_delete=OFF")
             self._db.execute(f"PRAGMA cache_size={-(16 << 10)}")  # KiB
             self._db.execute(f"PRAGMA wal_autocheckpoint={max(16, log_bytes // PAGE_BYTES)}")
-            self._reader = sqlite3.connect(path, isolation_level=None)
-            self._reader.execute("PRAGMA query_only=ON")
             self.names: dict[int, str] = dict(self._db.execute("SELECT id, name FROM queue"))
-        self.damaged: set[Place] = set()
+        self._reader = MessageReader(path)
+        self.repaired = 0
         self._waiting: list[Group] = [Group(1)]
         self._put_bytes = 0  # total of `on_disk`; only the loop writes it
         self._whole: Whole | None = None  # the open transaction
@@ -81,6 +80,13 @@ class MessageStore:
         whole = self._whole
         group = self._open_group() if whole is None else self._waiting[-1]
         size = len(body)
+        if whole is None and not expires:
+            disk_bytes = on_disk(size)
+            group.put(queue, number, body)
+            group.bytes += size
+            group.disk_bytes += disk_bytes
+            self._put_bytes += disk_bytes
+            return group.ticket
         mark = crc32(PLACE(queue, number, size, 0, expires))  # as in `checksums.py`, inlined for speed
         row = (queue, number, size, body, expires, mark, crc32(body, mark))
         (group if whole is None else whole).rows.extend(row)
@@ -95,7 +101,7 @@ class MessageStore:
         transactions: all are written, or all are refused. `size`: of all bodies, in bytes. Returns the ticket of their
         group."""
         group = self._open_group()
-        group.runs.append((queue, first, bodies))
+        group.put_run(queue, first, bodies)
         group.bytes += size
         disk_bytes = on_disk_in_all(bodies, size)
         group.disk_bytes += disk_bytes
@@ -190,48 +196,26 @@ class MessageStore:
     def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes]:
         """Return the bodies of written messages, by number, without missing and damaged ones, which are added to
         `damaged`. Raises StoreError."""
-        bodies: dict[int, bytes] = {}
-        for at, count in batches(len(numbers)):
-            batch = numbers[at : at + count]
-            try:
-                bodies.update(self._load(queue, batch))
-            except sqlite3.DatabaseError as error:
-                if not is_damage(error):
-                    with failures_named(self.path):
-                        raise
-                for number in batch:  # a damaged page costs only its own messages
-                    with contextlib.suppress(sqlite3.DatabaseError):
-                        bodies.update(self._load(queue, [number]))
-        self.damaged.update((queue, number) for number in numbers if number not in bodies)
-        return bodies
+        return self._reader.load(queue, numbers)
 
-    def _load(self, queue: int, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        for number, expires, body, checksum in self._reader.execute(load_of(len(numbers)), (queue, *numbers)):
-            # The type, too: a damaged row may contain anything.
-            if type(body) is bytes and checksum in (None, body_checksum(queue, number, expires, body)):
-                yield number, body
-
-    def recover(self) -> Iterator[tuple[int, int, int, int, int]]:
+    def recover(self) -> Iterator[Entry]:
         """(queue, number, size in bytes, failed deliveries, expiry in ms or 0) of every written message, by queue and
-        number; bodies are not touched. What is not as it was written is left out, and put into `damaged`. Raises
-        StoreError."""
-        with failures_named(self.path), contextlib.closing(self._reader.cursor()) as cursor:
-            cursor.execute(
-                "SELECT queue, number, size, failed, expires, mark FROM message INDEXED BY message_place"
-                " ORDER BY queue, number"
-            )
-            while rows := cursor.fetchmany(10_000):
-                for row in rows:
-                    *place, mark = row
-                    if mark is None or mark == crc32(PLACE(*place)):
-                        yield row[:5]
-                    else:
-                        self.damaged.add(row[:2])
+        number; bodies are not touched. What is not as it was written is repaired, or left out and put into `damaged`.
+        Raises StoreError."""
+        repaired: list[Sequence[object]] = []
+        yield from self._reader.recover(repaired)
+        if repaired:
+            self.writer.replace_runs(repaired)
+            self.repaired = len(repaired)
+
+    @property
+    def damaged(self) -> set[Place]:
+        return self._reader.damaged
 
     def stamp(self) -> Stamp | None:
         """Return the stamp; None if none has been written yet. Raises StoreError."""
         with failures_named(self.path):
-            found = self._reader.execute("SELECT identity, virtualhost, generation, last_queue FROM store").fetchone()
+            found = self._db.execute("SELECT identity, virtualhost, generation, last_queue FROM store").fetchone()
         return None if found is None else Stamp(*found)
 
     def set_stamp(self, stamp: Stamp) -> None:

@@ -26,6 +26,7 @@ from brokers.server.checksums import body_checksum, place_mark
 from brokers.server.config_store import ConfigStore
 from brokers.server.first_start import first_start
 from brokers.server.message_file import Stamp, open_messages
+from brokers.server.message_runs import SELECT_RUN, run_mark
 from brokers.server.sqlite_file import StoreError, failures_named, sync_folder, transaction
 from brokers.server.store_survey import (
     CONFIG,
@@ -126,6 +127,11 @@ def _renumber(db: sqlite3.Connection, offset: int) -> None:
             " WHERE queue = ?2",
             (offset, queue),
         )
+    for *place, _, mark, parts in db.execute(f"{SELECT_RUN} ORDER BY queue DESC, first DESC").fetchall():
+        moved = (place[0], place[1] + offset, *place[2:])
+        sound = mark == run_mark(place, parts)
+        new_mark = run_mark(moved, parts) ^ (not sound)  # damaged runs stay detectable
+        db.execute("UPDATE run SET queue = ?, mark = ? WHERE id = ?", (moved[1], new_mark, place[0]))
     names = db.execute("SELECT id, name FROM queue").fetchall()
     db.execute("DELETE FROM queue")
     db.executemany("INSERT INTO queue VALUES (?, ?)", [(number + offset, name) for number, name in names])

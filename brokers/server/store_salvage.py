@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from brokers.engine.ports import Place
 from brokers.server.message_file import open_messages
+from brokers.server.message_runs import INSERT_BODIES, INSERT_RUN, SELECT_RUN, read_or_mend, stored_bodies
 from brokers.server.sqlite_file import StoreError, failures_named
 from brokers.server.store_verification import COLUMNS, sound
 from brokers.server.write_ahead_log import mend_log
@@ -26,6 +28,7 @@ NAMED = 3
 #: Messages that are named.
 NAMED_MESSAGES = 20
 
+_RUN_PLACES = "SELECT id, queue, first FROM run INDEXED BY run_place"
 _IDS = "SELECT id FROM message NOT INDEXED ORDER BY id "
 _ROW = ", ".join(("id", *COLUMNS))
 
@@ -93,7 +96,7 @@ def _copy(path: Path, draft: Path) -> tuple[list[tuple[str, int]], int]:
         target.execute("BEGIN IMMEDIATE")
         target.executemany("INSERT INTO queue VALUES (?, ?)", names.items())
         target.executemany("INSERT INTO store VALUES (?, ?, ?, ?)", _readable(source, "SELECT * FROM store"))
-        saved = set()
+        saved = set[Place]()
         for row in sorted(each for each in rows if isinstance(each, int)):
             for found in _readable(source, f"SELECT {_ROW} FROM message NOT INDEXED WHERE id = ?", row):  # noqa: S608
                 place = found[1:3]
@@ -101,10 +104,40 @@ def _copy(path: Path, draft: Path) -> tuple[list[tuple[str, int]], int]:
                     marks = ", ".join("?" * len(found))
                     target.execute(f"INSERT INTO message ({_ROW}) VALUES ({marks})", found)  # noqa: S608
                     saved.add(place)
+        there = set(places) | _copy_runs(source, target, saved)
         target.execute("COMMIT")
         target.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    lost = [(names.get(queue) or f"number {queue}", number) for queue, number in sorted(set(places) - saved)]
+    lost = [(names.get(queue) or f"number {queue}", number) for queue, number in sorted(there - saved)]
     return lost, len(saved)
+
+
+def _copy_runs(source: sqlite3.Connection, target: sqlite3.Connection, saved: set[Place]) -> set[Place]:
+    """Copy the runs without their damaged messages, and add the others to `saved`. Return the messages of all runs; of
+    an unreadable one, the first."""
+    places = {row: (queue, first) for row, queue, first in _readable(source, _RUN_PLACES)}
+    rows = set(places)
+    for table in ("run NOT INDEXED", "run_bodies"):
+        for order in ("ASC", "DESC"):
+            rows.update(row for (row,) in _readable(source, f"SELECT id FROM {table} ORDER BY id {order}"))  # noqa: S608
+    there = set[Place]()
+    for row in sorted(row for row in rows if isinstance(row, int)):
+        columns = next(_readable(source, f"{SELECT_RUN} NOT INDEXED WHERE id = ?", row), None)
+        found = read_or_mend(columns) if columns else None
+        if found is None:
+            there.update({places[row]} if row in places else ())
+            continue
+        run, row_values = found
+        numbers = {number for _, number, *_ in run.entries()}
+        stored = stored_bodies(source, row)
+        good = {number for number, _ in run.bodies(stored, numbers)}
+        there.update((run.queue, number) for number in numbers)
+        saved.update((run.queue, number) for number in good)
+        for number in numbers - good:
+            run.state.gone |= 1 << number - run.first
+        if good:
+            target.execute(INSERT_RUN, (*row_values[:5], run.state.pack(row, run.count), *row_values[6:]))
+            target.execute(INSERT_BODIES, (row, stored))
+    return there
 
 
 def _readable(db: sqlite3.Connection, statement: str, *given: object) -> Iterator[tuple]:  # type: ignore[type-arg]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from urllib.parse import quote, unquote
 
 from brokers.server.config_store import ConfigStore
 from brokers.server.message_file import Stamp
+from brokers.server.message_runs import SELECT_RUN, Run
 from brokers.server.sqlite_file import StoreError, reading
 
 CONFIG = "config.sqlite3"
@@ -134,9 +136,7 @@ def read_store(path: Path) -> StoreFile:
                 found.stamp = Stamp(*row) if row else None
                 names = dict(db.execute("SELECT id, name FROM queue"))
             try:
-                for queue, messages, size in db.execute(
-                    "SELECT queue, count(*), sum(size) FROM message INDEXED BY message_place GROUP BY queue"
-                ):
+                for queue, messages, size in _totals(db, with_runs="run" in tables):
                     found.queues[queue] = StoredQueue(queue, names.get(queue, ""), messages, size)
             except sqlite3.DatabaseError as error:
                 found.damage = f"{path} is damaged: {error}"
@@ -147,6 +147,23 @@ def read_store(path: Path) -> StoreFile:
     if found.stamp is not None:
         found.virtualhost = found.stamp.virtualhost
     return found
+
+
+def _totals(db: sqlite3.Connection, *, with_runs: bool) -> Iterator[tuple[int, int, int]]:
+    """Yield each queue with its number of messages and their bytes. Raises sqlite3.DatabaseError."""
+    totals = {
+        queue: (messages, size)
+        for queue, messages, size in db.execute(
+            "SELECT queue, count(*), sum(size) FROM message INDEXED BY message_place GROUP BY queue"
+        )
+    }
+    for row in db.execute(SELECT_RUN) if with_runs else ():
+        with suppress(ValueError):  # a damaged one is a matter of `store_verification.py`
+            sizes = [size for _, _, size, *_ in Run.read(row).entries()]
+            messages, size = totals.get(row[1], (0, 0))
+            totals[row[1]] = (messages + len(sizes), size + sum(sizes))
+    for queue, (messages, size) in totals.items():
+        yield queue, messages, size
 
 
 def is_missing(path: Path) -> bool:

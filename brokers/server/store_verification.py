@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from brokers.server.checksums import body_checksum, place_mark
+from brokers.server.message_runs import SELECT_RUN, Run, stored_bodies
 from brokers.server.sqlite_file import StoreError, reading
 
 #: Maximum number of SQLite's findings in one file.
@@ -30,6 +31,8 @@ def verify(path: Path) -> list[str]:
             columns = {name for _, name, *_ in db.execute("PRAGMA table_info(message)")}
             if "checksum" in columns:
                 found += _damaged_messages(path, db)
+            if db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'run'").fetchone():
+                found += _damaged_runs(path, db)
     except StoreError as error:
         found.append(str(error))
     return found
@@ -41,6 +44,26 @@ def _damaged_messages(path: Path, db: sqlite3.Connection) -> Iterator[str]:
             if not sound(values):
                 queue, number = values[:2]
                 yield f"{path}: message {number} of queue number {queue} (row {row}) is not as it was written"
+    except sqlite3.DatabaseError as error:
+        yield f"{path}: the messages cannot be read through: {error}"
+
+
+def _damaged_runs(path: Path, db: sqlite3.Connection) -> Iterator[str]:
+    try:
+        for row in db.execute(f"{SELECT_RUN} NOT INDEXED ORDER BY id"):
+            try:
+                run = Run.read(row)
+            except ValueError:
+                yield f"{path}: the index entry of a run of messages (row {row[0]}) is not as it was written"
+                continue
+            numbers = [number for _, number, *_ in run.entries()]
+            sound_ones = {number for number, _ in run.bodies(stored_bodies(db, run.row), numbers)}
+            for number in numbers:
+                if number not in sound_ones:
+                    where = f"queue number {run.queue} (run {run.row})"
+                    yield f"{path}: message {number} of {where} is not as it was written"
+        for (row_id,) in db.execute("SELECT id FROM run_bodies WHERE id NOT IN (SELECT id FROM run)"):
+            yield f"{path}: the bodies of a run of messages (row {row_id}) belong to no message"
     except sqlite3.DatabaseError as error:
         yield f"{path}: the messages cannot be read through: {error}"
 

@@ -11,7 +11,7 @@ import pytest
 
 from brokers.server import commit
 from brokers.server.commit import GroupCommitter
-from brokers.server.message_groups import Changes, Group, Written
+from brokers.server.message_groups import Changes, Group, Run, Written
 from brokers.server.message_store import MessageStore
 from brokers.server.sqlite_file import StoreError
 
@@ -31,11 +31,11 @@ class SteppedStore(MessageStore):
         self.groups.append(group.messages)
         return super().write(group)
 
-    def _executed(self, rows: Sequence[int | bytes], changes: Changes) -> None:
+    def _executed(self, rows: Sequence[int | bytes], changes: Changes, runs: Sequence[Run] = ()) -> None:
         if self.faults:
             self.faults -= 1
             raise StoreError("the disk is full")
-        self._execute(rows, changes)
+        self._execute(rows, changes, runs)
 
 
 async def test_messages_that_arrive_while_a_group_is_written_are_the_next_group(tmp_path: Path) -> None:

@@ -109,8 +109,10 @@ def test_failed_deliveries_are_recovered(store: MessageStore) -> None:
 
 
 def test_dropped_queue_is_removed_in_parts_without_affecting_others(store: MessageStore) -> None:
-    for number in range(2 * DROP_ROWS + 10):
+    for number in range(DROP_ROWS + 10):
         store.put(5, number, b"")
+    for number in range(DROP_ROWS + 10, 2 * DROP_ROWS + 10):
+        store.put(5, number, b"", 1_900_000_000_000)  # stored singly
     store.put(6, 1, b"stays")
     write(store)
     store.drop_queue(5)

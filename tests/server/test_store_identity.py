@@ -180,7 +180,8 @@ def as_of_before_identities(data: Path) -> None:
         db.commit()
     with contextlib.closing(sqlite3.connect(data / FOLDER / STORE)) as db:
         db.executescript(
-            "DROP INDEX message_place; ALTER TABLE message DROP COLUMN mark; ALTER TABLE message DROP COLUMN checksum;"
+            "DROP TABLE run; DROP TABLE run_bodies; DROP INDEX message_place;"
+            "ALTER TABLE message DROP COLUMN mark; ALTER TABLE message DROP COLUMN checksum;"
             "CREATE UNIQUE INDEX message_place ON message (queue, number, size, failed, expires);"
             "DROP TABLE store; DROP TABLE queue; UPDATE schema_version SET version = 2;"
         )

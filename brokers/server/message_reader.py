@@ -1,0 +1,129 @@
+"""Reading from a message store, through a connection of its own that never waits for the writer's."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from pathlib import Path
+from zlib import crc32
+
+from brokers.engine.ports import Place
+from brokers.server.checksums import PLACE, body_checksum
+from brokers.server.message_file import batches, load_of
+from brokers.server.message_runs import RUN_MESSAGES, SELECT_RUN, Entry, Run, read_or_mend, run_with, stored_bodies
+from brokers.server.sqlite_file import failures_named, is_damage
+
+
+class MessageReader:
+    """Open the file; raise StoreError. `damaged`: messages that are unreadable or have a wrong checksum."""
+
+    def __init__(self, path: Path) -> None:
+        self.damaged: set[Place] = set()
+        self._path = path
+        with failures_named(path):
+            self._db = sqlite3.connect(path, isolation_level=None)
+            self._db.execute("PRAGMA query_only=ON")
+        self._last: tuple[int, object] = (0, None)  # a run, and its bodies
+
+    def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes]:
+        """See `MessageStore.load`."""
+        with failures_named(self._path):
+            bodies, singles = self._load_runs(queue, sorted(numbers))
+            for at, count in batches(len(singles)):
+                batch = singles[at : at + count]
+                try:
+                    bodies.update(self._load_singles(queue, batch))
+                except sqlite3.DatabaseError as error:
+                    if not is_damage(error):
+                        raise
+                    for number in batch:  # a damaged page costs only its own messages
+                        with contextlib.suppress(sqlite3.DatabaseError):
+                            bodies.update(self._load_singles(queue, [number]))
+        self.damaged.update((queue, number) for number in numbers if number not in bodies)
+        return bodies
+
+    def _load_runs(self, queue: int, numbers: Sequence[int]) -> tuple[dict[int, bytes], list[int]]:
+        """Return the bodies of messages in runs, and the numbers of the others."""
+        bodies: dict[int, bytes] = {}
+        singles: list[int] = []
+        at = 0
+        while at < len(numbers):
+            run, end = self._run_with(queue, numbers[at]), at + 1
+            if run is None:
+                singles.append(numbers[at])
+            else:
+                while end < len(numbers) and run.has(numbers[end]):
+                    end += 1
+                stored = self._bodies(run)
+                if stored is None and self._run_with(queue, numbers[at]) is None:
+                    singles += numbers[at:end]  # the writer has just stored them singly
+                bodies.update(run.bodies(stored, numbers[at:end]))
+            at = end
+        return bodies, singles
+
+    def _run_with(self, queue: int, number: int) -> Run | None:
+        try:
+            return run_with(self._db, queue, number)
+        except sqlite3.DatabaseError as error:
+            if is_damage(error):
+                return None
+            raise
+
+    def _bodies(self, run: Run) -> object:
+        """Return the bodies of a run; the last ones are cached, since a queue is read from front to back."""
+        if self._last[0] != run.row:
+            self._last = run.row, stored_bodies(self._db, run.row)
+        return self._last[1]
+
+    def _load_singles(self, queue: int, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        for number, expires, body, checksum in self._db.execute(load_of(len(numbers)), (queue, *numbers)):
+            # The type, too: a damaged row may contain anything.
+            if type(body) is bytes and checksum in (None, body_checksum(queue, number, expires, body)):
+                yield number, body
+
+    def recover(self, repaired: list[Sequence[object]]) -> Iterator[Entry]:
+        """See `MessageStore.recover`. Damaged rows of runs that could be repaired are added to `repaired`."""
+        with failures_named(self._path):
+            self._db.execute("SAVEPOINT recovery")  # both tables as of one moment
+            try:
+                yield from merge(self._singles(), self._runs(repaired))
+            finally:
+                self._db.execute("RELEASE recovery")
+
+    def _singles(self) -> Iterator[Entry]:
+        with contextlib.closing(self._db.cursor()) as cursor:
+            cursor.execute(
+                "SELECT queue, number, size, failed, expires, mark FROM message INDEXED BY message_place"
+                " ORDER BY queue, number"
+            )
+            while rows := cursor.fetchmany(10_000):
+                for row in rows:
+                    *place, mark = row
+                    if mark is None or mark == crc32(PLACE(*place)):
+                        yield row[:5]
+                    else:
+                        self.damaged.add(row[:2])
+
+    def _runs(self, repaired: list[Sequence[object]]) -> Iterator[Entry]:
+        with contextlib.closing(self._db.cursor()) as cursor:
+            cursor.execute(f"{SELECT_RUN} ORDER BY queue, first")
+            while rows := cursor.fetchmany(100):
+                for row in rows:
+                    found = read_or_mend(row)
+                    if found is None:
+                        self._put_damaged(*row[1:4])
+                        continue
+                    run, whole = found
+                    if whole is not row:
+                        repaired.append(whole)
+                    yield from run.entries()
+
+    def _put_damaged(self, queue: object, first: object, count: object) -> None:
+        """Count the messages of a run as damaged, as far as its row says which these are."""
+        if isinstance(queue, int) and isinstance(first, int) and isinstance(count, int):
+            self.damaged.update((queue, first + at) for at in range(min(count, RUN_MESSAGES)))
+
+    def close(self) -> None:
+        self._db.close()

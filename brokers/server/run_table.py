@@ -1,0 +1,172 @@
+"""The writer's access to the runs of a message store, within its transactions.
+
+The space of removed messages is free when the last message of their run is removed. Messages that stay behind alone
+would hold the space of many, so where that has become too much they are stored singly (`thin`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from brokers.server.checksums import body_checksum, place_mark
+from brokers.server.message_file import FAIL, insert_of
+from brokers.server.message_runs import (
+    INSERT_BODIES,
+    INSERT_RUN,
+    RUN_MESSAGES,
+    SELECT_RUN,
+    Run,
+    State,
+    parts_of,
+    run_mark,
+    run_with,
+    stored_bodies,
+)
+
+#: Space of removed messages that runs may hold in any case, in bytes, and as a part of all that is stored.
+SPARE_BYTES, SPARE_PART = 16 << 20, 8
+
+#: Runs that are stored singly at a time.
+THINNED = 4
+
+
+class RunTable:
+    """`db`: of the file. Raises sqlite3.Error."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._next = (db.execute("SELECT max(id) FROM run").fetchone()[0] or 0) + 1
+        self._spare: dict[int, int] = {}  # of runs that are half gone: row -> bytes of removed messages
+        self._spare_bytes = 0
+        for row, count, size, packed in db.execute("SELECT id, count, size, state FROM run WHERE state != x''"):
+            try:
+                self._measure(row, count, size, State.unpack(row, count, packed))
+            except (TypeError, ValueError):
+                continue  # damaged
+
+    def insert(self, queue: int, first: int, bodies: Sequence[bytes]) -> None:
+        parts, together = parts_of(bodies), b"".join(bodies)
+        place = (self._next, queue, first, len(bodies), len(together))
+        self._next += 1  # and never used again by this process: a reader caches the bodies of a row
+        self._db.execute(INSERT_RUN, (*place, b"", run_mark(place, parts), parts))
+        self._db.execute(INSERT_BODIES, (place[0], together))
+
+    def remove(self, queue: int, numbers: Sequence[int]) -> list[int]:
+        """Remove messages, whose numbers ascend. Return the numbers of those that are in no run."""
+        singles: list[int] = []
+        at = 0
+        while at < len(numbers):
+            end = at + 1
+            while end < len(numbers) and numbers[end] - numbers[end - 1] <= RUN_MESSAGES:
+                end += 1
+            singles += self._remove_near(queue, numbers[at:end])
+            at = end
+        return singles
+
+    def _remove_near(self, queue: int, numbers: Sequence[int]) -> list[int]:
+        """Remove messages whose numbers are near each other."""
+        singles: list[int] = []
+        at = 0
+        found = self._db.execute(
+            "SELECT id, first, count, size, state FROM run WHERE queue = ? AND first BETWEEN ? AND ? ORDER BY first",
+            (queue, numbers[0] - RUN_MESSAGES + 1, numbers[-1]),
+        ).fetchall()
+        for row, first, count, size, packed in found:
+            start = bisect_left(numbers, first, at)
+            end = bisect_left(numbers, first + count, start)
+            singles += numbers[at:start]
+            at = end
+            if start == end:
+                continue
+            try:
+                state = State.unpack(row, count, packed)
+            except ValueError:
+                continue  # damaged, and not delivered
+            low, high = numbers[start] - first, numbers[end - 1] - first
+            if high - low == end - 1 - start:  # without gaps, as a queue is usually read
+                state.gone |= (2 << high) - (1 << low)
+            else:
+                for number in numbers[start:end]:
+                    state.gone |= 1 << number - first
+            self._put_state(row, count, size, state)
+        return singles + list(numbers[at:])
+
+    def has(self, queue: int, number: int) -> bool:
+        return run_with(self._db, queue, number) is not None
+
+    def fail(self, queue: int, number: int, failed: int) -> bool:
+        """Store the failed deliveries of a message; return whether it is in a run."""
+        run = run_with(self._db, queue, number)
+        if run is None:
+            return False
+        run.state.failed[number - run.first] = failed
+        self._put_state(run.row, run.count, run.size, run.state)
+        return True
+
+    def replace(self, columns: Sequence[object]) -> None:
+        """Write a row that was damaged as it should be: the values of `SELECT_RUN`."""
+        self._db.execute(INSERT_RUN.replace("INSERT", "INSERT OR REPLACE"), columns)
+
+    def drop(self, queue: int, budget: int) -> int:
+        """Remove runs of a queue with about `budget` messages. Return how many they had, less than that if none is
+        left."""
+        dropped = 0
+        while dropped < budget:
+            found = self._db.execute("SELECT id, count FROM run WHERE queue = ? LIMIT 1", (queue,)).fetchone()
+            if found is None:
+                break
+            self._delete(found[0])
+            dropped += found[1]
+        return dropped
+
+    def thin(self) -> None:
+        """Store the last messages of some runs singly: those from which none was removed for longest."""
+        for row in list(self._spare)[:THINNED]:
+            found = self._db.execute(f"{SELECT_RUN} WHERE id = ?", (row,)).fetchone()
+            try:
+                run = Run.read(found) if found else None
+            except ValueError:
+                run = None
+            if run is None:
+                self._forget(row)
+                continue
+            numbers = [number for _, number, *_ in run.entries()]
+            bodies = dict(run.bodies(stored_bodies(self._db, row), numbers))
+            if len(bodies) < len(numbers):
+                self._forget(row)  # damaged: it stays as it is
+                continue
+            self._delete(row)
+            for queue, number, size, failed, _ in run.entries():
+                body = bodies[number]
+                mark, checksum = place_mark(queue, number, size, 0, 0), body_checksum(queue, number, 0, body)
+                self._db.execute(insert_of(1), (queue, number, size, body, 0, mark, checksum))
+                if failed:
+                    self._db.execute(FAIL, (failed, queue, number))
+
+    def wasteful(self, used_bytes: int) -> bool:
+        """Return whether removed messages take too much of the space that is used."""
+        return self._spare_bytes > max(SPARE_BYTES, used_bytes // SPARE_PART)
+
+    def _put_state(self, row: int, count: int, size: int, state: State) -> None:
+        if state.gone == (1 << count) - 1:
+            self._delete(row)
+        else:
+            self._db.execute("UPDATE run SET state = ? WHERE id = ?", (state.pack(row, count), row))
+            self._measure(row, count, size, state)
+
+    def _delete(self, row: int) -> None:
+        self._db.execute("DELETE FROM run WHERE id = ?", (row,))
+        self._db.execute("DELETE FROM run_bodies WHERE id = ?", (row,))
+        self._forget(row)
+
+    def _measure(self, row: int, count: int, size: int, state: State) -> None:
+        self._forget(row)
+        gone = state.gone.bit_count()
+        if 2 * gone >= count:
+            self._spare[row] = size * gone // count
+            self._spare_bytes += self._spare[row]
+
+    def _forget(self, row: int) -> None:
+        self._spare_bytes -= self._spare.pop(row, 0)
