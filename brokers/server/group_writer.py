@@ -25,6 +25,9 @@ from brokers.server.message_groups import COLUMNS, Changes, Group, Run, Written,
 from brokers.server.run_table import RunTable
 from brokers.server.sqlite_file import StoreError, failures_named, transaction
 
+#: Space that removed messages may take in runs: in bytes, and as a part of what is stored. On a full disk it is less.
+SPARE_BYTES, SPARE_PART = 16 << 20, 8
+
 #: Messages of deleted queues that are removed with one group, so that a large queue does not delay the others.
 DROP_ROWS = 5000
 
@@ -84,15 +87,15 @@ class GroupWriter:
             self._unwritten = Changes()
         except StoreError as error:
             fault, refused = self._write_in_need(group, error)
-        self._keep_log_short()
-        with contextlib.suppress(StoreError):
-            self._measure()
-        self.done_bytes += group.disk_bytes
         if not group.messages:
             fault = None
         if fault is not None or refused:
             self._refused = True
         unfinished = self._thin_runs() or bool(self._unwritten or self._dropping)
+        self._keep_log_short()
+        with contextlib.suppress(StoreError):
+            self._measure()
+        self.done_bytes += group.disk_bytes
         return Written(group.ticket, group.messages, fault, not self._unwritten, unfinished, refused)
 
     def _write_in_need(self, group: Group, fault: StoreError) -> tuple[StoreError | None, dict[int, StoreError]]:
@@ -186,16 +189,22 @@ class GroupWriter:
         return left
 
     def _thin_runs(self) -> bool:
-        """Free space that removed messages take in runs, unless the disk is full. Return whether there is more to
-        free."""
-        if self._refused or not self._runs.wasteful(self.used_bytes):
+        """Free space that removed messages take in runs, where it is too much. Return whether there is more to free."""
+        allowed = self._log_bytes if self._refused else max(SPARE_BYTES, self.used_bytes // SPARE_PART)
+        if self._runs.spare_bytes <= allowed:
             return False
+        if self._refused and self._reserve is not None:
+            self._reserve.release()
         try:
             with failures_named(self._path), transaction(self._db):
                 self._runs.thin()
         except StoreError:
-            return False  # with a later group
-        return self._runs.wasteful(self.used_bytes)
+            return False  # it is tried again with the next group
+        finally:
+            if self._refused and self._reserve is not None:
+                self._shorten_log()
+                self._reserve.allocate()
+        return self._runs.spare_bytes > allowed
 
     def replace_runs(self, rows: Sequence[Sequence[object]]) -> None:
         """Write the rows of runs that were damaged, as they should be. Raises StoreError."""

@@ -1,7 +1,7 @@
 """The writer's access to the runs of a message store, within its transactions.
 
-The space of removed messages is free when the last message of their run is removed. Messages that stay behind alone
-would hold the space of many, so where that has become too much they are stored singly (`thin`).
+The space of removed messages is free when the last message of their run is removed. Where messages that stay behind
+hold too much space they are stored singly (`thin`).
 """
 
 from __future__ import annotations
@@ -25,21 +25,19 @@ from brokers.server.message_runs import (
     stored_bodies,
 )
 
-#: Space of removed messages that runs may hold in any case, in bytes, and as a part of all that is stored.
-SPARE_BYTES, SPARE_PART = 16 << 20, 8
-
 #: Runs that are stored singly at a time.
 THINNED = 4
 
 
 class RunTable:
-    """`db`: of the file. Raises sqlite3.Error."""
+    """`db`: of the file. `spare_bytes`: of the removed messages in runs that are at least half gone. Its methods raise
+    sqlite3.Error."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
         self._next = (db.execute("SELECT max(id) FROM run").fetchone()[0] or 0) + 1
         self._spare: dict[int, int] = {}  # of runs that are half gone: row -> bytes of removed messages
-        self._spare_bytes = 0
+        self.spare_bytes = 0
         for row, count, size, packed in db.execute("SELECT id, count, size, state FROM run WHERE state != x''"):
             try:
                 self._measure(row, count, size, State.unpack(row, count, packed))
@@ -145,10 +143,6 @@ class RunTable:
                 if failed:
                     self._db.execute(FAIL, (failed, queue, number))
 
-    def wasteful(self, used_bytes: int) -> bool:
-        """Return whether removed messages take too much of the space that is used."""
-        return self._spare_bytes > max(SPARE_BYTES, used_bytes // SPARE_PART)
-
     def _put_state(self, row: int, count: int, size: int, state: State) -> None:
         if state.gone == (1 << count) - 1:
             self._delete(row)
@@ -166,7 +160,7 @@ class RunTable:
         gone = state.gone.bit_count()
         if 2 * gone >= count:
             self._spare[row] = size * gone // count
-            self._spare_bytes += self._spare[row]
+            self.spare_bytes += self._spare[row]
 
     def _forget(self, row: int) -> None:
-        self._spare_bytes -= self._spare.pop(row, 0)
+        self.spare_bytes -= self._spare.pop(row, 0)

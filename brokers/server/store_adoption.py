@@ -130,7 +130,7 @@ def _renumber(db: sqlite3.Connection, offset: int) -> None:
     for *place, _, mark, parts in db.execute(f"{SELECT_RUN} ORDER BY queue DESC, first DESC").fetchall():
         moved = (place[0], place[1] + offset, *place[2:])
         sound = mark == run_mark(place, parts)
-        new_mark = run_mark(moved, parts) ^ (not sound)  # damaged runs stay detectable
+        new_mark = run_mark(moved, parts) ^ (0 if sound else 0xFFFFFFFF)  # damaged runs stay detectable, in many bits
         db.execute("UPDATE run SET queue = ?, mark = ? WHERE id = ?", (moved[1], new_mark, place[0]))
     names = db.execute("SELECT id, name FROM queue").fetchall()
     db.execute("DELETE FROM queue")

@@ -42,6 +42,8 @@ class ReadableStore(MessageStore):
 
     def recover(self) -> Iterator[tuple[int, int, int, int, int]]:
         yield from super().recover()
+        if self.repaired:
+            log.warning("%s was damaged: %d index entries were repaired, nothing is lost", self.path, self.repaired)
         for queue, number in sorted(self.damaged):
             log.error("%s is damaged: the index entry of %s is wrong", self.path, self._named(queue, [number]))
 

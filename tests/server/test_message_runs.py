@@ -1,0 +1,426 @@
+"""Runs of messages in the store: nothing that a client sees depends on whether a message is in one, also after a cut
+of the log at any byte, flipped bits, removals that leave single messages behind, and an upgrade."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from brokers.server import group_writer, message_file, store_adoption
+from brokers.server.checksums import place_mark
+from brokers.server.message_file import Stamp
+from brokers.server.message_reader import MessageReader
+from brokers.server.message_runs import FEWEST, RUN_BYTES, RUN_MESSAGES, SELECT_RUN, Run, read_or_mend
+from brokers.server.message_store import MessageStore
+from brokers.server.sqlite_file import StoreError
+from brokers.server.store_salvage import mend_store
+from brokers.server.store_survey import read_store
+from brokers.server.store_verification import verify
+from brokers.server.virtualhost_stores import ReadableStore
+from brokers.server.write_ahead_log import mend_log
+from tests.server.test_message_store import RESERVE, StoreModel, small_disk, write, write_all
+
+__all__ = ["small_disk"]  # a fixture
+
+Bodies = dict[tuple[int, int], bytes]
+
+
+def body_of(queue: int, number: int, size: int = 300) -> bytes:
+    return random.Random(f"{queue} {number}").randbytes(random.Random(number).randrange(size))
+
+
+def put(store: MessageStore, queue: int, numbers: range, size: int = 300) -> None:
+    bodies = [body_of(queue, number, size) for number in numbers]
+    store.put_run(queue, numbers.start, bodies, sum(map(len, bodies)))
+
+
+def found(store: MessageStore | MessageReader) -> Bodies:
+    """All messages, as a broker that starts finds them."""
+    entries = store.recover([]) if isinstance(store, MessageReader) else store.recover()
+    places = [row[:2] for row in entries]
+    bodies: Bodies = {}
+    for queue in {queue for queue, _ in places}:
+        loaded = store.load(queue, [number for each, number in places if each == queue])
+        bodies.update({(queue, number): body for number, body in (loaded or {}).items()})
+    return bodies
+
+
+def expected(queue: int, numbers: range | list[int], size: int = 300) -> Bodies:
+    return {(queue, number): body_of(queue, number, size) for number in numbers}
+
+
+def rows(store: MessageStore, table: str) -> int:
+    count: int = store._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+    return count
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "messages-1.sqlite3"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[MessageStore]:
+    store = MessageStore(path, reserve_bytes=RESERVE)
+    yield store
+    store.close()
+
+
+# -- what is a run ----------------------------------------------------------------------------------------------------
+
+
+def test_messages_that_follow_each_other_are_one_row_whichever_call_has_put_them(store: MessageStore) -> None:
+    put(store, 1, range(1, 11))
+    for number in range(11, 21):
+        store.put(1, number, body_of(1, number))
+        store.put(2, number, body_of(2, number))
+    put(store, 1, range(21, 31))
+    write(store)
+    assert (rows(store, "run"), rows(store, "run_bodies"), rows(store, "message")) == (2, 2, 0)
+    assert found(store) == expected(1, range(1, 31)) | expected(2, range(11, 21))
+
+
+def test_long_runs_are_split_by_messages_and_by_bytes_and_short_ones_are_single_messages(store: MessageStore) -> None:
+    put(store, 1, range(1, 2 * RUN_MESSAGES + FEWEST))
+    store.put_run(2, 1, [bytes(RUN_BYTES // 8)] * 20, 20 * RUN_BYTES // 8)
+    store.put_run(3, 1, [bytes(2 * RUN_BYTES)] * 2, 4 * RUN_BYTES)
+    write_all(store)
+    counts = [row[0] for row in store._db.execute("SELECT count FROM run ORDER BY queue, first")]
+    assert counts == [RUN_MESSAGES, RUN_MESSAGES, 8, 8, 4]
+    assert rows(store, "message") == FEWEST - 1 + 2
+    assert len(list(store.recover())) == 2 * RUN_MESSAGES + FEWEST - 1 + 20 + 2
+
+
+def test_the_callers_list_of_bodies_stays_as_it_is(store: MessageStore) -> None:
+    bodies = [b"one", b"two"]
+    store.put_run(1, 1, bodies, 6)
+    store.put(1, 3, b"three")
+    store.put(1, 4, b"four")
+    write(store)
+    assert bodies == [b"one", b"two"]
+    assert found(store) == {(1, 1): b"one", (1, 2): b"two", (1, 3): b"three", (1, 4): b"four"}
+
+
+def test_messages_that_expire_are_beside_the_runs_and_in_order(store: MessageStore) -> None:
+    for number in range(1, 31):
+        store.put(1, number, b"x", 77 if number % 10 == 0 else 0)
+    write(store)
+    assert list(store.recover()) == [(1, n, 1, 0, 77 if n % 10 == 0 else 0) for n in range(1, 31)]
+    assert (rows(store, "run"), rows(store, "message")) == (3, 3)
+
+
+# -- what becomes of its messages -------------------------------------------------------------------------------------
+
+
+def test_a_run_is_there_until_its_last_message_is_removed(store: MessageStore, path: Path) -> None:
+    put(store, 1, range(1, 101))
+    write(store)
+    left = list(range(1, 101))
+    random.Random(1).shuffle(left)
+    while left:
+        store.remove_run(1, [left.pop() for _ in range(10)])
+        write(store)
+        assert found(store) == expected(1, left)
+        assert rows(store, "run") == rows(store, "run_bodies") == bool(left)
+    assert verify(path) == []
+
+
+def test_failed_deliveries_and_removals_of_a_run_survive_a_restart(store: MessageStore, path: Path) -> None:
+    put(store, 1, range(1, 21))
+    store.fail(1, 3, 1)
+    write(store)
+    for number, count in ((5, 2), (6, 1), (3, 4), (99, 1)):
+        store.fail(1, number, count)
+    store.remove_run(1, [1, 2, 6, 7])
+    write(store)
+    again = MessageStore(path, reserve_bytes=RESERVE)
+    with contextlib.closing(again):
+        there = [(number, failed) for _, number, _, failed, _ in again.recover()]
+        assert there == [(n, {3: 4, 5: 2}.get(n, 0)) for n in range(1, 21) if n not in (1, 2, 6, 7)]
+
+
+def test_a_message_of_a_run_is_moved_in_one_change(store: MessageStore) -> None:
+    put(store, 1, range(1, 11))
+    store.fail(1, 4, 3)
+    write(store)
+    store.move((1, 4), (2, 1), b"dead letter", 0)
+    store.move((1, 5), (2, 2), b"gone again", 0)
+    store.remove(2, 2)
+    write(store)
+    left = [n for n in range(1, 11) if n not in (4, 5)]
+    assert found(store) == expected(1, left) | {(2, 1): b"dead letter"}
+    assert (2, 1, 11, 0, 0) in list(store.recover())
+
+
+def test_messages_left_behind_do_not_hold_the_space_of_those_removed(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_writer, "SPARE_BYTES", 0)
+    monkeypatch.setattr(group_writer, "SPARE_PART", 1 << 40)
+    for first in range(1, 2001, 200):
+        store.put_run(1, first, [body_of(1, n, 2000) for n in range(first, first + 200)], 1)
+        write_all(store)
+    full = store.used_bytes
+    left = list(range(50, 2000, 100))
+    store.fail(1, 50, 7)
+    store.remove_run(1, sorted(set(range(1, 2001)) - set(left)))
+    written = [write(store)]
+    while written[-1].unfinished:
+        assert len(written) < 20
+        written.append(write(store))
+    assert len(written) > 1, "in steps"
+    assert rows(store, "run") == rows(store, "run_bodies") == 0
+    assert store.used_bytes < full / 10
+    assert found(store) == expected(1, left, 2000)
+    assert next(store.recover())[3] == 7
+
+
+def test_space_of_removed_messages_in_runs_is_used_again_on_a_full_disk(small_disk: Path) -> None:
+    store = MessageStore(small_disk / "messages.sqlite3", reserve_bytes=RESERVE)
+    number, fault = 0, None
+    while fault is None:
+        store.put_run(1, number, [bytes([number % 251]) * 1000] * 100, 100_000)
+        fault = write(store).fault
+        number += 100
+    number -= 100
+    assert number > 4000
+    left = list(range(0, number, 100))
+    store.remove_run(1, sorted(set(range(number)) - set(left)))
+    written = write(store)
+    assert written.removed
+    while written.unfinished:
+        written = write(store)
+    store.put_run(2, 1, [b"y" * 1000] * 1000, 1_000_000)
+    assert write(store).fault is None, "there is room again"
+    assert [n for q, n, *_ in store.recover() if q == 1] == left
+    store.close()
+
+
+def test_a_reader_finds_messages_that_the_writer_stores_singly_meanwhile(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, 1, range(1, 101))
+    store.remove_run(1, list(range(1, 91)))
+    write(store)
+    reader, bodies = store._reader, store._reader._bodies
+    thinned = []
+
+    def thin_first(run: Run) -> object:
+        if not thinned:
+            thinned.append(run)
+            store.writer._runs.thin()
+        return bodies(run)
+
+    monkeypatch.setattr(reader, "_bodies", thin_first)
+    assert store.load(1, list(range(91, 101))) == {n: body_of(1, n) for n in range(91, 101)}
+    assert thinned
+    assert not store.damaged
+    assert rows(store, "run") == 0
+
+
+class ThinnedModel(StoreModel):
+    """The same model, with runs that are stored singly as soon as they are half gone."""
+
+    def __init__(self) -> None:
+        self.limits = group_writer.SPARE_BYTES, group_writer.SPARE_PART
+        group_writer.SPARE_BYTES, group_writer.SPARE_PART = 0, 1 << 40
+        super().__init__()
+
+    def teardown(self) -> None:
+        group_writer.SPARE_BYTES, group_writer.SPARE_PART = self.limits
+        super().teardown()
+
+
+ThinnedModel.TestCase.settings = StoreModel.TestCase.settings
+TestThinnedModel = ThinnedModel.TestCase
+
+
+# -- a cut of the log, and flipped bits -------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_log_cut_at_every_byte_recovers_a_prefix_with_all_that_was_confirmed_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_file, "PAGE_BYTES", 512)
+    path, cut = tmp_path / "messages.sqlite3", tmp_path / "cut.sqlite3"
+    store = MessageStore(path, reserve_bytes=RESERVE)
+    log = path.with_name(path.name + "-wal")
+    store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    content: Bodies = {}
+    after: list[tuple[int, Bodies]] = [(0, {})]  # length of the log, what is stored
+    for group in range(3):
+        put(store, 1, range(20 * group, 20 * group + 8), 20)
+        store.put(2, group, b"alone")
+        content |= expected(1, range(20 * group, 20 * group + 8), 20) | {(2, group): b"alone"}
+        if group:
+            store.remove_run(1, [20 * group - 20, 20 * group - 18])
+            store.fail(1, 20 * group - 17, group)
+            content.pop((1, 20 * group - 20))
+            content.pop((1, 20 * group - 18))
+        write(store)
+        after.append((log.stat().st_size, dict(content)))
+    base, whole = path.read_bytes(), log.read_bytes()
+    store.close()
+    assert len(after) == len({size for size, _ in after})
+    for size in range(len(whole) + 1):
+        for each in tmp_path.glob("cut.sqlite3*"):
+            each.unlink()
+        cut.write_bytes(base)
+        cut.with_name(cut.name + "-wal").write_bytes(whole[:size])
+        mend_log(cut)
+        with contextlib.closing(MessageReader(cut)) as again:
+            assert found(again) == [stored for at, stored in after if at <= size][-1], f"cut at byte {size}"
+
+
+def test_any_flipped_bit_in_the_row_of_a_run_is_repaired(store: MessageStore) -> None:
+    put(store, 1, range(1, 9))
+    store.fail(1, 4, 2)
+    store.remove(1, 1)
+    write(store)
+    columns = store._db.execute(SELECT_RUN).fetchone()
+    right, same = read_or_mend(columns) or (None, None)
+    assert same is columns
+    for at, column in enumerate(columns):
+        for bit in range(8 * len(column) if isinstance(column, bytes) else 63):
+            if isinstance(column, bytes):
+                changed: bytes | int = bytes(b ^ (1 << bit % 8 if i == bit // 8 else 0) for i, b in enumerate(column))
+            else:
+                changed = column ^ 1 << bit
+            assert read_or_mend((*columns[:at], changed, *columns[at + 1 :])) == (right, columns), f"{at}, bit {bit}"
+
+
+def test_the_row_of_a_run_that_is_repaired_at_the_start_is_written(
+    store: MessageStore, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(store, 1, range(1, 101))
+    write(store)
+    [(parts,)] = store._db.execute("SELECT parts FROM run").fetchall()
+    store._db.execute("UPDATE run SET parts = ?", (parts[:50] + bytes([parts[50] ^ 8]) + parts[51:],))
+    store.close()
+    assert [text for text in verify(path) if "run" in text]
+    again = ReadableStore(path, reserve_bytes=RESERVE)
+    with contextlib.closing(again):
+        assert found(again) == expected(1, range(1, 101))
+        again.remove(1, 1)
+        write(again)
+        assert found(again) == expected(1, range(2, 101))
+    assert verify(path) == []
+    assert [text for text in caplog.messages if str(path) in text and "repaired" in text]
+
+
+def test_a_row_of_a_run_with_more_damage_is_reported_and_costs_that_run(
+    store: MessageStore, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(store, 1, range(1, 11))
+    put(store, 2, range(1, 11))
+    write(store)
+    store._db.execute("UPDATE run SET parts = zeroblob(length(parts)) WHERE queue = 1")
+    store.close()
+    assert len(verify(path)) == 1
+    again = ReadableStore(path, reserve_bytes=RESERVE)
+    with contextlib.closing(again):
+        assert found(again) == expected(2, range(1, 11))
+        assert again.damaged == {(1, n) for n in range(1, 11)}
+        assert again.load(1, [1, 2]) == {}
+    assert [text for text in caplog.messages if str(path) in text and "is damaged" in text]
+
+
+def test_a_damaged_body_in_a_run_costs_only_its_message(store: MessageStore, path: Path) -> None:
+    put(store, 1, range(1, 101))
+    write(store)
+    target = next(n for n in range(40, 60) if len(body_of(1, n)) > 50)
+    [(row, bodies)] = store._db.execute("SELECT id, bodies FROM run_bodies").fetchall()
+    at = bodies.index(body_of(1, target)) + 10
+    store._db.execute("UPDATE run_bodies SET bodies = ?", (bodies[:at] + bytes([bodies[at] ^ 1]) + bodies[at + 1 :],))
+    others = [n for n in range(1, 101) if n != target]
+    assert found(store) == expected(1, others)
+    assert store.damaged == {(1, target)}
+    store.close()
+    assert verify(path) == [f"{path}: message {target} of queue number 1 (run {row}) is not as it was written"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_damaged_page_costs_at_most_the_messages_of_the_runs_in_it_and_what_is_lost_is_named(
+    path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    store = MessageStore(path, reserve_bytes=RESERVE)
+    for first in range(1, 401, 100):
+        put(store, 1, range(first, first + 100), 1500)
+        store.put(2, first, b"alone")
+        write_all(store)
+    store.close()
+    whole = expected(1, range(1, 401), 1500) | {(2, first): b"alone" for first in range(1, 401, 100)}
+    content = bytearray(path.read_bytes())
+    page = chance.randrange(1, len(content) // message_file.PAGE_BYTES) * message_file.PAGE_BYTES
+    content[page : page + message_file.PAGE_BYTES] = chance.randbytes(message_file.PAGE_BYTES)
+    path.write_bytes(content)
+    try:
+        said = mend_store(path, suspect=True)
+    except StoreError as error:
+        refusal = str(error)
+        assert str(path) in refusal
+        return
+    again = MessageStore(path, reserve_bytes=RESERVE)
+    with contextlib.closing(again):
+        there = found(again)
+    assert there.items() <= whole.items()
+    if len(there) < len(whole):
+        assert said or verify(path), "nothing is lost silently"
+    if said:
+        assert verify(path) == []
+        assert f"{len(there):,} messages were saved" in said[0]
+
+
+# -- files of others --------------------------------------------------------------------------------------------------
+
+
+def test_a_file_of_the_release_before_runs_is_upgraded_and_not_taken_by_that_release_again(path: Path) -> None:
+    store = MessageStore(path, reserve_bytes=RESERVE)
+    store.set_stamp(Stamp("me", "default", 3, 1))
+    for number in range(1, 11):
+        store.put(1, number, body_of(1, number), 77)
+    write(store)
+    store.close()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.create_function("place_mark", 5, place_mark, deterministic=True)
+        db.executescript("DROP TABLE run; DROP TABLE run_bodies; UPDATE schema_version SET version = 3")
+        db.commit()
+    for _ in range(2):
+        survey = read_store(path)
+        assert (survey.error, survey.damage, survey.messages) == ("", "", 10)
+        assert verify(path) == []
+    store = MessageStore(path, reserve_bytes=RESERVE)
+    with contextlib.closing(store):
+        put(store, 1, range(11, 31))
+        write(store)
+        assert found(store) == expected(1, range(1, 31))
+        assert store._db.execute("SELECT version FROM schema_version").fetchone() == (4,)
+    survey = read_store(path)
+    assert survey.queues[1].messages == 30
+    assert survey.queues[1].bytes == sum(len(body_of(1, n)) for n in range(1, 31))
+
+
+def test_the_queues_of_a_store_with_runs_are_renumbered(store: MessageStore, path: Path) -> None:
+    put(store, 1, range(1, 51))
+    put(store, 2, range(1, 51))
+    store.put(2, 60, b"alone")
+    store.fail(1, 9, 2)
+    store.remove_run(1, [1, 2, 3])
+    write(store)
+    store._db.execute("UPDATE run SET parts = zeroblob(length(parts)) WHERE queue = 2")
+    store.close()
+    store_adoption._take_over(read_store(path), Stamp("me", "default", 3, 0), 1)
+    again = MessageStore(path, reserve_bytes=RESERVE)
+    with contextlib.closing(again):
+        bodies = found(again)
+        assert bodies == {(2, n): body_of(1, n) for n in range(4, 51)} | {(3, 60): b"alone"}
+        assert again.damaged == {(3, n) for n in range(1, 51)}, "what was damaged stays so"
+        assert {row[1]: row[3] for row in again.recover() if row[0] == 2 and row[3]} == {9: 2}
