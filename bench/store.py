@@ -1,7 +1,7 @@
-"""Comparison of message stores: SQLite row by row, SQLite as in `brokers/server/message_store.py`, and LMDB.
+"""Comparison of message stores: SQLite row by row, SQLite as in `brokers/server/message_store.py`, LMDB and RocksDB.
 
-`uv run --with lmdb python bench/store.py [FOLDER]` prints one table, candidates in turns within one run. FOLDER must be
-on the disk that matters; nothing else should be running. What is measured, with messages of 1 KiB:
+`uv run --with lmdb,rocksdict python bench/store.py [FOLDER]` prints one table, candidates in turns within one run.
+FOLDER must be on the disk that matters; nothing else should be running. What is measured, with messages of 1 KiB:
 - cpu, rate, written: puts and removals (a FIFO queue of 1,000) in groups of 20 and of 200, each group with its fsync;
 - loop: an asyncio loop that is busy all the time, while 20,000 messages/s are committed beside it, by a thread: turns
   of the loop per second (against the same loop alone), the time from the put to being safe;
@@ -175,6 +175,49 @@ class Lmdb(Buffered):
         self.env.close()
 
 
+class RocksDb(Buffered):
+    """A key for each message, its size in a column family of its own; removals without gaps are ranges."""
+
+    key = struct.Struct(">QQ").pack
+
+    def __init__(self, path: Path) -> None:
+        import rocksdict as rocks
+
+        super().__init__()
+        options = rocks.Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.create_missing_column_families(True)
+        options.set_compression_type(rocks.DBCompressionType.none())
+        self.db = rocks.Rdict(str(path), options, {"size": options})
+        self.sizes, self.handle = self.db.get_column_family("size"), self.db.get_column_family_handle("size")
+        self.batch = rocks.WriteBatch
+        self.synced = rocks.WriteOptions()
+        self.synced.sync = True
+
+    def commit(self, puts: list[Key], removed: list[Key]) -> None:
+        batch, size = self.batch(raw_mode=True), len(BODY).to_bytes(4, "big")
+        for queue, number in puts:
+            key = self.key(queue, number)
+            batch.put(key, BODY)
+            batch.put(key, size, self.handle)
+        if removed:
+            first, last = self.key(*removed[0]), self.key(removed[-1][0], removed[-1][1] + 1)
+            batch.delete_range(first, last)
+            batch.delete_range(first, last, self.handle)
+        self.db.write(batch, self.synced)
+
+    def used(self) -> int:
+        return self.db.property_int_value("rocksdb.estimate-live-data-size") or 0
+
+    def recover(self) -> Iterable[object]:
+        for key, size in self.sizes.items():
+            yield struct.unpack(">QQ", key), int.from_bytes(size, "big")
+
+    def close(self) -> None:
+        self.sizes.close()
+        self.db.close()
+
+
 class Bench:
     def __init__(self, folder: Path, make: type[Candidate]) -> None:
         self.folder, self.make = folder, make
@@ -278,7 +321,12 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-CANDIDATES: dict[str, type[Candidate]] = {"SQLite row by row": RowByRow, "SQLite as shipped": AsShipped, "LMDB": Lmdb}
+CANDIDATES: dict[str, type[Candidate]] = {
+    "SQLite row by row": RowByRow,
+    "SQLite as shipped": AsShipped,
+    "LMDB": Lmdb,
+    "RocksDB": RocksDb,
+}
 
 
 def main() -> None:

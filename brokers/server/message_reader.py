@@ -121,7 +121,7 @@ class MessageReader:
                     yield from run.entries()
 
     def _put_damaged(self, queue: object, first: object, count: object) -> None:
-        """Count the messages of a run as damaged, as far as its row says which these are."""
+        """Count the messages of a run as damaged, if its row says which these are."""
         if isinstance(queue, int) and isinstance(first, int) and isinstance(count, int):
             self.damaged.update((queue, first + at) for at in range(min(count, RUN_MESSAGES)))
 

@@ -162,7 +162,7 @@ def run_with(db: sqlite3.Connection, queue: int, number: int) -> Run | None:
 
 
 def stored_bodies(db: sqlite3.Connection, row: int) -> object:
-    """Return what a run's row of bodies contains, as far as it can be read; None if there is none."""
+    """Return what a run's row of bodies contains, up to a page that cannot be read; None if there is none."""
     try:
         found = db.execute(SELECT_BODIES, (row,)).fetchone()
         return found[0] if found else None
