@@ -88,7 +88,7 @@ class MessageReader:
         with failures_named(self._path):
             self._db.execute("SAVEPOINT recovery")  # both tables as of one moment
             try:
-                yield from merge(self._singles(), self._runs(repaired))
+                yield from _in_order(self._singles(), self._runs(repaired))
             finally:
                 self._db.execute("RELEASE recovery")
 
@@ -106,7 +106,7 @@ class MessageReader:
                     else:
                         self.damaged.add(row[:2])
 
-    def _runs(self, repaired: list[Sequence[object]]) -> Iterator[Entry]:
+    def _runs(self, repaired: list[Sequence[object]]) -> Iterator[Run]:
         with contextlib.closing(self._db.cursor()) as cursor:
             cursor.execute(f"{SELECT_RUN} ORDER BY queue, first")
             while rows := cursor.fetchmany(100):
@@ -118,7 +118,7 @@ class MessageReader:
                     run, whole = found
                     if whole is not row:
                         repaired.append(whole)
-                    yield from run.entries()
+                    yield run
 
     def _put_damaged(self, queue: object, first: object, count: object) -> None:
         """Count the messages of a run as damaged, if its row says which these are."""
@@ -127,3 +127,20 @@ class MessageReader:
 
     def close(self) -> None:
         self._db.close()
+
+
+def _in_order(singles: Iterator[Entry], runs: Iterator[Run]) -> Iterator[Entry]:
+    """Merge single messages and those of runs, both in order, without a comparison per message of a run."""
+    single = next(singles, None)
+    for run in runs:
+        while single is not None and single < (run.queue, run.first):
+            yield single
+            single = next(singles, None)
+        between = []
+        while single is not None and single < (run.queue, run.first + run.count):
+            between.append(single)
+            single = next(singles, None)
+        yield from merge(run.entries(), between) if between else run.entries()
+    if single is not None:
+        yield single
+        yield from singles
