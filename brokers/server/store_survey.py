@@ -158,10 +158,13 @@ def _totals(db: sqlite3.Connection, *, with_runs: bool) -> Iterator[tuple[int, i
         )
     }
     for row in db.execute(SELECT_RUN) if with_runs else ():
-        with suppress(ValueError):  # a damaged one is a matter of `store_verification.py`
-            sizes = [size for _, _, size, *_ in Run.read(row).entries()]
-            messages, size = totals.get(row[1], (0, 0))
-            totals[row[1]] = (messages + len(sizes), size + sum(sizes))
+        with suppress(TypeError, ValueError):  # a damaged one is a matter of `store_verification.py`
+            _, queue, _, count, size, state, *_ = row
+            if state:
+                sizes = [size for _, _, size, *_ in Run.read(row).entries()]
+                count, size = len(sizes), sum(sizes)
+            before = totals.get(queue, (0, 0))
+            totals[queue] = (before[0] + count, before[1] + size)
     for queue, (messages, size) in totals.items():
         yield queue, messages, size
 
