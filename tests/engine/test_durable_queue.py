@@ -117,6 +117,17 @@ class DurableQueueModel(RuleBasedStateMachine):
                 self.due[body] = self.now + ttl
         self.end()
 
+    @rule(durable=st.booleans(), count=st.integers(1, 12), size=st.integers(0, 50))
+    def publish_run(self, durable: bool, count: int, size: int) -> None:
+        kind = b"D" if durable else b"T"
+        bodies = [b"%s %d 4 0 %s" % (kind, self.count + each, b"." * size) for each in range(1, count + 1)]
+        self.count += count
+        self.producer.credit = count
+        self.queue.gate.ledger.reserved += count
+        assert self.queue.publish_run(self.producer, bodies, sum(map(len, bodies)), durable=durable)
+        self.expected += [(body, not durable) for body in bodies]
+        self.end()
+
     @rule(ms=st.sampled_from([50, 100, 900]))
     def time_passes(self, ms: int) -> None:
         self.broker.advance(ms)
@@ -151,6 +162,13 @@ class DurableQueueModel(RuleBasedStateMachine):
         message = self.acquired.pop(data.draw(st.integers(0, len(self.acquired) - 1)))
         ticket = self.queue.remove(self.consumer, message)
         assert bool(ticket) == message[1].startswith(b"D")
+        self.broker._end_turn()
+
+    @precondition(lambda self: self.acquired)
+    @rule(count=st.integers(1, 12))
+    def settle_run(self, count: int) -> None:
+        self.queue.acknowledge_run(self.consumer, self.acquired[:count])
+        del self.acquired[:count]
         self.broker._end_turn()
 
     @precondition(lambda self: self.acquired)

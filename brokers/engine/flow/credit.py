@@ -258,7 +258,7 @@ class CreditLedger:
             if producer.denied_credit:
                 continue  # it requests credit again when the shortage ends
             most = share if producer.messages else min(share, FIRST_GRANT)
-            wanted = most - producer.credit - len(producer.receipts)
+            wanted = most - producer.credit - producer.unsettled
             wanted = min(wanted, self._affordable(producer))
             more = min(wanted, room)
             if more <= 0 or producer.draining:
@@ -335,7 +335,7 @@ class CreditLedger:
         left = self.footprint.left(self.footprint.transient if producer.messages and not producer.persistent else None)
         if left == UNLIMITED:
             return UNLIMITED
-        one = 1 - producer.credit - len(producer.receipts)
+        one = 1 - producer.credit - producer.unsettled
         return max(one, left // (2 * (self.largest or DEFAULT_LARGEST_BYTES)))
 
     @property

@@ -252,7 +252,7 @@ class FlowGate:
             for lost in self.parking.take_out(lambda waiting: waiting.producer is producer):
                 if lost.enrolment is not None:
                     lost.enrolment.lost()
-        producer.receipts.clear()
+        self.settlement.forget(producer)
         self.ledger.leave(producer)
         blocking.detached(self.turn, producer)
         self.touch()
@@ -335,6 +335,11 @@ class FlowGate:
             self.above()
         elif level is not None:
             self.feed(level)
+
+    def stays_overfull(self, messages: int, size: int) -> bool:
+        """Return whether the queue is overfull, and still is after the removal of messages of `size` bytes."""
+        left = table.measure(self.limits, self.depth_bytes - size, self.depth_messages - messages)
+        return self.state.overfull and left is not Input.AT_RESUME
 
     def stop(self, stop: Stop) -> bool:
         """Apply an operator's stop, or its staged start. Return False if it applied already."""

@@ -81,15 +81,17 @@ class Destination(Protocol):
 
 
 class Receipt:
-    """The outcome of an unsettled delivery that is settled later. `pending`: how many conditions are not met yet: the
-    queue resumes, it has room, the store confirms. The delivery has its outcome when all conditions are met or one has
-    failed. A producer's deliveries are settled in the order in which it sent them."""
+    """The outcome of unsettled deliveries that are settled later. `count`: number of deliveries, one or those of a run.
+    `pending`: how many conditions are not met yet: the queue resumes, it has room, the store confirms. The deliveries
+    have their outcome when all conditions are met or one has failed. A producer's deliveries are settled in the order
+    in which it sent them."""
 
-    __slots__ = ("outcome", "pending", "producer")
+    __slots__ = ("count", "outcome", "pending", "producer")
 
-    def __init__(self, producer: Producer, pending: int) -> None:
+    def __init__(self, producer: Producer, pending: int, count: int = 1) -> None:
         self.producer = producer
         self.pending = pending
+        self.count = count
         self.outcome = Outcome.ACCEPTED
 
     def resolve(self, outcome: Outcome) -> None:
@@ -140,6 +142,7 @@ class Producer:
         "siblings",
         "stored_at",
         "touched_at",
+        "unsettled",
         "waiting",
         "withdrawn",
         "without_since",
@@ -166,7 +169,8 @@ class Producer:
         self.lapsed = 0
         self.doubtful = 0
         self.low = 0  # requests more when its credit falls to this
-        self.receipts: deque[Receipt] = deque()  # of deliveries that are settled later
+        self.receipts: deque[Receipt] = deque()  # of deliveries that are settled later; see `settlement.py`
+        self.unsettled = 0  # deliveries of these receipts
         self.waiting = False  # is in a waiting list of its ledger
         self.idle = False  # returned unused credit, and has not sent since
         self.probing = False  # its credit is a probe: one credit, not reserved
@@ -192,11 +196,6 @@ class Producer:
     def persistent(self) -> bool:
         """Whether its last message was stored."""
         return self.stored_at == self.messages
-
-    @property
-    def unsettled(self) -> int:
-        """Number of deliveries that are not settled yet."""
-        return len(self.receipts)
 
     @property
     def reasons(self) -> Mapping[str, None]:

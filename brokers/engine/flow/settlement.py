@@ -23,10 +23,11 @@ class Settlement:
         self._touch = touch
         self.withheld: deque[Receipt] = deque()
 
-    def defer(self, producer: Producer, pending: int) -> Receipt:
-        """Defer the settlement of the producer's newest message until `pending` conditions are met."""
-        receipt = Receipt(producer, pending)
+    def defer(self, producer: Producer, pending: int, count: int = 1) -> Receipt:
+        """Defer the settlement of the producer's newest `count` messages until `pending` conditions are met."""
+        receipt = Receipt(producer, pending, count)
         producer.receipts.append(receipt)
+        producer.unsettled += count
         return receipt
 
     def withhold(self, producer: Producer) -> Receipt:
@@ -41,18 +42,25 @@ class Settlement:
             self.resolve(self.withheld.popleft(), Outcome.ACCEPTED)
 
     def resolve(self, receipt: Receipt, outcome: Outcome) -> None:
-        """Record that one condition of a message is met or has failed, and settle the producer's messages that are
+        """Record that one condition of a receipt is met or has failed, and settle the producer's messages that are
         ready, in the order in which it sent them."""
         receipt.resolve(outcome)
         producer = receipt.producer
         receipts, effects = producer.receipts, self._turn.effects
         while receipts and receipts[0].ready:
             first = receipts.popleft()
+            producer.unsettled -= first.count
             last = effects[-1] if effects else None
             if isinstance(last, Settled) and last.port is producer.handle and last.outcome is first.outcome:
-                last.count += 1
+                last.count += first.count
             else:
-                effects.append(Settled(producer.handle, 1, first.outcome))
+                effects.append(Settled(producer.handle, first.count, first.outcome))
         if producer in self._ledger.members:  # else its link has ended
             self._ledger.request(producer)
         self._touch()
+
+    @staticmethod
+    def forget(producer: Producer) -> None:
+        """Drop the receipts of a producer whose link has ended."""
+        producer.receipts.clear()
+        producer.unsettled = 0

@@ -26,15 +26,15 @@ def waiting_producers(queue: Queue) -> int:
     if not queue.gate.open:
         return 0
     ledger = queue.gate.ledger
-    return len({p for p in chain(ledger.waiting, ledger.idle, ledger.pending) if waits(p) and not p.receipts})
+    return len({p for p in chain(ledger.waiting, ledger.idle, ledger.pending) if waits(p) and not p.unsettled})
 
 
 def waits_for(producer: Producer, now: int) -> str:
     """Say what a producer waits for; empty if it has credit or is blocked. `now` in ms."""
     if not waits(producer):
         return ""
-    if producer.receipts:
-        count = len(producer.receipts)
+    if producer.unsettled:
+        count = producer.unsettled
         return f"the broker to settle {'the message' if count == 1 else f'{count:,} messages'} that it has sent"
     if producer.draining:
         return "its client's answer to the drain, and then its turn"

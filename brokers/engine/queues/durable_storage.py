@@ -8,7 +8,7 @@ their `TransientStorage` has them, in the order of the lane. The store confirms 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from brokers.engine.flow.metering import Meter
 from brokers.engine.flow.producer import Producer, Receipt
@@ -19,7 +19,7 @@ from brokers.engine.queues.backlog import STORE, Entry
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.lane import PriorityLane
 from brokers.engine.queues.lanes import PriorityLanes
-from brokers.engine.queues.storage import Unsafe
+from brokers.engine.queues.storage import Unsafe, UnsafeRun
 from brokers.engine.queues.transient_storage import TransientStorage
 from brokers.engine.values.message import DELAYED, NEVER, Header, Message, sequence_of
 from brokers.engine.values.outcomes import Outcome, Verdict
@@ -43,7 +43,7 @@ class DurableStorage:
         self.store = store
         self.store_id = store_id
         self.stored = 0
-        self.unsafe: deque[Unsafe] = deque()
+        self.unsafe: deque[Unsafe | UnsafeRun] = deque()
 
     @property
     def spooling(self) -> bool:
@@ -101,6 +101,21 @@ class DurableStorage:
         self._wait(Unsafe(number, body, ticket, receipt, stored=True))
         return Verdict.PENDING
 
+    def place_run(self, producer: Producer, bodies: list[bytes], size: int, *, durable: bool) -> Verdict:
+        """Add a run of durable messages, or a transient one behind messages that the store has not confirmed. `size`:
+        of all bodies, in bytes."""
+        count, gate = len(bodies), self._gate
+        first = self._lanes.count_run(count, size)
+        if not durable:
+            self.unsafe.append(UnsafeRun(first, bodies, size, self.unsafe[-1].ticket, None, stored=False))
+            gate.check_depth()
+            return Verdict.ACCEPTED
+        receipt = gate.settlement.defer(producer, 1, count)
+        producer.stored_at = producer.messages
+        ticket = self.store.put_run(self.store_id, first, bodies, size)
+        self._wait(UnsafeRun(first, bodies, size, ticket, receipt, stored=True))
+        return Verdict.PENDING
+
     def _adopt(self, body: bytes, queue: int, number: int) -> int:
         """Move a message of another queue in the same store to this one; its body may change. Return the ticket."""
         place = self._lanes.count(self._turn.header(body), body)
@@ -118,8 +133,9 @@ class DurableStorage:
             self.store.put(self.store_id, number, body, self._expiry(number))
         self._wait(Unsafe(number, body, ticket, stored=header.durable, transaction=transaction))
 
-    def _wait(self, unsafe: Unsafe) -> None:
-        self.stored += unsafe.stored
+    def _wait(self, unsafe: Unsafe | UnsafeRun) -> None:
+        if unsafe.stored:
+            self.stored += unsafe.count
         self.unsafe.append(unsafe)
         self._lanes.agenda.unsafe.add(self._lanes.queue)
         self._gate.check_depth()
@@ -161,6 +177,13 @@ class DurableStorage:
         unsafe, lost, pending = self.unsafe, False, list[Unsafe]()
         while unsafe and unsafe[0].ticket <= ticket:
             each = unsafe.popleft()
+            if isinstance(each, UnsafeRun):
+                if each.stored and not stored:
+                    self._lose_run(each)
+                    lost = True
+                else:
+                    self._make_run_visible(each)
+                continue
             if each.moved and not removed:
                 each.late = True  # the store retries
                 pending.append(each)
@@ -196,6 +219,35 @@ class DurableStorage:
             lanes.make_visible(number, body)
         if expires <= self._turn.now:
             lanes.expires(number, expires)  # expired meanwhile
+
+    def _make_run_visible(self, run: UnsafeRun) -> None:
+        """As `_make_visible` does with each message of the run."""
+        lanes, lane = self._lanes, self._lanes.usual
+        messages = list(enumerate(run.bodies, run.number))
+        if lane.deep and not run.stored:
+            for number, body in messages:
+                lanes.put_behind(lane, number, body)
+            return
+        fits = len(messages)
+        if run.stored:
+            full = lane.deep or lanes.memory_bytes() > READY_BYTES
+            fits = 0 if full else max(0, READY_MESSAGES - len(lane.ready))
+        lane.ready.extend(messages[:fits])
+        for number, body in messages[fits:]:
+            lane.backlog.append(number, len(body), STORE)
+            lane.deep = True
+        if run.receipt is not None:
+            self._gate.settlement.resolve(run.receipt, Outcome.ACCEPTED)
+
+    def _lose_run(self, run: UnsafeRun) -> None:
+        """Drop a run that the store has refused."""
+        gate, count = self._gate, run.count
+        gate.depth_messages -= count
+        gate.depth_bytes -= run.size
+        gate.rejected += count
+        self.stored -= count
+        if run.receipt is not None:
+            gate.settlement.resolve(run.receipt, Outcome.NOT_STORED)
 
     def _lose(self, each: Unsafe) -> None:
         """Drop a message that the store has refused."""
@@ -254,6 +306,17 @@ class DurableStorage:
             return 0
         self.stored -= 1
         return self.store.remove(self.store_id, message[0])
+
+    def remove_run(self, messages: Sequence[Message]) -> None:
+        """Remove messages that are no longer part of the depth; their consumer waits for no confirmation."""
+        if not self.stored:
+            return
+        gate = self._gate
+        all_durable = self.stored >= gate.depth_messages - gate.uncommitted_messages + len(messages)
+        numbers = [number for number, body in messages if all_durable or self.is_durable(body)]
+        if numbers:
+            self.stored -= len(numbers)
+            self.store.remove_run(self.store_id, numbers)
 
     def confirm(self, consumer: Consumer, ticket: int) -> None:
         """Leave a Removed effect once the removal with this ticket is safe."""

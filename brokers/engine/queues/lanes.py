@@ -121,6 +121,16 @@ class PriorityLanes:
             self.delayed.arriving[number] = (header.due if of_day else self.turn.now + header.delay), of_day
         return number
 
+    def count_run(self, count: int, size: int) -> int:
+        """Count new ordinary messages, visible or not, with successive numbers. `size`: of their bodies. Return the
+        first number."""
+        gate = self.gate
+        first = gate.enqueued + 1
+        gate.enqueued += count
+        gate.depth_messages += count
+        gate.depth_bytes += size
+        return first
+
     def expires(self, number: int, at: int) -> None:
         self.deadlines.add(number, at)
         self.agenda.expiring.add(self.queue)
@@ -429,7 +439,8 @@ class PriorityLanes:
     @property
     def unacknowledged(self) -> int:
         """Number of messages that consumers have acquired."""
-        available = sum(map(len, self.lanes)) + len(self.storage.unsafe) + len(self.delayed)
+        unsafe = sum(each.count for each in self.storage.unsafe)
+        available = sum(map(len, self.lanes)) + unsafe + len(self.delayed)
         return self.gate.depth_messages - self.gate.uncommitted_messages - available
 
     def oldest(self) -> int | None:

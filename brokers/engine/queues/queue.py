@@ -252,7 +252,9 @@ class Queue:
         """Publish a run within its allowance: ordinary messages, all durable or none; `size`: the sum of their bytes.
         Return ACCEPTED or PENDING for all of them."""
         count_published(self._ledger, producer, len(bodies), size)
-        if self._unsafe or self._usual.deep or (durable and self.durable is not None):
+        if self.durable is not None and (durable or self._unsafe):
+            return self.durable.place_run(producer, bodies, size, durable=durable)
+        if self._usual.deep:
             for body in bodies:
                 verdict = self.enqueue(body, producer)
             return verdict
@@ -342,23 +344,26 @@ class Queue:
 
     def acknowledge_run(self, consumer: Consumer, messages: list[Message]) -> None:
         """Remove messages that a consumer has accepted and settled."""
-        gate, lanes = self.gate, self.lanes
-        if (
-            gate.state is not NORMAL
-            or self._deliveries
-            or self._deadlines.at
-            or self._delayed.visible_since
-            or (self.durable is not None and self.durable.stored)
-        ):
+        if self._deliveries or self._deadlines.at or self._delayed.visible_since:
             for message in messages:
                 self.remove(consumer, message)
             return
-        count = len(messages)
+        gate, count = self.gate, len(messages)
         consumer.unacknowledged -= count
-        gate.depth_messages -= count
-        gate.depth_bytes -= sum([len(body) for _, body in messages])
-        lanes.dequeued += count
+        self.lanes.dequeued += count
+        size = sum([len(body) for _, body in messages])
+        if gate.state is NORMAL or gate.stays_overfull(count, size):
+            gate.depth_messages -= count
+            gate.depth_bytes -= size
+        else:
+            for _, body in messages:
+                gate.depth_messages -= 1
+                gate.depth_bytes -= len(body)
+                if gate.state is not NORMAL:
+                    gate.measure()
         self._mark_touched(self)
+        if self.durable is not None:
+            self.durable.remove_run(messages)
 
     def confirm(self, consumer: Consumer, ticket: int) -> None:
         """Leave a Removed effect once the removal with this ticket is safe."""

@@ -24,6 +24,8 @@ class Unsafe:
 
     __slots__ = ("body", "late", "moved", "number", "receipt", "stored", "ticket", "transaction")
 
+    count = 1
+
     def __init__(
         self,
         number: int,
@@ -45,11 +47,32 @@ class Unsafe:
         self.transaction = transaction
 
 
+class UnsafeRun:
+    """A run (`runs.py`) that the store has not confirmed, or a transient one behind such messages. `number`: that of
+    its first message; `size`: of all bodies, in bytes."""
+
+    __slots__ = ("bodies", "number", "receipt", "size", "stored", "ticket")
+
+    def __init__(
+        self, number: int, bodies: list[bytes], size: int, ticket: int, receipt: Receipt | None, *, stored: bool
+    ) -> None:
+        self.number = number
+        self.bodies = bodies
+        self.size = size
+        self.ticket = ticket
+        self.receipt = receipt
+        self.stored = stored
+
+    @property
+    def count(self) -> int:
+        return len(self.bodies)
+
+
 class Storage(Protocol):
     """`unsafe`: messages that are invisible until the store confirms them. `stored`: how many messages are in the
     message store or being written to it."""
 
-    unsafe: deque[Unsafe]
+    unsafe: deque[Unsafe | UnsafeRun]
     stored: int
 
     @property

@@ -15,7 +15,7 @@ from brokers.engine.flow.usage import Resource, Usage
 from brokers.engine.queues.backlog import HERE, TEMP, Entry
 from brokers.engine.queues.lane import PriorityLane
 from brokers.engine.queues.lanes import PriorityLanes
-from brokers.engine.queues.storage import Unsafe
+from brokers.engine.queues.storage import Unsafe, UnsafeRun
 from brokers.engine.values.message import Header, Message
 from brokers.engine.values.outcomes import Verdict
 
@@ -31,7 +31,7 @@ class TransientStorage:
         self._turn = lanes.turn
         self._temp_id = temp_id
         self._spooling: deque[tuple[int, int]] = deque()  # (ticket, number) of bodies not confirmed by the temp store
-        self.unsafe: deque[Unsafe] = deque()  # always empty
+        self.unsafe: deque[Unsafe | UnsafeRun] = deque()  # always empty
         self.stored = 0
 
     @property
