@@ -79,7 +79,7 @@ class EventNode:
     def publish(self, events: Sequence[Event]) -> None:
         """Send events, which are in the journal already, to the followers."""
         if self._reached:
-            self._tail.extend(map(_Encoded, events))
+            self._cache([_Encoded(event) for event in events])
             for link in list(self._reached):
                 self._pump(link)
         else:
@@ -148,10 +148,21 @@ class EventNode:
 
     def _after(self, number: int, count: int) -> list[_Encoded]:
         tail = self._tail
-        if tail and tail[0].number <= number + 1:
+        if tail and tail[0].number <= number + 1 <= tail[-1].number:
             skip = number + 1 - tail[0].number
             return [tail[i] for i in range(skip, min(skip + count, len(tail)))]
-        return [_Encoded(e) for e in self.journal.read(number, count)]
+        events = [_Encoded(event) for event in self.journal.read(number, count)]
+        self._cache(events)
+        return events
+
+    def _cache(self, events: Sequence[_Encoded]) -> None:
+        """Cache events if they are newer than the cached ones, whose numbers are consecutive."""
+        tail = self._tail
+        if not events or (tail and events[-1].number <= tail[-1].number):
+            return
+        if tail and events[0].number != tail[-1].number + 1:
+            tail.clear()
+        tail.extend(events)
 
 
 class _Encoded:

@@ -49,9 +49,6 @@ class Readers:
         self._lock = threading.Lock()
         self._by_loop: dict[asyncio.AbstractEventLoop, _LoopReaders] = {}
 
-    def __len__(self) -> int:
-        return sum(len(readers_of_loop.readers) for readers_of_loop in tuple(self._by_loop.values()))
-
     def subscribe(self, wake: Callable[[], None]) -> Subscription:
         """Call `wake` on the running loop after changes."""
         loop = asyncio.get_running_loop()

@@ -24,11 +24,12 @@ class FrameWriter:
         self.is_full = False
 
     def write(self, frame: bytes) -> bool:
-        """Write a frame, and return True; or return False if the peer does not read fast enough, or the socket is being
-        closed. Only between the ASGI messages `websocket.accept` and `websocket.close`."""
-        if self.is_full or self._transport.is_closing():
+        """Write a frame; return False if the peer does not read fast enough. What is written while the socket is being
+        closed is lost. Only between the ASGI messages `websocket.accept` and `websocket.close`."""
+        if self.is_full:
             return False
-        self._transport.write(frame)
+        if not self._transport.is_closing():
+            self._transport.write(frame)
         return True
 
 

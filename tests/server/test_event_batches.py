@@ -133,18 +133,22 @@ _ACTS = st.lists(
 )
 
 
-def _do(node: EventNode, journal: Journal, links: list[Link], act: str, values: list[Any]) -> None:
+def _do(node: EventNode, journal: Journal, links: list[Link], act: str, values: list[Any], *, publishes: bool) -> None:
     match act:
         case "events":
-            node.publish([journal.add(host, size) for host, size in values[0]])
+            events = [journal.add(host, size) for host, size in values[0]]
+            node.publish(events if publishes else ())  # as brokers behind adapters do
         case "credit":
             grant(links[values[0]], values[1])
         case "turn":
             node.go_on()
 
 
+@pytest.mark.parametrize("publishes", [True, False], ids=["published", "found in the journal"])
 @given(acts=_ACTS, before=st.integers(0, 30), starts=st.lists(st.integers(0, 30), min_size=4, max_size=4))
-def test_every_follower_gets_its_events_once_and_in_order(acts: Any, before: int, starts: list[int]) -> None:
+def test_every_follower_gets_its_events_once_and_in_order(
+    publishes: bool, acts: Any, before: int, starts: list[int]
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("TAIL", 8), ("AT_ONCE", 5), ("BATCH_EVENTS", 3), ("BATCH_CHARACTERS", 300)):
             patch.setattr(event_node, name, value)
@@ -162,7 +166,7 @@ def test_every_follower_gets_its_events_once_and_in_order(acts: Any, before: int
             node.open_source(link, link.filters)
 
         for act, *values in acts:
-            _do(node, journal, links, act, values)
+            _do(node, journal, links, act, values, publishes=publishes)
             for link in links:
                 got = link.rows()
                 assert got == visible(journal, link)[: len(got)]
@@ -213,6 +217,10 @@ def test_each_text_is_made_once_for_all_followers(monkeypatch: pytest.MonkeyPatc
     node.publish([journal.add("eu", 1), journal.add("default", 1)])
     assert made == [1, 2]
     assert all(len(link.rows()) == 2 for link in links)
+    journal.add("eu", 1)
+    node.publish(())
+    assert made == [1, 2, 3]
+    assert all(len(link.rows()) == 3 for link in links)
 
 
 def test_followers_of_expired_events_get_the_reason_and_are_forgotten() -> None:

@@ -100,7 +100,7 @@ class World:
         for page in self.pages:
             await page.leave()
         assert not [key for key in link_pages._open if key[0] in (self.link, *self.link.restricted.values())]
-        assert len(self.link.readers) == 0
+        assert not self.link.readers._by_loop
 
 
 class Page(LiveConsumer):
@@ -414,3 +414,30 @@ def test_half_a_character_in_an_event_ends_no_page() -> None:
 @pytest.mark.parametrize("size", [0, 125, 126, 65_535, 65_536, 200_000])
 def test_a_frame_has_its_length(size: int) -> None:
     assert text_of(frame_writer.text_frame("x" * size)) == "x" * size
+
+
+class _Transport(asyncio.WriteTransport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.closing = False
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def write(self, data: Any) -> None:
+        assert not self.closing
+        self.written.append(data)
+
+
+def test_a_socket_that_is_full_refuses_and_one_that_is_being_closed_drops() -> None:
+    transport = _Transport()
+    writer = frame_writer.FrameWriter(transport)
+    assert writer.write(b"one")
+    writer.is_full = True
+    assert not writer.write(b"two")
+    writer.is_full = False
+    transport.closing = True
+    # Refusing would bring the page out of step and back again until its socket has ended.
+    assert writer.write(b"three")
+    assert transport.written == [b"one"]
