@@ -10,6 +10,7 @@ import pytest
 from proton import Delivery, Message
 from proton.utils import SendException
 
+from brokers.amqp import runs
 from brokers.engine.queues import durable_storage
 from brokers.server.group_writer import GroupWriter
 from brokers.server.message_groups import Group, Written
@@ -176,6 +177,49 @@ def test_store_that_cannot_be_written_rejects_only_durable_messages(tmp_path: Pa
         assert broker.depth("orders") == 2
         receiver = connection.create_receiver("orders", credit=2)
         assert [receiver.receive().body for _ in range(2)] == ["before", "after"]
+
+
+def test_messages_that_come_together_are_stored_or_refused_together(tmp_path: Path, stepped: SteppedStore) -> None:
+    """As runs, if the C extension is there; counted, settled and in order as single ones in any case."""
+    count = 100
+    stepped.go.set()
+    with BrokerThread(tmp_path) as broker:
+        make_durable(broker)
+        with connected(broker) as connection:
+            blocking = connection.create_sender("orders")
+            blocking.send(message(-1))
+            sender, process = blocking.link, connection.container.process
+
+            def send(first: int, depth: int) -> list[Any]:
+                """Send messages, which are not stored yet."""
+                stepped.go.clear()
+                wait_until(lambda: process() is not None and sender.credit >= count, "credit")
+                sent = [sender.send(message(number)) for number in range(first, first + count)]
+                wait_until(lambda: process() is not None and broker.depth("orders") == depth, "they have come")
+                assert broker.see("orders", lambda q: (q.storage.stored, q.lanes.unacknowledged)) == (depth, 0)
+                assert broker.see("orders", lambda q: [p.unsettled for p in q.gate.producers]) == [count]
+                if runs.load() is not None:
+                    assert broker.see("orders", lambda q: len(q.storage.unsafe)) < count / 5
+                assert not any(delivery.settled for delivery in sent)
+                return sent
+
+            for first, broken, depth in ((0, False, 1), (count, True, 1 + count), (2 * count, False, 1 + count)):
+                stepped.broken = broken
+                sent = send(first, depth + count)
+                stepped.go.set()
+                wait_until(lambda sent=sent: process() and all(d.settled for d in sent), "they are settled")
+                outcome = Delivery.REJECTED if broken else Delivery.ACCEPTED
+                assert {delivery.remote_state for delivery in sent} == {outcome}
+            assert broker.see("orders", lambda q: (q.gate.depth_messages, q.gate.rejected)) == (1 + 2 * count, count)
+            receiver = connection.create_receiver("orders", credit=count)
+            for number in [-1, *range(60)]:
+                assert receiver.receive().body == number
+                receiver.accept()
+    with BrokerThread(tmp_path) as broker, connected(broker) as connection:
+        assert broker.depth("orders") == 2 * count - 60
+        receiver = connection.create_receiver("orders", credit=count)
+        for number in [*range(60, count), *range(2 * count, 3 * count)]:
+            assert receiver.receive().body == number
 
 
 def test_a_deep_queue_keeps_its_bodies_in_the_store_and_its_order(
