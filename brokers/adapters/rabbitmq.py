@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from brokers.adapters import rabbitmq_events
@@ -25,7 +26,7 @@ from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.adapters.rabbitmq_limits import limits_after
 from brokers.adapters.rabbitmq_source import EventExchange, SourceLost, listener_of
-from brokers.admin import BrokerUnreachable, InvalidValue, NotAllowed, NotFound
+from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotAllowed, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName, object_name
@@ -41,8 +42,11 @@ MOST_STOPPED = 1_000
 #: Time for queues to report that they reject, s. They report every 5 s.
 REPORT_SECONDS = 30.0
 
-#: Seconds until the next attempt to receive events, doubled with each in vain, and at most.
-RETRY_SECONDS, RETRY_SECONDS_MOST = 1.0, 300.0
+#: Seconds until the next attempt to receive events, doubled with each in vain, and at most; if they are refused, also
+#: at most.
+RETRY_SECONDS, RETRY_SECONDS_MOST, RETRY_SECONDS_REFUSED = 1.0, 15.0, 300.0
+#: Seconds until it is seen that there is an event exchange, and a listener: a node that starts shows both late.
+LOOK_SECONDS = 30.0
 
 POLLS_ONLY = "alarms and changed policies are known from polls, with a delay and without the user who made the change"
 NO_PERMISSION = (
@@ -235,9 +239,11 @@ class RabbitMq:
         seconds, why = RETRY_SECONDS, ""
         while self._account is not None:
             if self._source is None:  # the plugin may have been enabled since
-                await asyncio.sleep(RETRY_SECONDS_MOST)
-                await self._find_source(self._account, await self._http.request("GET", "/overview"))
+                await asyncio.sleep(LOOK_SECONDS)
+                with suppress(AdminError):  # polls say that the broker does not answer
+                    await self._find_source(self._account, await self._http.request("GET", "/overview"))
                 continue
+            most = RETRY_SECONDS_MOST
             try:
                 async with self._source.attached() as events:
                     self.reports, seconds = rabbitmq_events.KINDS, RETRY_SECONDS
@@ -245,13 +251,14 @@ class RabbitMq:
                         for report in self._reports_of(key, headers):
                             yield report
             except SourceLost as error:
+                most = RETRY_SECONDS_REFUSED if error.refused else RETRY_SECONDS_MOST
                 if str(error) != why:
                     why = str(error)
                     log.warning("no events from RabbitMQ, there are polls only: %s", why)
             finally:
                 self.reports = frozenset()
-            await asyncio.sleep(seconds)
-            seconds = min(RETRY_SECONDS_MOST, seconds * 2)
+            await asyncio.sleep(min(most, seconds))
+            seconds = min(most, seconds * 2)
 
     def _reports_of(self, key: str, headers: Mapping[str, Any]) -> list[Reported]:
         before = rabbitmq_events.Known(tuple(self._policies), tuple(self._alarms))

@@ -3,6 +3,10 @@
 A queue of this connection alone receives them. It is bounded and drops its oldest messages, so that it never fills a
 broker, however slowly they are read. Only acknowledgements are sent, so an alarm of the broker does not block the
 connection. With https to the management there is TLS here, with the same authorities, or no connection at all.
+
+However the connection ends (cut, closed by RabbitMQ, or silent, and at whichever step), that is a `SourceLost` within
+`NOTICED_SECONDS`. aiormq alone does not promise it: calls on a connection that ends meanwhile raise RuntimeError, a
+bare Exception or CancelledError, and a channel may never hear of the end.
 """
 
 from __future__ import annotations
@@ -11,8 +15,8 @@ import asyncio
 import logging
 import secrets
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,8 +43,9 @@ MOST_WAITING, UNACKNOWLEDGED = 10_000, 200
 SECONDS = 10.0
 #: Time between heartbeats, s: a connection without any for three of them has ended.
 HEARTBEAT = 10
-
-_FAILURES = (TimeoutError, OSError, AddressRefused, aiormq.exceptions.AMQPError)
+#: Time until a connection that has ended, or is silent, is noticed and left, s: three heartbeats of aiormq (one second
+#: more each), two of its looks at them, one of ours, and closing.
+NOTICED_SECONDS = 3 * (HEARTBEAT + 1) + 2 * HEARTBEAT / 2 + HEARTBEAT + SECONDS
 
 Event = tuple[str, Mapping[str, Any]]
 
@@ -77,8 +82,18 @@ class _Transport(TransportFactory):
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self._context = context
+        self._writer: asyncio.StreamWriter | None = None
+
+    def abort(self) -> None:
+        """End the connection at once, however little the other side does."""
+        if self._writer is not None:
+            self._writer.transport.abort()
 
     async def create(self, url: URL, **_: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, self._writer = await self._opened(url)
+        return reader, self._writer
+
+    async def _opened(self, url: URL) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         host = url.host or ""
         found = await asyncio.get_running_loop().getaddrinfo(host, url.port, type=1)
         failure: OSError = OSError(f"{host} has no address")
@@ -109,37 +124,62 @@ class EventExchange:
     @asynccontextmanager
     async def attached(self) -> AsyncIterator[AsyncIterator[Event]]:
         """Receive events from now on. Raises SourceLost, also while they are iterated."""
-        connection: aiormq.Connection | None = None
+        with self._losing():
+            context = self._context()
+            transport = _Transport(context)
+            connection = self._connection(transport)
         try:
-            try:
-                connection = await self._connected()
+            with self._losing():
+                # An attempt that does not end in time is left after as long again, without waiting for the other side.
+                leaving = asyncio.get_running_loop().call_later(2 * SECONDS, transport.abort)
+                try:
+                    async with asyncio.timeout(SECONDS):
+                        await connection.connect()
+                finally:
+                    leaving.cancel()
                 async with asyncio.timeout(SECONDS):
                     events = await self._consuming(connection)
-            except _FAILURES as error:
-                raise self._lost(error) from None
             yield events
         finally:
-            if connection is not None:
-                with suppress(Exception):
+            try:
+                with suppress(SourceLost), self._losing():
                     async with asyncio.timeout(SECONDS):
                         await connection.close()
+            finally:
+                transport.abort()
 
-    async def _connected(self) -> aiormq.Connection:
+    def _context(self) -> ssl.SSLContext | None:
+        try:
+            return trusting(self._account.authority) if self._listener.tls else None
+        except ValueError as error:
+            raise SourceLost(str(error)) from None
+
+    def _connection(self, transport: _Transport) -> aiormq.Connection:
         address, account = self._listener, self._account
         url = URL.build(
             scheme="amqps" if address.tls else "amqp", host=address.host, port=address.port, user=account.username,
             password=account.password, path="/%2F", query={"heartbeat": str(HEARTBEAT), "name": "Headgate: events"},
             encoded=False,
         )  # fmt: skip
-        try:
-            context = trusting(account.authority) if address.tls else None
-        except ValueError as error:
-            raise SourceLost(str(error)) from None
-        connection = aiormq.Connection(url, transport_factory=_Transport(context))
+        connection = aiormq.Connection(url, transport_factory=transport)
         assert connection.vhost == VIRTUALHOST
-        async with asyncio.timeout(SECONDS):
-            await connection.connect()
         return connection
+
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
+        """Raise SourceLost for whatever aiormq raises. It also raises CancelledError where it has cancelled its own
+        tasks, and other errors where the task that waits for it is cancelled: only the task itself knows."""
+        task = asyncio.current_task()
+        assert task is not None
+        cancelled = task.cancelling()
+        try:
+            yield
+        except SourceLost:
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            if task.cancelling() > cancelled:
+                raise asyncio.CancelledError from error
+            raise self._lost(error) from None
 
     async def _consuming(self, connection: aiormq.Connection) -> AsyncIterator[Event]:
         channel = await connection.channel()
@@ -157,19 +197,37 @@ class EventExchange:
         channel.closing.add_done_callback(ended)
         channel.on_consumer_cancel_callbacks.add(ended)
         await channel.basic_consume(queue, arrived.put, exclusive=True)
-        return self._received(channel, arrived)
+        return self._received(connection, channel, arrived)
 
     async def _received(
-        self, channel: AbstractChannel, arrived: asyncio.Queue[DeliveredMessage | None]
+        self,
+        connection: aiormq.Connection,
+        channel: AbstractChannel,
+        arrived: asyncio.Queue[DeliveredMessage | None],
     ) -> AsyncIterator[Event]:
-        while (message := await arrived.get()) is not None:
+        """Yield what has arrived, also when the connection has ended since."""
+        while (message := await self._next(connection, channel, arrived)) is not None:
             yield str(message.routing_key), well_formed(dict(message.header.properties.headers or {}))
             if message.delivery_tag is not None:
                 # A connection that is lost meanwhile may never report that the acknowledgement was written.
-                with suppress(aiormq.exceptions.AMQPError, OSError, TimeoutError):
+                with suppress(SourceLost), self._losing():
                     async with asyncio.timeout(SECONDS):
                         await channel.basic_ack(message.delivery_tag, wait=False)
         raise SourceLost(f"the connection to {self.place} has ended")
+
+    async def _next(
+        self,
+        connection: aiormq.Connection,
+        channel: AbstractChannel,
+        arrived: asyncio.Queue[DeliveredMessage | None],
+    ) -> DeliveredMessage | None:
+        """Return the next message; None: there will be none."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HEARTBEAT):
+                    return await arrived.get()
+            if not connection.is_opened or channel.is_closed:
+                return None
 
     def _lost(self, error: BaseException) -> SourceLost:
         refusals = (
