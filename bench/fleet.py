@@ -23,6 +23,7 @@ import websockets
 from fleet_brokers import SimulatedBroker
 from latency import Browser
 from measured import ROOT, folder, free_port, progress, running, table
+from websockets.typing import Origin
 
 PATHS = {
     "page All brokers": "/fleet/",
@@ -53,9 +54,9 @@ def simulation_share(brokers: int, queues: int, share: float) -> tuple[float, in
 def used(process: psutil.Process, seconds: float) -> float:
     """Return the share of a core that a process uses."""
     before, began = process.cpu_times(), time.monotonic()
-    time.sleep(seconds)
+    time.sleep(seconds)  # the time that is measured
     after = process.cpu_times()
-    return (after.user + after.system - before.user - before.system) / (time.monotonic() - began)
+    return float(after.user + after.system - before.user - before.system) / (time.monotonic() - began)
 
 
 def get(browser: Browser, path: str) -> bytes:
@@ -69,7 +70,7 @@ async def with_page(browser: Browser, process: psutil.Process, seconds: float) -
     url = browser.origin.replace("http", "ws", 1) + "/ws/fleet/"
     frames = 0
     async with websockets.connect(
-        url, additional_headers={"Cookie": cookies}, origin=browser.origin, max_size=None
+        url, additional_headers={"Cookie": cookies}, origin=Origin(browser.origin), max_size=None
     ) as socket:
         await socket.send(json.dumps({"watch": "fleet"}))
 
@@ -79,7 +80,7 @@ async def with_page(browser: Browser, process: psutil.Process, seconds: float) -
                 frames += '"type":"snapshot"' in str(text)[:40]
 
         receiving = asyncio.ensure_future(receive())
-        await asyncio.sleep(2)
+        await asyncio.sleep(2)  # the first snapshots are complete ones: they are not counted
         frames = 0
         share = await asyncio.to_thread(used, process, seconds)
         receiving.cancel()
@@ -121,7 +122,7 @@ def measure(
 ) -> None:
     began = time.monotonic()
     while json.loads(get(browser, "/api/v1/fleet/"))["totals"]["brokers"]["connected"] < options.brokers:
-        time.sleep(0.5)
+        time.sleep(0.5)  # a poll of the API of a separate process
     progress(f"connected to all after {time.monotonic() - began:.0f} s")
     time.sleep(40)  # orders that the waiting used are not updated any more
     alone = used(process, options.seconds)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from console.settings import *  # noqa: F403
+from console.settings import *  # noqa: F403  # a settings module that extends another
 
 _KINDS = ("headgate", "rabbitmq", "artemis", "activemq", "broker-j")
 _REGIONS = ("eu", "us", "asia")

@@ -66,12 +66,12 @@ def pages(url: str, chance: random.Random) -> tuple[int, int, list[Question]]:
         ("heat map of a year", 0, ask(year, lambda r, b, e: heat(r, b, e, now=end))),
         ("heat map of a week", 0, ask(week, lambda r, b, e: heat(r, b, e, now=end))),
     ]
-    questions = []
+    answered = []
     for title, aim, question in questions:
         cold = [_ms(question, Reader(url)) for _ in range(COLD)]
         _ms(question, reader)
-        questions.append(Question(title, aim, cold, [_ms(question, reader) for _ in range(WARM)]))
-    return days, len(keys), questions
+        answered.append(Question(title, aim, cold, [_ms(question, reader) for _ in range(WARM)]))
+    return days, len(keys), answered
 
 
 def _ms(question: Callable[[Reader], Any], reader: Reader) -> float:

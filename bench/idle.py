@@ -102,7 +102,7 @@ def family(up: psutil.Process) -> list[psutil.Process]:
 
 def processor(process: psutil.Process) -> float:
     times = process.cpu_times()
-    return times.user + times.system
+    return float(times.user + times.system)
 
 
 def name_of(process: psutil.Process, up: psutil.Process) -> str:

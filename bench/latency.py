@@ -25,6 +25,7 @@ from typing import Any
 
 import websockets
 from measured import ROOT, admin, folder, free_port, table
+from websockets.typing import Origin
 
 CAPACITY = 1  # messages: the second one crosses
 QUEUE = "latency"
@@ -50,7 +51,7 @@ class Browser:
     def live(self) -> Any:
         cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in self._cookies)
         url = self.origin.replace("http", "ws", 1) + "/ws/live/"
-        return websockets.connect(url, additional_headers={"Cookie": cookies}, origin=self.origin)
+        return websockets.connect(url, additional_headers={"Cookie": cookies}, origin=Origin(self.origin))
 
 
 class Sender(threading.Thread):

@@ -52,20 +52,20 @@ async def build(queues: int, patterns: int) -> Any:
 
 
 async def measure(queues: int, patterns: int, repeat: int) -> list[list[str]]:
-    from brokers.engine.queues.queue import Queue
+    from brokers.engine.flow.gate import FlowGate
     from brokers.model import object_name
 
     broker = await build(queues, patterns)
     rows: list[list[str]] = []
-    calls, set_limits = 0, Queue.set_limits
+    calls, set_limits = 0, FlowGate.set_limits
 
-    def counted(self: Queue, *given: Any) -> None:
+    def counted(self: FlowGate, *given: Any) -> None:
         nonlocal calls
         calls += 1
         set_limits(self, *given)
 
-    # A count is what is measured here, and no other reason to have one in the engine.
-    Queue.set_limits = counted  # type: ignore[method-assign]
+    # A count is what is measured here, and no other reason to have one in the engine: so the method is replaced.
+    FlowGate.set_limits = counted  # type: ignore[method-assign, assignment]  # see above
 
     async def timed(words: str, *changes: Callable[[int], Awaitable[object]]) -> None:
         """Return one row for each of several alternating changes, such as creating and deleting."""

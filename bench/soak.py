@@ -316,7 +316,8 @@ def soak(options: argparse.Namespace) -> bool:
         conditions = Conditions(up.port, password, ending, unexpected)
         follower = Follower(up.port, password, ending, unexpected)
         threads = [*sessions, conditions, follower]
-        ends.callback(lambda: [thread.join(65) for thread in threads])
+        for thread in threads:
+            ends.callback(thread.join, 65)
         ends.callback(ending.set)
         for thread in threads:
             thread.start()

@@ -81,7 +81,7 @@ def _name(process: psutil.Process) -> str | None:
     if words and Path(words[0]).name == "java":
         return "history: Java"
     called = next((n for n, word in enumerate(words) if Path(word).name == "manage.py"), None)
-    return words[called + 1] if called is not None and called + 1 < len(words) else process.name()
+    return str(words[called + 1] if called is not None and called + 1 < len(words) else process.name())
 
 
 def files(data: Path) -> dict[Row, float]:

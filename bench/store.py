@@ -129,7 +129,8 @@ class RowByRow(Buffered):
 
     def used(self) -> int:
         pages, free, size = (
-            self.db.execute(f"PRAGMA {what}").fetchone()[0] for what in ("page_count", "freelist_count", "page_size")
+            int(self.db.execute(f"PRAGMA {what}").fetchone()[0])
+            for what in ("page_count", "freelist_count", "page_size")
         )
         return (pages - free) * size
 
@@ -307,7 +308,7 @@ async def busy(seconds: float, more: Callable[[float, int, float], int]) -> int:
             pass
         turns += 1
         sent = more(passed, sent, now)
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a turn of the loop, in which the writer thread may report
     left.close()
     right.close()
     return turns
