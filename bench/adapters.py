@@ -91,7 +91,7 @@ async def measured(peer: Peer, folder: Path, options: argparse.Namespace) -> Non
     await service.start()
     service.add("measured", KINDS[options.kind].open(peer.account, service.clock.now))
     console = await connected(service)
-    await asyncio.sleep(15)
+    await asyncio.sleep(15)  # the first polls read everything: they are not part of the steady cost
     await cost(options.seconds, peer.processes)
     await delays(peer, console, options.times)
     await console.close()
@@ -107,13 +107,13 @@ async def connected(service: AdaptersService) -> BundledBroker:
                     "127.0.0.1", service.port, "console", password, timeout=LIMIT, name="measured"
                 )
             except BrokerUnreachable:
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(0.2)  # between two attempts: nothing announces that it listens
 
 
 async def cost(seconds: float, theirs: list[psutil.Process]) -> None:
     here = psutil.Process()
     before, broker = time.process_time(), used(theirs)
-    await asyncio.sleep(seconds)
+    await asyncio.sleep(seconds)  # the time that is measured
     print(f"adapter  {100 * (time.process_time() - before) / seconds:6.1f} % of a core")
     print(f"broker   {100 * (used(theirs) - broker) / seconds:6.1f} % of a core (all of it, polls included)")
     print(f"memory   {here.memory_full_info().pss / 1e6:6.0f} MB PSS", flush=True)
@@ -133,10 +133,10 @@ async def delays(peer: Peer, console: BundledBroker, times: int) -> None:
                 arrived.put_nowait((event.kind, time.time()))
 
     following = asyncio.ensure_future(follow())
-    await asyncio.sleep(1)
+    await asyncio.sleep(1)  # until it follows, which the stream does not say
     for _ in range(times):
         for kind, act in (("queue-overfull", peer.fill), ("queue-underfull", peer.drain)):
-            await asyncio.sleep(random.uniform(0, 1))
+            await asyncio.sleep(random.uniform(0, 1))  # at any point between two polls
             at = await asyncio.to_thread(act)  # returns later than that: it must see that nothing more happens
             async with asyncio.timeout(LIMIT):
                 while True:
@@ -219,7 +219,7 @@ def through_jolokia(url: str, user: str, password: str, request: Callable[[str],
             while faults := [str(a.error) for a in await agent.post(some, seconds=LIMIT) if a.error is not None]:
                 if "not yet started" not in faults[0]:  # it listens before
                     raise RuntimeError(faults[0])
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(0.2)  # between two attempts
         await agent.close()
 
     return create
@@ -227,7 +227,7 @@ def through_jolokia(url: str, user: str, password: str, request: Callable[[str],
 
 @contextmanager
 def artemis(folder: Path) -> Iterator[Peer]:
-    classes = artemis_node.artemis_libraries("2.55", Cache())  # type: ignore[arg-type]
+    classes = artemis_node.artemis_libraries("2.55", Cache())  # type: ignore[arg-type]  # what it uses of pytest's
     with artemis_node.artemis(classes, folder) as node:
         account = Account(node.url, artemis_node.USER, artemis_node.PASSWORD)
         make = "createQueue(java.lang.String,java.lang.String,boolean,java.lang.String)"
@@ -240,7 +240,7 @@ def artemis(folder: Path) -> Iterator[Peer]:
 
 @contextmanager
 def activemq(folder: Path) -> Iterator[Peer]:
-    classes = activemq_node.activemq_libraries("6.3", Cache())  # type: ignore[arg-type]
+    classes = activemq_node.activemq_libraries("6.3", Cache())  # type: ignore[arg-type]  # what it uses of pytest's
     with activemq_node.activemq(classes, folder) as node:
         account = Account(node.url, activemq_node.USER, activemq_node.PASSWORD)
         bean = "org.apache.activemq:type=Broker,brokerName=test"
@@ -259,7 +259,7 @@ def activemq(folder: Path) -> Iterator[Peer]:
 
 @contextmanager
 def broker_j(folder: Path) -> Iterator[Peer]:
-    classes = broker_j_node.broker_j_libraries("10", Cache())  # type: ignore[arg-type]
+    classes = broker_j_node.broker_j_libraries("10", Cache())  # type: ignore[arg-type]  # what it uses of pytest's
     with broker_j_node.broker_j("10", classes, folder) as node:
         url = f"http://127.0.0.1:{node.http_port}"
 

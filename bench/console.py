@@ -75,7 +75,7 @@ class Dashboards:
     async def __aenter__(self) -> Dashboards:
         for n in range(self._count):
             self._tasks.append(asyncio.create_task(self._watch(n)))
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # users do not all come at once
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -104,11 +104,11 @@ class Dashboards:
 async def crossings(of: Installation, dashboards: int, seconds: float) -> tuple[list[str], str]:
     of.load("crossed", senders=CROSSED, receivers=CROSSED, queues=CROSSED, rate=CROSSINGS, window=1, **FOR_EVER)
     async with Dashboards(of.browser, dashboards) as live:
-        await asyncio.sleep(5)
+        await asyncio.sleep(5)  # the load becomes steady: what came before is not counted
         live.took.clear()
         live.frames = live.bytes = live.snapshots = 0
         cpu = of.used()
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(seconds)  # the time that is measured
         used = [(after - before) / seconds for after, before in zip(of.used(), cpu, strict=True)]
         took, each = list(live.took), dashboards * seconds
         cost = (
@@ -166,7 +166,7 @@ async def memory(of: Installation, minutes: float, dashboards: int) -> list[list
             rows.append([f"{step * minutes / steps:.1f}", f"{of.web.memory_info().rss / 1e6:.0f} MB"])
             progress(f"after {rows[-1][0]} min: {rows[-1][1]}")
             if step < steps:
-                await asyncio.sleep(60 * minutes / steps)
+                await asyncio.sleep(60 * minutes / steps)  # between two samples
     return rows
 
 
@@ -180,7 +180,7 @@ async def run(options: argparse.Namespace) -> None:
         await create_queues(of, options.queues)
         scene = f"{options.queues:,} queues, {BUSY:,} of which change each second"
         of.load("busy", senders=BUSY, receivers=0, queues=BUSY, rate=BUSY, **FOR_EVER)
-        await asyncio.sleep(5)
+        await asyncio.sleep(5)  # until the load is steady
         if "pages" in wanted:
             table(
                 f"Pages and API with {scene}",

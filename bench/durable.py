@@ -29,7 +29,7 @@ def broker(title: str, checkout: Path, disk: Path | None) -> Iterator[Broker]:
     with tempfile.TemporaryDirectory(prefix="headgate-bench-", dir=disk) as name:
         port, data = free_port(), Path(name)
         script = ROOT / "bench" / "rocksdb_broker.py" if title.endswith("+rocksdb") else Path("manage.py")
-        command = [
+        command: list[str | Path] = [
             *("env", f"--chdir={checkout.resolve()}", f"PYTHONPATH={checkout.resolve()}"),
             *(checkout.resolve() / ".venv/bin/python", script, "broker", "--port", str(port)),
             *("--data", data / "broker", "--demo"),

@@ -100,7 +100,7 @@ class Measurement:
         try:
             while True:
                 greatest = max(greatest, (await self.management.read(queue))["depth_messages"])
-                await asyncio.sleep(0.002)
+                await asyncio.sleep(0.002)  # between two polls: no event says that a depth has grown
         except asyncio.CancelledError:
             return greatest
 
@@ -122,10 +122,9 @@ class Measurement:
         )
         last = object_name("Queue", virtualhost="default", name=f"stop.{capacity}.{QUEUES - 1}")
         async with asyncio.timeout(60):  # until all clients have attached and messages flow
-            # The broker sends no event for a message: the counters are polled.
-            while (await self.management.read(last))["dequeued_messages"] < 100:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-        await asyncio.sleep(seconds)
+            while (await self.management.read(last))["dequeued_messages"] < 100:  # noqa: ASYNC110  # no event to await
+                await asyncio.sleep(0.05)  # between two polls of the counters: the broker sends no event for a message
+        await asyncio.sleep(seconds)  # of load before the stop
         broker = object_name("Broker")
         called = time.monotonic()  # the client's clock, too
         answer = await self.management.call(broker, "stop-producers", {"reason": "measured"})

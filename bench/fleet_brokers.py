@@ -78,9 +78,9 @@ class SimulatedBroker:
             yield event
 
     async def samples(self) -> AsyncIterator[Samples]:
-        await asyncio.sleep(self._phase)
+        await asyncio.sleep(self._phase)  # brokers do not send their samples all at once
         while True:
-            await asyncio.sleep(1)
+            await asyncio.sleep(1)  # as a broker does
             await self._answers()
             yield self.sample(int(time.time() * 1000))
 
@@ -106,7 +106,7 @@ class SimulatedBroker:
 
     async def _answers(self) -> None:
         if time.monotonic() > self._hangs_after:
-            await asyncio.sleep(3600)
+            await asyncio.sleep(3600)  # it hangs
 
     def _publish(self, at: int, number: int) -> None:
         self._newest += 1
@@ -157,4 +157,4 @@ async def connect(*, name: str, queues: int, share: float, trouble: str = "") ->
         raise BrokerUnreachable("connection refused")
     if name not in _brokers:
         _brokers[name] = SimulatedBroker(name, queues, share, hangs=trouble == "hung")
-    return _brokers[name]  # type: ignore[return-value]
+    return _brokers[name]  # type: ignore[return-value]  # it has only what the page of all brokers needs

@@ -48,7 +48,7 @@ class Installation:
     def load(self, queue: str, **options: int) -> None:
         """Run the C client as sender and receiver until the end."""
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        command = [self.programs / "load", "--port", str(self.amqp_port), "--address", queue, *words]
+        command = [str(self.programs / "load"), "--port", str(self.amqp_port), "--address", queue, *words]
         self.clients.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
 
     async def until_count(self, path: str, least: int) -> None:
@@ -56,7 +56,7 @@ class Installation:
         while True:
             if self.get(path)["count"] >= least:
                 return
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.2)  # a poll of the API, as a script of a user would
 
     def used(self) -> tuple[float, float]:
         """Return the processor time of the web process and of the broker so far, s."""

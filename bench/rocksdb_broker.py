@@ -125,7 +125,8 @@ class RocksStore(MessageStore):
     def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
         firsts = self._firsts[queue]
-        key, sizes, bodies = -1, [], b""
+        key, bodies = -1, b""
+        sizes: Sequence[int] = ()
         for number in numbers:
             first = firsts[bisect_right(firsts, number) - 1]
             if first != key:

@@ -78,7 +78,7 @@ class Client(MessagingHandler):  # type: ignore[misc]  # Proton has no types
         event.delivery.settle()
 
 
-class Worker(Client, TransactionHandler):  # type: ignore[misc]
+class Worker(Client, TransactionHandler):  # type: ignore[misc]  # Proton has no types
     """Runs one transaction after the other."""
 
     transaction: Transaction | None = None
@@ -203,7 +203,7 @@ class Taker(Client):
         self.counts.consumed += 1
 
 
-class Load(MessagingHandler):  # type: ignore[misc]
+class Load(MessagingHandler):  # type: ignore[misc]  # Proton has no types
     def __init__(self, url: str, rate: float) -> None:
         super().__init__()
         self.url, self.rate = url, rate

@@ -13,6 +13,7 @@ import http.client
 import json
 import statistics
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ class Api:
         return json.loads(read)
 
 
-PARTS = {
+#: What the times of a stop are made of, each a function of these.
+PARTS: dict[str, Callable[[Mapping[str, float]], float]] = {
     "from the request to the first middleware": lambda t: t["began"] - t["sent"],
     "in Django and the view, without the two below": lambda t: t["ended"] - t["began"] - t["link"] - t["database"],
     "waiting for the link": lambda t: t["link"],
@@ -170,7 +172,7 @@ async def run(options: argparse.Namespace) -> None:
             producers += BUSY
         of.load("stopped", senders=PRODUCERS, receivers=0, queues=STOPPED, rate=PRODUCERS, **FOR_EVER)
         await of.until_count("/api/v1/producers/?page_size=1&virtualhost=default", producers)
-        await asyncio.sleep(5)
+        await asyncio.sleep(5)  # until the load is steady
         if options.wait:
             progress(f"web process {of.web.pid}, broker {of.broker.pid}, {of.browser.origin}, password {of.password}")
         rows = []
