@@ -22,7 +22,7 @@ from pathlib import Path
 
 from figures import Figures
 from footprint import STEPS, Scale
-from measured import ROOT, Broker, Failed, folder, free_port, load_clients, our_broker, progress, running, table
+from measured import Broker, Failed, folder, free_port, load_clients, our_broker, progress, running, table
 from peer_brokers import PEERS, Start
 from rate_rows import DURABLE, IN_TRANSACTIONS, TOPICS, RateRow, Scope, estimate, rate_rows
 from side_by_side import SideBySide, limit_and_prepare
@@ -34,30 +34,32 @@ GROUPS = (*RATES, "latency", "flow", "alone")
 OUR_DURABILITY = "a group of messages is accepted once it is synced"
 
 
-def extension() -> Path | None:
-    """Return the C extension of the broker's AMQP side, or None if it is not built."""
-    return next(iter(sorted((ROOT / "brokers/amqp").glob("*.so"))), None)
-
-
 def ours(title: str, rows: Sequence[RateRow], *, limited: bool) -> Start:
     """`rows`: those whose queues are to be created. `limited`: set the queues' capacity."""
 
     @contextlib.contextmanager
     def start(programs: Path, data: Path) -> Iterator[Broker]:
-        compiled = extension()
+        from brokers.amqp import runs
+
+        os.environ.pop(runs.PLAIN, None)  # that is decided here, for each broker
+        compiled = runs.load()
         if title == COMPILED and compiled is None:
-            raise Failed("its C extension is not built (`uv sync` builds it where there is a C compiler)")
+            raise Failed(runs.description(None))
         port = free_port()
-        environment = {"HEADGATE_PLAIN": "1"} if title == PLAIN else {}
-        with running(our_broker(port, data), port, environment) as process:
-            loaded = compiled is not None and str(compiled) in Path(f"/proc/{process.pid}/maps").read_text()
-            if title == COMPILED and not loaded:
-                raise Failed(f"it does not use its C extension {compiled}")
+        with running(our_broker(port, data), port, {runs.PLAIN: "1" if title == PLAIN else ""}) as process:
+            if _has_loaded(process.pid, compiled) != (title == COMPILED):
+                raise Failed("it does not handle messages in the way that is to be measured")
             if limited:
                 limit_and_prepare(port, data, rows)
             yield Broker(title, port, process.pid, durability=OUR_DURABILITY)
 
     return start
+
+
+def _has_loaded(process: int, extension: object) -> bool:
+    """Return whether a process has loaded a compiled module, which is None if there is none."""
+    file = getattr(extension, "__file__", None)
+    return file is not None and str(Path(file).resolve()) in Path(f"/proc/{process}/maps").read_text()
 
 
 def other(command: str) -> Start:
