@@ -72,7 +72,7 @@ class BrokerState:
         self.window = EventWindow(event_capacity)
         self.clock = clock or SteadyClock()
         self.table = QueueTable(self.clock.now)
-        self._orders = QueueOrders(self.table, self.clock.now)
+        self._orders = QueueOrders(self.table, self.clock.now, self.lock)
         self._without_conditions = self.table.record_changes()  # since they were last detected
         self.trends = Trends()
         self.active_conditions = ActiveConditions()
@@ -154,8 +154,7 @@ class BrokerState:
     def queues_in_order(self, key: SortKey) -> Sequence[Placed]:
         """Return the keys and names of all queues in the order of a key, which is updated rather than sorted as long as
         it is used: `key` should be the same object each time."""
-        with self.lock:
-            return self._orders.placed(key)
+        return self._orders.placed(key)
 
     def queue(self, name: ObjectName | str) -> Row | None:
         return self.table.row(str(name))
@@ -243,8 +242,8 @@ class BrokerState:
         short = bool(broker.get("shortages"))
         short_hosts = {name for name, host in self.hosts.items() if host.get("store_overfull")}
         now, clock_set = self.broker_now, self._broker_clock_set
+        self._orders.end_unused()
         with self.lock:
-            self._orders.end_unused()
             rows = {name: self.table.row(name) for name in self._without_conditions}
             self._without_conditions.clear()
         before = self.active_conditions.conditions

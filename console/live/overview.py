@@ -99,7 +99,7 @@ class View:
         found = self.matching(search, states)
         page = min(page, max(1, math.ceil(len(found) / size)))
         first = (page - 1) * size
-        cut = found if key is severity_key else heapq.nsmallest(first + size, found, key=key)
+        cut = found if key is severity_key else _first_in_order(found, key, first + size)
         return {
             "totals": self.totals,
             "queues": [shown(row) for row in cut[first : first + size]],
@@ -112,6 +112,11 @@ class View:
             "conditions": [condition.as_json() for condition in self.conditions[:MOST_CONDITIONS]],
             "conditions_total": len(self.conditions),
         }
+
+
+def _first_in_order(rows: Sequence[Row], key: SortKey, count: int) -> Sequence[Row]:
+    """Return the first `count` rows in the order of a key. Far back a sort takes less time than `heapq`."""
+    return sorted(rows, key=key) if 20 * count > len(rows) else heapq.nsmallest(count, rows, key=key)
 
 
 def shown(row: Row) -> dict[str, Any]:
@@ -143,9 +148,12 @@ def severity_key(row: Row) -> tuple[Any, ...]:
 
 
 def _nearly_full(row: Row) -> bool:
-    return any(
-        0 < (row.get(f"effective_stop_{unit}") or 0) * 0.8 <= (row.get(f"depth_{unit}") or 0)
-        for unit in ("messages", "bytes")
+    # Written out: the order of thousands of queues is made of it.
+    value = row.get
+    messages, size = value("effective_stop_messages"), value("effective_stop_bytes")
+    return bool(
+        (messages and 0 < messages * 0.8 <= (value("depth_messages") or 0))
+        or (size and 0 < size * 0.8 <= (value("depth_bytes") or 0))
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Lock
 from typing import Any
 
 import pytest
@@ -70,7 +72,7 @@ def summed(rows: list[Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(20))
 def test_totals_and_orders_equal_those_of_all_rows_after_any_changes(seed: int) -> None:
     changes = Changes(seed, queues=[1, 5, 60][seed % 3])
-    orders = QueueOrders(changes.table, lambda: 0)
+    orders = QueueOrders(changes.table, lambda: 0, Lock())
     keys = [severity_key, queue_key("-depth_messages"), queue_key("name"), queue_key("-state,virtualhost")]
     for _ in range(60):
         changes.make(changes.dice.choice([0, 1, 3, 40]))
@@ -94,7 +96,7 @@ def test_totals_and_orders_equal_those_of_all_rows_after_any_changes(seed: int) 
 
 def test_order_that_was_not_used_for_some_time_ends_and_records_no_changes() -> None:
     now, changes = [0], Changes(1, 10)
-    orders = QueueOrders(changes.table, lambda: now[0], most=2, unused=1000)
+    orders = QueueOrders(changes.table, lambda: now[0], Lock(), most=2, unused=1000)
     by_name = queue_key("name")
     orders.placed(severity_key)
     orders.placed(by_name)
@@ -106,6 +108,54 @@ def test_order_that_was_not_used_for_some_time_ends_and_records_no_changes() -> 
     for sort in ("-name", "state", "-state"):
         orders.placed(queue_key(sort))
     assert len(orders) == len(changes.table._recorded) == 2, "at most two, however many sorts are used"
+
+
+def test_writer_of_the_table_does_not_wait_for_keys() -> None:
+    lock, changes = Lock(), Changes(2, 40)
+    computed = []
+
+    def key(row: Any) -> tuple[Any, ...]:
+        assert lock.acquire(blocking=False), "the table is locked while keys are computed"
+        lock.release()
+        computed.append(row)
+        return severity_key(row)
+
+    orders = QueueOrders(changes.table, lambda: 0, lock)
+    for _ in range(20):
+        changes.make(5)
+        rows = changes.table.rows()
+        assert [name for _, name in orders.placed(key)] == [row["object"] for row in sorted(rows, key=severity_key)]
+    assert computed
+
+
+def test_orders_catch_up_with_a_writer_of_another_thread() -> None:
+    lock, changes = Lock(), Changes(3, 60)
+    orders = QueueOrders(changes.table, lambda: 0, lock)
+    keys = [severity_key, queue_key("-depth_messages")]
+    begun, ended = Event(), Event()
+
+    def write() -> None:
+        for _ in range(300):
+            with lock:
+                changes.make(3)
+            begun.set()
+        ended.set()
+
+    def read() -> None:
+        while not ended.is_set():
+            for key in keys:
+                placed = orders.placed(key)
+                assert [each for each, _ in placed] == sorted(each for each, _ in placed)
+            orders.end_unused()
+
+    with ThreadPoolExecutor(3) as threads:
+        working = [threads.submit(write), threads.submit(read), threads.submit(read)]
+        assert begun.wait(60)
+        for each in working:
+            each.result()
+    for key in keys:
+        names = [row["object"] for row in sorted(changes.table.rows(), key=key)]
+        assert [name for _, name in orders.placed(key)] == names
 
 
 def test_equal_sorts_share_an_order() -> None:
