@@ -1,9 +1,9 @@
 """The admin interface to Headgate's own broker, over AMQP 1.0: `$management`, `$events` and `$samples`.
 
 Requests are answered in any order and known by their correlation id. Events and samples come over links of their own,
-with no more in flight than their reader has room for; events after a number over a connection of their own, too, since
-an answer must not wait for a thousand of them. A stream without a number is attached before later requests are
-processed only if it shares their connection, as samples do, which are small.
+with no more in flight than their reader has room for. Events after a number have a connection of their own, too, since
+an answer must not wait for a thousand of them. Streams from now on share the connection of requests, which guarantees
+that they are attached before a later request is processed.
 """
 
 from __future__ import annotations

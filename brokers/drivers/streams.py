@@ -3,8 +3,8 @@
 Messages are buffered undecoded until they are read. When the link ends, the buffered ones are still returned, then
 each read raises the reason. A stream without references detaches its link.
 
-Both are requested as JSON (`brokers/json_bodies.py`), events in batches; a broker of an earlier release, or one that a
-user follows who does not see everything, sends them otherwise, and then they are read so.
+Both are requested as JSON (`brokers/json_bodies.py`), events in batches. What a broker of an earlier release sends, an
+event a message, and maps, is read, too.
 """
 
 from __future__ import annotations
