@@ -217,6 +217,7 @@ class RocksDb(Buffered):
     def close(self) -> None:
         self.sizes.close()
         self.db.close()
+        del self.handle  # until then the files are locked
 
 
 class Bench:
@@ -284,7 +285,7 @@ class Bench:
         """Return (seconds, MB of memory, MB in use on disk, us to read that size)."""
         store = self.fresh()
         for first in range(0, total, 5000):
-            store.commit([(k % 50, n) for k, n in enumerate(range(first, first + 5000))], [])
+            store.commit([(k // 100, n) for k, n in enumerate(range(first, first + 5000))], [])
         store.close()
         memory, began = resident(), time.perf_counter()
         store = self.make(self.folder / "store")
