@@ -44,6 +44,7 @@ typedef struct {
   size_t have, capacity;                /* bytes of it that came, and that fit */
   coordinator_t coordinator;
   pn_delivery_t **enlisted; /* messages of the open transaction */
+  long *numbers;            /* of these messages */
   long in_transaction, refused_in_it;
 } client_t;
 
@@ -58,11 +59,13 @@ static bool exact, topic, attended;
 static int senders = 1, idle, receivers = 1;
 static double seconds;
 static long received, accepted, sent, refused, attached, waits; /* waits: messages due that had no credit */
-static long repeated, foreign, presettled; /* received once more; of another run; settled by the broker when it sent it */
+/* Received once more; of another run; settled by the broker when it sent it; before the commit was requested. */
+static long repeated, foreign, presettled, early;
 static double start, first_send, moved, last_accepted;
 static float *latencies; /* seconds, one for each message received */
 static uint64_t run;
-static char *seen; /* with --exact: whether it was received, by receiver (of a topic) and message */
+static char *seen;      /* with --exact: whether it was received, by receiver (of a topic) and message */
+static char *committed; /* with --exact, by message: whether the commit of its transaction was requested */
 static bool go; /* all links are attached */
 
 static void attach(client_t *c, int at, int of_role) {
@@ -88,7 +91,8 @@ static void send_one(client_t *c, double due) {
   pn_delivery_t *d = pn_delivery(c->link, pn_dtag((const char *)&tag, sizeof tag));
   if (transaction) {
     coordinator_enlist(&c->coordinator, d);
-    c->enlisted[c->in_transaction++] = d;
+    c->enlisted[c->in_transaction] = d;
+    c->numbers[c->in_transaction++] = sent;
   }
   pn_link_send(c->link, message.start, message.size);
   pn_link_advance(c->link);
@@ -108,7 +112,9 @@ static void go_on_with_transaction(client_t *c) {
     return;
   }
   while (c->in_transaction < transaction && may_send(c)) send_one(c, 0);
-  if (c->in_transaction == transaction || c->sent == c->quota) coordinator_commit(&c->coordinator);
+  if (c->in_transaction < transaction && c->sent < c->quota) return;
+  if (coordinator_commit(&c->coordinator) && committed)
+    for (long i = 0; i < c->in_transaction; i++) committed[c->numbers[i]] = 1;
 }
 
 static void send_all(client_t *c) {
@@ -149,6 +155,7 @@ static bool is_first(client_t *c, const char *body) {
     foreign++;
     return false;
   }
+  if (committed && !committed[mark.number]) early++;
   char *at = seen + mark.number + (topic ? c->number * count : 0);
   if (*at) repeated++;
   return !*at && (*at = 1);
@@ -325,6 +332,7 @@ int main(int argc, char **argv) {
   make_message();
   run = (uint64_t)getpid() << 40 ^ (uint64_t)(now() * 1e9);
   if (exact && !(seen = calloc((size_t)count * (topic ? (size_t)receivers : 1), 1))) die("no memory");
+  if (exact && transaction && !(committed = calloc((size_t)count, 1))) die("no memory");
   if (rate) latencies = calloc((size_t)count, sizeof *latencies);
   client_t *clients = calloc((size_t)total, sizeof *clients);
   for (int i = 0; i < total; i++) {
@@ -332,7 +340,10 @@ int main(int argc, char **argv) {
     int s = i - idle - receivers;
     c->role = i < idle ? IDLE : s < 0 ? RECEIVER : SENDER;
     if (c->role == SENDER) c->quota = count / senders + (s < count % senders);
-    if (transaction) c->enlisted = calloc((size_t)transaction, sizeof *c->enlisted);
+    if (transaction) {
+      c->enlisted = calloc((size_t)transaction, sizeof *c->enlisted);
+      c->numbers = calloc((size_t)transaction, sizeof *c->numbers);
+    }
     c->number = c->role == SENDER ? s : c->role == RECEIVER ? i - idle : i;
     attach(c, i, c->number);
     turn(0);
@@ -373,7 +384,8 @@ int main(int argc, char **argv) {
   }
   printf("{\"step\": \"done\", \"sent\": %ld, \"accepted\": %ld, \"refused\": %ld, \"received\": %ld, \"seconds\": %.6f, ", sent, accepted,
          refused, received, lasted);
-  printf("\"repeated\": %ld, \"foreign\": %ld, \"presettled\": %ld, ", repeated, foreign, presettled);
+  printf("\"repeated\": %ld, \"foreign\": %ld, \"presettled\": %ld, \"early\": %ld, ", repeated, foreign,
+         presettled, early);
   printf("\"client_cpu\": %.6f, \"turn_seconds\": %.6f, \"without_turn\": %ld, ", used, turn_at - start, without);
   print_latencies();
   printf("\"last_accepted\": %.6f, \"accepted_by\": [", last_accepted);

@@ -65,7 +65,10 @@ class Broker:
     def cpu_seconds(self) -> float:
         """Return the processor time of the process and its children so far, which, unlike the rate, hardly depends on
         the machine's other load."""
-        return family_seconds(self.process)
+        try:
+            return family_seconds(self.process)
+        except ProcessLookupError:
+            raise Failed(f"{self.title}: its process has ended") from None
 
     def cpu_seconds_at_rest(self) -> float:
         """Return the same once what the last messages still cause is done, such as acknowledgements on the disk."""

@@ -140,6 +140,8 @@ def fault(done: Mapping[str, Any], count: int, copies: int = 1) -> str:
         return f"it refused {refused:,} of {count:,} messages"
     if done["presettled"]:
         return f"it sent {done['presettled']:,} messages settled, which no consumer can acknowledge"
+    if done["early"]:
+        return f"it delivered {done['early']:,} messages before their transaction was committed"
     if accepted < count:
         blocked = count - done["sent"]
         return f"it accepted {accepted:,} of {count:,} messages; {blocked:,} never had credit"

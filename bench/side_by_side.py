@@ -61,7 +61,11 @@ class SideBySide:
             limit = time.monotonic() + seconds
             for pairs in itertools.cycle((8, 1)):
                 options = {"senders": pairs, "receivers": pairs, "size": 1024, "quiet": QUIET_MS}
-                load(self.programs, broker, f"bench.warm.{pairs}", count=WARM_MESSAGES, **options)
+                try:
+                    load(self.programs, broker, f"bench.warm.{pairs}", count=WARM_MESSAGES, **options)
+                except Failed as why:
+                    progress(f"not warmed up: {why}")  # its rows will say so themselves
+                    break
                 if time.monotonic() > limit:
                     break
 

@@ -17,7 +17,15 @@ ROWS = rate_rows.rate_rows()
 
 def done(**counters: int) -> dict[str, Any]:
     """A flawless run of 1,000 messages, but for these."""
-    flawless = {"sent": 1000, "accepted": 1000, "refused": 0, "received": 1000, "presettled": 0, "repeated": 0}
+    flawless = {
+        "sent": 1000,
+        "accepted": 1000,
+        "refused": 0,
+        "received": 1000,
+        "presettled": 0,
+        "repeated": 0,
+        "early": 0,
+    }
     return flawless | counters
 
 
@@ -36,6 +44,7 @@ def test_a_flawless_run_counts() -> None:
         ({"received": 49_999}, 50, "49,999 of 50,000 deliveries arrived"),
         ({"received": 1000}, 50, "1,000 of 50,000 deliveries arrived"),
         ({"presettled": 1}, 1, "settled"),
+        ({"early": 1}, 1, "before their transaction was committed"),
         ({"received": 1001}, 1, "counted twice"),
         ({"accepted": 1001}, 1, "counted twice"),
     ],
