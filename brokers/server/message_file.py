@@ -15,6 +15,9 @@ from pathlib import Path
 from brokers.server.message_runs import TABLES as RUN_TABLES
 from brokers.server.sqlite_file import open_sqlite, transaction
 
+#: Of the schema.
+VERSION = 4
+
 PAGE_BYTES = 8192
 #: Disk space of a message besides its body: its row, its index entry, and slack in their pages.
 ROW_BYTES = 128
@@ -102,7 +105,7 @@ def open_messages(path: Path, *, durable: bool = True) -> sqlite3.Connection:
     return open_sqlite(
         path,
         kind="headgate-messages",
-        version=4,
+        version=VERSION,
         schema=_SCHEMA,
         upgrades=_UPGRADES,
         synchronous="FULL" if durable else "OFF",

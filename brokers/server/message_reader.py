@@ -1,4 +1,4 @@
-"""Reading from a message store, through a connection of its own that never waits for the writer's."""
+"""Reading from a message store, through a connection that never waits for the writer's."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from brokers.server.sqlite_file import failures_named, is_damage
 
 
 class MessageReader:
-    """Open the file; raise StoreError. `damaged`: messages that are unreadable or have a wrong checksum."""
+    """`db`: of the file at `path`. `damaged`: messages that are unreadable or have a wrong checksum."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, db: sqlite3.Connection) -> None:
         self.damaged: set[Place] = set()
         self._path = path
-        with failures_named(path):
-            self._db = sqlite3.connect(path, isolation_level=None)
-            self._db.execute("PRAGMA query_only=ON")
+        self._db = db
         self._last: tuple[int, object] = (0, None)  # a run, and its bodies
 
     def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes]:
@@ -124,9 +122,6 @@ class MessageReader:
         """Count the messages of a run as damaged, if its row says which these are."""
         if isinstance(queue, int) and isinstance(first, int) and isinstance(count, int):
             self.damaged.update((queue, first + at) for at in range(min(count, RUN_MESSAGES)))
-
-    def close(self) -> None:
-        self._db.close()
 
 
 def _in_order(singles: Iterator[Entry], runs: Iterator[Run]) -> Iterator[Entry]:

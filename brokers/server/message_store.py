@@ -13,6 +13,7 @@ Changes between `begin` and `end` are a client's transaction, which lies within 
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from zlib import crc32
@@ -66,7 +67,9 @@ class MessageStore:
             self._db.execute(f"PRAGMA cache_size={-(16 << 10)}")  # KiB
             self._db.execute(f"PRAGMA wal_autocheckpoint={max(16, log_bytes // PAGE_BYTES)}")
             self.names: dict[int, str] = dict(self._db.execute("SELECT id, name FROM queue"))
-        self._reader = MessageReader(path)
+            self._reading = sqlite3.connect(path, isolation_level=None)
+            self._reading.execute("PRAGMA query_only=ON")
+        self._reader = MessageReader(path, self._reading)
         self.repaired = 0
         self._waiting: list[Group] = [Group(1)]
         self._put_bytes = 0  # total of `on_disk`; only the loop writes it
@@ -231,5 +234,5 @@ class MessageStore:
 
     def close(self) -> None:
         """Close the file. Buffered changes are lost."""
-        self._reader.close()
+        self._reading.close()
         self._db.close()

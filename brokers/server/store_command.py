@@ -1,5 +1,5 @@
-"""`manage.py store`: check the message stores of a stopped broker against its configuration, and adopt them or set
-them aside if they do not belong together. No Django in it."""
+"""`manage.py store`: check the message stores of a stopped broker against its configuration, print their messages, and
+adopt them or set them aside if they do not belong together. No Django in it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 from brokers.server.data_lock import claim
 from brokers.server.sqlite_file import StoreError
 from brokers.server.store_adoption import adopt, set_aside
+from brokers.server.store_dump import Dump
 from brokers.server.store_identity import mismatches
 from brokers.server.store_survey import (
     CONFIG,
@@ -48,6 +49,13 @@ def _run(options: argparse.Namespace, data: Path) -> int:
         found = examine(data, quick=options.quick)
         _say(json.dumps(found, ensure_ascii=False, indent=2) if options.json else _text(found))
         return 0 if found["belongs_together"] and not found["damage"] else 1
+    if options.what == "dump":
+        dump = Dump(data, Configuration.of(data / CONFIG, read_records(data)), options.queue or "", options.bodies)
+        for line in dump.lines():
+            _say(line)
+        for line in dump.damaged:
+            sys.stderr.write(f"store: {line}\n")
+        return 1 if dump.damaged else 0
     said = adopt(data) if options.what == "adopt" else set_aside(data, options.store or ())
     _say(json.dumps({"done": said}, ensure_ascii=False, indent=2) if options.json else "\n".join(said))
     return 0
@@ -156,6 +164,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="what", required=True)
     check = commands.add_parser("check", help="list which messages belong to which queue, and any damage")
     check.add_argument("--quick", action="store_true", help="do not read the bodies of messages")
+    dump = commands.add_parser("dump", help="print the messages, a line of JSON each; those of a queue in their order")
+    dump.add_argument("--queue", metavar="NAME", help="only the messages of queues with this name")
+    dump.add_argument("--bodies", action="store_true", help="with the encoded messages, in Base64")
     commands.add_parser("adopt", help="create queues for messages whose queue is unknown")
     aside = commands.add_parser("set-aside", help="move the stores to a dated folder beside them; nothing is deleted")
     aside.add_argument("--store", action="append", metavar="FILE", help="only the store with this file name")

@@ -4,13 +4,16 @@ of the log at any byte, flipped bits, removals that leave single messages behind
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import sqlite3
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from brokers.engine.values.message import DELAYED, number_of
 from brokers.server import group_writer, message_file, store_adoption
 from brokers.server.checksums import place_mark
 from brokers.server.message_file import Stamp
@@ -18,8 +21,9 @@ from brokers.server.message_reader import MessageReader
 from brokers.server.message_runs import FEWEST, RUN_BYTES, RUN_MESSAGES, SELECT_RUN, Run, read_or_mend
 from brokers.server.message_store import MessageStore
 from brokers.server.sqlite_file import StoreError
+from brokers.server.store_command import main
 from brokers.server.store_salvage import mend_store
-from brokers.server.store_survey import read_store
+from brokers.server.store_survey import FOLDER, file_name, read_store
 from brokers.server.store_verification import verify
 from brokers.server.virtualhost_stores import ReadableStore
 from brokers.server.write_ahead_log import mend_log
@@ -275,8 +279,10 @@ def test_a_log_cut_at_every_byte_recovers_a_prefix_with_all_that_was_confirmed_b
         cut.write_bytes(base)
         cut.with_name(cut.name + "-wal").write_bytes(whole[:size])
         mend_log(cut)
-        with contextlib.closing(MessageReader(cut)) as again:
-            assert found(again) == [stored for at, stored in after if at <= size][-1], f"cut at byte {size}"
+        with contextlib.closing(sqlite3.connect(cut, isolation_level=None)) as again:
+            assert found(MessageReader(cut, again)) == [stored for at, stored in after if at <= size][-1], (
+                f"cut at byte {size}"
+            )
 
 
 def test_any_flipped_bit_in_the_row_of_a_run_is_repaired(store: MessageStore) -> None:
@@ -406,6 +412,45 @@ def test_a_file_of_the_release_before_runs_is_upgraded_and_not_taken_by_that_rel
     survey = read_store(path)
     assert survey.queues[1].messages == 30
     assert survey.queues[1].bytes == sum(len(body_of(1, n)) for n in range(1, 31))
+
+
+def test_a_dump_has_every_message_and_names_the_damaged_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / FOLDER / file_name("default")
+    store = MessageStore(file, reserve_bytes=RESERVE)
+    store.set_stamp(Stamp("me", "default", 1, 2))
+    store.name_queue(1, "orders")
+    store.name_queue(2, "other")
+    put(store, 1, range(1, 301))
+    store.put(1, 301, b"expires", 77)
+    store.put(1, 302, b"later", DELAYED)
+    store.put(1, number_of(303, 9), b"urgent")
+    store.fail(1, 7, 3)
+    store.remove(1, 8)
+    put(store, 2, range(1, 6))
+    write_all(store)
+    store.close()
+    assert main(["dump", "--data", str(tmp_path), "--queue", "orders", "--bodies"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    bodies = {line["number"]: b64decode(line.pop("body")) for line in lines}
+    wanted = {n: body_of(1, n) for n in range(1, 301) if n != 8}
+    assert bodies == wanted | {301: b"expires", 302: b"later", number_of(303, 9): b"urgent"}
+    assert {line["queue"] for line in lines} == {"orders"}
+    assert [line["priority"] for line in lines] == [9] + [4] * 301
+    assert [line["sequence"] for line in lines if line["failed_deliveries"] == 3] == [7]
+    assert [(line["expires"], line["delayed"]) for line in lines[-2:]] == [(77, False), (None, True)]
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        db.execute(
+            "UPDATE run_bodies SET bodies = zeroblob(length(bodies)) WHERE id = (SELECT max(id) FROM run_bodies)"
+        )
+        db.commit()
+    assert main(["dump", "--data", str(tmp_path)]) == 0, "no body is read"
+    assert len(capsys.readouterr().out.splitlines()) == 307
+    assert main(["dump", "--data", str(tmp_path), "--bodies"]) == 1
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 307
+    assert "queue number 2 is not as it was written" in said.err
 
 
 def test_the_queues_of_a_store_with_runs_are_renumbered(store: MessageStore, path: Path) -> None:

@@ -1,0 +1,86 @@
+"""The messages of a stopped broker's stores as lines of JSON, in the order of their queues: `manage.py store dump`."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from brokers.engine.values.message import DELAYED, USUAL_PRIORITY, rank_of, sequence_of
+from brokers.server.message_file import VERSION
+from brokers.server.message_reader import MessageReader
+from brokers.server.message_runs import Entry
+from brokers.server.sqlite_file import StoreError, reading
+from brokers.server.store_survey import FOLDER, Configuration, StoreFile, read_store, store_files
+
+#: Messages whose bodies are read at once.
+_LOADED = 256
+
+
+@dataclass
+class Dump:
+    """What to dump: the messages of the queue with this name, or of all. `damaged`: a line for each message that could
+    not be read, once its store was dumped."""
+
+    data: Path
+    config: Configuration
+    queue: str = ""
+    bodies: bool = False
+    damaged: list[str] = field(default_factory=list)
+
+    def lines(self) -> Iterator[str]:
+        """Yield a JSON object for each message. Raises StoreError."""
+        for path in store_files(self.data / FOLDER):
+            store = read_store(path)
+            if store.error and not store.blank:
+                raise StoreError(store.error)
+            if not store.blank:
+                yield from self._of_store(store)
+
+    def _of_store(self, store: StoreFile) -> Iterator[str]:
+        with reading(store.path) as db:
+            [(version,)] = db.execute("SELECT version FROM schema_version").fetchall()
+            if version != VERSION:
+                raise StoreError(
+                    f"{store.path} has schema {version}, not {VERSION}: start the broker once, or use its release"
+                )
+            names = dict(db.execute("SELECT id, name FROM queue"))
+            for number, (virtualhost, name) in self.config.queues.items():
+                if virtualhost == store.virtualhost:
+                    names[number] = name
+            reader = MessageReader(store.path, db)
+            group: list[Entry] = []
+            for entry in reader.recover([]):
+                if self.queue and names.get(entry[0]) != self.queue:
+                    continue
+                if group and (entry[0] != group[0][0] or len(group) == _LOADED):
+                    yield from self._of_queue(store, names, reader, group)
+                    group = []
+                group.append(entry)
+            yield from self._of_queue(store, names, reader, group)
+            for queue, number in sorted(reader.damaged):
+                self.damaged.append(f"{store.path}: message {number} of queue number {queue} is not as it was written")
+
+    def _of_queue(
+        self, store: StoreFile, names: dict[int, str], reader: MessageReader, entries: Sequence[Entry]
+    ) -> Iterator[str]:
+        found = reader.load(entries[0][0], [entry[1] for entry in entries]) if self.bodies and entries else {}
+        for queue, number, size, failed, expires in entries:
+            line: dict[str, Any] = {
+                "virtualhost": store.virtualhost,
+                "queue": names.get(queue),
+                "queue_number": queue,
+                "number": number,
+                "sequence": sequence_of(number),
+                "priority": USUAL_PRIORITY - rank_of(number),
+                "size": size,
+                "failed_deliveries": failed,
+                "expires": expires & ~DELAYED or None,
+                "delayed": bool(expires & DELAYED),
+            }
+            if self.bodies:
+                line["body"] = b64encode(found[number]).decode() if number in found else None
+            yield json.dumps(line, ensure_ascii=False)
