@@ -60,6 +60,7 @@ class Side:
         self.longest = 0
         self.stores = FakeStores()
         self.store = self.stores.open(DEFAULT)
+        self.temp = self.stores.open_temp()
         self.shortage = Usage(Resource.STORE)
         self.start(START, [1, 2])
 
@@ -299,7 +300,8 @@ class Side:
             "queues": [self.state_of(queue) for queue in self.queues],
             "producers": [self.state_of_producer(each) for each in self.producers if each is not None],
             "consumers": [(c.id, c.credit, c.messages, c.unacknowledged) for c in self.consumers if c is not None],
-            "stored": store.stored,
+            "stored": (store.stored, self.temp.stored),
+            "buffered in the temp store": (self.temp.puts, self.temp.removed),
             "buffered": (sorted(store.puts), sorted(store.removed), store.moves, store.failed, groups, store.expiries),
             "agenda": [
                 sorted(queue.name for queue in each)
@@ -441,6 +443,10 @@ class Runs(RuleBasedStateMachine):
         self.both(step)
 
     @rule(fault=st.booleans())
+    def write_the_temp_store(self, fault: bool) -> None:
+        self.both(lambda side: side.temp.write(side.broker, "", fault=fault))
+
+    @rule(fault=st.booleans())
     def write_without_removals(self, fault: bool) -> None:
         """The store retries removals and moves: it confirms only what it has put. Not with a transaction."""
         if any(side.store.groups for side in self.sides):
@@ -484,7 +490,7 @@ class Runs(RuleBasedStateMachine):
         self.both(step)
 
     @rule(
-        mechanism=st.sampled_from(["block", "block", "hold", "reject", "reject-after", "ring", "off"]),
+        mechanism=st.sampled_from(["block", "block", "hold", "reject", "reject-after", "ring", "spool", "off"]),
         capacity=st.sampled_from([3, 12, 30, 200]),
         dead=st.booleans(),
         deliveries=st.sampled_from([0, 2]),
@@ -495,6 +501,8 @@ class Runs(RuleBasedStateMachine):
             own["dead_letter_queue"] = "dead"
         if mechanism == "ring":
             own["overflow"] = "ring"
+        elif mechanism == "spool":
+            own["spool"] = "disk"
         elif mechanism == "off":
             own["flow_control"] = "off"
         else:
@@ -515,7 +523,9 @@ class Runs(RuleBasedStateMachine):
     def restart(self) -> None:
         """What the store has not written is lost."""
         for side in self.sides:
-            side.store.puts, side.store.removed, side.store.moves, side.store.groups = [], [], [], {}
+            for store in (side.store, side.temp):
+                store.puts, store.removed, store.moves, store.groups = [], [], [], {}
+            side.temp.stored = {}
             side.start(self.now, [queue.store_id for queue in side.queues])
         self.compare()
 
