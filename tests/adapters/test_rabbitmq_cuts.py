@@ -156,6 +156,28 @@ def test_events_come_back_after_many_faults(fault: str, tmp_path: Path, monkeypa
     run(work, tmp_path, monkeypatch)
 
 
+@pytest.mark.parametrize("lost", [1, 3])
+def test_change_whose_report_was_lost_does_not_leave_later_ones_to_polls(
+    lost: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A poll finds it when events are received again, so its report is expected, and must not be seen in the next."""
+
+    async def work(made: World) -> None:
+        for _ in range(lost):
+            made.rabbit.end_all("closed")
+            made.change()
+            await asyncio.sleep(12)
+        began = made.loop.ms()
+        for _ in range(5):
+            made.change()
+            await asyncio.sleep(12)
+        made.check()
+        made.check_reported(began)
+        assert len(made.events()) == len(made.changes)
+
+    run(work, tmp_path, monkeypatch)
+
+
 def test_events_come_back_soon_after_a_long_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(made: World) -> None:
         made.rabbit.refuses = True
