@@ -22,7 +22,7 @@ OURS = {
     "broker": ("brokers.server.main", "the broker engine alone"),
     "store": (
         "brokers.server.store_command",
-        "check what is in a stopped broker's message stores; adopt them, or set them aside",
+        "check or print what is in a stopped broker's message stores; adopt them, or set them aside",
     ),
     "demo": ("brokers.demo.main", "demo producers and consumers against a running broker"),
 }
