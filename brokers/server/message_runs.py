@@ -28,7 +28,7 @@ FEWEST = 4
 TABLES = (
     "CREATE TABLE run (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL,"
     " size INTEGER NOT NULL, state BLOB NOT NULL, mark INTEGER NOT NULL, parts BLOB NOT NULL)",
-    "CREATE UNIQUE INDEX run_place ON run (queue, first)",
+    "CREATE INDEX run_place ON run (queue, first)",
     "CREATE TABLE run_bodies (id INTEGER PRIMARY KEY, bodies BLOB NOT NULL)",
 )
 
@@ -153,7 +153,7 @@ class Run:
 def run_with(db: sqlite3.Connection, queue: int, number: int) -> Run | None:
     """Return the run that has the message, if any."""
     found = db.execute(
-        f"{SELECT_RUN} WHERE queue = ? AND first <= ? ORDER BY first DESC LIMIT 1", (queue, number)
+        f"{SELECT_RUN} WHERE queue = ? AND first <= ? ORDER BY first DESC, id DESC LIMIT 1", (queue, number)
     ).fetchone()
     with suppress(ValueError):
         if found and (run := Run.read(found)).has(number):

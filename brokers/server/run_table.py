@@ -65,7 +65,7 @@ class RunTable:
 
     def _remove_near(self, queue: int, numbers: Sequence[int]) -> list[int]:
         """Remove messages whose numbers are near each other."""
-        singles: list[int] = []
+        others: list[int] = []  # in none of the runs so far
         at = 0
         found = self._db.execute(
             "SELECT id, first, count, size, state FROM run WHERE queue = ? AND first BETWEEN ? AND ? ORDER BY first",
@@ -73,23 +73,23 @@ class RunTable:
         ).fetchall()
         for row, first, count, size, packed in found:
             start = bisect_left(numbers, first, at)
-            end = bisect_left(numbers, first + count, start)
-            singles += numbers[at:start]
-            at = end
-            if start == end:
+            end = max(at, bisect_left(numbers, first + count, start))
+            others += numbers[at:start]
+            inside, at = numbers[start:end], end
+            if others and others[-1] >= first:  # a number that was assigned again, see `_claim`
+                inside = sorted([*inside, *(number for number in others if first <= number < first + count)])
+                others = [number for number in others if not first <= number < first + count]
+            if not inside:
                 continue
             try:
                 state = State.unpack(row, count, packed)
             except ValueError:
                 continue  # damaged, and not delivered
-            low, high = numbers[start] - first, numbers[end - 1] - first
-            if high - low == end - 1 - start:  # without gaps, as a queue is usually read
-                state.gone |= (2 << high) - (1 << low)
-            else:
-                for number in numbers[start:end]:
-                    state.gone |= 1 << number - first
-            self._put_state(row, count, size, state)
-        return singles + list(numbers[at:])
+            before, left = state.gone, _claim(state, first, inside)
+            if state.gone != before:
+                self._put_state(row, count, size, state)
+            others = sorted([*others, *left]) if left else others
+        return [*others, *numbers[at:]]
 
     def has(self, queue: int, number: int) -> bool:
         return run_with(self._db, queue, number) is not None
@@ -164,3 +164,20 @@ class RunTable:
 
     def _forget(self, row: int) -> None:
         self.spare_bytes -= self._spare.pop(row, 0)
+
+
+def _claim(state: State, first: int, numbers: Sequence[int]) -> list[int]:
+    """Take these messages for gone. Return those that were gone before: a start assigns the numbers behind the last
+    message again, and so to another run or a single message, also while the run that had them is there."""
+    low, high = numbers[0] - first, numbers[-1] - first
+    bits = (2 << high) - (1 << low)
+    if high - low == len(numbers) - 1 and not state.gone & bits:  # without gaps, as a queue is usually read
+        state.gone |= bits
+        return []
+    left = []
+    for number in numbers:
+        bit = 1 << number - first
+        if state.gone & bit:
+            left.append(number)
+        state.gone |= bit
+    return left

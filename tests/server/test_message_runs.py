@@ -148,6 +148,28 @@ def test_failed_deliveries_and_removals_of_a_run_survive_a_restart(store: Messag
         assert there == [(n, {3: 4, 5: 2}.get(n, 0)) for n in range(1, 21) if n not in (1, 2, 6, 7)]
 
 
+@pytest.mark.parametrize("more", [1, 20])
+def test_numbers_that_are_assigned_again_after_a_restart_are_other_messages(store: MessageStore, more: int) -> None:
+    """A start counts on from the last message that is there: messages removed behind it were part of its run."""
+    put(store, 1, range(1, 21))
+    store.remove_run(1, [5, 18, 19, 20])
+    write(store)
+    new = [b"new %d" % number for number in range(18, 18 + more)]
+    store.put_run(1, 18, new, sum(map(len, new)))
+    store.fail(1, 18, 2)
+    write(store)
+    old = expected(1, [n for n in range(1, 18) if n != 5])
+    assert found(store) == old | {(1, 18 + at): body for at, body in enumerate(new)}
+    assert [entry[1] for entry in store.recover()] == [*range(1, 5), *range(6, 18 + more)]
+    assert [entry[3] for entry in store.recover() if entry[1] == 18] == [2]
+    store.remove_run(1, [17, *range(18, 18 + more)])
+    write(store)
+    assert found(store) == expected(1, [n for n in range(1, 17) if n != 5])
+    store.remove_run(1, list(range(1, 17)))
+    write(store)
+    assert (found(store), rows(store, "run"), rows(store, "message")) == ({}, 0, 0)
+
+
 def test_a_message_of_a_run_is_moved_in_one_change(store: MessageStore) -> None:
     put(store, 1, range(1, 11))
     store.fail(1, 4, 3)

@@ -18,7 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from brokers.engine.values.message import number_of
+from brokers.engine.values.message import number_of, sequence_of
 from brokers.server.group_writer import DROP_ROWS
 from brokers.server.message_file import PAGE_BYTES
 from brokers.server.message_groups import Written
@@ -481,6 +481,8 @@ class StoreModel(RuleBasedStateMachine):
         shutil.copytree(after, self.folder, dirs_exist_ok=True)
         self.store = MessageStore(self.path, reserve_bytes=RESERVE)
         self.wanted = dict(self.safe)
+        for queue in self.next:  # like the engine: numbers of messages that are gone are assigned again
+            self.next[queue] = 1 + max([sequence_of(n) for q, n in self.wanted if q == queue], default=0)
 
     @invariant()
     def what_is_safe_is_there(self) -> None:
