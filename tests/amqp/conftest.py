@@ -11,7 +11,7 @@ from brokers.amqp import runs
 from tests.amqp.broker_thread import BrokerThread
 from tests.interop.peers import absent
 
-IN_RUNS, ONE_BY_ONE = "in runs", "one by one"
+IN_RUNS, ONE_BY_ONE = "in_runs", "one_by_one"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

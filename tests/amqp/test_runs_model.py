@@ -405,7 +405,7 @@ def extension() -> Any:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_clients_and_queues_see_the_same_in_runs_and_one_by_one(extension: Any, seed: int) -> None:
+def test_clients_and_queues_see_the_same_with_runs_and_without(extension: Any, seed: int) -> None:
     halves = [Half(extension), Half(None)]
     for number, step in enumerate(history(seed, 80)):
         for half in halves:
