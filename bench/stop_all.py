@@ -63,21 +63,27 @@ async def over_api(of: Installation, times: Path, repeat: int) -> list[list[str]
     """Return the times of `repeat` stops."""
     api = Api(of)
     await asyncio.to_thread(api.post, "stop-producers/progress/", {"scope": "type=Broker"})
-    answered, still, parts = [], [], []
+    answered, still, started, parts = [], [], [], []
     for _ in range(repeat):
         took = await asyncio.to_thread(_stop, of, api)
         parts.append({**await asyncio.to_thread(_last_of, times), **took})
         answered.append(took["answered"] - took["sent"])
         still.append(took["still"] - took["sent"])
         await asyncio.sleep(PAUSE)
+        began = time.perf_counter()
         await asyncio.to_thread(api.post, "start-producers/", {"scope": "type=Broker", "reason": "measured"})
+        started.append(time.perf_counter() - began)
         await asyncio.sleep(PAUSE)
     rows = [["API: answer of the stop", *milliseconds(answered)]]
     rows += [[f"… {title}", *milliseconds([of_one(t) for t in parts])] for title, of_one in PARTS.items()]
     for process in ("web", "broker"):
         mean = statistics.mean(part[process] for part in parts)
         rows.append([f"processor time of {process} until the answer, mean", f"{mean * 1e3:.0f} ms", "", ""])
-    return [*rows, ["API: first progress without messages in flight", *milliseconds(still)]]
+    return [
+        *rows,
+        ["API: first progress without messages in flight", *milliseconds(still)],
+        ["API: answer of the start", *milliseconds(started)],
+    ]
 
 
 def _stop(of: Installation, api: Api) -> dict[str, float]:

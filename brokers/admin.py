@@ -88,6 +88,15 @@ SAMPLED: tuple[str, ...] = (
 )
 
 
+class Called(dict[str, Any]):
+    """The answer of an operation, with the object as it was when the operation ended, before anything else was done.
+    `after`: None if it does not exist any more, or cannot be read."""
+
+    def __init__(self, answer: Mapping[str, Any], after: ManagedObject | None) -> None:
+        super().__init__(answer)
+        self.after = after
+
+
 class AdminError(Exception):
     """The broker refused a request, or cannot be reached. The message is a sentence for people."""
 
@@ -185,7 +194,8 @@ class BrokerAdmin(Protocol):
         ...
 
     async def call(self, name: ObjectName, operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Call an operation; the answer has the fields that the operation's `returns` declare."""
+        """Call an operation; the answer has the fields that the operation's `returns` declare. It is a `Called` if the
+        broker can return the object with it."""
         ...
 
     def events(self, after: int | None = None) -> AsyncIterator[Event]:

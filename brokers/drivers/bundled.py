@@ -20,6 +20,7 @@ from brokers.admin import (
     AdminError,
     AlreadyExists,
     BrokerUnreachable,
+    Called,
     EffectNotConfirmed,
     InvalidValue,
     ManagedObject,
@@ -166,8 +167,15 @@ class BundledBroker:
         await self._request(request if version is None else {**request, "version": version})
 
     async def call(self, name: ObjectName, operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = (await self._request(_about(name, operation), encodable(arguments))).body
-        return answer
+        request = _about(name, operation)
+        if name.type in TYPES and _changes(TYPES[name.type], operation):
+            request["objectAfter"] = True  # ignored by a broker of the release before
+        answer = await self._request(request, encodable(arguments))
+        if not answer.properties.get("objectAfter"):
+            plain_answer: Mapping[str, Any] = answer.body
+            return plain_answer
+        after = answer.body["object"]
+        return Called(answer.body["answer"], None if after is None else _object(after))
 
     def events(self, after: int | None = None) -> EventStream:
         """Attach at once: no later event is left out. Close the stream with `aclose`."""
@@ -240,6 +248,11 @@ _DISCOVERY = ("GET-TYPES", "GET-ATTRIBUTES", "GET-OPERATIONS")
 def _about(name: ObjectName, operation: str, actor: str = "") -> dict[str, Any]:
     about = {"operation": operation, "type": name.type, "name": str(name)}
     return {**about, "actor": actor} if actor else about
+
+
+def _changes(declared: ManagedType, operation: str) -> bool:
+    found = declared.operation(operation)
+    return found is not None and found.effect != "read"
 
 
 def _object(body: Mapping[str, Any]) -> ManagedObject:

@@ -4,12 +4,18 @@ Extensions to the draft: the attributes `where`, `search` and `sort` in the body
 the application properties `version` of UPDATE and DELETE and `actor` of these and CREATE, the application property
 `error` of an answer that is not a success, and GET-CAPABILITIES, which says what this broker has of each type. What is
 called is management in this process or, for a broker behind an adapter, a coroutine: both have the same methods.
+
+An operation that is requested with the application property `objectAfter` is answered with the same property, and with
+a map of `answer` and `object`: the object as it is then, null if it is gone or cannot be read. A READ afterwards may
+wait behind the messages of thousands of producers that were started.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from inspect import isawaitable
 from typing import Any
 
 from proton import Message
@@ -142,6 +148,8 @@ class _Parser:
 
     def _call(self, operation: str) -> Request:
         name, arguments = _name(self.properties), self.body
+        if self.properties.get("objectAfter") is True:
+            return Request(lambda by: _with_object(by, name, operation, arguments), _called)
         return Request(lambda by: by.call(name, operation, arguments), lambda result: (200, {}, dict(result)))
 
     def _listed(self, show: Callable[[ManagedType], Any]) -> Request:
@@ -155,6 +163,29 @@ class _Parser:
         """Return the user on whose behalf a change is made: the application property `actor`, or the connection's
         user."""
         return str(self.properties.get("actor") or self.user)
+
+
+def _with_object(by: Any, name: ObjectName, operation: str, arguments: Mapping[str, Any]) -> Any:
+    """Call an operation, then read the object. Return (answer, object or None), or a coroutine of both. What was done
+    is not reported as refused because the object cannot be read."""
+    answer = by.call(name, operation, arguments)
+    if isawaitable(answer):
+        return _with_object_later(by, name, answer)
+    with suppress(AdminError):
+        return answer, by.read(name)
+    return answer, None
+
+
+async def _with_object_later(by: Any, name: ObjectName, answer: Awaitable[Mapping[str, Any]]) -> Any:
+    result = await answer
+    with suppress(AdminError):
+        return result, await by.read(name)
+    return result, None
+
+
+def _called(result: tuple[Mapping[str, Any], ManagedObject | None]) -> Answer:
+    answer, after = result
+    return 200, {"objectAfter": True}, {"answer": dict(answer), "object": None if after is None else _object(after)}
 
 
 def capabilities(declared: ManagedType) -> dict[str, Any]:

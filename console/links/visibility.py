@@ -262,7 +262,8 @@ class RestrictedAdmin:
             return await self._progress(arguments)
         elif name == _BROKER and operation != "explain":
             self._check_not_broker(name, operation)
-        return await self._whole.call(name, operation, arguments)
+        answer = await self._whole.call(name, operation, arguments)
+        return dict(answer) if name == _BROKER else answer  # without the broker's attributes, which are not all visible
 
     async def events(self, after: int | None = None) -> AsyncIterator[Event]:
         async for event in self._whole.events(after):

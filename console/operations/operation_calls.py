@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.exceptions import PermissionDenied
 
-from brokers.admin import AdminError, BrokerAdmin, BrokerUnreachable, InvalidValue, ManagedObject, NotFound
+from brokers.admin import AdminError, BrokerAdmin, BrokerUnreachable, Called, InvalidValue, ManagedObject, NotFound
 from brokers.model import TYPES, ObjectName, Operation
 from console.access.actor import Actor
 from console.audit.models import Outcome
@@ -77,7 +77,10 @@ class OperationCall:
         self.before = audited_attributes(await admin.read(self.name))
         arguments = self._with_actor()
         self._sent = True
-        self.answer = await admin.call(self.name, self.declared.name, arguments)
+        self.answer = answer = await admin.call(self.name, self.declared.name, arguments)
+        if isinstance(answer, Called):
+            self.after = {} if answer.after is None else audited_attributes(answer.after)
+            return
         with suppress(NotFound, BrokerUnreachable):  # it removed the object, or the broker is lost
             self.after = audited_attributes(await admin.read(self.name))
 

@@ -127,6 +127,27 @@ def test_a_query_pages_sorts_searches_and_filters(broker: BrokerThread, manager:
     assert (none.body["results"], none.body["total"], none.properties["count"]) == ([], 14, 0)
 
 
+def test_an_operation_is_answered_with_the_object_after_it(broker: BrokerThread, manager: Managing) -> None:
+    plain = manager.ask("stop-producers", {"reason": "first"}, name=QUEUE)
+    for given in ("true", 1, False):
+        assert manager.ask("stop-producers", name=QUEUE, objectAfter=given).body.keys() == plain.body.keys()
+    answer = manager.ask("start-producers", name=QUEUE, objectAfter=True)
+    assert (answer.status, answer.properties["objectAfter"]) == (200, True)
+    assert answer.body["answer"].keys() == plain.body.keys()
+    assert (answer.body["answer"]["changed"], answer.body["object"]["state"]) == (True, "NORMAL")
+    assert answer.body["object"] == manager.ask("READ", name=QUEUE).body
+    with Crowd(broker) as crowd:
+        crowd.publisher("orders", -1)
+        broker.until_queue("orders", lambda q: q.gate.producer_count, "it is there")
+        (row,) = manager.ask("QUERY", entityType="Producer").body["results"]
+        client = manager.ask("READ", name=row[0]).body["connection"]
+        closed = manager.ask("close", {"reason": "a test"}, name=client, objectAfter=True)
+        assert closed.status == 200
+        assert closed.body["object"] is None or closed.body["object"]["object"] == client
+    refused = manager.ask("stop-producers", {"below": 400}, name=QUEUE, objectAfter=True)
+    assert (refused.status, "objectAfter" in refused.properties) == (400, False)
+
+
 def test_operations_are_called_with_arguments_and_answered(broker: BrokerThread, manager: Managing) -> None:
     fill(broker, "orders", ["one", "two"])
     stopped = manager.ask("stop-producers", {"reason": "why not", "pattern": "orders"}, name="type=Broker")

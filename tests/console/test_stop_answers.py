@@ -14,7 +14,7 @@ import pytest
 from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
-from brokers.admin import BrokerUnreachable
+from brokers.admin import BrokerUnreachable, Called
 from brokers.engine.flow.producer import Producer
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
@@ -31,6 +31,7 @@ from tests.console.test_stops import ALL, answer_of, crowd, post, queue
 pytestmark = pytest.mark.django_db
 
 BROKER = object_name("Broker")
+HIDDEN = object_name("Queue", virtualhost="blue", name="hidden")
 
 
 def producers(memory: InMemoryBroker) -> list[Producer]:
@@ -263,3 +264,58 @@ def test_answers_do_not_wait_for_the_samples_of_all_queues(broker: Broker) -> No
     before = asyncio.run_coroutine_threadsafe(stop_among_samples(), broker.link._loop).result()
     assert before < 500
     until(lambda: len(taken) == 500)
+
+
+class Returning(Connected):
+    """A connection of a broker that returns the object with the answer of an operation, like Headgate's own."""
+
+    def __init__(self, memory: InMemoryBroker) -> None:
+        super().__init__(memory)
+        self._memory = memory
+        self.call = self._call
+
+    async def _call(self, name: Any, operation: str, arguments: Mapping[str, Any]) -> Any:
+        answer = await self._memory.call(name, operation, arguments)
+        if operation not in ("stop-producers", "start-producers"):
+            return answer
+        after = await self._memory.read(name)
+        await self._memory.call(name, "stop-producers", {"reason": "somewhat later", "pattern": "later"})
+        return Called(answer, after)
+
+
+def test_the_audit_entry_has_the_object_that_came_with_the_answer(broker: Broker, operator: User) -> None:
+    broker.wrap = lambda admin: Returning(broker.memory)
+    broker.connected()
+    broker.do(lambda memory: crowd(memory, 2, 1))
+    call = OperationCall(
+        Actor(operator), broker.link, BROKER, declared_operation(BROKER, "stop-producers"), {"reason": "incident 7"}
+    )
+    call.send_and_wait()
+    assert call.finish()["changed"] is True
+    (row,) = AuditEntry.objects.filter(operation="stop-producers", outcome="done")
+    assert row.before is not None
+    assert row.after is not None
+    assert row.before["stops"] == []
+    assert [stop["reason"] for stop in row.after["stops"]] == ["incident 7"], "and not what was done later"
+
+
+def test_attributes_of_the_whole_broker_do_not_come_with_the_answer_of_a_restricted_user(broker: Broker) -> None:
+    broker.wrap = lambda admin: Returning(broker.memory)
+    broker.connected()
+
+    def two_hosts(memory: InMemoryBroker) -> None:
+        host = memory.engine.create_virtualhost("blue")
+        host.create_on_attach = host.anonymous = True
+        crowd(memory, 1, 1)
+        memory.attach_producer("hidden", "blue")
+
+    broker.do(two_hosts)
+    broker.do(lambda memory: memory.management.call(HIDDEN, "stop-producers", {"reason": "a secret"}, "x"))
+    user = User.objects.create_user("olav")
+    RoleGrant.objects.create(user=user, role=Role.OPERATOR, broker="local", virtualhost="default")
+    answer_of(signed_in(user), "stop-producers/", **ALL, queues=[queue("q000")], reason="mine")
+    (row,) = AuditEntry.objects.filter(operation="stop-producers", outcome="done")
+    assert row.after is not None
+    assert "a secret" not in str(row.after)
+    assert "mine" in str(row.after)
+    assert row.after["queues"] == 1

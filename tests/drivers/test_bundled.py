@@ -13,6 +13,7 @@ from brokers.admin import (
     AdminError,
     AlreadyExists,
     BrokerUnreachable,
+    Called,
     Event,
     EventsExpired,
     InvalidValue,
@@ -171,8 +172,26 @@ async def test_an_operation_is_called_with_its_arguments_and_gives_its_answer(
     fake.answer = lambda request: answer_to(request, {"queues": 1, "changed": True})
     answer = await broker.call(ObjectName.parse("type=Broker"), "stop-producers", {"reason": "why", "pattern": "a.*"})
     assert answer == {"queues": 1, "changed": True}
-    assert fake.requests[0].properties == {"operation": "stop-producers", "type": "Broker", "name": "type=Broker"}
+    assert not isinstance(answer, Called), "a broker of an earlier release"
+    about = {"type": "Broker", "name": "type=Broker"}
+    assert fake.requests[0].properties == {"operation": "stop-producers", **about, "objectAfter": True}
     assert fake.requests[0].body == {"reason": "why", "pattern": "a.*"}
+    await broker.call(ObjectName.parse("type=Broker"), "preview-stop", {})
+    assert fake.requests[1].properties == {"operation": "preview-stop", **about}, "it changes nothing"
+
+
+async def test_an_operation_gives_the_object_after_it(fake: FakeBroker, broker: BundledBroker) -> None:
+    found: list[dict[str, Any] | None] = [{"object": str(QUEUE), "version": 4, "state": "STOPPED"}, None]
+
+    def answered(request: Message) -> Message:
+        return answer_to(request, {"answer": {"changed": True}, "object": found.pop(0)}, objectAfter=True)
+
+    fake.answer = answered
+    for state in ("STOPPED", None):
+        answer = await broker.call(QUEUE, "stop-producers", {"reason": "why"})
+        assert isinstance(answer, Called)
+        assert answer == {"changed": True}
+        assert (answer.after and (answer.after.version, answer.after["state"])) == (state and (4, state))
 
 
 async def test_a_query_gives_its_page(fake: FakeBroker, broker: BundledBroker) -> None:
