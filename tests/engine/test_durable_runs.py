@@ -321,7 +321,7 @@ class Side:
             "waiting": (ids(ledger.waiting), ids(ledger.idle), ids(ledger.pending), len(ledger.probes)),
             "footprint": (gate.footprint.size, gate.footprint.left(), queue.memory_bytes()),
             "failed": dict(contents.deliveries),
-            "barred": {number: ids(barred) for number, barred in contents.excluded.items()},
+            "barred": {number: sorted(ids(barred)) for number, barred in contents.excluded.items()},
             "deadlines": dict(contents.deadlines.at),
             "lanes": [
                 (lane.rank, lane.deep, list(lane.returned), list(lane.ready), lane.backlog.head(1 << 30, 1 << 60))
