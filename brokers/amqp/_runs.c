@@ -190,7 +190,8 @@ static PyObject *classify(PyObject *module, PyObject *body) {
 typedef struct {
   PyObject_HEAD
   PyObject *owner;
-  PyObject *order;       /* its queue: at most one link of each collects at a time, so that their order is the peer's */
+  PyObject *order;       /* its queue: at most one link of each collects at a time, so that their order is the peer's;
+                            None: it may reach any queue */
   PyObject *messages;    /* list: bodies of a producer, messages that a consumer has acknowledged; NULL: none */
   PyObject *unsettled;   /* of a consumer: address of a delivery -> message */
   PyObject *special;     /* a message that was read and is not ordinary, until `take_special`; NULL: none */
@@ -403,11 +404,14 @@ static PyTypeObject LaneType = {
 
 /* -- events --------------------------------------------------------------------------------------------------------- */
 
+/* Whether runs of these orders may reach the same queue. */
+static bool same_order(PyObject *one, PyObject *other) { return one == other || one == Py_None || other == Py_None; }
+
 /* Have the lanes that collected something hand it over, all or those of one order, and take them off the list. */
 static int hand_over_all(PyObject *lanes, PyObject *order) {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(lanes);) {
     Lane *lane = (Lane *)PyList_GET_ITEM(lanes, i);
-    if (order && lane->order != order) {
+    if (order && !same_order(lane->order, order)) {
       i++;
       continue;
     }

@@ -11,7 +11,8 @@ from brokers.amqp.link import RESOURCE_LIMIT, TRANSFER_LIMIT
 from brokers.amqp.link_context import LinkContext
 from brokers.amqp.proton import delivery_settle, link_credit, link_flow
 from brokers.engine.queues.queue import Queue
-from brokers.engine.registry.transaction import Transaction
+from brokers.engine.queues.runs import NOTHING
+from brokers.engine.registry.transaction import Enrolment, Transaction
 from brokers.engine.services.fan_out import FanOut, RoutedMessage
 from brokers.engine.values.outcomes import Outcome
 
@@ -37,21 +38,40 @@ class FanOutLink(IncomingLink):
         link_flow(self.pointer, self.fan_out.credit)
         self.context.dirty()
 
+    # -- in runs: see `runs.py` ------------------------------------------------------------------------------------
+
+    def run_allowance(self) -> tuple[int, int, int]:
+        return NOTHING if self.parts or self.memory.exhausted else self.fan_out.run_allowance()
+
+    def take_run(self) -> None:
+        """Publish a run at once if all its messages go where the last one went, else each one singly."""
+        lane, fan_out, route = self.lane, self.fan_out, self.route
+        assert lane is not None
+        bodies, size, durable = lane.take()
+        found = [route(body) for body in bodies]
+        if any(queues != fan_out.last for queues in found):
+            for body, queues, address in zip(bodies, found, lane.withhold(), strict=True):
+                self._publish_to(queues, _delivery(address), body, None)
+        elif pending := fan_out.publish_run(bodies, size, durable=durable):
+            for message, address in zip(pending, lane.withhold(), strict=True):
+                message.delivery = _delivery(address)
+        else:
+            lane.accept()
+        self._top_up()
+
+    def in_transaction(self, delivery: Any) -> bool:
+        inside = super().in_transaction(delivery)
+        self.begin_lane(self, None)
+        return inside
+
+    # -- one by one ------------------------------------------------------------------------------------------------
+
     def on_delivery(self, delivery: Any) -> None:
-        if self.closing:
-            delivery_settle(delivery)
-            return
-        if pn.delivery_aborted(delivery):
-            self.forget_parts()
-            delivery_settle(delivery)
-            self.fan_out.credit -= 1
-            self._top_up()
-            return
-        if not pn.delivery_readable(delivery):
-            return  # the client settled a pending one: its outcome will settle it here
-        body = self.receive(delivery)
+        body = None if self.lane is None else self.lane.take_special()
         if body is None:
-            return
+            body = self._body(delivery)
+            if body is None:
+                return
         if self.fan_out.credit <= 0:
             self.refuse(delivery, TRANSFER_LIMIT, "the message was not accepted: the link had no credit")
             return
@@ -63,6 +83,19 @@ class FanOutLink(IncomingLink):
                 self._top_up()
                 return
         self._publish(delivery, body, transaction)
+
+    def _body(self, delivery: Any) -> bytes | None:
+        """Return the whole message once its last frame has arrived."""
+        if self.closing:
+            delivery_settle(delivery)
+        elif pn.delivery_aborted(delivery):
+            self.forget_parts()
+            delivery_settle(delivery)
+            self.fan_out.credit -= 1
+            self._top_up()
+        elif pn.delivery_readable(delivery):  # else the client settled a pending one: its outcome will settle it here
+            return self.receive(delivery)
+        return None
 
     def _publish(self, delivery: Any, body: bytes, transaction: Transaction | None) -> None:
         enrolment = (
@@ -76,25 +109,34 @@ class FanOutLink(IncomingLink):
             self._top_up()
             return
         found = self.route(body)
-        if not found or isinstance(found, str):
-            self.fan_out.credit -= 1
-            if isinstance(found, str):
-                self.reject(delivery, NOT_FOUND, found)
-                if enrolment is not None:
-                    enrolment.refused()
-            else:
-                self.accept(delivery)
-            self._top_up()
-            return
-        pn.link_advance(self.pointer)
-        self.fan_out.publish(body, found, delivery, enrolment)
+        if found and not isinstance(found, str):
+            pn.link_advance(self.pointer)
+        self._publish_to(found, delivery, body, enrolment)
         self._top_up()
+
+    def _publish_to(
+        self, found: Sequence[Queue] | str, delivery: Any, body: bytes, enrolment: Enrolment | None
+    ) -> None:
+        """`delivery`: None if the client has settled it, and it is settled."""
+        if found and not isinstance(found, str):
+            self.fan_out.publish(body, found, delivery, enrolment)
+            return
+        self.fan_out.credit -= 1
+        if isinstance(found, str):
+            if delivery is not None:
+                self.reject(delivery, NOT_FOUND, found)
+            if enrolment is not None:
+                enrolment.refused()
+        elif delivery is not None:
+            self.accept(delivery)
 
     def settled(self, message: RoutedMessage) -> None:
         """Settle a message that has its outcome."""
         if self.closing:
             return
-        if message.outcome is Outcome.ACCEPTED:
+        if message.delivery is None:
+            pass  # the client has settled it
+        elif message.outcome is Outcome.ACCEPTED:
             self.accept(message.delivery)
         elif message.outcome is Outcome.ROLLED_BACK:
             self.reject(message.delivery, *WHY_REJECTED[message.outcome])
@@ -111,3 +153,8 @@ class FanOutLink(IncomingLink):
     def release(self) -> None:
         super().release()
         self.fan_out.close()
+
+
+def _delivery(address: int | None) -> Any:
+    """Return the delivery at an address in Proton's memory; None for None."""
+    return None if address is None else pn.cast("pn_delivery_t *", address)

@@ -21,6 +21,7 @@ from brokers.amqp.proton import (
     link_recv,
     unpack,
 )
+from brokers.amqp.runs import Lane, Producing, address
 from brokers.engine.flow.usage import Resource, Usage
 from brokers.engine.registry.transaction import ROLLED_BACK, State, Transaction
 from brokers.engine.values.outcomes import Outcome
@@ -48,9 +49,10 @@ SCRATCH = pn.new("char[]", SCRATCH_SIZE)
 class IncomingLink(Link):
     """A link on which the client sends: assembles messages of many frames, and finds their transactions. `plain`: the
     state of messages is not read, since they are in no transaction: so on a connection without a coordinator, after the
-    link's first message, since reading each state costs a hundredth of the throughput."""
+    link's first message, since reading each state costs a hundredth of the throughput. `lane`: collects runs of a plain
+    link that has begun one."""
 
-    __slots__ = ("parts", "plain", "size")
+    __slots__ = ("lane", "parts", "plain", "size")
 
     max_size = MAX_MESSAGE_SIZE
 
@@ -59,6 +61,7 @@ class IncomingLink(Link):
         self.parts: list[bytes] = []
         self.plain = False
         self.size = 0
+        self.lane: Lane | None = None
 
     def receive(self, delivery: Any) -> bytes | None:
         """Return the whole message once its last frame has arrived. A message larger than `max_size` ends the link."""
@@ -99,8 +102,20 @@ class IncomingLink(Link):
         """The memory used by messages of all clients."""
         return self.context.broker.shortages.usages[Resource.MEMORY]
 
+    def begin_lane(self, owner: Producing, order: object) -> None:
+        """Collect runs from now on, if the link is plain and there is the extension."""
+        runs = self.context.runs
+        if self.plain and runs is not None and self.lane is None:
+            self.lane = runs.Lane(address(self.pointer), owner, order, True)
+
+    def _end_lane(self) -> None:
+        if self.lane is not None:
+            self.lane.end()
+            self.lane = None
+
     def release(self) -> None:
         self.forget_parts()
+        self._end_lane()
 
     def forget_parts(self) -> None:
         if self.size:
@@ -162,6 +177,7 @@ class IncomingLink(Link):
 
     def watch_transactions(self) -> None:
         self.plain = False
+        self._end_lane()
 
     def in_transaction(self, delivery: Any) -> bool:
         """Return whether a complete message is in a transaction; called for every message unless the link is plain."""

@@ -26,7 +26,7 @@ from brokers.amqp.proton import (
     link_recv,
     unpack,
 )
-from brokers.amqp.runs import Lane, address
+from brokers.amqp.runs import address
 from brokers.engine.flow.producer import Producer
 from brokers.engine.queues.runs import NOTHING
 from brokers.engine.values.outcomes import Outcome, Verdict
@@ -36,16 +36,15 @@ IS_ACCEPTED, IS_PENDING, IS_REJECTED = Verdict.ACCEPTED, Verdict.PENDING, Verdic
 
 class ProducerLink(IncomingLink):
     """`withheld`: deliveries whose settlement is withheld, oldest first; None for one that the client settled itself.
-    They are addresses if the broker collects runs. `lane`: collects the link's runs while it is `plain`."""
+    They are addresses if the broker collects runs."""
 
-    __slots__ = ("lane", "producer", "withheld")
+    __slots__ = ("producer", "withheld")
 
     producer: Producer
 
     def __init__(self, context: LinkContext, pointer: Any) -> None:
         super().__init__(context, pointer)
         self.withheld: deque[Any] = deque()
-        self.lane: Lane | None = None
 
     # -- in runs: see `runs.py` ------------------------------------------------------------------------------------
 
@@ -64,19 +63,8 @@ class ProducerLink(IncomingLink):
 
     def in_transaction(self, delivery: Any) -> bool:
         inside = super().in_transaction(delivery)
-        runs = self.context.runs
-        if self.plain and runs is not None and self.lane is None:
-            self.lane = runs.Lane(address(self.pointer), self, self.producer.queue, True)
+        self.begin_lane(self, self.producer.queue)
         return inside
-
-    def watch_transactions(self) -> None:
-        super().watch_transactions()
-        self._end_lane()
-
-    def _end_lane(self) -> None:
-        if self.lane is not None:
-            self.lane.end()
-            self.lane = None
 
     # -- one by one ------------------------------------------------------------------------------------------------
 
@@ -216,7 +204,6 @@ class ProducerLink(IncomingLink):
 
     def release(self) -> None:
         super().release()
-        self._end_lane()
         self.plain = False  # so that further deliveries are checked
         self.withheld.clear()
         self.context.broker.detach(self.producer)

@@ -81,7 +81,7 @@ class Runs(Protocol):
     """The extension."""
 
     def Lane(self, link: int, owner: Consuming, order: object, producer: bool, /) -> Lane:
-        """`order`: the queue of the link; at most one of its links has an open run."""
+        """`order`: the queue of the link, None if it may reach any; at most one link of a queue has an open run."""
 
     def drain(self, collector: int, /) -> int:
         """Take ordinary events. Return the address of the first other event, which stays; 0: there is none."""

@@ -82,6 +82,9 @@ class Client:
         self.number += 1
         link = getattr(self.sessions[session], kind)(f"link-{self.number}")
         (link.target if kind == "sender" else link.source).address = queue
+        if queue == TOPIC and kind == "receiver" and self.number % 2:  # a durable subscription
+            link.source.durability = Terminus.DELIVERIES
+            link.source.expiry_policy = Terminus.EXPIRE_NEVER
         if presettled:
             link.snd_settle_mode = link.SND_SETTLED
         link.open()
@@ -135,6 +138,15 @@ class Client:
         return delivery
 
 
+class InOrder(dict[Any, None]):
+    """A set whose elements come in the order in which they were added, in both brokers."""
+
+    add = dict.setdefault
+    update = lambda self, more: [self.add(each) for each in more]  # noqa: E731
+    discard = lambda self, each: dict.pop(self, each, None)  # noqa: E731
+    pop = lambda self: self.popitem()[0]  # noqa: E731
+
+
 class Half:
     """One of the two brokers, with its clients. `pieces`: decides how its input is cut, in the same way for both."""
 
@@ -142,6 +154,7 @@ class Half:
         self.now = NOW
         self.stores = FakeStores()
         self.broker = Broker(NOW, stores=self.stores)
+        self.broker.agenda.touched, self.broker.agenda.redispatch = InOrder(), InOrder()  # type: ignore[assignment]
         host = self.broker.create_virtualhost(HOST)
         host.create_on_attach = host.anonymous = True
         self.container = Container(self.broker, SimpleNamespace(), {}, lambda: self.now)  # type: ignore[arg-type]
@@ -240,6 +253,8 @@ QUEUES: dict[str, dict[str, int | str]] = {
     "rejecting": {"capacity_bytes": 2000, "mechanism": "reject"},
 }
 
+TOPIC = "topic://news"
+
 KINDS = {
     "plain": lambda n: Message(body=str(n)),
     "medium": lambda n: Message(body="x" * 150),
@@ -261,7 +276,7 @@ def pick(links: list[Any], number: int) -> Any:
 
 def attach(half: Half, who: int, kind: str, queue: str, presettled: bool) -> None:
     client = half.clients[who]
-    if len(client.links) < 14:
+    if len(client.links) < 18:
         client.attach(kind, queue, client.number % 2, presettled)
 
 
@@ -359,20 +374,25 @@ DO = {
 }
 
 BEGIN = [
-    *[("attach", 0, kind, queue, False) for queue in QUEUES for kind in ("sender", "receiver")],
-    *[("attach", 1, kind, queue, False) for queue in ("stored", "orders") for kind in ("sender", "receiver")],
-    *[("credit", client, link, 8, False) for client in (0, 1) for link in range(5)],
+    *[("attach", 0, kind, queue, False) for queue in (*QUEUES, TOPIC) for kind in ("sender", "receiver")],
+    *[("attach", 1, kind, queue, False) for queue in ("stored", TOPIC, "orders") for kind in ("sender", "receiver")],
+    *[("credit", client, link, 8, False) for client in (0, 1) for link in range(6)],
 ]
 
 
 def history(seed: int, length: int) -> list[tuple[Any, ...]]:
     chance = random.Random(seed)
     some = lambda: chance.randint(1, 25)  # noqa: E731
-    who, which = (lambda: chance.choice([0, 0, 1])), (lambda: chance.randrange(5))
+    who, which = (lambda: chance.choice([0, 0, 1])), (lambda: chance.randrange(6))
 
     def burst() -> tuple[int, str, str, int]:
         kind = chance.choice(["plain", "durable", "medium", *KINDS])
-        return which(), kind, chance.choice([""] * 12 + ["settled", "aborted", "transaction"]), some()
+        return (
+            chance.choice([which(), 5]),
+            kind,
+            chance.choice([""] * 12 + ["settled", "aborted", "transaction"]),
+            some(),
+        )
 
     make: dict[str, tuple[int, Any]] = {
         "send": (8, lambda: (who(), [burst() for _ in range(chance.randint(1, 4))])),
@@ -384,7 +404,12 @@ def history(seed: int, length: int) -> list[tuple[Any, ...]]:
         "write": (4, lambda: (chance.random() < 0.2,)),
         "attach": (
             1,
-            lambda: (who(), chance.choice(["sender", "receiver"]), chance.choice(list(QUEUES)), chance.random() < 0.3),
+            lambda: (
+                who(),
+                chance.choice(["sender", "receiver"]),
+                chance.choice([*QUEUES, TOPIC, TOPIC]),
+                chance.random() < 0.3,
+            ),
         ),
         "close": (1, lambda: (who(), which(), chance.random() < 0.5)),
         "transact": (1, lambda: (1, chance.choice(["declare", "declare", "commit", "roll back"]))),
@@ -404,7 +429,7 @@ def extension() -> Any:
     return runs.load() or absent("the C extension brokers.amqp._runs is not built", "install gcc, and `uv sync`")
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(80))
 def test_clients_and_queues_see_the_same_with_runs_and_without(extension: Any, seed: int) -> None:
     halves = [Half(extension), Half(None)]
     for number, step in enumerate(history(seed, 80)):

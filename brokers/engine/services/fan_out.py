@@ -24,6 +24,7 @@ from brokers.engine.flow.credit import DEFAULT_LARGEST_BYTES, DEFAULT_MESSAGE_BY
 from brokers.engine.flow.metering import Footprint
 from brokers.engine.flow.producer import Producer
 from brokers.engine.queues.queue import Queue
+from brokers.engine.queues.runs import NOTHING, Allowance
 from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.transaction import Enrolment, Transaction
 from brokers.engine.services.links import Links
@@ -87,6 +88,11 @@ class Branch:
         elif message.record(Outcome.ACCEPTED if verdict is Verdict.ACCEPTED else Outcome.REJECTED):
             self.fan_out.done(message)
 
+    def publish_run(self, bodies: list[bytes], size: int, *, durable: bool) -> bool:
+        """Publish a run to the queue. Return whether its outcome is pending."""
+        verdict = self.producer.queue.publish_run(self.producer, bodies, size, durable=durable)
+        return verdict is Verdict.PENDING
+
     # -- the port of the producer -------------------------------------------------------------------------------
 
     def sync_credit(self) -> None:
@@ -110,7 +116,8 @@ class Branch:
 
 class FanOut:
     """See the module. `settled` is called with each message that has its outcome. `credit`: messages that the client
-    may send now. `cached_sets`: the sets of queues that its messages went to lately."""
+    may send now. `cached_sets`: the sets of queues that its messages went to lately; `last`: that of the last one, or
+    empty."""
 
     def __init__(
         self,
@@ -127,6 +134,7 @@ class FanOut:
         self.settled = settled
         self.branches: dict[Queue, Branch] = {}
         self.cached_sets: set[tuple[Queue, ...]] = set()
+        self.last: Sequence[Queue] = ()
         self.waiting: list[RoutedMessage] = []
         self.unsettled = 0
         self.footprint = Footprint(links.registry.virtualhosts[connection.virtualhost].meter)
@@ -145,9 +153,38 @@ class FanOut:
         self.waiting.append(message)
         if (together := tuple(queues)) not in self.cached_sets:
             self._cache_set(together, message.branches)
+        self.last = queues
         if enrolment is not None:
             enrolment.transaction.wait(self)
         self.pump()
+
+    def run_allowance(self) -> Allowance:
+        """Return how long the next run may be if its messages go to the queues that the last one went to. It ends where
+        the client's credit is topped up."""
+        if self.waiting or not self.last or self.credit <= 0:
+            return NOTHING
+        allowances = [queue.run_allowance(self.branches[queue].producer) for queue in self.last]
+        return Allowance(
+            min(max(1, self.credit - self._window() // 2), *(each.messages for each in allowances)),
+            min(each.size for each in allowances),
+            min(each.largest for each in allowances),
+        )
+
+    def publish_run(self, bodies: list[bytes], size: int, *, durable: bool) -> list[RoutedMessage]:
+        """Publish a run within its allowance, as `Queue.publish_run`. Return its messages, whose deliveries the caller
+        sets, if their outcome is pending; empty: they are accepted."""
+        self.credit -= len(bodies)
+        branches = [self.branches[queue] for queue in self.last]
+        pending = [each for each in branches if each.publish_run(bodies, size, durable=durable)]
+        if not pending:
+            self._weigh()
+            return []
+        messages = [RoutedMessage(body, pending, None, None) for body in bodies]
+        for branch in pending:
+            branch.unsettled.extend(messages)
+        self.unsettled += len(messages)
+        self._weigh()
+        return messages
 
     def _branch(self, queue: Queue) -> Branch:
         branch = self.branches.get(queue)
@@ -244,6 +281,7 @@ class FanOut:
     def forget(self, branch: Branch) -> None:
         """Remove the branch of a deleted queue. Its messages go to their other queues, or are rejected."""
         self.branches = {q: t for q, t in self.branches.items() if t is not branch}
+        self.last = ()
         self._share_reasons()
         for message in list(branch.unsettled):
             if message.record(Outcome.REJECTED):  # it was not stored yet
@@ -271,4 +309,5 @@ class FanOut:
         for branch in list(self.branches.values()):
             self.links.detach(branch.producer)
         self.branches.clear()
+        self.last = ()
         self.footprint.clear()
