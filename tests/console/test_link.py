@@ -250,10 +250,12 @@ def test_queue_that_moves_to_another_page_while_others_are_deleted_is_read(
     broker.connected()
     until(lambda: len(broker.link.queues()) == 6)
     query = broker.memory.query
+    deleted: list[str] = []
 
     async def losing_one(*args: Any, offset: int = 0, **more: Any) -> Any:
         page = await query(*args, offset=offset, **more)
-        if offset == 0:
+        if offset == 0 and not deleted:
+            deleted.append("q0")
             await broker.memory.delete(object_name("Queue", virtualhost="default", name="q0"))
         return page
 
