@@ -27,7 +27,7 @@ from brokers.model import TYPES, ObjectName
 from tests.drivers.fake_broker import FakeBroker, Peer, after_filter, answer_to
 
 QUEUE = ObjectName.parse("type=Queue,virtualhost=default,name=orders")
-LIMIT = 10.0
+LIMIT = 60.0
 
 
 @pytest.fixture
