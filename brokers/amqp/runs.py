@@ -120,4 +120,7 @@ def description(extension: Runs | None) -> str:
         return "messages are handled in batches, by the C extension"
     if os.environ.get(PLAIN):
         return f"messages are handled one by one, since {PLAIN} is set"
-    return "messages are handled one by one, several times slower: the C extension is not built, which needs gcc"
+    return (
+        "messages are handled one by one, several times slower: the C extension is not built"
+        " (install gcc, then: uv sync --reinstall-package headgate)"
+    )
