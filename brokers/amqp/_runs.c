@@ -15,76 +15,9 @@
 #include <structmember.h>
 
 #include <dlfcn.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
 
-/* -- Proton ------------------------------------------------------------------------------------------------------- */
-
-typedef struct pn_collector_t pn_collector_t;
-typedef struct pn_event_t pn_event_t;
-typedef struct pn_delivery_t pn_delivery_t;
-typedef struct pn_link_t pn_link_t;
-typedef struct pn_transport_t pn_transport_t;
-typedef struct {
-  size_t size;
-  const char *start;
-} pn_bytes_t; /* a delivery tag */
-
-static struct {
-  pn_event_t *(*collector_peek)(pn_collector_t *);
-  bool (*collector_pop)(pn_collector_t *);
-  int (*event_type)(pn_event_t *);
-  pn_delivery_t *(*event_delivery)(pn_event_t *);
-  pn_link_t *(*delivery_link)(pn_delivery_t *);
-  size_t (*delivery_pending)(pn_delivery_t *);
-  bool (*delivery_partial)(pn_delivery_t *);
-  bool (*delivery_aborted)(pn_delivery_t *);
-  bool (*delivery_readable)(pn_delivery_t *);
-  bool (*delivery_settled)(pn_delivery_t *);
-  uint64_t (*delivery_remote_state)(pn_delivery_t *);
-  void (*delivery_update)(pn_delivery_t *, uint64_t);
-  void (*delivery_settle)(pn_delivery_t *);
-  pn_delivery_t *(*delivery)(pn_link_t *, pn_bytes_t);
-  void *(*link_get_context)(pn_link_t *);
-  void (*link_set_context)(pn_link_t *, void *);
-  pn_delivery_t *(*link_current)(pn_link_t *);
-  bool (*link_advance)(pn_link_t *);
-  ssize_t (*link_recv)(pn_link_t *, char *, size_t);
-  ssize_t (*link_send)(pn_link_t *, const char *, size_t);
-  ssize_t (*transport_pending)(pn_transport_t *);
-  const char *(*transport_head)(pn_transport_t *);
-  void (*transport_pop)(pn_transport_t *, size_t);
-} pn;
-
-static const struct {
-  const char *name;
-  void *at;
-} FUNCTIONS[] = {
-    {"pn_collector_peek", &pn.collector_peek},
-    {"pn_collector_pop", &pn.collector_pop},
-    {"pn_event_type", &pn.event_type},
-    {"pn_event_delivery", &pn.event_delivery},
-    {"pn_delivery_link", &pn.delivery_link},
-    {"pn_delivery_pending", &pn.delivery_pending},
-    {"pn_delivery_partial", &pn.delivery_partial},
-    {"pn_delivery_aborted", &pn.delivery_aborted},
-    {"pn_delivery_readable", &pn.delivery_readable},
-    {"pn_delivery_settled", &pn.delivery_settled},
-    {"pn_delivery_remote_state", &pn.delivery_remote_state},
-    {"pn_delivery_update", &pn.delivery_update},
-    {"pn_delivery_settle", &pn.delivery_settle},
-    {"pn_delivery", &pn.delivery},
-    {"pn_link_get_context", &pn.link_get_context},
-    {"pn_link_set_context", &pn.link_set_context},
-    {"pn_link_current", &pn.link_current},
-    {"pn_link_advance", &pn.link_advance},
-    {"pn_link_recv", &pn.link_recv},
-    {"pn_link_send", &pn.link_send},
-    {"pn_transport_pending", &pn.transport_pending},
-    {"pn_transport_head", &pn.transport_head},
-    {"pn_transport_pop", &pn.transport_pop},
-};
+#include "_runs_ordinary.h"
+#include "_runs_proton.h"
 
 static bool bound;
 static int DELIVERY;       /* the type of a delivery's event */
@@ -120,63 +53,6 @@ static PyObject *bind(PyObject *module, PyObject *args) {
 static bool is_bound(void) {
   if (!bound) PyErr_SetString(PyExc_RuntimeError, "bind first");
   return bound;
-}
-
-/* -- the header of a message ---------------------------------------------------------------------------------------- */
-
-enum { SPECIAL = -1, PLAIN = 0, DURABLE = 1 };
-
-#define AT(i) ((unsigned char)body[i])
-
-/* The annotations that delivery times have in common (`delivery_time.NAMES`). */
-static const char TIMES[] = "x-opt-delivery-";
-
-/* Whether what begins at `at` is a section after the annotations, or annotations without a delivery time. */
-static bool untimed(const char *body, size_t size, size_t at) {
-  if (size < at + 3 || AT(at) != 0 || AT(at + 1) != 0x53) return false;
-  if (AT(at + 2) > 0x72) return true;
-  if (AT(at + 2) != 0x72 || size < at + 9) return false;
-  size_t end;
-  if (AT(at + 3) == 0xC1) end = at + 5 + AT(at + 4);
-  else if (AT(at + 3) == 0xD1 && !AT(at + 4) && !AT(at + 5)) end = at + 8 + 256 * AT(at + 6) + AT(at + 7);
-  else return false;
-  if (end > size) return false;
-  return memmem(body + at, end - at, TIMES, sizeof TIMES - 1) == NULL;
-}
-
-/* PLAIN or DURABLE for a message whose header and annotations, as clients encode them, ask for nothing else; SPECIAL
- * for all others, which `header.py` reads. */
-static int class_of(const char *body, size_t size) {
-  if (size < 7 || AT(0) != 0 || AT(1) != 0x53) return SPECIAL;
-  if (AT(2) != 0x70) return untimed(body, size, 0) ? PLAIN : SPECIAL;
-  if (AT(3) == 0x45) return untimed(body, size, 4) ? PLAIN : SPECIAL;
-  if (AT(3) != 0xC0) return SPECIAL;
-  size_t end = 5 + (size_t)AT(4), at = 6;
-  if (end > size || end < at) return SPECIAL;
-  int fields = AT(5), class = PLAIN;
-  for (int field = 0; field < fields; field++) {
-    if (at >= end) return SPECIAL;
-    unsigned char code = AT(at++);
-    if (code == 0x40) continue; /* null */
-    switch (field) {
-    case 0: /* durable */
-      if (code == 0x41) class = DURABLE;
-      else if (code != 0x42) return SPECIAL;
-      break;
-    case 1: /* priority: the default alone */
-      if (code != 0x50 || at >= end || AT(at++) != 4) return SPECIAL;
-      break;
-    case 3: /* first-acquirer */
-      if (code != 0x41 && code != 0x42) return SPECIAL;
-      break;
-    case 4: /* delivery-count: none */
-      if (code != 0x43) return SPECIAL;
-      break;
-    default: /* ttl, and what the standard does not have */
-      return SPECIAL;
-    }
-  }
-  return at == end && untimed(body, size, end) ? class : SPECIAL;
 }
 
 static PyObject *classify(PyObject *module, PyObject *body) {
