@@ -235,15 +235,15 @@ static PyObject *lane_send(Lane *self, PyObject *const *args, Py_ssize_t nargs) 
     pn_delivery_t *delivery = pn.delivery(self->link, (pn_bytes_t){sizeof tag, (const char *)&tag}); /* copied */
     if (!delivery) break;
     PyObject *address = PyLong_FromVoidPtr(delivery);
-    int kept = address ? PyDict_SetItem(self->unsettled, address, message) : -1;
+    int failed = address ? PyDict_SetItem(self->unsettled, address, message) : -1;
     Py_ssize_t length = PyBytes_GET_SIZE(body);
-    bool whole = kept == 0 && pn.link_send(self->link, PyBytes_AS_STRING(body), (size_t)length) == length;
+    bool whole = failed == 0 && pn.link_send(self->link, PyBytes_AS_STRING(body), (size_t)length) == length;
     if (!whole) { /* nothing of it is on the wire before `link_advance` */
-      if (kept == 0 && PyDict_DelItem(self->unsettled, address)) kept = -1;
+      if (failed == 0 && PyDict_DelItem(self->unsettled, address)) failed = -1;
       pn.delivery_settle(delivery);
     }
     Py_XDECREF(address);
-    if (kept) return NULL;
+    if (failed) return NULL;
     if (!whole) break;
     pn.link_advance(self->link);
   }
