@@ -41,39 +41,22 @@ class Endpoints:
         self._nodes = nodes
         self._sessions: dict[Any, int] = {}  # session -> its number on this connection
         self._session_numbers = itertools.count()
-        self._drain = None if owner.runs is None else owner.runs.drain
+        self._next_event: Callable[[Any], Any] = pn.collector_peek
+        self._source: Any = transport.collector
+        if owner.runs is not None:
+            drain = owner.runs.drain
+            self._next_event = lambda address: pn.cast("pn_event_t *", drain(address))
+            self._source = transport.collector_address
 
     def handle_events(self) -> None:
-        """Handle Proton's events, in their order; ordinary messages and acknowledgements in runs, if there is the
-        extension."""
-        drain, transport = self._drain, self._transport
-        if drain is None:
-            self._handle_each()
-            return
-        while event := drain(transport.collector_address):
-            pointer = pn.cast("pn_event_t *", event)
-            kind = pn.event_type(pointer)
-            if kind == pn.EV_DELIVERY:
-                delivery = pn.event_delivery(pointer)
-                link = self.links.get(pn.delivery_link(delivery))
-                if link is not None:
-                    link.on_delivery(delivery)
-                else:
-                    pn.delivery_settle(delivery)  # of a link that was refused
-            elif kind == pn.EV_LINK_FLOW:
-                link = self.links.get(pn.event_link(pointer))
-                if link is not None and not link.closing:
-                    link.on_flow()
-            else:
-                _OTHER[kind](self, pointer)
-            pn.collector_pop(transport.collector)
-
-    def _handle_each(self) -> None:
+        """Handle Proton's events, in their order; with the extension, ordinary messages and acknowledgements in runs,
+        so that the rest is left here."""
         collector, links = self._transport.collector, self.links
-        peek, pop, type_of = pn.collector_peek, pn.collector_pop, pn.event_type
+        next_event, source = self._next_event, self._source
+        pop, type_of = pn.collector_pop, pn.event_type
         delivery_event, flow_event = pn.EV_DELIVERY, pn.EV_LINK_FLOW
         event_delivery, event_link, delivery_link = pn.event_delivery, pn.event_link, pn.delivery_link
-        while event := peek(collector):
+        while event := next_event(source):
             kind = type_of(event)
             if kind == delivery_event:
                 delivery = event_delivery(event)

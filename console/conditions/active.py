@@ -88,27 +88,10 @@ class ActiveConditions:
         others: Iterable[Finding] = (),
         short: Callable[[Row], bool] = lambda row: False,
         remedies: Remedies = ALL,
-    ) -> bool:
-        """Process the current rows of the queues that have changed since the last update, the names of those that are
-        gone, and `others`, all findings about other objects. `remedies`: those of the broker. Return whether
-        `conditions` changed."""
-        before = self.conditions
-        for _ in self.update_in_steps(changed, rates, now, gone=gone, others=others, short=short, remedies=remedies):
-            pass
-        return before != self.conditions
-
-    def update_in_steps(
-        self,
-        changed: Iterable[Row],
-        rates: Callable[[str], Rates],
-        now: int,
-        *,
-        gone: Iterable[str] = (),
-        others: Iterable[Finding] = (),
-        short: Callable[[Row], bool] = lambda row: False,
-        remedies: Remedies = ALL,
     ) -> Iterator[None]:
-        """As `update`, in steps of `STEP` queues. `conditions` changes at the end."""
+        """Process, in steps of `STEP` queues, the current rows of the queues that have changed since the last update,
+        the names of those that are gone, and `others`, all findings about other objects. `remedies`: those of the
+        broker. `conditions` changes at the end."""
         self._forget_old(now)
         for name in gone:
             for by_queue in (self._rows, self._found, self._overfull, self._broken):

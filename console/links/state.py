@@ -247,7 +247,7 @@ class BrokerState:
             rows = {name: self.table.row(name) for name in self._without_conditions}
             self._without_conditions.clear()
         before = self.active_conditions.conditions
-        steps = self.active_conditions.update_in_steps(
+        steps = self.active_conditions.update(
             [row for row in rows.values() if row is not None],
             lambda queue: self.trends.of(queue, now),
             now,

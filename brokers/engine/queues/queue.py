@@ -258,15 +258,8 @@ class Queue:
             for body in bodies:
                 verdict = self.enqueue(body, producer)
             return verdict
-        gate = self.gate
-        first = gate.enqueued + 1
-        gate.enqueued = last = gate.enqueued + len(bodies)
-        self._ready.extend(zip(range(first, last + 1), bodies, strict=True))
-        gate.depth_messages = messages = gate.depth_messages + len(bodies)
-        gate.depth_bytes = depth = gate.depth_bytes + size
-        if depth > gate.stop_bytes or messages > gate.stop_messages:
-            gate.above()
-        self._mark_touched(self)
+        self._ready.extend(enumerate(bodies, self.lanes.count_run(len(bodies), size)))
+        self.gate.check_depth()
         return ACCEPTED
 
     def spool(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
