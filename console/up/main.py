@@ -82,7 +82,7 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
     broker_data = options.data / "broker"
 
     def service(name: str, *arguments: str, ready: Callable[[], Awaitable[bool]] | None, essential: bool) -> Service:
-        shown = options.verbose or name == "demo"
+        shown = options.verbose or name in ("broker", "demo")  # the broker says how it handles messages
         return Service(name, (*_manage(name), *arguments), environment, ready, essential=essential, show_stdout=shown)
 
     await asyncio.gather(

@@ -200,6 +200,7 @@ def test_a_broker_that_is_killed_is_started_again(tmp_path: Path) -> None:
         broker = next(child for child in up.descendants() if "broker" in child.cmdline())
         broker.send_signal(signal.SIGKILL)
         up.wait_for("broker  | runs again")
+        assert "broker  | messages are handled in batches, by the C extension" in up.out
         children = psutil.Process(up.process.pid).children()
         assert [child for child in children if child != broker and lives(child) and "broker" in child.cmdline()]
         up.end(signal.SIGTERM, within=STOPPED)
