@@ -246,12 +246,16 @@ class Broker:
         await manager.close()
 
     async def quiet(self) -> None:
-        """Wait until only the calm client and this one are connected. Raises Failed."""
+        """Wait until only the calm client and the console's connections are left. Raises Failed."""
         manager = await self.manager()
         end = time.monotonic() + PATIENCE
-        while len(found := (await manager.query("Connection")).items) > 2:
+        while left := [
+            each.attributes
+            for each in (await manager.query("Connection")).items
+            if each.attributes["user"] not in (CALM, "console")
+        ]:
             if time.monotonic() > end:
-                raise Failed(f"{len(found)} connections are left")
+                raise Failed(f"connections are left: {left}")
             await asyncio.sleep(0.05)
         await manager.close()
 
