@@ -115,6 +115,7 @@ class Page(LiveConsumer):
         self.numbers: list[int] = []
         self.expired: list[int] = []
         self.began = 0
+        self.unread = 0  # messages whose sending waits
         self.writer = _Writer(self)
         self._number, self._last_frame, self._woken = 0, 0.0, asyncio.Event()
         self._rights = link  # type: ignore[assignment]
@@ -142,7 +143,9 @@ class Page(LiveConsumer):
         self._readable.set()
 
     async def send(self, text_data: str | None = None, bytes_data: bytes | None = None, close: bool = False) -> None:
+        self.unread += 1
         await self._readable.wait()
+        self.unread -= 1
         assert text_data is not None
         self.arrive(text_data)
 
@@ -247,7 +250,7 @@ async def _do(world: World, act: str, values: list[Any]) -> None:
                 page.drain()
             elif act == "again":
                 # A message of the page that its socket takes: it has read all that was sent before.
-                if not page.writer.is_full:
+                if not page.writer.is_full and not page.unread:
                     page.watch(max(page.after, (page.numbers or [page.after])[-1] - values[1]))
             else:
                 await page.leave()
