@@ -118,16 +118,17 @@ class AmqpClient(asyncio.Protocol):
         filters: Mapping[Any, Any] | None = None,
         window: int,
         deliver: Callable[[bytes], None],
+        pace: float = 0.0,
     ) -> Receiver:
         """Open a link from `source`. `deliver` is called with each complete message, with at most `window`
-        messages before `consumed` is called for them."""
+        messages before `consumed` is called for them. `pace`: see `Receiver`."""
         link = self._session.receiver(self._link_name(source))
         link.source.address = source
         link.target.address = target
         if filters is not None:
             link.source.filter.put_object(dict(filters))
         link.snd_settle_mode = Link.SND_SETTLED
-        return self._add(Receiver(self, link, window, deliver))
+        return self._add(Receiver(self, link, window, deliver, pace))
 
     def _link_name(self, address: str) -> str:
         self._numbers += 1

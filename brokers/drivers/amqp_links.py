@@ -86,15 +86,21 @@ class Sender:
 
 
 class Receiver:
-    """A link from the broker. `ended` is done, with the reason as its result, when it has ended."""
+    """A link from the broker. `ended` is done, with the reason as its result, when it has ended. `pace`: shortest time
+    between two renewals of its credit, s; a sender that collects what happens meanwhile then sends fewer messages."""
 
-    def __init__(self, owner: LinkOwner, link: Link, window: int, deliver: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, owner: LinkOwner, link: Link, window: int, deliver: Callable[[bytes], None], pace: float = 0.0
+    ) -> None:
         self._owner = owner
         self.link = link
         self.name: str = link.name
         self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._window = window
         self._consumed = 0  # messages whose credit was not renewed yet
+        self._pace = pace
+        self._renewed = float("-inf")
+        self._renewal: asyncio.TimerHandle | None = None
         self._deliver = deliver
 
     def open(self) -> None:
@@ -104,10 +110,22 @@ class Receiver:
     def consumed(self) -> None:
         """Count a processed message. Credit is renewed in halves of the window, not one by one."""
         self._consumed += 1
-        if self._consumed * 2 >= self._window and not self.ended.done():
-            self.link.flow(self._consumed)
-            self._consumed = 0
-            self._owner.wake()
+        if self._consumed * 2 < self._window or self._renewal is not None:
+            return
+        loop = self.ended.get_loop()
+        if self._renewed + self._pace <= loop.time():
+            self._renew()
+        else:
+            self._renewal = loop.call_at(self._renewed + self._pace, self._renew)
+
+    def _renew(self) -> None:
+        self._renewal = None
+        if self.ended.done():
+            return
+        self._renewed = self.ended.get_loop().time()
+        self.link.flow(self._consumed)
+        self._consumed = 0
+        self._owner.wake()
 
     def widen(self, window: int) -> None:
         """Allow this many unread messages, more than so far."""

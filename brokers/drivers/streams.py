@@ -29,14 +29,18 @@ _T = TypeVar("_T")
 _AFTER, _JSON = symbol("headgate:after"), symbol(FILTER)
 
 #: Maximum number of unread messages: events, batches of them, and samples, of up to 500 queues each. Few batches, since
-#: a broker collects in the next one what happens while its follower is busy.
-_EVENTS_WINDOW, _BATCHES_WINDOW, _SAMPLES_WINDOW = 500, 4, 20
+#: a broker collects in the next one what happens while its follower has given no credit.
+_EVENTS_WINDOW, _BATCHES_WINDOW, _SAMPLES_WINDOW = 500, 2, 20
+#: Shortest time between two renewals of the credit for batches, s: an event waits only if others came just before it.
+_BATCHES_PACE = 0.01
 
 
 class _Stream(Generic[_T]):
     """An asynchronous iterator for one reader. The link is attached at once."""
 
-    def __init__(self, client: AmqpClient, source: str, window: int, filters: dict[Any, Any] | None) -> None:
+    def __init__(
+        self, client: AmqpClient, source: str, window: int, filters: dict[Any, Any] | None, pace: float = 0.0
+    ) -> None:
         # The link refers to this: it must not refer to the stream, which would then outlive its reader.
         arrived: deque[bytes] = deque()
         news = asyncio.Event()
@@ -49,7 +53,7 @@ class _Stream(Generic[_T]):
         self._items: deque[_T] = deque()  # of the message that is being read
         self._closed = False
         self._loop = asyncio.get_running_loop()
-        self._receiver = client.receiver(source, filters=filters, window=window, deliver=deliver)
+        self._receiver = client.receiver(source, filters=filters, window=window, deliver=deliver, pace=pace)
         self._receiver.ended.add_done_callback(lambda _: news.set())
 
     def __aiter__(self) -> _Stream[_T]:
@@ -111,7 +115,10 @@ class EventStream(_Stream[Event]):
         # Earlier releases refuse a filter set without a number.
         self._batched = after is not None
         filters = {_AFTER: Described(_AFTER, after), _JSON: Described(_JSON, FORMAT)} if self._batched else None
-        super().__init__(client, source, _BATCHES_WINDOW if self._batched else _EVENTS_WINDOW, filters)
+        if self._batched:
+            super().__init__(client, source, _BATCHES_WINDOW, filters, _BATCHES_PACE)
+        else:
+            super().__init__(client, source, _EVENTS_WINDOW, filters)
 
     def _read(self, body: Any) -> Iterable[Event]:
         if isinstance(body, str):

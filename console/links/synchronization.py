@@ -64,6 +64,7 @@ class Synchronization:
         self._totals_due = asyncio.Event()
         self._totals_urgent = asyncio.Event()
         self._hosts_due = asyncio.Event()
+        self._notifying = False
 
     async def run(self) -> None:
         began = self._state.clock.now()
@@ -134,6 +135,13 @@ class Synchronization:
             self._totals_due.set()
             if event.kind in STOPS or event.object == BROKER:
                 self._totals_urgent.set()
+        if not self._notifying:
+            # Once for all events that have arrived in one message: they are read without a turn of the loop between.
+            self._notifying = True
+            asyncio.get_running_loop().call_soon(self._notify)
+
+    def _notify(self) -> None:
+        self._notifying = False
         self._state.notify()
 
     def _apply(self, event: Event) -> None:
