@@ -49,6 +49,10 @@ class QueueTable:
     def row(self, name: str) -> Row | None:
         return self._rows.get(name)
 
+    def rows_named(self, names: Iterable[str]) -> list[Row]:
+        """Return the rows of these queues, in this order, without those that do not exist."""
+        return [row for row in map(self._rows.get, names) if row is not None]
+
     def unchanged_since(self, name: str) -> int | None:
         """Return when the row last changed, ms by the table's clock. Rows contain counters, so every message changes
         them. None: no such queue."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from brokers.model import TYPES, ManagedType, ObjectName
@@ -155,6 +155,10 @@ class BrokerState:
         """Return the keys and names of all queues in the order of a key, which is updated rather than sorted as long as
         it is used: `key` should be the same object each time."""
         return self._orders.placed(key)
+
+    def queues_named(self, names: Iterable[str]) -> list[Row]:
+        """Return the rows of queues by the texts of their names, without those that do not exist."""
+        return self.table.rows_named(names)
 
     def queue(self, name: ObjectName | str) -> Row | None:
         return self.table.row(str(name))

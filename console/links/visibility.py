@@ -128,6 +128,9 @@ class RestrictedLink(BrokerLink):
     def queues_in_order(self, key: SortKey) -> Sequence[Placed]:
         return [placed for placed in self.whole.queues_in_order(key) if self.queue(placed[1]) is not None]
 
+    def queues_named(self, names: Iterable[str]) -> list[Row]:
+        return [row for row in self.whole.queues_named(names) if row["virtualhost"] in self._hosts]
+
     def queue(self, name: ObjectName | str) -> Row | None:
         row = self.whole.queue(name)
         return row if row is not None and row["virtualhost"] in self._hosts else None

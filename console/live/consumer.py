@@ -21,7 +21,7 @@ from console.live import frame_writer
 from console.live.link_pages import EVENTS, MOST, LinkPages, events_text, pages_of
 from console.live.page_socket import PageSocket, now
 from console.live.snapshot_cache import encode
-from console.live.watching import BadWatch, Watch, data_text, last_known, state_of
+from console.live.watching import BadWatch, Watch, data_text, last_known, same_until, state_of
 
 #: Intervals, s. SNAPSHOTS: shortest between snapshots. REREAD: of reading objects whose changes the broker does not
 #: send.
@@ -88,12 +88,12 @@ class LiveConsumer(PageSocket):
 
     def next_due(self) -> float:
         due = float("inf")
-        self._not_before = self._last_snapshot + SNAPSHOTS
+        self._not_before = snapshot_at = self._next_snapshot()
         if not self._in_step:
             self._not_before = min(self._not_before, self._last_events + EVENTS)
         if self._watch is not None:
             if self._snapshot_wanted():
-                due = min(due, self._last_snapshot + SNAPSHOTS)
+                due = min(due, snapshot_at)
             if self._watch.object is not None:
                 due = min(due, self._last_read + REREAD)
             if self._events_wanted():
@@ -196,6 +196,11 @@ class LiveConsumer(PageSocket):
 
     # -- snapshots ------------------------------------------------------------------------------------------------
 
+    def _next_snapshot(self) -> float:
+        """Return when the next snapshot may be sent, s (monotonic)."""
+        soonest = self._last_snapshot + SNAPSHOTS
+        return soonest if self._watch is None else max(soonest, same_until(self.link, self._watch))
+
     def _snapshot_wanted(self) -> bool:
         assert self._watch is not None
         return self._watch_is_new or state_of(self.link, self._watch) != self._state_sent
@@ -203,7 +208,7 @@ class LiveConsumer(PageSocket):
     async def _send_snapshot(self, watch: Watch) -> None:
         began = time.monotonic()
         new = self._watch_is_new
-        changed = self._snapshot_wanted() and began - self._last_snapshot >= SNAPSHOTS
+        changed = self._snapshot_wanted() and began >= self._next_snapshot()
         reread = watch.object is not None and began - self._last_read >= REREAD
         if not (new or changed or reread):
             return

@@ -55,7 +55,7 @@ class View:
     @classmethod
     def of(cls, link: BrokerState) -> View:
         """Return the view of a broker now, with the totals and the order that its link has updated."""
-        rows = [row for _, name in link.queues_in_order(severity_key) if (row := link.queue(name)) is not None]
+        rows = link.queues_named(name for _, name in link.queues_in_order(severity_key))
         view = cls(link.broker, rows, link.conditions())
         view.by_severity = rows
         view.totals = {} if view.broker is None else {**view.broker, **link.queue_totals().values}

@@ -1,7 +1,8 @@
-"""Cache of snapshots as JSON text, shared by all pages with the same watch; uses at most a fifth of a core.
+"""Cache of snapshots as JSON text, shared by all pages with the same watch; uses about a tenth of a core.
 
 With many queues a snapshot is expensive. It is computed in a thread, so that other sockets need not wait, and reused
-for four times the total computation time of all watched snapshots.
+for nine times the processor time of all watched snapshots. Meanwhile at most four views of the broker are made:
+each text sorts and searches one of them, so a view for each would cost as much as the texts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from console.live.overview import View
 _MANY_QUEUES = 1000
 #: Cached texts per broker: distinct pages, searches and sorts that are watched at the same time.
 _CACHED = 64
+#: A text is used for this many times the cost of all, which makes a tenth of the time.
+_REUSED = 9
+#: Views of the broker in that time, at most.
+_VIEWS = 4
 #: The cost of a text counts until this time after its last use, s.
 _UNUSED_AFTER = 3.0
 
@@ -35,8 +40,8 @@ class SnapshotQuery(Hashable, Protocol):
 
 @dataclass(slots=True)
 class _Text:
-    """A cached JSON text. `revision`: that of the link. `cost`: computation time, s. `made` and `used`: time of
-    computation and of last use, s (monotonic)."""
+    """A cached JSON text. `revision`: that of the link. `cost`: processor time of its computation, s. `made` and
+    `used`: time of computation and of last use, s (monotonic)."""
 
     revision: int
     text: str
@@ -62,7 +67,7 @@ class SnapshotCache:
         now = time.monotonic()
         if cached is not None:
             cached.used = now
-            if cached.revision == link.revision or now - cached.made <= 4 * self._cost(now):
+            if cached.revision == link.revision or now - cached.made <= self._reused(now):
                 return cached.text, cached.revision
         if link.queue_count < _MANY_QUEUES:
             return self._make(link, query)
@@ -73,17 +78,24 @@ class SnapshotCache:
             self._making[query] = making
         return await asyncio.shield(making)
 
-    def _cost(self, now: float) -> float:
-        return self._view_cost + sum(t.cost for t in list(self._texts.values()) if now - t.used < _UNUSED_AFTER)
+    def same_until(self, query: SnapshotQuery) -> float:
+        """Return until when `text` returns the same text whatever changes, s (monotonic)."""
+        cached = self._texts.get(query)
+        return float("-inf") if cached is None else cached.made + self._reused(time.monotonic())
+
+    def _reused(self, now: float) -> float:
+        """Return how long a text is used, s."""
+        texts = sum(t.cost for t in list(self._texts.values()) if now - t.used < _UNUSED_AFTER)
+        return _REUSED * (self._view_cost + texts)
 
     def _make(self, link: BrokerLink, query: SnapshotQuery) -> tuple[str, int]:
         with self._lock:
             view, revision = self._current_view(link)
-            began = time.monotonic()
+            began = time.thread_time()
             text = encode(query.data(view))
-            ended = time.monotonic()
+            cost, made = time.thread_time() - began, time.monotonic()
             self._texts.pop(query, None)
-            self._texts[query] = _Text(revision, text, ended, ended - began, ended)
+            self._texts[query] = _Text(revision, text, made, cost, made)
             while len(self._texts) > _CACHED:
                 del self._texts[next(iter(self._texts))]
             return text, revision
@@ -92,9 +104,10 @@ class SnapshotCache:
         """Return a view of the broker and its revision; not the newest one if a view is expensive."""
         now = time.monotonic()
         revision = link.revision
-        if self._view is None or (revision != self._view_of and now - self._view_made > 4 * self._view_cost):
-            self._view, self._view_of, self._view_made = View.of(link), revision, time.monotonic()
-            self._view_cost = self._view_made - now
+        if self._view is None or (revision != self._view_of and now - self._view_made > self._reused(now) / _VIEWS):
+            began = time.thread_time()
+            self._view, self._view_of = View.of(link), revision
+            self._view_cost, self._view_made = time.thread_time() - began, time.monotonic()
         return self._view, self._view_of
 
 

@@ -125,6 +125,12 @@ async def data_text(link: BrokerLink, watch: Watch) -> tuple[str, object]:
     return encode(await link.acall(lambda admin: _object(admin, name))), state
 
 
+def same_until(link: BrokerLink, watch: Watch) -> float:
+    """Return until when `data_text` returns the same text whatever changes, s (monotonic)."""
+    cache = _snapshots.get(link)
+    return cache.same_until(watch) if cache is not None and watch.kind in _OF_ALL_QUEUES else float("-inf")
+
+
 def state_of(link: BrokerLink, watch: Watch) -> object:
     """Return a value that is unequal to the previous one if the watched data may have changed."""
     if watch.kind == "queue" or (watch.kind == "why" and watch.object is not None and watch.object.type == "Queue"):
