@@ -427,6 +427,21 @@ def test_grace_period_restarts_after_each_late_message(world):
     assert queue.gate.ledger.reserved == 0
 
 
+def test_grace_period_begins_with_the_late_message_and_not_with_the_next_sweep(world):
+    queue = world.queue(capacity_messages=100)
+    mute = world.sender(queue, answers=False)
+    mute.read()
+    mute.send(100, 1)
+    world.broker.stopping.stop_producers(Scope(), "", "ann")
+    world.settle()
+    world.advance(2 * SWEEP)
+    world.arrive(mute, 1)
+    world.advance(GRACE_MS - SWEEP)
+    assert mute.producer.withdrawn
+    world.advance(SWEEP)
+    assert not mute.producer.withdrawn
+
+
 def test_message_without_any_credit_is_refused_and_not_enqueued(world):
     queue = world.queue(capacity_messages=1)
     sender = world.sender(queue)

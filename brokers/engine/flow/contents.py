@@ -25,6 +25,10 @@ class Contents(Protocol):
     @property
     def spooling(self) -> bool: ...
 
+    def note_change(self) -> None:
+        """Have the queue in the next sample; for a change that lets nothing be dispatched or granted."""
+        ...
+
     def watch(self) -> None:
         """Have the queue swept until its `sweep` returns False."""
         ...

@@ -418,14 +418,16 @@ class CreditLedger:
         self._requeue(producer)
         return True
 
-    def late(self, producer: Producer) -> Late:
-        """Return the withdrawn credit that a message without credit was sent on, and use it up."""
+    def late(self, producer: Producer, now: int) -> Late:
+        """Return the withdrawn credit that a message without credit was sent on, and use it up. The rest stays reserved
+        from this message on, not from the next sweep on. The caller counts the message."""
         if producer.idle and producer.waiting:
             self.idle.remove(producer)
             producer.waiting = False
             self.request(producer)
         if producer.withdrawn:
             producer.withdrawn -= 1
+            producer.touched_at, producer.mark = now, producer.messages + 1
             self.reserved -= 1
             return Late.RESERVED
         if producer.lapsed:

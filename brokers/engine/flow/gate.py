@@ -349,10 +349,14 @@ class FlowGate:
         known, self.stops[stop.scope] = stop.scope in self.stops, stop
         if known:  # with another end
             return False
-        self.feed(Input.STOP)
-        if self.ledger.members:  # of ten thousand stopped queues, most have none
+        self.state, change = table.step(self.state, Input.STOP)
+        if change is not None:
+            self._stop_began()
+        if self.ledger.members:
             self._block_all(table.stop_reason(str(stop.scope)))
-        self.touch()
+            self.touch()
+        else:
+            self.contents.note_change()
         return True
 
     def start(self, scope: Scope) -> bool:
@@ -363,10 +367,14 @@ class FlowGate:
         if self.stops.pop(scope, None) is None:
             return False
         if not self.stops:
-            self.feed(Input.START)
+            self.state, change = table.step(self.state, Input.START)
+            if change is not None:
+                self._stop_ended()
         if self.ledger.members:
             self._unblock_all(table.stop_reason(str(scope)))
-        self.touch()
+            self.touch()
+        else:
+            self.contents.note_change()
         return True
 
     def _begin_stage(self, stop: Stop) -> bool:
@@ -398,7 +406,7 @@ class FlowGate:
         return self.state is State.NORMAL
 
     def feed(self, given: Input) -> None:
-        """Step the state machine, and act on the change."""
+        """Step the state machine by a level that the depth has passed, and act on the change."""
         self.state, change = table.step(self.state, given)
         if change is not None:
             self._CHANGES[change](self)
@@ -439,9 +447,12 @@ class FlowGate:
         self.settlement.settle_withheld()
         self.parking.admit_while_room()
 
+    # Of ten thousand stopped queues, most have no producers, and nothing to dispatch or grant for a stop.
+
     def _stop_began(self) -> None:
         self.stopped_since = self.turn.now
-        self._withdraw()
+        if self.ledger.members:
+            self._withdraw()
 
     def _stop_ended(self) -> None:
         self.stopped_since = None
@@ -450,8 +461,6 @@ class FlowGate:
     _CHANGES = {
         Change.OVERFULL_BEGAN: _overfull_began,
         Change.OVERFULL_ENDED: _overfull_ended,
-        Change.STOP_BEGAN: _stop_began,
-        Change.STOP_ENDED: _stop_ended,
     }
 
     def _withdraw(self, count: int | None = None) -> None:

@@ -135,6 +135,9 @@ class Queue:
     def watch(self) -> None:
         self.agenda.watched.add(self)
 
+    def note_change(self) -> None:
+        self.agenda.changed.add(self)
+
     @property
     def spooling(self) -> bool:
         return self.storage.spooling
@@ -204,7 +207,7 @@ class Queue:
 
     def _publish_late(self, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> Verdict | None:
         """Handle a message of a producer without credit. Return None if it can be published like any other."""
-        late = self._ledger.late(producer)
+        late = self._ledger.late(producer, self.turn.now)
         if late is Late.NEVER:
             return Verdict.NO_CREDIT
         if producer.awaited is not None:
