@@ -10,13 +10,13 @@ import logging
 import os
 import signal
 import sys
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from brokers import log_records
 from brokers.amqp import runs
 from brokers.server.config_store import StoreError
 from brokers.server.listening import CannotListen, TlsAddress
+from brokers.server.log_file import LogFile
 from brokers.server.operators_first import OperatorsFirst
 from brokers.server.service import Service
 from brokers.server.sqlite_file import make_folder
@@ -118,8 +118,7 @@ def tls_address(options: argparse.Namespace) -> TlsAddress | None:
 
 def _log_to(path: Path) -> None:
     """Configure the broker log: one line per event, in Qpid's texts; errors also go to stderr."""
-    handler = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-5s %(message)s"))
+    handler = LogFile(path, LOG_BYTES, LOG_FILES)
     errors: logging.Handler = log_records.Handler() if log_records.is_json() else logging.StreamHandler(sys.stderr)
     if not log_records.is_json():  # collected records have the events, too
         errors.setLevel(logging.WARNING)
