@@ -5,12 +5,13 @@ Nothing else is chosen by a kind's name: what a broker has is in the types of it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import cast
 
 from brokers.adapters.adapter import Adapter
+from brokers.model import ManagedType
 
 
 def always() -> bool:
@@ -42,6 +43,10 @@ class Kind:
     def open(self, account: Account, now: Callable[[], int]) -> Adapter:
         module, _, name = self.factory.partition(":")
         return cast(Adapter, getattr(import_module(module), name)(account, now))
+
+    def types(self) -> Mapping[str, ManagedType]:
+        """Return what brokers of this kind have, without a request to one."""
+        return self.open(Account(self.url), lambda: 0).types
 
 
 KINDS: dict[str, Kind] = {

@@ -24,7 +24,7 @@ from console.history.whatif import recommendations
 from console.history.whatif.kinds import KINDS
 from console.links.unreported import brokers_without_producers
 from console.links.visible import UnknownBroker, visible_link
-from console.operations.policies import fields_anywhere
+from console.operations.policies import fields_anywhere, sets_resume_levels
 from console.permissions.rights import Rights
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _resumes(rights: Rights, broker: str) -> bool:
         fields = fields_anywhere(visible_link(rights, broker))
     except UnknownBroker:
         return True
-    return any(name.startswith("flow_resume_") for name in fields)
+    return sets_resume_levels(fields)
 
 
 def _as_known(answer: dict[str, Any]) -> dict[str, Any]:

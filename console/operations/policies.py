@@ -95,7 +95,17 @@ def fields_of(types: Mapping[str, ManagedType], type_name: str, also: Iterable[s
 
 def fields_anywhere(link: BrokerLink) -> list[str]:
     """Return the names of the policy fields that can be set on any type of object at this broker."""
-    return sorted({field.name for type_name in SCOPES for field in fields_of(link.types, type_name)})
+    return settable_fields(link.types)
+
+
+def settable_fields(types: Mapping[str, ManagedType]) -> list[str]:
+    """Return the names of the policy fields that can be set on any of these types."""
+    return sorted({field.name for type_name in SCOPES for field in fields_of(types, type_name)})
+
+
+def sets_resume_levels(fields: Iterable[str]) -> bool:
+    """Return whether there is a resume level among the names of policy fields."""
+    return any(name.startswith("flow_resume_") for name in fields)
 
 
 def has_operation(link: BrokerLink, type_name: str, operation: str) -> bool:

@@ -11,7 +11,10 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse
 
+from console.access.user_rights import request_rights
 from console.brokers.configured import slugs
+from console.links.visible import visible_links
+from console.operations.policies import fields_anywhere
 from console.pages.frame import brokers_of, frame
 
 _TABS = (
@@ -27,10 +30,23 @@ def history_frame(request: HttpRequest, tab: str, title: str, **settings_of_page
     name = history_broker(request)
     suffix = f"?broker={name}" if request.GET.get("broker") and is_configured(name) else ""
     return {
-        **frame(request, "history", title, slug=name if is_configured(name) else "", **settings_of_page),
+        **frame(
+            request,
+            "history",
+            title,
+            slug=name if is_configured(name) else "",
+            policyFields=_policy_fields(request),
+            **settings_of_page,
+        ),
         "tab": tab,
         "history_tabs": [(page, label, reverse(page) + suffix) for page, label in _TABS],
     }
+
+
+def _policy_fields(request: HttpRequest) -> dict[str, list[str]]:
+    """Return the policy fields that can be set at each broker whose types are known: recommendations are about several
+    brokers, and each links to the fields that its own has."""
+    return {link.slug: fields_anywhere(link) for link in visible_links(request_rights(request)) if link.types_known}
 
 
 def history_broker(request: HttpRequest) -> str:

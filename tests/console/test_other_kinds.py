@@ -87,6 +87,11 @@ def test_policy_pages_offer_the_scopes_of_this_kind(pages: Client) -> None:
     assert pages.get("/policies/scope/?object=type%3DBroker").status_code == 404
 
 
+def test_pages_of_the_history_enter_only_fields_of_the_broker_of_a_recommendation(pages: Client) -> None:
+    settings = settings_of(pages.get("/history/advice/").content.decode())
+    assert settings["policyFields"] == {"local": ["capacity_bytes", "capacity_messages", "overflow"]}
+
+
 def test_change_without_a_preview_says_so_and_can_be_made(api: APIClient, other: Broker) -> None:
     change = {"object": str(ORDERS), "attributes": {"capacity_messages": 3}}
     preview = api.post("/api/v1/policies/preview/", {"changes": [change]}, format="json")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,9 +65,13 @@ _ROW = pa.schema(
 Week = tuple[int, int]
 
 
-def write_recommendations(tables: Tables, on_step: Callable[[str], None] = lambda _name: None) -> tuple[int, float]:
+def write_recommendations(
+    tables: Tables,
+    on_step: Callable[[str], None] = lambda _name: None,
+    without_resume_levels: Collection[str] = (),
+) -> tuple[int, float]:
     """Replace the table with today's recommendations, in one commit; return the number of its rows and the duration in
-    seconds. Without recorded data, write nothing."""
+    seconds. Without recorded data, write nothing. `without_resume_levels`: brokers at which none can be set."""
     from pyspark.sql import functions as F
 
     from console.history.storage.tables import ALWAYS
@@ -80,7 +84,7 @@ def write_recommendations(tables: Tables, on_step: Callable[[str], None] = lambd
     send_code(tables.spark)
     minutes = tables.read_ranges("minutes", {broker: [week] for broker, week in weeks.items()})
     ends = {broker: [(end - CONSUMERS_OF, end)] for broker, (_begin, end) in weeks.items()}
-    found = fleet_recommendations(minutes, tables.read_ranges("samples", ends), weeks)
+    found = fleet_recommendations(minutes, tables.read_ranges("samples", ends), weeks, without_resume_levels)
     rows = found.withColumns({name: F.timestamp_millis(f"{name}_ms") for name in ("begin", "at")})
     tables.replace("recommendations", {broker: [ALWAYS] for broker in weeks}, rows, expected=0)
     # Counted in the table: counting `rows` would compute them again, or need them cached on executors, which may die.
@@ -98,14 +102,17 @@ def last_weeks(tables: Tables) -> dict[str, Week]:
     return {broker: (end - DAYS * DAY, end) for broker, end in ends.items()}
 
 
-def fleet_recommendations(minutes: DataFrame, samples: DataFrame, weeks: Mapping[str, Week]) -> DataFrame:
+def fleet_recommendations(
+    minutes: DataFrame, samples: DataFrame, weeks: Mapping[str, Week], without_resume_levels: Collection[str] = ()
+) -> DataFrame:
     """Return a row of `_ROW` for each queue with enough data in its broker's week. `samples`: of the end of the weeks.
     Pure."""
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
     bounds = minutes.sparkSession.createDataFrame(
-        [(broker, *week) for broker, week in weeks.items()], "broker string, begin_ms bigint, at_ms bigint"
+        [(broker, *week, broker not in without_resume_levels) for broker, week in weeks.items()],
+        "broker string, begin_ms bigint, at_ms bigint, resumes boolean",
     )
     ms = F.unix_millis("at")
     known = (
@@ -113,7 +120,7 @@ def fleet_recommendations(minutes: DataFrame, samples: DataFrame, weeks: Mapping
         .withColumn("ms", ms)
         .join(F.broadcast(bounds), "broker")
         .where("ms >= begin_ms AND ms < at_ms")
-        .select(*_KEY, "begin_ms", "at_ms", "ms", *COLUMNS)
+        .select(*_KEY, "begin_ms", "at_ms", "resumes", "ms", *COLUMNS)
         .join(_consumers(samples, bounds), list(_KEY), "left")
     )
     return known.groupBy(*_KEY).applyInArrow(recommendation_of_queue, from_arrow_schema(_ROW))
@@ -145,7 +152,8 @@ def recommendation_of_queue(minutes: pa.Table) -> pa.Table:
         return _ROW.empty_table()
     first: dict[str, Any] = {name: minutes[name][0].as_py() for name in (*_KEY, "begin_ms", "at_ms")}
     first["queue"] = first.pop("name")
-    return pa.Table.from_pylist([first | recommendation_row(found)], schema=_ROW)
+    row = recommendation_row(found, resumes=minutes["resumes"][0].as_py())
+    return pa.Table.from_pylist([first | row], schema=_ROW)
 
 
 def send_code(spark: SparkSession) -> None:

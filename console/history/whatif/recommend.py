@@ -116,9 +116,9 @@ def recommend(recording: Recording, rooms: tuple[Room, ...] = (), *, resumes: bo
     return _capacity(recording, simulation, now, rooms)
 
 
-def recommendation_row(recording: Recording) -> dict[str, Any]:
-    """Return a row of `ADVICE`."""
-    advice = recommend(recording)
+def recommendation_row(recording: Recording, *, resumes: bool = True) -> dict[str, Any]:
+    """Return a row of `ADVICE`. `resumes`: as for `recommend`."""
+    advice = recommend(recording, resumes=resumes)
     current, producers = recording.current, recording.blocked.per_overfull_second
     now = simulation_of(recording).of(current)
     row: dict[str, Any] = dict.fromkeys(ADVICE.names)

@@ -13,11 +13,14 @@ from rest_framework.test import APIClient
 from console.history.generate.generator import Plan, make_history
 from console.history.storage.landing import Landing
 from console.history.storage.layout import LAYOUTS
+from console.history.whatif import fleet_recommendations
 from console.history.whatif.fleet_recommendations import last_weeks, recommendation_of_queue, write_recommendations
 from console.history.whatif.minute_traffic import COLUMNS
 from console.history.whatif.recommend import ADVICE
 from tests.history.rows import Story
 from tests.history.runs import History
+from tests.history.whatif.simulation import simulate
+from tests.history.whatif.test_against_simulation import LOADS, recorded
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -100,7 +103,7 @@ def test_recommendations_are_replaced_and_cover_each_brokers_last_recorded_week(
     history.run()
     with monkeypatch.context() as patch:
         patch.setattr("pyspark.sql.classic.dataframe.DataFrame.localCheckpoint", refused)
-        assert write_recommendations(history.tables)[0] == 1
+        assert write_recommendations(history.tables, without_resume_levels={"old"})[0] == 1
     (first,) = history.rows("recommendations")
     history.land(full(Story("new"), "orders"), Story("old").watch(7200, 9 * 86_400))
     history.run()
@@ -125,12 +128,23 @@ def test_table_has_the_columns_of_a_recommendation() -> None:
     assert pa.schema([(name, kinds[kind]) for name, kind in declared[5:]]) == ADVICE
 
 
+@pytest.mark.parametrize("resumes", [True, False])
+def test_resume_level_is_recommended_only_where_one_can_be_set(monkeypatch: pytest.MonkeyPatch, resumes: bool) -> None:
+    run = simulate(LOADS["one-off overload"], 300, 297, None)
+    flapping = recorded(run, "samples", (300, 297))
+    monkeypatch.setattr(fleet_recommendations, "recording_of_minutes", lambda got, consumers: flapping)
+    minutes = dict.fromkeys(COLUMNS, 0.0) | {"ms": 0, "broker": "b", "virtualhost": "v", "name": "q"}
+    minutes |= {"begin_ms": 0, "at_ms": 60_000, "consumers_most": 1, "unacknowledged_share": 0.0, "resumes": resumes}
+    row = recommendation_of_queue(pa.Table.from_pylist([minutes]))
+    assert (row["kind"][0].as_py() == "lower-resume") is resumes
+
+
 def test_minutes_in_any_order_give_one_row_and_too_few_give_none() -> None:
     minutes = [
         dict.fromkeys(COLUMNS, 0.0)
         | {"messages_mean": 10.0 * n, "messages_max": 10.0 * n, "messages_in": 10.0, "stop_messages": 1000.0}
         | {"ms": n * 60_000, "broker": "b", "virtualhost": "v", "name": "q", "begin_ms": 0, "at_ms": 600_000}
-        | {"consumers_most": 1, "unacknowledged_share": 0.0}
+        | {"consumers_most": 1, "unacknowledged_share": 0.0, "resumes": True}
         for n in range(10)
     ]
     rows = [recommendation_of_queue(pa.Table.from_pylist(queue)) for queue in (minutes, minutes[::-1], minutes[:2])]

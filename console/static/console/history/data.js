@@ -75,13 +75,14 @@ export function policyUrl(key, limits, current) {
   if (!settings.brokers.some((/** @type {any} */ one) => one.slug === key.broker)) return "";
   const object = formatName("Queue", { virtualhost: key.virtualhost, name: key.queue ?? key.name });
   const address = new URLSearchParams({ object, broker: key.broker });
+  const fields = settings.policyFields?.[key.broker];
   for (const unit of ["messages", "bytes"]) {
     const [stop, resume] = [`capacity_${unit}`, `resume_${unit}`];
     if (limits[stop] === current[stop] && limits[resume] === current[resume]) continue;
     const values = { [`capacity_${unit}`]: limits[stop] };
     if (limits[stop]) Object.assign(values, { [`flow_stop_${unit}`]: "100%", [`flow_resume_${unit}`]: limits[resume] });
     for (const [name, value] of Object.entries(values))
-      if (!settings.fields || settings.fields.includes(name)) address.append("set", `${name}:${value}`);
+      if (!fields || fields.includes(name)) address.append("set", `${name}:${value}`);
   }
   return `/policies/scope/?${address}`;
 }

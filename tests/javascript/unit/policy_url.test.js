@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+const settings = {
+  brokers: [{ slug: "local" }, { slug: "rabbit" }, { slug: "new" }],
+  policyFields: {
+    local: ["capacity_messages", "flow_stop_messages", "flow_resume_messages"],
+    rabbit: ["capacity_messages", "capacity_bytes"],
+  },
+};
+globalThis.document = /** @type {any} */ ({ getElementById: () => ({ textContent: JSON.stringify(settings) }) });
+const { policyUrl } = await import("../../../console/static/console/history/data.js");
+
+const now = { capacity_messages: 1000, resume_messages: 800, capacity_bytes: 0, resume_bytes: 0 };
+const more = { ...now, capacity_messages: 1500, resume_messages: 1200 };
+const entered = (/** @type {string} */ broker) =>
+  new URL(policyUrl({ broker, virtualhost: "default", queue: "orders" }, more, now), "http://h").searchParams.getAll("set");
+
+test("only fields of the broker of the queue are entered", () => {
+  assert.deepEqual(entered("local"), [
+    "capacity_messages:1500",
+    "flow_stop_messages:100%",
+    "flow_resume_messages:1200",
+  ]);
+  assert.deepEqual(entered("rabbit"), ["capacity_messages:1500"]);
+});
+
+test("all fields are entered while those of the broker are not known, and it checks them", () => {
+  assert.equal(entered("new").length, 3);
+});
+
+test("there is no policy at a broker that this console does not have", () => {
+  assert.equal(policyUrl({ broker: "imported", virtualhost: "default", queue: "orders" }, more, now), "");
+});
