@@ -149,7 +149,7 @@ class SampleStream(_Stream[Samples]):
         if isinstance(body, str):
             body = json.loads(body)
         names = body["names"]
-        rows = tuple((ObjectName.parse(row[0]), dict(zip(names, row[1:], strict=True))) for row in body["rows"])
+        rows = tuple((ObjectName.parse(name), dict(zip(names, row, strict=True))) for name, *row in body["rows"])
         return (Samples(body["at"], rows),)
 
 

@@ -83,17 +83,23 @@ class QueueTable:
         self._put_since_sweep.add(text)
         before = self._rows.get(text)
         if before != row:
-            self._replace(text, before, row)
+            self._replace(text, before, row, self._clock())
 
     def merge(self, name: ObjectName, values: Mapping[str, Any]) -> bool:
         """Update some attributes of a queue; return False if the queue is not in the table and must be read."""
-        text = str(name)
-        row = self._rows.get(text)
-        if row is None:
-            return False
-        if not values.items() <= row.items():
-            self._replace(text, row, {**row, **values})
-        return True
+        return not self.merge_all(((name, values),))
+
+    def merge_all(self, changes: Iterable[tuple[ObjectName, Mapping[str, Any]]]) -> list[ObjectName]:
+        """Update some attributes of many queues; return those that are not in the table and must be read."""
+        now, rows, missing = self._clock(), self._rows, []
+        for name, values in changes:
+            text = str(name)
+            row = rows.get(text)
+            if row is None:
+                missing.append(name)
+            elif not values.items() <= row.items():
+                self._replace(text, row, {**row, **values}, now)
+        return missing
 
     def drop(self, name: ObjectName) -> None:
         text = str(name)
@@ -104,19 +110,19 @@ class QueueTable:
         totals.remove(row)
         if not totals.queues:
             del self.totals[row["virtualhost"]]
-        self._note_change(text)
+        self._note_change(text, 0)
         del self._changed[text]
 
-    def _replace(self, text: str, before: Row | None, row: Row) -> None:
+    def _replace(self, text: str, before: Row | None, row: Row, now: int) -> None:
         self._rows[text] = row
         if before is None:
             self.totals.setdefault(row["virtualhost"], QueueTotals()).add(row)
         else:
             self.totals[row["virtualhost"]].replace(before, row)
-        self._note_change(text)
+        self._note_change(text, now)
 
-    def _note_change(self, text: str) -> None:
-        self._changed[text] = self._clock()
+    def _note_change(self, text: str, now: int) -> None:
+        self._changed[text] = now
         for names in self._recorded:
             names.add(text)
         self.revision += 1

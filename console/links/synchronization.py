@@ -170,8 +170,7 @@ class Synchronization:
                 self._state.update_broker_clock(samples.at)
                 for name, values in samples.queues:
                     self._state.trends.take(str(name), samples.at, values)
-                    if not self._state.table.merge(name, values):
-                        self._to_read.add(name)
+                self._to_read.update(self._state.table.merge_all(samples.queues))
             if self._to_read:
                 self._reading_due.set()
             self._totals_due.set()
