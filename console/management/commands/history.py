@@ -159,7 +159,7 @@ def _pieces(say: Callable[[str], None], on_step: OnStep = lambda _name: None) ->
 
 
 def _advise(tables: Tables, on_step: OnStep) -> tuple[int, float]:
-    from console.brokers.kind_models import brokers_without_resume_levels
     from console.history.whatif.fleet_recommendations import write_recommendations
+    from console.operations.kind_models import brokers_without_resume_levels
 
     return write_recommendations(tables, on_step, brokers_without_resume_levels())

@@ -6,8 +6,8 @@ import pytest
 
 from brokers.adapters.kinds import KINDS
 from console.brokers import configured
-from console.brokers.kind_models import brokers_without_resume_levels
 from console.brokers.models import ForeignBroker
+from console.operations.kind_models import brokers_without_resume_levels
 
 
 @pytest.mark.django_db

@@ -67,7 +67,7 @@ def changing_link() -> BrokerLink:
     return BrokerLink("local", "Local", never, asyncio.get_running_loop())
 
 
-async def test_text_is_the_same_until_the_time_that_is_told_and_then_new(clock: Clock) -> None:
+async def test_text_is_the_same_until_the_given_time_and_then_new(clock: Clock) -> None:
     cache, link, query = SnapshotCache(), changing_link(), Query(clock, 1)
     assert cache.same_until(query) < clock.at
     first, _ = await cache.text(link, query)
@@ -113,7 +113,7 @@ async def test_constant_change_costs_about_a_tenth_and_each_text_is_renewed(cloc
     assert all(clock.at - at <= longest for _, at in last.values())
 
 
-async def test_queries_that_nobody_makes_any_more_slow_down_no_others(clock: Clock) -> None:
+async def test_queries_that_are_made_no_more_slow_down_no_others(clock: Clock) -> None:
     cache, link = SnapshotCache(), changing_link()
     for number in range(50):
         await cache.text(link, Query(clock, number))
