@@ -19,8 +19,8 @@ _LINE = "%(asctime)s %(levelname)-5s %(message)s"
 
 
 class LogFile(RotatingFileHandler):
-    """Appends lines to `path`, which is renamed to `path`.1 before a line would take it above `most` bytes; there are at
-    most `older` such files. One of another type, such as /dev/stdout, is never renamed."""
+    """Appends lines to `path`, which is renamed to `path`.1 before a line would take it above `most` bytes. There are
+    at most `older` such files. One of another type, such as /dev/stdout, is never renamed."""
 
     def __init__(self, path: Path, most: int, older: int) -> None:
         self._size: int | None = None  # bytes; None: not a regular file
