@@ -110,8 +110,8 @@ class QueueTable:
         totals.remove(row)
         if not totals.queues:
             del self.totals[row["virtualhost"]]
-        self._note_change(text, 0)
-        del self._changed[text]
+        self._changed.pop(text, None)
+        self._note_change(text)
 
     def _replace(self, text: str, before: Row | None, row: Row, now: int) -> None:
         self._rows[text] = row
@@ -119,10 +119,10 @@ class QueueTable:
             self.totals.setdefault(row["virtualhost"], QueueTotals()).add(row)
         else:
             self.totals[row["virtualhost"]].replace(before, row)
-        self._note_change(text, now)
-
-    def _note_change(self, text: str, now: int) -> None:
         self._changed[text] = now
+        self._note_change(text)
+
+    def _note_change(self, text: str) -> None:
         for names in self._recorded:
             names.add(text)
         self.revision += 1

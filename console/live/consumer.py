@@ -28,6 +28,8 @@ from console.live.watching import BadWatch, Watch, data_text, last_known, same_u
 SNAPSHOTS, REREAD = 0.2, 2.0
 
 _FIRST_EVENTS = 50
+#: A wake-up that is scheduled for so little later than wanted is not scheduled again, s.
+_SOON = 0.005
 
 
 class LiveConsumer(PageSocket):
@@ -43,7 +45,7 @@ class LiveConsumer(PageSocket):
         except UnknownBroker:
             return False
         self._not_before = 0.0
-        self._wake_scheduled = False
+        self._wake_later: asyncio.TimerHandle | None = None
         self._watch: Watch | None = None
         self._watch_is_new = False
         self._writer = frame_writer.offered.get()
@@ -72,6 +74,7 @@ class LiveConsumer(PageSocket):
                 self._pages.leave(self)
             self.position, self._has_position = after, True
         self._watch_is_new = True
+        self._not_before = 0.0  # which may have been far away, for the last watch
 
     def as_of(self) -> int | None:
         return self.link.as_of
@@ -102,18 +105,19 @@ class LiveConsumer(PageSocket):
 
     def wake(self) -> None:
         """Wake the sending task after a change, but not before the next frame is due."""
-        at = time.monotonic()
+        at, later = time.monotonic(), self._wake_later
         if at >= self._not_before:
             self._woken.set()
-        elif not self._wake_scheduled:
-            self._wake_scheduled = True
-            asyncio.get_running_loop().call_later(self._not_before - at, self._wake_later)
+        elif later is None or later.when() > self._not_before + _SOON:
+            if later is not None:
+                later.cancel()
+            self._wake_later = asyncio.get_running_loop().call_later(self._not_before - at, self._wake_scheduled)
 
     def wake_now(self) -> None:
         self._woken.set()
 
-    def _wake_later(self) -> None:
-        self._wake_scheduled = False
+    def _wake_scheduled(self) -> None:
+        self._wake_later = None
         self._woken.set()
 
     # -- status ---------------------------------------------------------------------------------------------------
@@ -199,7 +203,7 @@ class LiveConsumer(PageSocket):
     def _next_snapshot(self) -> float:
         """Return when the next snapshot may be sent, s (monotonic)."""
         soonest = self._last_snapshot + SNAPSHOTS
-        return soonest if self._watch is None else max(soonest, same_until(self.link, self._watch))
+        return soonest if self._watch is None else max(soonest, same_until(self.link, self._watch, self._state_sent))
 
     def _snapshot_wanted(self) -> bool:
         assert self._watch is not None

@@ -125,10 +125,11 @@ async def data_text(link: BrokerLink, watch: Watch) -> tuple[str, object]:
     return encode(await link.acall(lambda admin: _object(admin, name))), state
 
 
-def same_until(link: BrokerLink, watch: Watch) -> float:
-    """Return until when `data_text` returns the same text whatever changes, s (monotonic)."""
+def same_until(link: BrokerLink, watch: Watch, state: object) -> float:
+    """Return until when `data_text` returns the text of this state, which a page has, whatever changes; s
+    (monotonic)."""
     cache = _snapshots.get(link)
-    return cache.same_until(watch) if cache is not None and watch.kind in _OF_ALL_QUEUES else float("-inf")
+    return cache.same_until(link, watch, state) if cache and watch.kind in _OF_ALL_QUEUES else float("-inf")
 
 
 def state_of(link: BrokerLink, watch: Watch) -> object:

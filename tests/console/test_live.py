@@ -268,17 +268,18 @@ async def test_disconnected_broker_is_reported_and_reconnecting_sends_every_even
     await asyncio.to_thread(broker.come_back)
     newest = broker.memory.engine.last_event
     got: list[int] = []
-    queues = 0  # of the last snapshot; the first ones after the connection may be made of an earlier view
+    snapshot: dict[str, Any] = {}
     back = False
-    while not (back and queues == 11 and got and got[-1] == newest):
+    while not (back and snapshot and got and got[-1] == newest):
         frame = await page.frame()
         if frame["type"] == "broker":
             back = frame["connected"]
         elif frame["type"] == "events":
             got += [event["number"] for event in frame["events"]]
         elif frame["type"] == "snapshot" and frame["connected"]:
-            queues = frame["data"]["total"]
+            snapshot = frame
     assert got == list(range(start + 1, newest + 1))
+    assert snapshot["data"]["total"] == 11
 
 
 async def test_expired_position_is_reported_with_the_first_event_left(broker: Broker, page: Page) -> None:
