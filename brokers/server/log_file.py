@@ -29,24 +29,31 @@ class LogFile(RotatingFileHandler):
 
     def _open(self) -> io.TextIOWrapper:
         stream = super()._open()
-        found = os.fstat(stream.fileno())
-        self._size = found.st_size if stat.S_ISREG(found.st_mode) else None
+        self._size = _size_of(stream)
         return stream
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = self.format(record) + self.terminator
             size = len(line) if line.isascii() else len(line.encode(errors="replace"))
-            if self.stream is None:  # a rename has failed
+            if self.stream is None:  # it could not be opened after a rename
                 self.stream = self._open()
             if self._size and self._size + size > self.maxBytes:
-                self.doRollover()
+                self._size = _size_of(self.stream)  # it may have been truncated
+                if self._size and self._size + size > self.maxBytes:
+                    self.doRollover()
             self.stream.write(line)
             self.stream.flush()
             if self._size is not None:
                 self._size += size
         except Exception:
             self.handleError(record)
+
+
+def _size_of(stream: io.TextIOWrapper) -> int | None:
+    """Return the size of its file, bytes; None if it is not a regular one."""
+    found = os.fstat(stream.fileno())
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 class _Lines(logging.Formatter):

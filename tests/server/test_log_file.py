@@ -64,6 +64,19 @@ def test_no_file_is_larger_than_its_limit_and_no_line_is_lost(tmp_path: Path, be
     assert [line.rpartition(" ")[2] for line in lines] == [str(number) for number in range(100)]
 
 
+def test_file_that_was_truncated_from_outside_is_not_renamed_too_early(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    handler = LogFile(path, 200, 5)
+    for number in range(4):
+        handler.emit(record(str(number)))
+    os.truncate(path, 0)
+    for number in range(4, 8):
+        handler.emit(record(str(number)))
+    handler.close()
+    assert set(sizes(path)) == {"log"}
+    assert [line.rpartition(" ")[2] for line in path.read_text().splitlines()] == ["4", "5", "6", "7"]
+
+
 def test_oldest_files_are_removed(tmp_path: Path) -> None:
     handler = LogFile(tmp_path / "log", 100, 2)
     for number in range(50):
