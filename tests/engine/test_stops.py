@@ -600,3 +600,15 @@ def test_staged_start_survives_a_restart_and_covers_new_queues(world):
 def test_idle_producer_does_not_use_up_the_credit_of_a_staged_start(world):
     _, senders = staged(world, rate=40)
     assert 20 <= sent_in(world, senders[:1], 2000) <= 110
+
+
+def test_stop_of_a_queue_without_producers_is_sampled_and_gives_its_turn_no_work() -> None:
+    world = Simulation()
+    queue = world.queue()
+    world.broker.sample()
+    for stop, state in ((True, State.STOPPED), (False, State.NORMAL)):
+        change = world.broker.stopping.stop_producers if stop else world.broker.stopping.start_producers
+        change(EVERYWHERE, "", "ann")
+        assert queue.gate.state is state
+        assert queue not in world.broker.agenda.touched
+        assert world.broker.sample() == [queue]

@@ -427,7 +427,8 @@ class CreditLedger:
             self.request(producer)
         if producer.withdrawn:
             producer.withdrawn -= 1
-            producer.touched_at, producer.mark = now, producer.messages + 1
+            if not producer.draining:  # then `_requeue` looks whether it has sent since
+                producer.touched_at, producer.mark = now, producer.messages + 1
             self.reserved -= 1
             return Late.RESERVED
         if producer.lapsed:

@@ -355,7 +355,7 @@ class FlowGate:
         if self.ledger.members:
             self._block_all(table.stop_reason(str(stop.scope)))
             self.touch()
-        else:
+        else:  # of ten thousand stopped queues, most: there is nothing to dispatch or grant
             self.contents.note_change()
         return True
 
@@ -446,8 +446,6 @@ class FlowGate:
         self._unblock_all(table.overfull_reason(self.name))
         self.settlement.settle_withheld()
         self.parking.admit_while_room()
-
-    # Of ten thousand stopped queues, most have no producers, and nothing to dispatch or grant for a stop.
 
     def _stop_began(self) -> None:
         self.stopped_since = self.turn.now

@@ -177,7 +177,7 @@ class Producer:
         self.without_since: int | None = None  # when it was first found without credit, ms; also while it is blocked
         self.draining = False  # a drain has not been answered
         self.mark = -1  # `messages` at the last check whether it is idle
-        self.touched_at = 0  # when its credit was last granted, drained or withdrawn, ms
+        self.touched_at = 0  # when its credit was last granted, drained or withdrawn, or a late message came, ms
         self.inside = False  # a branch of a fan-out: its messages are already in the broker
         self.denied_credit = False  # because of a shortage of what its messages use
         self.awaited: Resource | None = None  # what its messages would use that are parked until a shortage ends
