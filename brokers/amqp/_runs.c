@@ -28,22 +28,27 @@ static uint64_t HANDLED;   /* bits: the types of the other events that Python ha
  * library lacks a function. */
 static PyObject *bind(PyObject *module, PyObject *args) {
   const char *path;
+  int delivery;
   unsigned long long accepted, handled = 0;
   PyObject *types;
-  if (!PyArg_ParseTuple(args, "siKO!", &path, &DELIVERY, &accepted, &PyList_Type, &types)) return NULL;
+  if (!PyArg_ParseTuple(args, "siKO!", &path, &delivery, &accepted, &PyList_Type, &types)) return NULL;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(types); i++) {
     long type = PyLong_AsLong(PyList_GET_ITEM(types, i));
     if (type == -1 && PyErr_Occurred()) return NULL;
     if (type < 0 || type > 63) return PyErr_Format(PyExc_ImportError, "an event of type %ld", type);
     handled |= 1ull << type;
   }
+  void *found[sizeof FUNCTIONS / sizeof *FUNCTIONS];
   void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD); /* another reference: it is never unloaded */
   if (!library) return PyErr_Format(PyExc_ImportError, "%s is not loaded", path);
   for (size_t i = 0; i < sizeof FUNCTIONS / sizeof *FUNCTIONS; i++) {
-    void *found = dlsym(library, FUNCTIONS[i].name);
-    if (!found) return PyErr_Format(PyExc_ImportError, "%s has no function %s", path, FUNCTIONS[i].name);
-    memcpy(FUNCTIONS[i].at, &found, sizeof found);
+    found[i] = dlsym(library, FUNCTIONS[i].name);
+    if (!found[i]) return PyErr_Format(PyExc_ImportError, "%s has no function %s", path, FUNCTIONS[i].name);
   }
+  /* All or nothing. */
+  for (size_t i = 0; i < sizeof FUNCTIONS / sizeof *FUNCTIONS; i++)
+    memcpy(FUNCTIONS[i].at, &found[i], sizeof found[i]);
+  DELIVERY = delivery;
   ACCEPTED = accepted;
   HANDLED = handled;
   bound = true;
@@ -238,9 +243,9 @@ static PyObject *lane_send(Lane *self, PyObject *const *args, Py_ssize_t nargs) 
     int failed = address ? PyDict_SetItem(self->unsettled, address, message) : -1;
     Py_ssize_t length = PyBytes_GET_SIZE(body);
     bool whole = failed == 0 && pn.link_send(self->link, PyBytes_AS_STRING(body), (size_t)length) == length;
-    if (!whole) { /* nothing of it is on the wire before `link_advance` */
+    if (!whole) { /* nothing of it has been sent: it is dropped, where settling would send an empty one */
       if (failed == 0 && PyDict_DelItem(self->unsettled, address)) failed = -1;
-      pn.delivery_settle(delivery);
+      pn.delivery_abort(delivery);
     }
     Py_XDECREF(address);
     if (failed) return NULL;
@@ -393,10 +398,12 @@ static int outgoing(Lane *lane, PyObject *lanes, pn_delivery_t *delivery) {
   PyObject *message = PyDict_GetItemWithError(lane->unsettled, address);
   if (message) {
     Py_INCREF(message);
-    joined = (!lane->messages && begin(lane, lanes)) || PyDict_DelItem(lane->unsettled, address) ||
-                     PyList_Append(lane->messages, message)
-                 ? -1
-                 : 1;
+    joined = (!lane->messages && begin(lane, lanes)) || PyList_Append(lane->messages, message) ? -1 : 1;
+    if (joined > 0 && PyDict_DelItem(lane->unsettled, address)) { /* it is in one of the two */
+      Py_ssize_t last = PyList_GET_SIZE(lane->messages) - 1;
+      PyList_SetSlice(lane->messages, last, last + 1, NULL);
+      joined = -1;
+    }
     Py_DECREF(message);
     if (joined > 0) pn.delivery_settle(delivery);
   } else if (PyErr_Occurred()) {

@@ -35,6 +35,7 @@ static int class_of(const char *body, size_t size) {
   size_t end = 5 + (size_t)AT(4), at = 6;
   if (end > size || end < at) return SPECIAL;
   int fields = AT(5), class = PLAIN;
+  if (fields > 5) return SPECIAL; /* also if those beyond the standard's are null */
   for (int field = 0; field < fields; field++) {
     if (at >= end) return SPECIAL;
     unsigned char code = AT(at++);

@@ -29,6 +29,7 @@ static struct {
   uint64_t (*delivery_remote_state)(pn_delivery_t *);
   void (*delivery_update)(pn_delivery_t *, uint64_t);
   void (*delivery_settle)(pn_delivery_t *);
+  void (*delivery_abort)(pn_delivery_t *);
   pn_delivery_t *(*delivery)(pn_link_t *, pn_bytes_t);
   void *(*link_get_context)(pn_link_t *);
   void (*link_set_context)(pn_link_t *, void *);
@@ -58,6 +59,7 @@ static const struct {
     {"pn_delivery_remote_state", &pn.delivery_remote_state},
     {"pn_delivery_update", &pn.delivery_update},
     {"pn_delivery_settle", &pn.delivery_settle},
+    {"pn_delivery_abort", &pn.delivery_abort},
     {"pn_delivery", &pn.delivery},
     {"pn_link_get_context", &pn.link_get_context},
     {"pn_link_set_context", &pn.link_set_context},

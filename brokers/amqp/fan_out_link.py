@@ -25,13 +25,14 @@ Route = Callable[[bytes], Sequence[Queue] | str]
 class FanOutLink(IncomingLink):
     """See the module."""
 
-    __slots__ = ("fan_out", "route")
+    __slots__ = ("_in_run", "fan_out", "route")
 
     fan_out: FanOut
 
     def __init__(self, context: LinkContext, pointer: Any, route: Route) -> None:
         super().__init__(context, pointer)
         self.route = route
+        self._in_run = False
 
     def open(self) -> None:
         """Give the client its first credit, after the link was opened."""
@@ -50,8 +51,10 @@ class FanOutLink(IncomingLink):
         bodies, size, durable = lane.take()
         found = [route(body) for body in bodies]
         if any(queues != fan_out.last for queues in found):
+            self._in_run = True  # Proton has counted the whole run, and the broker not yet
             for body, queues, address in zip(bodies, found, lane.withhold(), strict=True):
                 self._publish_to(queues, _delivery(address), body, None)
+            self._in_run = False
         elif pending := fan_out.publish_run(bodies, size, durable=durable):
             for message, address in zip(pending, lane.withhold(), strict=True):
                 message.delivery = _delivery(address)
@@ -146,7 +149,7 @@ class FanOutLink(IncomingLink):
         self.context.dirty()
 
     def _top_up(self) -> None:
-        if not self.closing and not self.far_ahead and self.fan_out.top_up():
+        if not self._in_run and not self.closing and not self.far_ahead and self.fan_out.top_up():
             link_flow(self.pointer, self.fan_out.credit - link_credit(self.pointer))
             self.context.dirty()
 

@@ -101,6 +101,9 @@ def load() -> Runs | None:
         extension = importlib.import_module("brokers.amqp._runs")
     except ModuleNotFoundError:
         return None
+    except ImportError as error:  # built for another system
+        log.warning("the C extension cannot be loaded: %s", error)
+        return None
     try:
         extension.bind(cproton_ffi.__file__, pn.EV_DELIVERY, pn.ACCEPTED, _HANDLED)
     except ImportError as error:

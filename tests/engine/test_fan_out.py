@@ -32,3 +32,26 @@ def test_withheld_message_of_a_deleted_queue_is_refused() -> None:
             effect.port.end(effect.condition, effect.description)
     assert [(p.delivery, p.outcome) for p in settled[3:]] == [(3, Outcome.REJECTED)]
     assert (fan_out.unsettled, fan_out.branches) == (0, {})
+
+
+def test_largest_message_of_a_run_counts_for_the_window_like_any_other() -> None:
+    largest = []
+    for in_a_run in (False, True):
+        broker = InMemoryBroker()
+        engine = broker.engine
+        queue = engine.create_queue(engine.virtualhost("default"), "q", {})
+        settled: list[RoutedMessage] = []
+        fan_out = FanOut(engine.links, broker.attach_producer("other").connection, "link", 0, settled.append)
+        fan_out.publish(b"x" * 100, [queue], 0)
+        bodies = [b"x" * 500, b"x" * 9000, b"x" * 300]
+        if in_a_run:
+            queue.gate.ledger.note_size(fan_out.branches[queue].producer, 10_000)  # of another producer
+            for producer in queue.gate.grant():
+                producer.handle.sync_credit()
+            assert fan_out.run_allowance().messages >= len(bodies)
+            assert fan_out.publish_run(bodies, sum(map(len, bodies)), durable=False) == []
+        else:
+            for number, body in enumerate(bodies):
+                fan_out.publish(body, [queue], number)
+        largest.append(fan_out.largest)
+    assert largest == [9000, 9000]

@@ -174,6 +174,7 @@ class FanOut:
         """Publish a run within its allowance, as `Queue.publish_run`. Return its messages, whose deliveries the caller
         sets, if their outcome is pending; empty: they are accepted."""
         self.credit -= len(bodies)
+        self.largest = max(self.largest, *map(len, bodies))
         branches = [self.branches[queue] for queue in self.last]
         pending = [each for each in branches if each.publish_run(bodies, size, durable=durable)]
         if not pending:
