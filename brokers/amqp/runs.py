@@ -106,8 +106,8 @@ def load() -> Runs | None:
         return None
     try:
         extension.bind(cproton_ffi.__file__, pn.EV_DELIVERY, pn.ACCEPTED, _HANDLED)
-    except ImportError as error:
-        log.warning("the C extension does not fit the installed python-qpid-proton: %s", error)
+    except (ImportError, TypeError, AttributeError) as error:  # of another release of Proton, or of this module
+        log.warning("the C extension does not fit the installed python-qpid-proton, or this release: %s", error)
         return None
     return cast(Runs, extension)
 

@@ -122,3 +122,36 @@ def test_wrong_calls_are_errors(extension: Any, call: Any) -> None:
     with pytest.raises((ValueError, TypeError, ImportError)):
         call(extension)
     assert extension.accept([]) is None, "it still works"
+
+
+class _Unloadable:
+    """What importing yields of an extension for another system, of another release, or for another Proton."""
+
+    def __init__(self, error: Exception, *, at_import: bool) -> None:
+        self._error, self._at_import = error, at_import
+
+    def import_module(self, _name: str) -> Any:
+        if self._at_import:
+            raise self._error
+        return self
+
+    def bind(self, *_: object) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "at_import", "warns"),
+    [
+        (ModuleNotFoundError("No module named 'brokers.amqp._runs'"), True, False),
+        (ImportError("version `GLIBC_2.99' not found"), True, True),
+        (ImportError("libqpid-proton.so has no function pn_delivery_abort"), False, True),
+        (TypeError("function takes exactly 5 arguments (4 given)"), False, True),
+    ],
+)
+def test_extension_that_cannot_be_used_is_named_and_the_broker_serves_without_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, at_import: bool, warns: bool
+) -> None:
+    monkeypatch.delenv(runs.PLAIN, raising=False)
+    monkeypatch.setattr(runs, "importlib", _Unloadable(error, at_import=at_import))
+    assert runs.load() is None
+    assert [str(error) in each.message for each in caplog.records] == [True] * warns
