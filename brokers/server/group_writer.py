@@ -75,8 +75,10 @@ class GroupWriter:
     def write(self, group: Group) -> Written:
         """Write a group and return the result. One at a time, in their order."""
         group.arrange_runs()
-        changes, fault, refused = group.changes, None, dict[int, StoreError]()
-        changes.add(self._unwritten)
+        fault, refused = None, dict[int, StoreError]()
+        changes = self._unwritten
+        changes.add(group.changes)  # these are newer
+        group.changes = changes
         self._dropping += changes.dropped
         changes.dropped = []
         self._unwritten = changes  # until they are done
@@ -143,7 +145,7 @@ class GroupWriter:
 
     def execute(self, rows: Sequence[int | bytes], changes: Changes, runs: Sequence[Run] = ()) -> None:
         """Write all of it or, after a StoreError, nothing; and remove some messages of dropped queues."""
-        if not (rows or runs or changes or self._dropping):
+        if not (rows or runs or changes or changes.named or self._dropping):
             return
         db = self._db
         with failures_named(self._path), transaction(db):
@@ -196,7 +198,7 @@ class GroupWriter:
         if self._refused and self._reserve is not None:
             self._reserve.release()
         try:
-            with failures_named(self._path), transaction(self._db):
+            with self._runs.unchanged_if_failed(), failures_named(self._path), transaction(self._db):
                 self._runs.thin()
         except StoreError:
             return False  # it is tried again with the next group

@@ -132,7 +132,7 @@ def _in_order(singles: Iterator[Entry], runs: Iterator[Run]) -> Iterator[Entry]:
             yield single
             single = next(singles, None)
         between = []
-        while single is not None and single < (run.queue, run.first + run.count):
+        while single is not None and single < (run.queue, run.end):
             between.append(single)
             single = next(singles, None)
         yield from merge(run.entries(), between) if between else run.entries()

@@ -91,7 +91,9 @@ class State:
         if not packed:
             return cls(0, {})
         content, bits = packed[_SUM.size :], (count + 7) // 8
-        if len(content) < bits or _SUM.unpack_from(packed)[0] != crc32(content, crc32(_ROW(row))):
+        if count < 1 or len(content) < bits or (len(content) - bits) % _FAILED.size:
+            raise ValueError("length")
+        if _SUM.unpack_from(packed)[0] != crc32(content, crc32(_ROW(row))):
             raise ValueError("state")
         return cls(int.from_bytes(content[:bits], "little"), dict(_FAILED.iter_unpack(content[bits:])))
 
@@ -125,6 +127,12 @@ class Run:
     def has(self, number: int) -> bool:
         at = number - self.first
         return 0 <= at < self.count and not self.state.gone >> at & 1
+
+    @property
+    def end(self) -> int:
+        """The number behind its last message; those of removed ones may have been assigned again."""
+        left = ((1 << self.count) - 1) & ~self.state.gone
+        return self.first + left.bit_length()
 
     def entries(self) -> Iterator[Entry]:
         """Yield its messages, ascending."""

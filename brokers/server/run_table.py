@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from brokers.server.checksums import body_checksum, place_mark
 from brokers.server.message_file import FAIL, insert_of
@@ -83,8 +84,9 @@ class RunTable:
                 continue
             try:
                 state = State.unpack(row, count, packed)
-            except ValueError:
-                continue  # damaged, and not delivered
+            except (TypeError, ValueError):  # damaged, and not delivered: a start assigns its numbers again
+                others = sorted([*others, *inside])
+                continue
             before, left = state.gone, _claim(state, first, inside)
             if state.gone != before:
                 self._put_state(row, count, size, state)
@@ -142,6 +144,16 @@ class RunTable:
                 self._db.execute(insert_of(1), (queue, number, size, body, 0, mark, checksum))
                 if failed:
                     self._db.execute(FAIL, (failed, queue, number))
+
+    @contextmanager
+    def unchanged_if_failed(self) -> Iterator[None]:
+        """If the block, which has a transaction in it, fails, count the spare space as before it."""
+        spare, size = dict(self._spare), self.spare_bytes
+        try:
+            yield
+        except BaseException:
+            self._spare, self.spare_bytes = spare, size
+            raise
 
     def _put_state(self, row: int, count: int, size: int, state: State) -> None:
         if state.gone == (1 << count) - 1:

@@ -170,6 +170,112 @@ def test_numbers_that_are_assigned_again_after_a_restart_are_other_messages(stor
     assert (found(store), rows(store, "run"), rows(store, "message")) == ({}, 0, 0)
 
 
+def test_messages_are_in_order_where_numbers_were_assigned_again_to_a_run_and_then_singly(
+    store: MessageStore, path: Path
+) -> None:
+    put(store, 1, range(1, 21))
+    store.remove_run(1, list(range(11, 21)))
+    write(store)
+    put(store, 1, range(11, 15))
+    write(store)
+    store.put(1, 15, b"15")
+    store.put(1, 17, b"17")
+    write(store)
+    assert rows(store, "message") == 2
+    again = MessageStore(path, reserve_bytes=RESERVE)
+    with contextlib.closing(again):
+        assert [number for _, number, *_ in again.recover()] == [*range(1, 16), 17]
+
+
+@pytest.mark.parametrize("count", [0, 68, 96, 257, -1])
+def test_a_run_whose_count_was_damaged_does_not_prevent_the_start(store: MessageStore, path: Path, count: int) -> None:
+    put(store, 1, range(1, 101))
+    store.remove(1, 1)
+    write(store)
+    put(store, 2, range(1, 11))
+    write(store)
+    store._db.execute("UPDATE run SET count = ? WHERE queue = 1", (count,))
+    again = MessageStore(path, reserve_bytes=RESERVE)
+    with contextlib.closing(again):
+        assert [entry for entry in again.recover() if entry[0] == 2]
+        again.remove_run(1, [3, 4])
+        again.remove_run(2, list(range(1, 11)))
+        written = write(again)
+        assert written.removed
+        assert not [entry for entry in again.recover() if entry[0] == 2]
+
+
+def test_removal_of_a_message_whose_number_is_that_of_a_damaged_run_is_not_lost(
+    store: MessageStore, path: Path
+) -> None:
+    """What a start leaves out as damaged does not count, so the numbers of its messages are assigned again."""
+    put(store, 1, range(1, 101))
+    store.remove(1, 1)
+    write(store)
+    store._db.execute("UPDATE run SET state = x'0102030405060708'")
+    again = MessageStore(path, reserve_bytes=RESERVE)
+    with contextlib.closing(again):
+        assert list(again.recover()) == []
+        put(again, 1, range(1, 51))
+        again.put(1, 60, b"60")
+        write(again)
+        again.remove_run(1, [*range(1, 51), 60])
+        assert write(again).removed
+        assert list(again.recover()) == []
+
+
+def test_changes_that_could_not_be_written_do_not_replace_newer_ones(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, 1, range(1, 11))
+    write(store)
+
+    def refuse(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.writer, "execute", refuse)
+        store.fail(1, 3, 1)
+        assert not store.write(store.take()).removed
+    store.fail(1, 3, 2)
+    assert write(store).removed
+    assert [failed for _, number, _, failed, _ in store.recover() if number == 3] == [2]
+
+
+def test_space_that_could_not_be_freed_is_freed_later(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_writer, "SPARE_BYTES", 0)
+    monkeypatch.setattr(group_writer, "SPARE_PART", 1 << 40)
+    for first in range(1, 1001, 200):
+        put(store, 1, range(first, first + 200), 2000)
+        write(store)
+    runs, thin = store.writer._runs, store.writer._runs.thin
+
+    def refuse() -> None:
+        thin()
+        raise sqlite3.OperationalError("database or disk is full")
+
+    store.remove_run(1, [number for number in range(1, 1001) if number % 100])
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "thin", refuse)
+        store.write(store.take())
+    spare = runs.spare_bytes
+    assert spare > 0
+    store.put(2, 1, b"later")
+    while write(store).unfinished:
+        assert rows(store, "run") < 6
+    assert (runs.spare_bytes, rows(store, "run")) == (0, 0)
+    assert found(store) == expected(1, list(range(100, 1001, 100)), 2000) | {(2, 1): b"later"}
+
+
+def test_name_of_a_queue_is_written_also_with_a_group_of_nothing_else(store: MessageStore, path: Path) -> None:
+    store.set_stamp(Stamp("owner", "default", 1, 1))
+    store.name_queue(7, "orders")
+    write(store)
+    store.put(7, 1, b"x")
+    write(store)
+    assert store._db.execute("SELECT * FROM queue").fetchall() == [(7, "orders")]
+
+
 def test_a_message_of_a_run_is_moved_in_one_change(store: MessageStore) -> None:
     put(store, 1, range(1, 11))
     store.fail(1, 4, 3)
