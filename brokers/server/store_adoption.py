@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from brokers.admin import AdminError
 from brokers.engine.broker import Broker
@@ -26,7 +27,7 @@ from brokers.server.checksums import body_checksum, place_mark
 from brokers.server.config_store import ConfigStore
 from brokers.server.first_start import first_start
 from brokers.server.message_file import Stamp, open_messages
-from brokers.server.message_runs import SELECT_RUN, run_mark
+from brokers.server.message_runs import SELECT_RUN, read_or_mend, run_mark
 from brokers.server.sqlite_file import StoreError, failures_named, sync_folder, transaction
 from brokers.server.store_survey import (
     CONFIG,
@@ -127,14 +128,26 @@ def _renumber(db: sqlite3.Connection, offset: int) -> None:
             " WHERE queue = ?2",
             (offset, queue),
         )
-    for *place, _, mark, parts in db.execute(f"{SELECT_RUN} ORDER BY queue DESC, first DESC").fetchall():
-        moved = (place[0], place[1] + offset, *place[2:])
-        sound = mark == run_mark(place, parts)
-        new_mark = run_mark(moved, parts) ^ (0 if sound else 0xFFFFFFFF)  # damaged runs stay detectable, in many bits
-        db.execute("UPDATE run SET queue = ?, mark = ? WHERE id = ?", (moved[1], new_mark, place[0]))
+    for row in db.execute(f"{SELECT_RUN} ORDER BY queue DESC, first DESC").fetchall():
+        _renumber_run(db, row, offset)
     names = db.execute("SELECT id, name FROM queue").fetchall()
     db.execute("DELETE FROM queue")
     db.executemany("INSERT INTO queue VALUES (?, ?)", [(number + offset, name) for number, name in names])
+
+
+def _renumber_run(db: sqlite3.Connection, row: Sequence[Any], offset: int) -> None:
+    """Renumber a run, and mend it where one bit was damaged."""
+    found = read_or_mend(row)
+    columns: Sequence[Any] = row if found is None else found[1]
+    *place, state, _, parts = columns
+    moved = (place[0], place[1] + offset, *place[2:])
+    mark = run_mark(moved, parts)
+    if found is None:
+        mark ^= 0xFFFFFFFF  # it stays detectable, in many bits
+    db.execute(
+        "UPDATE run SET id = ?, queue = ?, first = ?, count = ?, size = ?, state = ?, mark = ?, parts = ? WHERE id = ?",
+        (*moved, state, mark, parts, row[0]),
+    )
 
 
 def _recreate_queues(broker: Broker, config: Configuration, store: StoreFile) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from brokers.server.config_store import ConfigStore
 from brokers.server.message_file import Stamp
-from brokers.server.message_runs import SELECT_RUN, Run
+from brokers.server.message_runs import SELECT_RUN, read_or_mend
 from brokers.server.sqlite_file import StoreError, reading
 
 CONFIG = "config.sqlite3"
@@ -158,13 +157,16 @@ def _totals(db: sqlite3.Connection, *, with_runs: bool) -> Iterator[tuple[int, i
         )
     }
     for row in db.execute(SELECT_RUN) if with_runs else ():
-        with suppress(TypeError, ValueError):  # a damaged one is a matter of `store_verification.py`
-            _, queue, _, count, size, state, *_ = row
-            if state:
-                sizes = [size for _, _, size, *_ in Run.read(row).entries()]
-                count, size = len(sizes), sum(sizes)
-            before = totals.get(queue, (0, 0))
-            totals[queue] = (before[0] + count, before[1] + size)
+        found = read_or_mend(row)
+        if found is None:
+            continue  # a damaged one is a matter of `store_verification.py`
+        run, _ = found
+        count, size = run.count, run.size
+        if run.state.gone:
+            sizes = [size for _, _, size, *_ in run.entries()]
+            count, size = len(sizes), sum(sizes)
+        before = totals.get(run.queue, (0, 0))
+        totals[run.queue] = (before[0] + count, before[1] + size)
     for queue, (messages, size) in totals.items():
         yield queue, messages, size
 

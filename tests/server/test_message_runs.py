@@ -597,3 +597,30 @@ def test_the_queues_of_a_store_with_runs_are_renumbered(store: MessageStore, pat
         assert bodies == {(2, n): body_of(1, n) for n in range(4, 51)} | {(3, 60): b"alone"}
         assert again.damaged == {(3, n) for n in range(1, 51)}, "what was damaged stays so"
         assert {row[1]: row[3] for row in again.recover() if row[0] == 2 and row[3]} == {9: 2}
+
+
+@pytest.mark.parametrize("column", ["size", "count", "first"])
+def test_one_flipped_bit_of_a_run_is_mended_by_the_renumbering_as_by_a_start(
+    store: MessageStore, path: Path, column: str
+) -> None:
+    put(store, 1, range(1, 51))
+    write(store)
+    store._db.execute(f"UPDATE run SET {column} = {column} + 256")
+    store.close()
+    store_adoption._take_over(read_store(path), Stamp("me", "default", 3, 0), 5)
+    again = MessageStore(path, reserve_bytes=RESERVE)
+    with contextlib.closing(again):
+        assert found(again) == {(6, n): body_of(1, n) for n in range(1, 51)}
+        assert again.damaged == set()
+
+
+def test_a_flipped_bit_in_the_queue_of_a_run_is_no_store_of_another_configuration(
+    store: MessageStore, path: Path
+) -> None:
+    put(store, 1, range(1, 51))
+    store.remove(1, 2)
+    write(store)
+    store._db.execute("UPDATE run SET queue = queue + (1 << 20)")
+    store.close()
+    (queue,) = read_store(path).queues.values()
+    assert (queue.number, queue.messages) == (1, 49)
