@@ -76,7 +76,8 @@ def test_live_history_simulation_and_recommendation_have_the_same_blocked_produc
         end=until,
         where={"broker": "local"},
     ).read_all()
-    for name, value in (("begin_ms", begin), ("at_ms", until), ("consumers_most", 1), ("unacknowledged_share", 0.0)):
+    of_queue = {"begin_ms": begin, "at_ms": until, "consumers_most": 1, "unacknowledged_share": 0.0, "resumes": True}
+    for name, value in of_queue.items():
         minutes = minutes.append_column(name, pa.array([value] * len(minutes)))
     recommended = recommendation_of_queue(minutes).to_pylist()[0]
     assert round(recommended["recorded_blocked_seconds"] * 1000) == live

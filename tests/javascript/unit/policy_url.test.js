@@ -14,7 +14,9 @@ const { policyUrl } = await import("../../../console/static/console/history/data
 const now = { capacity_messages: 1000, resume_messages: 800, capacity_bytes: 0, resume_bytes: 0 };
 const more = { ...now, capacity_messages: 1500, resume_messages: 1200 };
 const entered = (/** @type {string} */ broker) =>
-  new URL(policyUrl({ broker, virtualhost: "default", queue: "orders" }, more, now), "http://h").searchParams.getAll("set");
+  new URL(policyUrl({ broker, virtualhost: "default", queue: "orders" }, more, now), "http://h").searchParams.getAll(
+    "set",
+  );
 
 test("only fields of the broker of the queue are entered", () => {
   assert.deepEqual(entered("local"), [
