@@ -32,9 +32,13 @@ TABLES = (
     "CREATE TABLE run_bodies (id INTEGER PRIMARY KEY, bodies BLOB NOT NULL)",
 )
 
-SELECT_RUN = "SELECT id, queue, first, count, size, state, mark, parts FROM run"
+#: Cast, since a flipped bit may change a value's type, and text that is none cannot be read.
+SELECT_RUN = (
+    "SELECT id, CAST(queue AS INTEGER), CAST(first AS INTEGER), CAST(count AS INTEGER), CAST(size AS INTEGER),"
+    " CAST(state AS BLOB), CAST(mark AS INTEGER), CAST(parts AS BLOB) FROM run"
+)
 INSERT_RUN = "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-SELECT_BODIES = "SELECT bodies FROM run_bodies WHERE id = ?"
+SELECT_BODIES = "SELECT CAST(bodies AS BLOB) FROM run_bodies WHERE id = ?"
 INSERT_BODIES = "INSERT INTO run_bodies VALUES (?, ?)"
 
 _PLACE = struct.Struct("<qqqqq").pack

@@ -39,7 +39,9 @@ class RunTable:
         self._next = (db.execute("SELECT max(id) FROM run").fetchone()[0] or 0) + 1
         self._spare: dict[int, int] = {}  # of runs that are half gone: row -> bytes of removed messages
         self.spare_bytes = 0
-        for row, count, size, packed in db.execute("SELECT id, count, size, state FROM run WHERE state != x''"):
+        for row, count, size, packed in db.execute(
+            "SELECT id, CAST(count AS INTEGER), CAST(size AS INTEGER), CAST(state AS BLOB) FROM run WHERE state != x''"
+        ):
             try:
                 self._measure(row, count, size, State.unpack(row, count, packed))
             except (TypeError, ValueError):
@@ -69,7 +71,8 @@ class RunTable:
         others: list[int] = []  # in none of the runs so far
         at = 0
         found = self._db.execute(
-            "SELECT id, first, count, size, state FROM run WHERE queue = ? AND first BETWEEN ? AND ? ORDER BY first",
+            "SELECT id, first, CAST(count AS INTEGER), CAST(size AS INTEGER), CAST(state AS BLOB) FROM run"
+            " WHERE queue = ? AND first BETWEEN ? AND ? ORDER BY first",
             (queue, numbers[0] - RUN_MESSAGES + 1, numbers[-1]),
         ).fetchall()
         for row, first, count, size, packed in found:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,12 +44,13 @@ def mend_logs(paths: list[Path]) -> list[str]:
 
 
 def mend_store(path: Path, *, suspect: bool, now: datetime | None = None) -> list[str]:
-    """Rewrite a message store if it is damaged. `suspect`: check it whatever its size. Return a line for each finding
-    and action; none if it is undamaged. Raises StoreError if nothing of it can be read."""
-    if not suspect and path.stat().st_size > READ_THROUGH_BYTES:
-        return []
+    """Rewrite a message store if it is damaged. `suspect`: check it whatever its size. Of a large one, otherwise, only
+    the rows of runs and their index are checked, without the bodies: a removal that finds them unequal would block all
+    later groups. Return a line for each finding and action; none if it is undamaged. Raises StoreError if nothing of it
+    can be read."""
+    whole = suspect or path.stat().st_size <= READ_THROUGH_BYTES
     with contextlib.closing(open_messages(path)) as db:
-        findings = _findings(db)
+        findings = _findings(db, "" if whole else "run")
         if not findings:
             return []
         with failures_named(path):
@@ -69,9 +70,10 @@ def mend_store(path: Path, *, suspect: bool, now: datetime | None = None) -> lis
     ]
 
 
-def _findings(db: sqlite3.Connection) -> list[str]:
+def _findings(db: sqlite3.Connection, table: str) -> list[str]:
+    """Return what is damaged in a table and its indexes; "": in the file."""
     try:
-        found = db.execute(f"PRAGMA integrity_check({NAMED + 1})").fetchall()
+        found = db.execute(f"PRAGMA integrity_check({table or NAMED + 1})").fetchall()
         return [" ".join(text.split()) for (text,) in found if text != "ok"]
     except sqlite3.DatabaseError as error:
         return [str(error)]
@@ -115,29 +117,37 @@ def _copy_runs(source: sqlite3.Connection, target: sqlite3.Connection, saved: se
     """Copy the runs without their damaged messages, and add the others to `saved`. Return the messages of all runs; of
     an unreadable one, the first."""
     places = {row: (queue, first) for row, queue, first in _readable(source, _RUN_PLACES)}
-    rows = set(places)
-    for table in ("run NOT INDEXED", "run_bodies"):
-        for order in ("ASC", "DESC"):
-            rows.update(row for (row,) in _readable(source, f"SELECT id FROM {table} ORDER BY id {order}"))  # noqa: S608
-    there = set[Place]()
-    for row in sorted(row for row in rows if isinstance(row, int)):
-        columns = next(_readable(source, f"{SELECT_RUN} NOT INDEXED WHERE id = ?", row), None)
-        found = read_or_mend(columns) if columns else None
-        if found is None:
-            there.update({places[row]} if row in places else ())
+    there, copied = set[Place](), set[int]()
+    for columns in _run_rows(source, set(places)):
+        found = read_or_mend(columns)
+        if found is None or found[0].row in copied:
             continue
         run, row_values = found
+        copied.add(run.row)
         numbers = {number for _, number, *_ in run.entries()}
-        stored = stored_bodies(source, row)
+        stored = stored_bodies(source, run.row)
         good = {number for number, _ in run.bodies(stored, numbers)}
         there.update((run.queue, number) for number in numbers)
         saved.update((run.queue, number) for number in good)
         for number in numbers - good:
             run.state.gone |= 1 << number - run.first
         if good:
-            target.execute(INSERT_RUN, (*row_values[:5], run.state.pack(row, run.count), *row_values[6:]))
-            target.execute(INSERT_BODIES, (row, stored))
+            target.execute(INSERT_RUN, (*row_values[:5], run.state.pack(run.row, run.count), *row_values[6:]))
+            target.execute(INSERT_BODIES, (run.row, stored))
+    there.update(place for row, place in places.items() if row not in copied)
     return there
+
+
+def _run_rows(source: sqlite3.Connection, rows: set[int]) -> Iterator[Sequence[object]]:
+    """Yield rows of runs, some repeatedly: as they come from both ends, since behind a damaged number none is found by
+    its own, and then each by its number, as its bodies, the index or the table have it."""
+    for order in ("ASC", "DESC"):
+        yield from _readable(source, f"{SELECT_RUN} NOT INDEXED ORDER BY id {order}")
+    for table in ("run NOT INDEXED", "run_bodies"):
+        for order in ("ASC", "DESC"):
+            rows.update(row for (row,) in _readable(source, f"SELECT id FROM {table} ORDER BY id {order}"))  # noqa: S608
+    for row in sorted(row for row in rows if isinstance(row, int)):
+        yield from _readable(source, f"{SELECT_RUN} NOT INDEXED WHERE id = ?", row)
 
 
 def _readable(db: sqlite3.Connection, statement: str, *given: object) -> Iterator[tuple]:  # type: ignore[type-arg]

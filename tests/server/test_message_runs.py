@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from brokers.engine.values.message import DELAYED, number_of
-from brokers.server import group_writer, message_file, store_adoption
+from brokers.server import group_writer, message_file, store_adoption, store_salvage
 from brokers.server.checksums import place_mark
 from brokers.server.message_file import Stamp
 from brokers.server.message_reader import MessageReader
@@ -624,3 +624,36 @@ def test_a_flipped_bit_in_the_queue_of_a_run_is_no_store_of_another_configuratio
     store.close()
     (queue,) = read_store(path).queues.values()
     assert (queue.number, queue.messages) == (1, 49)
+
+
+def test_a_flipped_bit_in_the_row_of_a_run_blocks_no_other_queue(
+    store: MessageStore, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a store that is too large to be read through at a start."""
+    monkeypatch.setattr(store_salvage, "READ_THROUGH_BYTES", 0)
+    for queue in (1, 2, 3):
+        put(store, queue, range(1, 6))
+        write(store)
+    store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    (root,) = store._db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'run'").fetchone()
+    store.close()
+    intact = path.read_bytes()
+    size = int.from_bytes(intact[16:18], "big")
+    page = (root - 1) * size
+    cells = sorted(int.from_bytes(intact[page + 8 + 2 * n : page + 10 + 2 * n], "big") for n in range(3))
+    for at in range(cells[1], cells[1] + 40):  # lengths, types, and the first columns
+        for bit in range(8):
+            flipped = bytearray(intact)
+            flipped[page + at] ^= 1 << bit
+            other = tmp_path / f"flipped-{at}-{bit}"
+            other.write_bytes(flipped)
+            mend_store(other, suspect=False)
+            with contextlib.closing(MessageStore(other, reserve_bytes=RESERVE)) as again:
+                there = [entry[:2] for entry in again.recover()]
+                assert set(there) >= {(queue, n) for queue in (1, 3) for n in range(1, 6)}, (at, bit)
+                for place in there:
+                    again.remove(*place)
+                again.put(9, 1, b"of another queue")
+                written = again.write(again.take())
+                assert (written.fault, written.removed) == (None, True), (at, bit)
+                assert [entry[:2] for entry in again.recover()] == [(9, 1)], (at, bit)
