@@ -103,7 +103,7 @@ def test_they_outlive_the_loss_of_the_configuration(tmp_path: Path, capsys: pyte
 def test_they_outlive_a_store_that_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(store_salvage, "_findings", lambda db: ["as if it were damaged"])
+        patch.setattr(store_salvage, "_findings", lambda db, table: ["as if it were damaged"])
         assert "4 messages were saved" in mend_store(tmp_path / STORE, suspect=True)[0]
     assert_all_is_well(tmp_path)
 
