@@ -37,6 +37,7 @@ class LiveConsumer(PageSocket):
 
     link: BrokerLink
     _pages: LinkPages | None = None
+    _wake_later: asyncio.TimerHandle | None = None
 
     def begins(self) -> bool:
         slug = parse_qs(self.scope.get("query_string", b"").decode("latin-1")).get("broker", [""])[0]
@@ -45,7 +46,6 @@ class LiveConsumer(PageSocket):
         except UnknownBroker:
             return False
         self._not_before = 0.0
-        self._wake_later: asyncio.TimerHandle | None = None
         self._watch: Watch | None = None
         self._watch_is_new = False
         self._writer = frame_writer.offered.get()
@@ -63,6 +63,9 @@ class LiveConsumer(PageSocket):
     def ends(self) -> None:
         if self._pages is not None:
             self._pages.remove(self)
+        if self._wake_later is not None:  # it may be seconds away, and refers to the page
+            self._wake_later.cancel()
+            self._wake_later = None
 
     def take(self, message: Mapping[str, Any]) -> None:
         after = message.get("after")

@@ -160,6 +160,7 @@ class Page(LiveConsumer):
 
     async def leave(self) -> None:
         self.ends()
+        assert self._wake_later is None
         assert self._sender is not None
         self._sender.cancel()
         await asyncio.gather(self._sender, return_exceptions=True)
