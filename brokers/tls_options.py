@@ -1,4 +1,4 @@
-"""The TLS options of the broker's command line, which `manage.py up` accepts too and passes on.
+"""The TLS options of the broker's command line, which `headgate up` accepts too and passes on.
 
 A module of its own, since the supervisor must not load the broker.
 """

@@ -11,7 +11,7 @@ HEADGATE_BROKER_HOST/PORT  address of the broker, default 127.0.0.1 and 5672
 HEADGATE_BROKER_CONNECT    how to connect: dotted name of a coroutine function, default for Headgate's own broker
 HEADGATE_BROKER_CA         file with the CA of the broker's certificate: connect with TLS, to the TLS port
 HEADGATE_BROKER_SECRET     file with the password of the broker's user `console`, default <data>/broker/console.secret
-HEADGATE_ADAPTERS_HOST/PORT  where `manage.py adapters` (brokers of other kinds) listens, default 127.0.0.1, any port
+HEADGATE_ADAPTERS_HOST/PORT  where `headgate adapters` (brokers of other kinds) listens, default 127.0.0.1, any port
 HEADGATE_ADAPTERS_ADDRESS  the name or address by which other hosts reach it, default that of HEADGATE_ADAPTERS_HOST
 HEADGATE_MAIL_HOST/PORT    the mail server for alerts, port 25 by default; without a host no mail is sent
 HEADGATE_MAIL_USER         and HEADGATE_MAIL_PASSWORD_FILE: credentials for the mail server
@@ -44,7 +44,7 @@ from console.access.oidc_settings import from_environment as oidc_from_environme
 from console.data_folder import DataFolderError, database, prepare, secret
 from console.static_version import static_version
 
-BASE_DIR = Path(__file__).resolve().parent.parent
+PACKAGE = Path(__file__).resolve().parent
 
 
 def _words(variable: str) -> list[str]:
@@ -176,7 +176,7 @@ ASGI_APPLICATION = "console.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [PACKAGE / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -333,7 +333,7 @@ assert _plotly.origin is not None
 STATICFILES_DIRS = [("plotly", Path(_plotly.origin).parent / "package_data")]
 STATIC_URL = "/static/"
 if not DEBUG:
-    _version = static_version([BASE_DIR / "console" / "static"], ["plotly", "django", "djangorestframework"])
+    _version = static_version([PACKAGE / "static"], ["plotly", "django", "djangorestframework"])
     STATIC_URL = f"/static/{_version}/"
     SERVESTATIC_MAX_AGE = 365 * 24 * 3600  # the URL has the version of the content
 SERVESTATIC_USE_FINDERS = True

@@ -1,4 +1,4 @@
-"""`manage.py demo`: prepare the demo's queues, then play until TERM or Ctrl-C."""
+"""`headgate demo`: prepare the demo's queues, then play until TERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
         secret = (options.data / "broker" / "console.secret").read_text().strip()
         asyncio.run(asyncio.wait_for(prepare(host, port, secret), 60))
     except (AdminError, OSError, TimeoutError) as error:
-        sys.stderr.write(f"manage.py demo: cannot set up the demo's queues at {host}:{port}: {error or 'no answer'}\n")
+        sys.stderr.write(f"headgate demo: cannot set up the demo's queues at {host}:{port}: {error or 'no answer'}\n")
         return 1
     player = Player(cast(say), f"amqp://[{host}]:{port}" if ":" in host else f"amqp://{host}:{port}", options.speed)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -133,7 +133,7 @@ def _speed(text: str) -> float:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="manage.py demo", description="Play demo producers and consumers against a running broker of ours."
+        prog="headgate demo", description="Play demo producers and consumers against a running broker of ours."
     )
     parser.add_argument("--amqp", type=_address, default="127.0.0.1:5672", metavar="HOST:PORT", help="the broker")
     parser.add_argument("--speed", type=_speed, default=1.0, help="how fast, 0.1 to 10 (default: %(default)s)")

@@ -1,4 +1,4 @@
-"""`manage.py broker`: the broker engine in a process of its own. No Django in it."""
+"""`headgate broker`: the broker engine in a process of its own. No Django in it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def _serve(service: Service) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="manage.py broker", description="The broker engine: AMQP 1.0 over TCP.")
+    parser = argparse.ArgumentParser(prog="headgate broker", description="The broker engine: AMQP 1.0 over TCP.")
     parser.add_argument(
         "--host", action="append", help="address to listen on, may be given several times (default: 127.0.0.1)"
     )

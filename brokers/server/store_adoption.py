@@ -93,7 +93,7 @@ def _readable(data: Path, stores: list[StoreFile]) -> list[StoreFile]:
     for store in stores:
         if (store.error and not store.blank) or store.damage:
             raise StoreError(
-                f"{store.error or store.damage}: nothing was adopted. `manage.py store set-aside --data {data}"
+                f"{store.error or store.damage}: nothing was adopted. `headgate store set-aside --data {data}"
                 f" --store {store.path.name}` moves this file away"
             )
     return [store for store in stores if not store.blank]

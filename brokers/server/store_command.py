@@ -1,4 +1,4 @@
-"""`manage.py store`: check the message stores of a stopped broker against its configuration, print their messages, and
+"""`headgate store`: check the message stores of a stopped broker against its configuration, print their messages, and
 adopt them or set them aside if they do not belong together. No Django in it."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     data: Path = options.data
     if not (data / CONFIG).exists() and not (data / FOLDER).exists() and (data / "broker").is_dir():
-        data = data / "broker"  # the data folder of `manage.py up`
+        data = data / "broker"  # the data folder of `headgate up`
     try:
         with claim(data):
             return _run(options, data)
@@ -159,7 +159,7 @@ def _say(text: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="manage.py store", description="The message stores of a broker that is not running."
+        prog="headgate store", description="The message stores of a broker that is not running."
     )
     commands = parser.add_subparsers(dest="what", required=True)
     check = commands.add_parser("check", help="list which messages belong to which queue, and any damage")

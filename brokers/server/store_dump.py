@@ -1,4 +1,4 @@
-"""The messages of a stopped broker's stores as lines of JSON, in the order of their queues: `manage.py store dump`."""
+"""The messages of a stopped broker's stores as lines of JSON, in the order of their queues: `headgate store dump`."""
 
 from __future__ import annotations
 

@@ -90,9 +90,9 @@ def check(data: Path, records: Sequence[Record]) -> list[StoreFile]:
     if found := mismatches(Configuration.of(data / CONFIG, records), stores):
         raise StoreMismatch(
             f"{'; '.join(found)}. The broker does not start, so that no message is lost or delivered from another"
-            f" queue. `manage.py store check --data {data}` lists which messages belong to which queue. Restore"
-            f" {data / CONFIG} and {data / FOLDER} as of one moment; or keep the messages with `manage.py store"
+            f" queue. `headgate store check --data {data}` lists which messages belong to which queue. Restore"
+            f" {data / CONFIG} and {data / FOLDER} as of one moment; or keep the messages with `headgate store"
             f" adopt --data {data}`, in recovered queues where the configuration has none; or start without them after"
-            f" `manage.py store set-aside --data {data}`, which moves the stores to a dated folder beside them"
+            f" `headgate store set-aside --data {data}`, which moves the stores to a dated folder beside them"
         )
     return stores

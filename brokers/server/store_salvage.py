@@ -2,7 +2,7 @@
 
 A log is repaired with its checksums (`write_ahead_log.py`). A message store with damaged pages is rewritten from all
 readable messages with correct checksums; the damaged file is preserved beside it. Larger
-stores are only looked at this closely when a look at their index fails: `manage.py store check` reads everything.
+stores are only looked at this closely when a look at their index fails: `headgate store check` reads everything.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class HistoryStatus(serializers.Serializer[Any]):
         many=True, help_text="When the backlog of each broker will be processed, the earliest first."
     )
     requests = HistoryJobRequest(many=True, help_text="Requests that are queued or running, the oldest first.")
-    process = serializers.BooleanField(help_text="Whether a `manage.py history` process waits for work, on any host.")
+    process = serializers.BooleanField(help_text="Whether a `headgate history` process waits for work, on any host.")
     session = serializers.BooleanField(
         help_text="Whether Spark is running. It starts when there is work, and ends after five idle minutes."
     )

@@ -130,11 +130,11 @@ class PatternOrderAnswer(serializers.Serializer[Any]):
 
 
 class PolicyFile(serializers.Serializer[Any]):
-    yaml = text_field("Policy file, as of `manage.py policies`.")
+    yaml = text_field("Policy file, as of `headgate policies`.")
 
 
 class PolicyFileRequest(serializers.Serializer[Any]):
-    yaml = TextField("Policy file, as of `manage.py policies`.", allow_blank=True)
+    yaml = TextField("Policy file, as of `headgate policies`.", allow_blank=True)
     prune = FlagField("Remove settings that are not in the file.")
     dry_run = FlagField("Return the changes and their impact; change nothing.")
     digest = TextField("Digest of the dry run: refused if the changes would now be different.", default="")

@@ -94,7 +94,7 @@ def _try(*, quiet: bool = False) -> bool:
 
 
 def _mark(needed: bool) -> None:
-    """Create or remove the file by which `manage.py up` knows that the adapters' process is needed: it uses no
+    """Create or remove the file by which `headgate up` knows that the adapters' process is needed: it uses no
     database. An unwritable folder is that process's to report."""
     marker = Path(settings.HEADGATE_ADAPTERS["data"]) / "needed"
     if marker.exists() != needed:

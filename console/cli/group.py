@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 from console.cli import credentials, names
 from console.cli.client import Client
 from console.cli.problems import Problem
+from headgate.catalog import CONSOLE, HERE, OURS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,6 +33,17 @@ class Group(click.Group):
             return super().invoke(ctx)
         except Problem as problem:
             raise _ClickProblem(problem) from None
+
+
+class Root(Group):
+    """The commands of the command line, and the names of those that run a process of the product here."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_commands(ctx, formatter)
+        texts = {name: what for name, (_, what) in OURS.items()} | CONSOLE
+        here = [(name, text) for name, text in texts.items() if name in HERE]
+        with formatter.section("Commands that run here, on a data folder"):
+            formatter.write_dl([*here, ("manage", "Django's other commands")])
 
 
 def client_of(ctx: click.Context) -> Client:
@@ -70,7 +82,7 @@ def json_option(command: F) -> F:
     return click.option("--json", "json_", is_flag=True, help="Print JSON.")(command)
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--url",
     envvar="HEADGATE_URL",

@@ -1,4 +1,4 @@
-"""Scheduled tasks of the history. They queue maintenance jobs, which the running `manage.py history` does.
+"""Scheduled tasks of the history. They queue maintenance jobs, which the running `headgate history` does.
 
 Without such a process the worker runs the command, in a separate process, so that a worker never contains Java.
 Libraries that read Parquet are imported on use, since they take 130 MB.
@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
 
 from console.celery import app
+from headgate.catalog import PROGRAM
 
-MANAGE = Path(__file__).resolve().parent.parent.parent / "manage.py"
-
-#: Exit code of `manage.py history --once` if another process owns the lease.
+#: Exit code of `headgate history --once` if another process owns the lease.
 BUSY = 75
 
 #: Timeout of a command, in seconds.
@@ -36,13 +33,13 @@ class HistoryBusy(Exception):
 
 @app.task(name="history.run", bind=True, max_retries=5)  # type: ignore[untyped-decorator]
 def run(self: Any, *, always: bool = False) -> str:
-    """Do what is queued and due unless a `manage.py history` process does so. `always`: ignored; a request that is
+    """Do what is queued and due unless a `headgate history` process does so. `always`: ignored; a request that is
     queued is done in any case. Retried after 30 s, 60 s…"""
     from console.history.pipeline import job_requests
     from console.history.pipeline.pipeline_leases import is_process_alive
 
     if is_process_alive():
-        return "manage.py history is running"
+        return "headgate history is running"
     works = job_requests.queued_works()
     if "run" not in works and _is_due():
         works.insert(0, "run")
@@ -101,14 +98,14 @@ def _is_due() -> bool:
 
 
 def command(work: str) -> None:
-    """Run `manage.py history --once WORK`. Raises HistoryBusy, HistoryFailed."""
+    """Run `headgate history --once WORK`. Raises HistoryBusy, HistoryFailed."""
     environment = os.environ | {
         "HEADGATE_DATA": str(settings.DATA),
         "HEADGATE_HISTORY_URL": settings.HEADGATE_HISTORY_URL,
     }
     try:
         done = subprocess.run(  # noqa: S603 -- a command of this project
-            [sys.executable, str(MANAGE), "history", "--once", work],
+            [*PROGRAM, "history", "--once", work],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -74,7 +74,7 @@ async def connect_adapted(*, name: str, paused: bool, served: tuple[str, str, in
     if paused:
         raise BrokerUnreachable("the broker is paused: it is not polled until an administrator resumes it")
     if served is None:
-        raise BrokerUnreachable("no process polls the broker yet: is `manage.py adapters` running?")
+        raise BrokerUnreachable("no process polls the broker yet: is `headgate adapters` running?")
     process, host, port, encrypted, certificate = served
     if is_loopback(host) and host_of(process) != host_of(this_process()):
         why = "there it must be started with --host, so that other hosts can reach it"

@@ -16,6 +16,6 @@ def require_database() -> None:
         raise CommandError(f"cannot use the console's database: {error}") from error
     if unapplied:
         raise CommandError(
-            "the console's database has unapplied migrations: run `manage.py migrate` first (`manage.py up` does so"
+            "the console's database has unapplied migrations: run `headgate migrate` first (`headgate up` does so"
             " automatically)"
         )

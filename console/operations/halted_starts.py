@@ -1,6 +1,6 @@
 """Write an audit row, by the system, for each staged start that halted: it stopped producers that a user had started.
 
-The stop that the broker creates then has the details. One process checks, beside the alerts (`manage.py beat`), and
+The stop that the broker creates then has the details. One process checks, beside the alerts (`headgate beat`), and
 compares with the rows that exist: a repeated check, for example after a restart, records nothing twice.
 """
 

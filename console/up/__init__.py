@@ -1,1 +1,1 @@
-"""`manage.py up`: every process of the product under one supervisor. It knows them by their command lines alone."""
+"""`headgate up`: every process of the product under one supervisor. It knows them by their command lines alone."""

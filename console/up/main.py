@@ -1,4 +1,4 @@
-"""`manage.py up`: check that everything can start, start it in order, and print where to sign in.
+"""`headgate up`: check that everything can start, start it in order, and print where to sign in.
 
 It starts the console by its command line only and knows nothing else of it.
 """
@@ -24,8 +24,7 @@ from brokers import log_records
 from brokers.loopback import is_loopback
 from brokers.tls_options import TLS_PORT, add_tls_options, check_tls_options, tls_arguments
 from console.up.supervisor import Failed, Service, Supervisor
-
-MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
+from headgate.catalog import PROGRAM
 
 
 def main(argv: list[str]) -> int:
@@ -49,7 +48,7 @@ def main(argv: list[str]) -> int:
         if log_records.is_json():
             Supervisor().record("up", str(failure), level="CRITICAL")
         else:
-            sys.stderr.write(f"manage.py up: {failure}\n")
+            sys.stderr.write(f"headgate up: {failure}\n")
         return 1
     with lock:
         return asyncio.run(_run(options))
@@ -145,7 +144,7 @@ def ready_message(printed: str, data: Path) -> str:
 
 
 def _reset(data: Path) -> str:
-    reset = "uv run manage.py changepassword admin"
+    reset = "uv run headgate changepassword admin"
     return reset if data == Path("data").resolve() else f"HEADGATE_DATA={shlex.quote(str(data))} {reset}"
 
 
@@ -195,7 +194,7 @@ def claim_folder(folder: Path) -> TextIO:
         holder = lock.read().strip() or "unknown"
         lock.close()
         raise Failed(
-            f"the data folder {folder} is in use by another `manage.py up` (process {holder}): stop that one first,"
+            f"the data folder {folder} is in use by another `headgate up` (process {holder}): stop that one first,"
             " or choose another folder with --data"
         ) from None
     lock.truncate(0)
@@ -270,7 +269,7 @@ def _bracketed(host: str) -> str:
 
 
 def _manage(command: str) -> tuple[str, ...]:
-    return (sys.executable, str(MANAGE), command)
+    return (*PROGRAM, command)
 
 
 def _port(text: str) -> int:
@@ -287,7 +286,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="manage.py up",
+        prog="headgate up",
         description="Start the broker, the web console and what belongs to them under one supervisor.",
     )
     parser.add_argument("--demo", action="store_true", help="with demo producers and consumers")
@@ -303,7 +302,7 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of all data (default: $HEADGATE_DATA or ./data)",
     )
     add_tls_options(parser)
-    # Taken by manage.py, for every process; here for --help.
+    # Taken by headgate/commands.py, for every process; here for --help.
     parser.add_argument("--log-format", choices=log_records.FORMATS, help="lines of text (default), or of JSON")
     parser.add_argument("--verbose", action="store_true", help="show the ordinary output of every process, too")
     return parser

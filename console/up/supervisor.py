@@ -180,7 +180,7 @@ class Supervisor:
             self.record("up", str(failure), level="CRITICAL", lines="\n".join(failure.lines))
             return
         with contextlib.suppress(OSError):
-            sys.stderr.write("".join(f"  {line}\n" for line in failure.lines) + f"manage.py up: {failure}\n")
+            sys.stderr.write("".join(f"  {line}\n" for line in failure.lines) + f"headgate up: {failure}\n")
 
     def _task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

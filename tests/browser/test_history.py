@@ -128,7 +128,7 @@ async def test_pages_without_data_show_how_to_record_or_import(people: People) -
         await page.goto(path)
         await expect(page.locator("#nothing")).to_contain_text("Nothing has been recorded yet")
         await expect(page.locator("#nothing code")).to_contain_text(
-            ["manage.py recorder", "manage.py up", "manage.py import-log", "manage.py make-history"]
+            ["headgate recorder", "headgate up", "headgate import-log", "headgate make-history"]
         )
 
 
@@ -415,7 +415,7 @@ async def test_operator_runs_the_pipeline_now(people: People, monkeypatch: pytes
     monkeypatch.setattr(app, "send_task", lambda name, **_: sent.append(name))
     page = await people.page("olga")
     await page.goto("/history/status/")
-    await expect(page.locator("#findings")).to_contain_text("manage.py recorder")
+    await expect(page.locator("#findings")).to_contain_text("headgate recorder")
     await page.get_by_role("button", name="Run now").click()
     await expect(page.locator("#toasts")).to_contain_text("Queued; starts shortly")
     assert sent == ["history.run"]

@@ -78,7 +78,7 @@ def test_status_without_data_shows_how_to_record_or_import(as_viewer: APIClient)
     status = get_status(as_viewer)
     assert (status["condition"], kinds(status), status["running"], status["runs"]) == ("empty", ["empty"], None, [])
     assert all(
-        f"manage.py {each}" in status["findings"][0]["next"] for each in ("recorder", "import-log", "make-history")
+        f"headgate {each}" in status["findings"][0]["next"] for each in ("recorder", "import-log", "make-history")
     )
     assert {each["name"] for each in status["tables"]} == set(LAYOUTS)
 
@@ -96,7 +96,7 @@ def test_backlog_without_any_run_names_the_command_that_starts_the_pipeline(as_v
     assert status["files"] == 1
     assert abs(status["now"] - status["oldest"] - 600_000) < 5_000
     assert "Backlog: 1 landing file, the oldest from 10 min ago" in finding(status, "never-run")["text"]
-    assert "manage.py history" in finding(status, "never-run")["next"]
+    assert "headgate history" in finding(status, "never-run")["next"]
 
 
 def test_healthy_pipeline_has_no_findings(as_viewer: APIClient, url: str) -> None:
@@ -332,7 +332,7 @@ def test_overdue_maintenance_job_names_the_command_that_runs_it(as_viewer: APICl
         "The compaction job has never run.",
         "The last run of the retention job failed: OSError: No space left.",
     ]
-    assert "manage.py worker" in status["findings"][0]["next"]
+    assert "headgate worker" in status["findings"][0]["next"]
 
 
 def test_unreadable_table_is_a_finding_and_no_error(as_viewer: APIClient, url: str) -> None:

@@ -154,7 +154,7 @@ def views_of(patterns: Sequence[Any]) -> Iterator[type[APIView]]:
             {"action": ["changes, item 2: action is 'drop': it must be one of update, create, delete"]},
         ),
         ("policies/preview/", {"changes": []}, {"changes": ["changes has 0 items: it must have at least one"]}),
-        ("policies/file/", {"dry_run": True}, {"yaml": ["yaml is missing: Policy file, as of `manage.py policies`."]}),
+        ("policies/file/", {"dry_run": True}, {"yaml": ["yaml is missing: Policy file, as of `headgate policies`."]}),
         (
             "selections/",
             {"name": "x" * 81, "states": ["OVERFULL", "FULL"]},

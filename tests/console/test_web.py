@@ -206,7 +206,7 @@ def test_database_without_tables_is_reported_in_one_line(tmp_path: Path, command
     assert process.returncode == 1
     assert out == ""
     assert errors.strip() == (
-        "CommandError: the console's database has unapplied migrations: run `manage.py migrate` first (`manage.py up`"
+        "CommandError: the console's database has unapplied migrations: run `headgate migrate` first (`headgate up`"
         " does so automatically)"
     )
 

@@ -87,7 +87,7 @@ pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
 def test_worker_runs_nothing_beside_a_live_process(url: str, commands: Commands) -> None:
     land(url, Story().watch(0, 1).rows)
     with alive():
-        assert tasks.run() == "manage.py history is running"
+        assert tasks.run() == "headgate history is running"
         assert tasks.compact() == "queued"
         assert commands.called == []
     assert job_requests.queued_works() == ["compact"]

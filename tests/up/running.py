@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -33,10 +33,21 @@ def free_port() -> int:
 
 
 class Running:
-    def __init__(self, arguments: list[str], folder: Path) -> None:
+    """A command of the project: a script and its arguments, or with `python=False` a program."""
+
+    def __init__(
+        self,
+        arguments: list[str],
+        folder: Path,
+        *,
+        cwd: Path = ROOT,
+        env: Mapping[str, str] | None = None,
+        python: bool = True,
+    ) -> None:
         self._out, self._err = folder / f"out{time.monotonic_ns()}", folder / f"err{time.monotonic_ns()}"
+        command = [sys.executable, *arguments] if python else arguments
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self.process = subprocess.Popen([sys.executable, *arguments], cwd=ROOT, stdout=out, stderr=err)
+            self.process = subprocess.Popen(command, cwd=cwd, env=env, stdout=out, stderr=err)
         self.seen: list[psutil.Process] = []
 
     @property

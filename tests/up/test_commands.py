@@ -20,7 +20,7 @@ def test_without_a_command_headgates_commands_are_listed_first(arguments: tuple[
     done = manage(*arguments)
     assert done.returncode == 0, done.stderr
     places = [
-        done.stdout.index(f"manage.py {name}") for name in ("up", "broker", "demo", "web", "recorder", "import-log")
+        done.stdout.index(f"headgate {name}") for name in ("up", "broker", "demo", "web", "recorder", "import-log")
     ]
     assert places == sorted(places)
     assert places[-1] < done.stdout.index("[auth]")
@@ -46,7 +46,7 @@ def test_our_commands_run_without_django(command: str) -> None:
         [sys.executable, "-c", refuse], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert f"manage.py {command}" in done.stdout
+    assert f"headgate {command}" in done.stdout
 
 
 def test_an_unknown_command_is_refused_by_name() -> None:

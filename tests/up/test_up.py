@@ -1,4 +1,4 @@
-"""`manage.py up`: refused with one clear line where it cannot work; started, used and stopped where it can."""
+"""`headgate up`: refused with one clear line where it cannot work; started, used and stopped where it can."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 class Up(Running):
-    """`manage.py up` on free ports."""
+    """`headgate up` on free ports."""
 
     def __init__(self, folder: Path, *options: str, data: Path | None = None) -> None:
         self.port, self.amqp_port = free_port(), free_port()
@@ -47,14 +47,14 @@ def test_a_port_that_is_taken_is_named_with_its_option(tmp_path: Path, option: s
         port = taken.getsockname()[1]
         with Up(tmp_path, option, str(port)) as up:
             assert up.wait_for_end() == 1
-    assert up.err == f"manage.py up: port {port} on 127.0.0.1 is taken: free it, or choose another with {option}\n"
+    assert up.err == f"headgate up: port {port} on 127.0.0.1 is taken: free it, or choose another with {option}\n"
 
 
 def test_error_of_a_data_folder_that_cannot_be_created_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")  # root may write anywhere, but not below a file
     with Up(tmp_path, data=tmp_path / "file" / "data") as up:
         assert up.wait_for_end() == 1
-    assert up.err.startswith(f"manage.py up: cannot write to the data folder {tmp_path}/file/data (Not a directory)")
+    assert up.err.startswith(f"headgate up: cannot write to the data folder {tmp_path}/file/data (Not a directory)")
     assert up.err.count("\n") == 1
 
 
@@ -63,7 +63,7 @@ def test_a_data_folder_without_permission_is_named(tmp_path: Path) -> None:
     command = respecting_permissions("manage.py", "up", "--data", str(tmp_path / "data"))
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
-    assert ended.stderr.startswith(f"manage.py up: cannot write to the data folder {tmp_path}/data (Permission denied)")
+    assert ended.stderr.startswith(f"headgate up: cannot write to the data folder {tmp_path}/data (Permission denied)")
     assert ended.stderr.count("\n") == 1
     assert not list((tmp_path / "data").iterdir())
 
@@ -71,7 +71,7 @@ def test_a_data_folder_without_permission_is_named(tmp_path: Path) -> None:
 def test_error_of_an_address_of_another_machine_names_it(tmp_path: Path) -> None:
     with Up(tmp_path, "--host", "192.0.2.1") as up:
         assert up.wait_for_end() == 1
-    assert up.err == "manage.py up: --host 192.0.2.1 is not an address of this machine\n"
+    assert up.err == "headgate up: --host 192.0.2.1 is not an address of this machine\n"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_started_again_it_keeps_the_admin_and_a_second_start_meanwhile_is_refuse
         with Up(tmp_path) as second:
             assert second.wait_for_end() == 1
         assert second.err.startswith(
-            f"manage.py up: the data folder {tmp_path}/data is in use by another `manage.py up`"
+            f"headgate up: the data folder {tmp_path}/data is in use by another `headgate up`"
             f" (process {first.process.pid}): stop that one first"
         )
         assert second.err.count("\n") == 1

@@ -17,7 +17,7 @@ _LONG_RUN = 15 * MINUTE
 #: Maintenance jobs run daily: without a success for longer than this, in ms, they are overdue.
 _JOB_OVERDUE = 30 * HOUR
 
-_START = "Start `manage.py history`, which runs the pipeline continuously. `manage.py up` starts it, too."
+_START = "Start `headgate history`, which runs the pipeline continuously. `headgate up` starts it, too."
 _JOB_NAMES = {"compact": "compaction", "retain": "retention", "advise": "recommendations"}
 _RETRY = "The pipeline retries automatically."
 
@@ -82,9 +82,9 @@ def _empty() -> Finding:
         "empty",
         "note",
         "Nothing has been recorded yet.",
-        "Start `manage.py recorder` to record the brokers from now on (`manage.py up` starts it, too), import existing"
-        " logs of Qpid brokers with `manage.py import-log FILE…`, or generate a year of sample data with"
-        " `manage.py make-history`.",
+        "Start `headgate recorder` to record the brokers from now on (`headgate up` starts it, too), import existing"
+        " logs of Qpid brokers with `headgate import-log FILE…`, or generate a year of sample data with"
+        " `headgate make-history`.",
     )
 
 
@@ -162,7 +162,7 @@ _REMEDIES = (
     ),
     (
         ("SessionFailed",),
-        f"Check the output of `manage.py history --once run`, and HEADGATE_SPARK_MASTER. {_RETRY}",
+        f"Check the output of `headgate history --once run`, and HEADGATE_SPARK_MASTER. {_RETRY}",
     ),
     (
         ("OutOfMemory", "Java heap space", "GC overhead"),
@@ -181,7 +181,7 @@ def _remedy(error: str) -> str:
     for signs, remedy in _REMEDIES:
         if any(sign in error for sign in signs):
             return remedy
-    return "The pipeline retries within 5 minutes. `manage.py history --once run` shows the full output of Spark."
+    return "The pipeline retries within 5 minutes. `headgate history --once run` shows the full output of Spark."
 
 
 # -- recorders and maintenance jobs --------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def _recorders(status: Status) -> list[Finding]:
                 "not-followed",
                 "trouble",
                 f"{broker['title']} {since}.",
-                "Start `manage.py recorder` (`manage.py up` starts it, too). If it runs, its output has the reason why"
+                "Start `headgate recorder` (`headgate up` starts it, too). If it runs, its output has the reason why"
                 " it cannot record the broker.",
             )
         )
@@ -222,8 +222,8 @@ def _maintenance(status: Status) -> list[Finding]:
                     "chore",
                     "trouble",
                     f"The {name} job {since}.",
-                    "Start `manage.py beat` and `manage.py worker`, which queue it every night, and"
-                    " `manage.py history`, which does it. `manage.py up` starts them, too.",
+                    "Start `headgate beat` and `headgate worker`, which queue it every night, and"
+                    " `headgate history`, which does it. `headgate up` starts them, too.",
                 )
             )
     return found

@@ -73,7 +73,7 @@ def _shown(prefix: str) -> Iterator[threading.Event]:
 
 
 def is_process_alive() -> bool:
-    """Return whether a `manage.py history` process waits for work or does some, on any host."""
+    """Return whether a `headgate history` process waits for work or does some, on any host."""
     return _is_shown(_ALIVE)
 
 

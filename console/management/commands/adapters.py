@@ -1,4 +1,4 @@
-"""`manage.py adapters`: poll the brokers of other kinds, and serve them to the console's other processes.
+"""`headgate adapters`: poll the brokers of other kinds, and serve them to the console's other processes.
 
 With SQLite, what is stored of brokers is in files of the data folder, and a second process of the folder stands by
 until the first has ended. With another database it is there: any number of processes on several hosts divide the

@@ -1,4 +1,4 @@
-"""`manage.py beat`: Celery beat, the evaluator of alerts and the recorder of halted staged starts, in one process.
+"""`headgate beat`: Celery beat, the evaluator of alerts and the recorder of halted staged starts, in one process.
 Only one process works at a time; others wait for its lease (`console/leases/lease.py`)."""
 
 from __future__ import annotations

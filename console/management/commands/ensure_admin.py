@@ -1,4 +1,4 @@
-"""`manage.py ensure_admin`: create the first administrator of a new installation, with a generated password."""
+"""`headgate ensure_admin`: create the first administrator of a new installation, with a generated password."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py history`: have the landing folder processed into the tables, whenever there is work, or do one job.
+"""`headgate history`: have the landing folder processed into the tables, whenever there is work, or do one job.
 
 This process stays small: the work is done by a process with a Spark session, which runs only while there is some.
 """
@@ -12,7 +12,6 @@ import threading
 import time
 from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -30,6 +29,7 @@ from console.history.storage.landing_listing import LandingListing
 from console.leases.lease import Busy, Lost
 from console.management.progress import progress
 from console.management.ready import require_database
+from headgate.catalog import PROGRAM
 
 if TYPE_CHECKING:
     from console.history.storage.tables import Tables
@@ -39,8 +39,6 @@ BUSY = 75
 
 #: Interval of checking whether an owner that seems to have died renews its lease, and how far a request is, s.
 _CHECK = 1.0
-
-_MANAGE = Path(__file__).resolve().parents[3] / "manage.py"
 
 
 class Command(BaseCommand):
@@ -52,7 +50,7 @@ class Command(BaseCommand):
             "--once",
             choices=[HistoryRun.RUN, *HistoryRun.MAINTENANCE],
             help="do one job and exit: process the backlog, compaction, retention, or recommendations for all queues."
-            " A running `manage.py history` does it, if there is one"
+            " A running `headgate history` does it, if there is one"
             " (exit status 75: another process is working)",
         )
         # How this command starts the process with Spark.
@@ -118,7 +116,7 @@ class Command(BaseCommand):
     def _follow(self, work: str) -> bool:
         """Request the work and wait for its end. Return False if the process that would do it has ended."""
         request, _ = job_requests.request_work(work)
-        self._say("queued for the running `manage.py history`")
+        self._say("queued for the running `headgate history`")
         shown = ""
         while is_process_alive():
             request = JobRequest.objects.get(pk=request.pk)
@@ -143,7 +141,7 @@ class Command(BaseCommand):
 
 
 def _start_session() -> SessionProcess:
-    return SessionProcess([sys.executable, str(_MANAGE), "history", "--session"])
+    return SessionProcess([*PROGRAM, "history", "--session"])
 
 
 def _waiting_files() -> int:

@@ -1,4 +1,4 @@
-"""`manage.py import-log FILE…`: import the flow-control history of a broker from its logs."""
+"""`headgate import-log FILE…`: import the flow-control history of a broker from its logs."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ warnings of clients; plain or .gz, as text or JSON. Importing the same lines aga
 adds nothing, and continues where the last import ended, if --broker and --timezone are the same. Interrupt it at any
 time, and repeat the command to continue.
 
-    manage.py import-log --broker qpid-1 --timezone Europe/Paris /var/log/qpid/*.log*
-    manage.py import-log --broker mq --layout '%d{dd/MM/yyyy HH:mm:ss} | %-5p | %m | %c | %t%n' activemq.log
-    manage.py import-log --broker mq --layout json:time=when,message=event.text broker.json
+    headgate import-log --broker qpid-1 --timezone Europe/Paris /var/log/qpid/*.log*
+    headgate import-log --broker mq --layout '%d{dd/MM/yyyy HH:mm:ss} | %-5p | %m | %c | %t%n' activemq.log
+    headgate import-log --broker mq --layout json:time=when,message=event.text broker.json
 
 A log of which more than 1 % of the event lines cannot be read is refused.
 """

@@ -1,4 +1,4 @@
-"""`manage.py make-history`: generate history data for trying out and measuring the history."""
+"""`headgate make-history`: generate history data for trying out and measuring the history."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ overfull queues and their blocked producers, policy edits, operators' stops with
 
 Use a separate data folder: only the broker's name distinguishes generated from recorded data:
 
-    HEADGATE_DATA=./demo-year uv run manage.py make-history
-    uv run manage.py up --data ./demo-year
+    HEADGATE_DATA=./demo-year uv run headgate make-history
+    uv run headgate up --data ./demo-year
 
 Samples are a minute apart in the last --fine-days and an hour apart before; events are complete. The default (1,000
 queues for a year) takes some minutes and about half a gigabyte. The same options and --seed generate the same data;

@@ -1,4 +1,4 @@
-"""`manage.py recorder`: record the configured brokers into the landing folder of the history.
+"""`headgate recorder`: record the configured brokers into the landing folder of the history.
 
 Several of these processes, also on several hosts, share the brokers; one more stands by for those that end.
 """

@@ -1,4 +1,4 @@
-"""`manage.py rotate_broker_key`: encrypt the passwords of all brokers with a new key, and remove the former one."""
+"""`headgate rotate_broker_key`: encrypt the passwords of all brokers with a new key, and remove the former one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py web`: the console's web process (HTTP and WebSockets) on one port."""
+"""`headgate web`: the console's web process (HTTP and WebSockets) on one port."""
 
 from __future__ import annotations
 

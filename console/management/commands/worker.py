@@ -1,4 +1,4 @@
-"""`manage.py worker`: the Celery worker for background and scheduled tasks (`manage.py beat`)."""
+"""`headgate worker`: the Celery worker for background and scheduled tasks (`headgate beat`)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,11 @@ STATIC = ROOT / "console/static/console"
 SHEETS = "".join(path.read_text() for path in STATIC.rglob("*.css"))
 PAGES = "".join(
     path.read_text()
-    for path in (*STATIC.rglob("*.js"), *(ROOT / "templates").rglob("*.html"), *(ROOT / "console/pages").rglob("*.py"))
+    for path in (
+        *STATIC.rglob("*.js"),
+        *(ROOT / "console/templates").rglob("*.html"),
+        *(ROOT / "console/pages").rglob("*.py"),
+    )
 )
 
 

@@ -108,13 +108,13 @@ const gettingStarted = () => [
     h(
       "li",
       {},
-      h("code", {}, "manage.py recorder"),
+      h("code", {}, "headgate recorder"),
       " records the connected brokers from now on (",
-      h("code", {}, "manage.py up"),
+      h("code", {}, "headgate up"),
       " starts it, too);",
     ),
-    h("li", {}, h("code", {}, "manage.py import-log FILE…"), " imports existing logs of Qpid brokers;"),
-    h("li", {}, h("code", {}, "manage.py make-history"), " generates a year of sample data."),
+    h("li", {}, h("code", {}, "headgate import-log FILE…"), " imports existing logs of Qpid brokers;"),
+    h("li", {}, h("code", {}, "headgate make-history"), " generates a year of sample data."),
   ),
 ];
 
