@@ -23,7 +23,7 @@ CONSOLE = {
     "web": "the web console alone",
     "history": "turn what was recorded into the history's tables, every few seconds",
     "worker": "deliver alerts, carry out bulk edits and schedules, keep the history in shape",
-    "beat": "send what is due by the clock to the workers, and look for what alerts shall tell",
+    "beat": "send what is due by the clock to the workers, and evaluate alerts",
     "policies": "all policies as one YAML file: export, diff, apply",
     "recorder": "record the brokers' events and samples for the history",
     "import-log": "take the history of other brokers from their logs",

@@ -84,7 +84,7 @@ def print_commands() -> None:
     lines += [
         "",
         "Processes log JSON lines with `--log-format json`.",
-        "`headgate COMMAND --help` tells a command's options. The console's other commands:",
+        "`headgate COMMAND --help` shows a command's options. The console's other commands:",
         "",
     ]
     sys.stdout.write("\n".join(lines) + "\n")
