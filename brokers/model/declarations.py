@@ -69,7 +69,8 @@ class Operation:
 
     `producer_effect`: what a stop does to producers on this broker: hold (they wait, nothing is lost), trickle (they
     are slowed to the pace of the consumers), reject (their messages are refused) or cut (their connections are closed);
-    "": not a stop. `remark`: a sentence about this broker that an operator must know before the call.
+    "": not a stop. `remark`: a sentence about this broker that an operator must know before the call. `role`: the
+    console's role that a call needs beyond what its effect says (`message_operations.py`); "": none.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Operation:
     effect: str = "read"  # "read": changes nothing; "change": can be undone; "destroy": cannot be undone
     producer_effect: str = ""
     remark: str = ""
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)

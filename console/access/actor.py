@@ -36,7 +36,7 @@ class Actor:
     def rights(self) -> Rights:
         return user_rights(self.user) if self.granted is None else self.granted
 
-    def check(self, broker: str, need: Need, what: object) -> None:
-        """Check the permission to change `what`. Raises PermissionDenied."""
+    def check(self, broker: str, need: Need, what: object, *, act: str = "change") -> None:
+        """Check the permission to `act` on `what`. Raises PermissionDenied."""
         if missing := self.rights.missing(broker, need):
-            raise PermissionDenied(f"{self.name} may not change {what}: that needs {missing}")
+            raise PermissionDenied(f"{self.name} may not {act} {what}: that needs {missing}")

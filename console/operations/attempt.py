@@ -26,6 +26,7 @@ from brokers.model import TYPES, ObjectName
 from console.access.actor import Actor
 from console.audit.models import AuditEntry, Outcome
 from console.links.registry import BrokerLink
+from console.operations import message_records
 from console.permissions.rights import Need, needed
 
 log = logging.getLogger(__name__)
@@ -87,21 +88,22 @@ def attempt(
     reason: str,
     requested: Mapping[str, Any],
     need: Need | None = None,
+    act: str = "change",
 ) -> Iterator[Attempt]:
     """Check the permission, run the block, and write the audit row. `requested`: the given values; those of secret
-    attributes and arguments are not recorded. `need`: the required permission, if the object and the operation do not
-    determine it. Raises PermissionDenied; re-raises every error of the block after it has been recorded."""
+    attributes and arguments, and contents of messages, are not recorded. `need`: the required permission, if the object
+    and the operation do not determine it. `act`: what is attempted, for the refusal. Raises PermissionDenied; re-raises
+    every error of the block after it has been recorded."""
     need = need or needed(name, operation, requested)
-    this = Attempt(by, link, name, operation, reason, need, detail=as_detail(without_secrets(name, requested)))
+    this = Attempt(by, link, name, operation, reason, need, detail=as_detail(recorded(name, operation, requested)))
     outcome = Outcome.FAILED
     try:
-        by.check(link.slug, need, name)
+        by.check(link.slug, need, name, act=act)
         yield this
         outcome = Outcome.DONE
     except Exception as error:
         outcome = outcome_of(error, sent=this.sent, changed=this.after is not None)
-        expected = isinstance(error, PermissionDenied | AdminError)
-        this.fail(str(error) if expected else f"{type(error).__name__}: {error}")
+        this.fail(message_records.fault(operation, error) or _words(error))
         raise
     finally:
         this.record(outcome)
@@ -119,12 +121,23 @@ def outcome_of(error: Exception, *, sent: bool, changed: bool = False) -> Outcom
     return Outcome.FAILED
 
 
+def _words(error: Exception) -> str:
+    expected = isinstance(error, PermissionDenied | AdminError)
+    return str(error) if expected else f"{type(error).__name__}: {error}"
+
+
 def require_reason(reason: str) -> str:
     """Return the stripped reason; raise InvalidValue if it is empty."""
     stripped = reason.strip()
     if not stripped:
         raise InvalidValue({"reason": "reason is required: it is shown to all users"})
     return stripped
+
+
+def recorded(name: ObjectName, operation: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the audit trail records of attributes, arguments or an answer: neither secrets nor what messages
+    contain."""
+    return without_secrets(name, message_records.recorded(operation, values))
 
 
 def without_secrets(name: ObjectName, values: Mapping[str, Any]) -> dict[str, Any]:

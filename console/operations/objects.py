@@ -86,12 +86,15 @@ def call_operation(
     *,
     seconds: float | None = None,
 ) -> Mapping[str, Any]:
-    """Call a declared operation and return its answer. An operation that only reads requires visibility of the object
-    but no role, and writes no audit row. `seconds`: time limit, if it takes longer than others. Raises NotFound,
-    InvalidValue."""
+    """Call a declared operation and return its answer. An operation that only reads requires visibility of the object,
+    and writes no audit row, unless it declares a role: then it requires that, and is audited. `seconds`: time limit, if
+    it takes longer than others. Raises NotFound, InvalidValue."""
     declared = declared_operation(name, operation)
-    if declared.effect == "read":
+    if declared.effect == "read" and not declared.role:
         return link.call(lambda admin: admin.call(name, operation, arguments), seconds)
+    if declared.effect == "read":
+        with attempt(by, link, name, operation, reason="", requested=arguments, act=f"call {operation} of"):
+            return link.call(lambda admin: admin.call(name, operation, arguments), seconds)
     call = OperationCall(by, link, name, declared, arguments)
     call.send_and_wait(seconds)
     return call.finish()

@@ -15,7 +15,7 @@ from brokers.model import TYPES, ObjectName, Operation
 from console.access.actor import Actor
 from console.audit.models import Outcome
 from console.links.registry import BrokerLink
-from console.operations.attempt import as_detail, attempt, outcome_of, require_reason, without_secrets
+from console.operations.attempt import as_detail, attempt, outcome_of, recorded, require_reason, without_secrets
 from console.permissions.rights import needed
 
 #: Operations with a lasting effect: their reason is shown to all users.
@@ -109,7 +109,7 @@ class OperationCall:
             if self.answer is None:
                 raise AdminError(f"{self.declared.name} was not sent")
             this.after = self.after
-            this.detail = as_detail(without_secrets(self.name, {**self.requested, **self.answer}))
+            this.detail = as_detail(recorded(self.name, self.declared.name, {**self.requested, **self.answer}))
             return self.answer
 
 

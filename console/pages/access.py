@@ -36,8 +36,10 @@ from console.permissions.rights import Grant, Rights, Role
 
 #: What each role allows, for people.
 PERMISSIONS = {
-    Role.VIEWER: "sees queues, events, history and audit of its scope",
-    Role.OPERATOR: "also stops and starts producers, purges, creates and deletes",
+    Role.VIEWER: "sees queues, events, history and audit of its scope, and messages without their bodies",
+    Role.MESSAGE_READER: "also reads the bodies of messages",
+    Role.PUBLISHER: "also publishes test messages",
+    Role.OPERATOR: "also stops and starts producers, moves and deletes messages, purges, creates and deletes",
     Role.POLICY_EDITOR: "also sets limits and policies",
     Role.ADMIN: "all of that, and assigns roles",
 }

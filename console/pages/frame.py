@@ -182,6 +182,8 @@ def _may(rights: Rights, broker: str) -> dict[str, list[str] | None]:
 
     return {
         "see": hosts(Role.VIEWER),
+        "read": hosts(Role.MESSAGE_READER),
+        "publish": hosts(Role.PUBLISHER),
         "operate": hosts(Role.OPERATOR),
         "edit": hosts(Role.POLICY_EDITOR),
         "administer": hosts(Role.ADMIN),
@@ -194,7 +196,13 @@ def _may_here(hosts: list[str] | None, about: str | None) -> bool:
 
 def _in_words(may: dict[str, list[str] | None]) -> str:
     """Return the user's roles as text for the menu."""
-    words = {"administer": "Administrator", "operate": "Operator", "edit": "Policy editor"}
+    words = {
+        "administer": "Administrator",
+        "operate": "Operator",
+        "edit": "Policy editor",
+        "read": "Message reader",
+        "publish": "Publisher",
+    }
     roles = [word for key, word in words.items() if may[key] != []]
     if roles[:1] == ["Administrator"]:
         roles = roles[:1]

@@ -18,10 +18,13 @@ from brokers.model import POLICY, TYPES, ObjectName
 
 
 class Role(StrEnum):
-    """VIEWER: read. OPERATOR: also stop, start, purge, create and delete. POLICY_EDITOR: also set limits and policies.
-    ADMIN: all of these, and assign roles."""
+    """VIEWER: read, but no bodies of messages. MESSAGE_READER: also these. PUBLISHER: also publish test messages.
+    OPERATOR: also stop, start, purge, create and delete, and move messages. POLICY_EDITOR: also set limits and
+    policies. ADMIN: all of these, and assign roles."""
 
     VIEWER = "viewer"
+    MESSAGE_READER = "message-reader"
+    PUBLISHER = "publisher"
     OPERATOR = "operator"
     POLICY_EDITOR = "policy-editor"
     ADMIN = "admin"
@@ -33,6 +36,8 @@ class Role(StrEnum):
 
 _INCLUDED: Mapping[Role, frozenset[Role]] = {
     Role.VIEWER: frozenset({Role.VIEWER}),
+    Role.MESSAGE_READER: frozenset({Role.VIEWER, Role.MESSAGE_READER}),
+    Role.PUBLISHER: frozenset({Role.VIEWER, Role.PUBLISHER}),
     Role.OPERATOR: frozenset({Role.VIEWER, Role.OPERATOR}),
     Role.POLICY_EDITOR: frozenset({Role.VIEWER, Role.POLICY_EDITOR}),
     Role.ADMIN: frozenset(Role),
@@ -181,6 +186,8 @@ def needed(name: ObjectName, operation: str, arguments: Mapping[str, Any] | None
         # Creating and deleting virtual hosts requires the role for the whole broker.
         return Need(roles, (None,) if name.type == "VirtualHost" else hosts)
     declared = TYPES[name.type].operation(operation)
+    if declared is not None and declared.role:
+        return Need((_role_of(declared.role),), hosts)
     if declared is not None and declared.effect == "read":
         return Need((Role.VIEWER,), hosts)
     queues = given.get("queues")
@@ -188,6 +195,11 @@ def needed(name: ObjectName, operation: str, arguments: Mapping[str, Any] | None
         # With named queues, the operation affects these and not the whole broker.
         hosts = tuple(sorted({_host_in(text) for text in queues}, key=lambda host: host or "")) or (None,)
     return Need((Role.OPERATOR,), hosts)
+
+
+def _role_of(declared: str) -> Role:
+    """Return the role that an operation declares; ADMIN for one that this console does not know."""
+    return Role(declared) if declared in set(Role) else Role.ADMIN
 
 
 def _host_in(text: object) -> str | None:
