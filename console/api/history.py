@@ -30,6 +30,8 @@ from console.api.history_why import render_events
 from console.api.strict import StrictAPIView
 from console.history.query import blocked, catalog, episode_list, incident
 from console.history.query.series import RESOLUTIONS, series
+from console.history.query.totals import totals
+from console.history.storage.durations import HOUR
 from console.history.storage.reader import NothingRecorded
 from console.history.whatif import recommendations
 from console.links.unreported import brokers_without_producers
@@ -171,6 +173,31 @@ class HeatView(StrictAPIView):
             measure=choice_in(query, "measure", blocked.MEASURES, "blocked"),
             broker=broker_in(query),
             most=number_in(query, "count", 25, 1, 100),
+            unreported=brokers_without_producers(request_rights(request._request)),
+        )
+        return Response(found)
+
+
+class TotalsView(StrictAPIView):
+    @extend_schema(
+        parameters=[
+            schema.parameter("broker", "Name of a recorded broker; repeated: their sums; default: all.", many=True),
+            schema.parameter("from", "ms since the epoch, or ISO 8601 with a zone; default: an hour before `until`."),
+            shapes.RANGE[1],
+        ],
+        responses={200: shapes.Totals, **shapes.REFUSALS},
+        summary="Get throughput, depth and blocked producer time of brokers over time",
+        description="Sums over the visible queues. Null means no data, never 0; `unwatched` names what a sum lacks.",
+    )
+    def get(self, request: Request) -> Response:
+        query = request.query_params
+        begin, end = range_in(query, default=HOUR)
+        found = totals(
+            history(request),
+            begin,
+            end,
+            now=now_ms(),
+            brokers=sorted({name.strip() for name in query.getlist("broker") if name.strip()}),
             unreported=brokers_without_producers(request_rights(request._request)),
         )
         return Response(found)

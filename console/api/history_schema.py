@@ -12,6 +12,7 @@ from console.api.schema import INVALID, Refusal, number_field, page_of, paramete
 from console.history.query import blocked
 from console.history.query.incident import GROUPS
 from console.history.query.series import FIELDS
+from console.history.query.totals import FIELDS as TOTALS
 from console.history.whatif.kinds import KINDS
 
 REFUSALS: dict[int, Any] = {
@@ -175,6 +176,31 @@ Heat = type(
         "unwatched": serializers.DictField(
             child=_spans("Spans of one broker, each [from, until]."),
             help_text="For each broker of `queues`: spans that were not recorded.",
+        ),
+        **_unreported,
+    },
+)
+
+
+_TOTALS = {
+    "rate_in": "Messages per second that arrived",
+    "rate_out": "Messages per second that were acknowledged or taken out",
+    "messages": "Mean depth in messages",
+    "bytes": "Mean depth in bytes",
+    "blocked_ms": "Blocked producer time, ms",
+}
+
+Totals = type(
+    "Totals",
+    (serializers.Serializer,),
+    {
+        **_range,
+        "step_ms": number_field("ms per point; the range is rounded to multiples of this."),
+        "at": serializers.ListField(child=serializers.IntegerField(), help_text="Start of each point."),
+        **{name: _list(f"{_TOTALS[name]}, in all.{_PER_POINT} Null: not known.") for name in TOTALS},
+        "unwatched": serializers.DictField(
+            child=_spans("Spans of one broker, each [from, until]."),
+            help_text="For each broker: spans that were not recorded, which the sums lack.",
         ),
         **_unreported,
     },

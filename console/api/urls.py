@@ -38,6 +38,7 @@ from console.api.history import (
     HistoryQueuesView,
     SeriesView,
     TopView,
+    TotalsView,
 )
 from console.api.history_status import HistoryRunView, HistoryStatusView
 from console.api.history_what_if import AdviceView, WhatIfView
@@ -102,6 +103,7 @@ _v1: list[URLPattern | URLResolver] = [
     path("history/series/", SeriesView.as_view()),
     path("history/top/", TopView.as_view()),
     path("history/heat/", HeatView.as_view()),
+    path("history/totals/", TotalsView.as_view()),
     path("history/episodes/", EpisodesView.as_view()),
     path("history/episodes/file/", EpisodesFileView.as_view()),
     path("history/what-if/", WhatIfView.as_view()),

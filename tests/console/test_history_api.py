@@ -21,9 +21,11 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from brokers.model import object_name
+from console.access.models import RoleGrant
 from console.api.history_downloads import download
 from console.audit.models import AuditEntry
 from console.history.storage.layout import table_url
+from console.permissions.rights import Role
 from tests.console.conftest import Broker
 from tests.console.other_kind import TYPES as OTHER_TYPES
 from tests.console.other_kind import OtherKind
@@ -351,6 +353,61 @@ def test_heat_map_has_zero_for_recorded_and_null_for_unrecorded_time(recorded_ho
     orders = found["values"][0]
     assert orders[9:13] == [0, 2 * MINUTE, 2 * MINUTE, 0]
     assert orders[39:46] == [0, None, None, None, None, None, 0]
+
+
+# -- totals of brokers --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_brokers(url: str) -> str:
+    """Ten minutes of the broker `local`, with two virtual hosts, and the last five of `other`."""
+    other = coverage(T + 5 * MINUTE, T + 10 * MINUTE, broker="other")
+    write(url, "coverage", [coverage(T, T + 10 * MINUTE), other])
+    values = {"messages_in": 120, "messages_out": 60, "messages_mean": 10.0, "bytes_mean": 1000.0}
+    rows = []
+    for m in range(10):
+        for host in ("default", "blue"):
+            at = T + m * MINUTE
+            rows.append(rollup(at, host, "virtualhost", virtualhost=host, blocked_ms=MINUTE if m == 3 else 0, **values))
+            rows.append(rollup(at, "a queue", virtualhost=host, **values))  # part of the virtual host's sums
+        if m >= 5:
+            unknown = {"messages_in": None, "messages_out": None}
+            rows.append(
+                rollup(T + m * MINUTE, "default", "virtualhost", broker="other", blocked_ms=0, **(values | unknown))
+            )
+    write(url, "minutes", rows)
+    return url
+
+
+def test_totals_are_sums_over_virtual_hosts_and_brokers(two_brokers: str, as_viewer: APIClient) -> None:
+    found = query(as_viewer, "totals", until=T + 10 * MINUTE)
+    assert (found["step_ms"], len(found["at"])) == (MINUTE, 10)
+    assert found["rate_in"] == [4.0] * 10  # that of the other broker is not known
+    assert found["rate_out"] == [2.0] * 10
+    assert found["messages"] == [20.0] * 5 + [30.0] * 5
+    assert found["blocked_ms"] == [0, 0, 0, 2 * MINUTE, 0, 0, 0, 0, 0, 0]
+    assert found["unwatched"] == {"local": [], "other": [[T, T + 5 * MINUTE]]}
+
+
+def test_totals_of_unrecorded_time_are_unknown_and_not_zero(two_brokers: str, as_viewer: APIClient) -> None:
+    found = query(as_viewer, "totals", until=T + 10 * MINUTE, broker="other")
+    assert found["rate_in"] == [None] * 10
+    assert found["messages"] == [None] * 5 + [10.0] * 5
+    assert found["blocked_ms"] == [None] * 5 + [0] * 5
+    nothing = query(as_viewer, "totals", until=T + 10 * MINUTE, broker="nowhere")
+    assert nothing["messages"] == [None] * 10
+    assert nothing["unwatched"] == {"nowhere": [[T, T + 10 * MINUTE]]}
+
+
+def test_totals_of_a_user_of_one_virtual_host_have_no_other(two_brokers: str) -> None:
+    user = User.objects.create_user("nina", password="a long password")
+    RoleGrant.objects.create(user=user, role=Role.VIEWER.value, broker="local", virtualhost="blue")
+    client = APIClient()
+    client.force_login(user)
+    found = query(client, "totals", until=T + 10 * MINUTE)
+    assert found["messages"] == [10.0] * 10
+    assert found["blocked_ms"][3] == MINUTE
+    assert set(found["unwatched"]) == {"local"}
 
 
 # -- episodes -----------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ class _Source:
     step: int
 
 
-def _source(begin: int, end: int, now: int) -> _Source:
+def source_of(begin: int, end: int, now: int) -> _Source:
     span = end - begin
     if span <= 12 * HOUR and begin > now - _MINUTES_AGE:
         return _Source("minutes", MINUTE)
@@ -67,8 +67,8 @@ def top(
     """Return the `most` subjects with the most time of a measure. `from` and `until` of the result are the range
     rounded to `step_ms`, the resolution used. `unreported`: brokers that do not report the blocked producers of queues;
     in the result those of the range whose time is therefore unknown. Raises NothingRecorded, HistoryBroken."""
-    source = _source(begin, end, now)
-    low, high = _rounded(begin, end, source.step)
+    source = source_of(begin, end, now)
+    low, high = rounded(begin, end, source.step)
     column = MEASURES[measure]
     hidden = [] if subject == "producers" else list(unreported)
     omitted = hidden if measure == "blocked" else []
@@ -140,9 +140,9 @@ def heat(
     """Return blocked time by queue and time slot. `values[i][j]`: ms of queue i in the `bucket_ms` from `at[j]` on;
     null: not recorded. `unwatched`: the spans that were not recorded, by broker. `unreported`: as for `top`. Raises
     NothingRecorded, HistoryBroken."""
-    source = _source(begin, end, now)
+    source = source_of(begin, end, now)
     bucket = max(source.step, next(bucket for bucket, up_to in _BUCKETS if end - begin <= up_to))
-    low, high = _rounded(begin, end, bucket)
+    low, high = rounded(begin, end, bucket)
     omitted = list(unreported) if measure == "blocked" else []
     rows = reader.rows(
         _CELLS.format(column=MEASURES[measure], table=source.table),
@@ -183,5 +183,5 @@ def _slots(spans: list[Span], low: int, bucket: int) -> set[int]:
     return {slot for a, u in spans for slot in range((a - low) // bucket, -(-(u - low) // bucket))}
 
 
-def _rounded(begin: int, end: int, step: int) -> tuple[int, int]:
+def rounded(begin: int, end: int, step: int) -> tuple[int, int]:
     return begin // step * step, -(-end // step) * step

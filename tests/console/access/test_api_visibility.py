@@ -136,6 +136,10 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
         ("get", f"history/top/?of={of}&{RANGE}", None) for of in ("queues", "producers", "virtualhosts")
     ],
     "v1/history/heat/": [("get", f"history/heat/?{RANGE}", None)],
+    "v1/history/totals/": [
+        ("get", f"history/totals/?{RANGE}", None),
+        ("get", f"history/totals/?broker=local&{RANGE}", None),
+    ],
     "v1/history/episodes/": [("get", f"history/episodes/?{RANGE}", None)],
     "v1/history/episodes/file/": [("get", f"history/episodes/file/?{RANGE}", None)],
     "v1/history/what-if/": [("post", "history/what-if/", CANDIDATE)],
@@ -244,6 +248,8 @@ WITHOUT = {
     "alerts/networks/",
     "schedules/preview/",
     f"history/top/?of=virtualhosts&{RANGE}",
+    f"history/totals/?{RANGE}",  # sums have no names
+    f"history/totals/?broker=local&{RANGE}",
 }
 #: Objects of the user, available to every signed-in user.
 OWN = {"v1/me/"}

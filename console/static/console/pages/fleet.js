@@ -8,9 +8,10 @@ import { objectUrl, ofBroker, queueUrl, shortName, whyUrl } from "../core/object
 import { settings } from "../core/settings.js";
 import { sinceElement } from "../core/times.js";
 import { setConnection } from "../widgets/broker_states.js";
-import { ConditionsLine } from "../widgets/conditions.js";
+import { blockedBesides, ConditionsLine } from "../widgets/conditions.js";
 import { depthElement } from "../widgets/depth.js";
 import { SHAPES, said, subject, target } from "../widgets/event_feed.js";
+import { LastHour } from "../widgets/last_hour.js";
 import { Pager, storedSize } from "../widgets/pager.js";
 import { PinnedOrder } from "../widgets/pinned_order.js";
 import { showQueue } from "../widgets/queue_cells.js";
@@ -472,22 +473,31 @@ const render = drawing(() => {
   const { data } = snapshot;
   showChoices(data.choices);
   showTotals(data.totals);
-  conditions.show(data.conditions, data.conditions_total, "No active conditions");
+  conditions.show(data.conditions, data.conditions_total, blockedBesides(data.totals) ?? "No active conditions");
   reconcile(brokerRows, brokerOrder.of(data.brokers), (row) => row.slug, brokerRow, updateBroker);
   byId("brokers").hidden = !data.brokers.length;
   emptyOr(byId("brokers-empty"), data.brokers.length > 0, "No matching brokers.");
   reconcile(queueRows, queueOrder.of(data.queues), (queue) => `${queue.broker} ${queue.object}`, queueRow, updateQueue);
   byId("queues").hidden = !data.queues.length;
-  const filtered = view.search || view.states.size || Object.values(view.scope).some(Boolean);
+  const filtered = view.search || view.states.size || scoped();
   emptyOr(byId("queues-empty"), data.queues.length > 0, filtered ? "No matching queues." : "No queues.");
   setText(byId("queues-count"), count(data.total));
   pager.show(data.page, data.total);
   showStream(data.stream);
 });
 
+/** The brokers of the page. Of very many the history adds up all that are recorded: an address has a limit. */
+const slugs = () => (snapshot?.data.brokers ?? []).map((/** @type {any} */ row) => row.slug);
+const scoped = () => Object.values(view.scope).some(Boolean);
+const lastHour = new LastHour(() => (scoped() || slugs().length <= 50 ? slugs() : []));
+let added = "";
+
 live.addEventListener("snapshot", (event) => {
   snapshot = event.detail;
   render();
+  const members = slugs().sort().join(" ");
+  if (members !== added) lastHour.load();
+  added = members;
 });
 live.addEventListener("refused", (event) => {
   emptyOr(byId("queues-empty"), false, `Invalid filter. ${event.detail.detail ?? ""}`);
@@ -496,9 +506,7 @@ for (const rows of [brokerRows, queueRows]) rows.addEventListener("pointerleave"
 
 /** @param {string} action */
 function openForAll(action) {
-  const filtered = Object.values(view.scope).some(Boolean);
-  const slugs = (snapshot?.data.brokers ?? []).map((/** @type {any} */ row) => row.slug);
-  openStopDialog(action, { scope: "type=Broker", brokers: filtered ? slugs : ["*"] });
+  openStopDialog(action, { scope: "type=Broker", brokers: scoped() ? slugs() : ["*"] });
 }
 byId("stop-all").addEventListener("click", () => openForAll("stop"));
 byId("start-all").addEventListener("click", () => openForAll("start"));

@@ -8,9 +8,10 @@ import { queueUrl, whyUrl } from "../core/object_names.js";
 import { acting, may } from "../core/permissions.js";
 import { settings } from "../core/settings.js";
 import { sinceElement } from "../core/times.js";
-import { ConditionsLine } from "../widgets/conditions.js";
+import { blockedBesides, ConditionsLine } from "../widgets/conditions.js";
 import { depthElement } from "../widgets/depth.js";
 import { Feed } from "../widgets/event_feed.js";
+import { LastHour } from "../widgets/last_hour.js";
 import { Pager, storedSize } from "../widgets/pager.js";
 import { PinnedOrder } from "../widgets/pinned_order.js";
 import { showQueue } from "../widgets/queue_cells.js";
@@ -30,6 +31,7 @@ const heads = [...table.querySelectorAll("th[data-sort]")];
 const feed = new Feed(byId("feed"), byId("feed-note"));
 
 const conditions = new ConditionsLine();
+new LastHour(() => [settings.broker]);
 const selection = new Selection(byId("selection"), (/** @type {any} */ made) => saved.load(made.id));
 
 /** @type {any} */
@@ -296,7 +298,7 @@ const render = drawing(() => {
     `in ${count(totals.depth_messages)} ${totals.depth_messages === 1 ? "message" : "messages"}`,
   );
   showStops(stops ?? []);
-  conditions.show(worst, conditionsTotal);
+  conditions.show(worst, conditionsTotal, blockedBesides(totals));
   showSelection();
   reconcile(rows, order.of(queues), (queue) => queue.object, row, update);
   setText(byId("queues-count"), count(all));

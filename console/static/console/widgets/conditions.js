@@ -2,7 +2,7 @@
 
 import { atThatTime, away } from "../core/away.js";
 import { byId, fill, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
-import { count } from "../core/format.js";
+import { count, plural } from "../core/format.js";
 import { objectUrl, parseName, shortName, whyUrl } from "../core/object_names.js";
 import { setSince, sinceElement } from "../core/times.js";
 
@@ -86,6 +86,21 @@ function update(node, condition) {
   setSince(head.querySelector("time"), condition.since);
   setText(saw, condition.saw);
   setText(advice, condition.advice);
+}
+
+/**
+ * The text of the line if there are no conditions: producers can be blocked, and queues overfull, for less time than a
+ * condition needs. undefined: nothing is blocked, or the page shows a past snapshot.
+ *
+ * @param {any} totals
+ */
+export function blockedBesides(totals) {
+  const parts = [
+    totals.blocked_producers ? `${plural(totals.blocked_producers, "producer")} blocked` : "",
+    totals.overfull_queues ? `${plural(totals.overfull_queues, "queue")} overfull` : "",
+    totals.stopped_queues ? `${plural(totals.stopped_queues, "queue")} stopped` : "",
+  ].filter(Boolean);
+  return parts.length && !away() ? `none besides ${parts.join(", ")}` : undefined;
 }
 
 /**
