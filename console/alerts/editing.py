@@ -42,7 +42,12 @@ from console.operations.console_changes import Change, console_change, needs_of_
 LONGEST = 7 * 24 * 3600
 #: Largest threshold of depth, in messages.
 DEEPEST = 10**15
-_FIELDS = ("name", "enabled", "broker", "virtualhost", "pattern", "kinds", "holds", "quiet", "depth", "send_resolved")
+#: Longest age of a message as a threshold, in seconds: a year.
+OLDEST_AGE = 366 * 24 * 3600
+_FIELDS = (
+    *("name", "enabled", "broker", "virtualhost", "pattern", "kinds", "holds", "quiet", "send_resolved"),
+    *("depth", "depth_percent", "message_age"),
+)
 #: Default values of a rule.
 RULE: dict[str, Any] = {field.name: field.get_default() for field in Rule._meta.fields if field.name in _FIELDS}
 

@@ -12,7 +12,7 @@ import datetime as dt
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
 from django.db import connection, transaction
@@ -21,9 +21,18 @@ from django.utils import timezone
 
 from brokers.admin import AdminError, BrokerAdmin, Event, Page
 from brokers.model import ObjectName, object_name
+from console.alerts.consumed_queues import ConsumedQueues
 from console.alerts.messages import items
 from console.alerts.models import Alert, AlertState, Delivery, Notification, Position, Rule, Silence
-from console.alerts.queue_conditions import DEAD_LETTERS, QUEUE_CONDITIONS, Row, dead_letter_queues, matching_conditions
+from console.alerts.queue_conditions import (
+    DEAD_LETTERS,
+    QUEUE_CONDITIONS,
+    Known,
+    Row,
+    dead_letter_queues,
+    matching_conditions,
+)
+from console.alerts.recording import NOT_RECORDING, SILENT, Recording
 from console.alerts.transitions import UNREACHABLE, Evaluation, Observation, evaluate
 from console.brokers.models import ForeignBroker
 from console.links.queue_table import queue_of
@@ -65,10 +74,11 @@ class Superseded(Exception):
 @dataclass
 class Evaluator:
     """Evaluates the rules at each `poll`. `clock`: monotonic seconds; `now`: the time; `deliver` is called with the
-    primary key of each new delivery."""
+    primary key of each new delivery. `recording`: None if it is not known whether the history is recorded."""
 
     links: Callable[[], list[BrokerLink]]
     deliver: Callable[[int], None]
+    recording: Recording | None = None
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], dt.datetime] = timezone.now
     _last_poll: tuple[float, dt.datetime] | None = None
@@ -76,6 +86,7 @@ class Evaluator:
     _connected: dict[str, float] = field(default_factory=dict)
     _cleaned: float = float("-inf")
     _scopes: dict[str, tuple[float, list[Row]]] = field(default_factory=dict)
+    _consumed: ConsumedQueues = field(default_factory=ConsumedQueues)
 
     def run(self, ended: Callable[[], bool], pause: Callable[[float], object]) -> None:
         """Poll once a second until `ended`, less often without rules. An error of one broker does not affect the
@@ -93,6 +104,8 @@ class Evaluator:
         if rules:
             silences = list(Silence.objects.filter(until__gt=self.now()))
             self._silences = [silence.pk for silence in silences]
+            if self.recording is not None and any(NOT_RECORDING in rule.kinds for rule in rules if rule.enabled):
+                self.recording.look([link.slug for link in self.links()])
             for link in self.links():
                 try:
                     self._poll_broker(link, rules, silences)
@@ -120,8 +133,8 @@ class Evaluator:
 
     def _poll_broker(self, link: BrokerLink, rules: list[Rule], silences: list[Silence]) -> None:
         now, slug = self.now(), link.slug
-        conditions, settled = self._conditions(link)
-        rows, dead = self._queues(link, rules)
+        conditions, settled, unknown = self._conditions(link)
+        rows, known = self._queues(link, rules, settled=settled)
         position, events = self._events(link)
         open_alerts: dict[int, list[Alert]] = {}
         for alert in Alert.objects.filter(broker=slug):
@@ -131,11 +144,12 @@ class Evaluator:
                 rule,
                 slug,
                 open_alerts.get(rule.pk, []),
-                conditions=[*conditions, *matching_conditions(rule, slug, rows, dead)],
+                conditions=[*conditions, *matching_conditions(rule, slug, rows, known)],
                 events=events,
                 silences=silences,
                 now=now,
                 settled=settled,
+                unknown=unknown,
             )
             for rule in rules
         }
@@ -158,6 +172,7 @@ class Evaluator:
     def _end_alerts(self, slug: str, rules: list[Rule], silences: list[Silence]) -> None:
         """End the alerts of a removed broker: the console no longer observes its conditions."""
         now, ready = self.now(), []
+        self._consumed.forget(slug)
         with transaction.atomic():
             for rule in rules:
                 mine = list(Alert.objects.filter(broker=slug, rule=rule))
@@ -166,38 +181,47 @@ class Evaluator:
         for number in ready:
             self.deliver(number)
 
-    def _conditions(self, link: BrokerLink) -> tuple[list[Observation], bool]:
-        """Return active conditions, and whether missing ones have ended (not so soon after a connection)."""
+    def _conditions(self, link: BrokerLink) -> tuple[list[Observation], bool, Collection[str]]:
+        """Return active conditions, whether missing ones have ended (not so soon after a connection), and the kinds of
+        which it is not known."""
         if not link.connected:
             self._connected.pop(link.slug, None)
             away = self.now().timestamp() - link.status.since / 1000
             if away < GRACE:
-                return [], False
+                return [], False, ()
             saw = f"The console cannot reach the broker: {link.status.error}."
             advice = "Check that the broker is running. Its queues and producers are not visible until it reconnects."
-            return [Observation(UNREACHABLE, str(_BROKER), "trouble", saw, advice, _BROKER)], False
+            return [Observation(UNREACHABLE, str(_BROKER), "trouble", saw, advice, _BROKER)], False, ()
         since = self._connected.setdefault(link.slug, self.clock())
         found = [
             Observation(f.kind, f.object, f.severity, f.saw, f.advice, ObjectName.parse(f.object))
             for f in (condition.finding for condition in link.conditions())
         ]
-        return found, self.clock() - since >= SETTLE
+        connected_for = self.clock() - since
+        # Without a connection the recorder has nothing to publish: it needs some time after it.
+        if connected_for < SILENT or self.recording is None or not self.recording.knows(link.slug):
+            return found, connected_for >= SETTLE, (NOT_RECORDING,)
+        silent = self.recording.observation(link.slug)
+        return [*found, *([] if silent is None else [silent])], True, ()
 
-    def _queues(self, link: BrokerLink, rules: list[Rule]) -> tuple[list[Row], frozenset[str]]:
-        """Return the rows of all queues and the object names of dead-letter queues, for queue conditions. Empty if no
-        rule needs them or the broker is disconnected."""
+    def _queues(self, link: BrokerLink, rules: list[Rule], *, settled: bool) -> tuple[list[Row], Known]:
+        """Return the rows of all queues, for queue conditions, and what else they need. Empty if no rule needs them or
+        the broker is disconnected."""
         named = {kind for rule in rules if rule.enabled for kind in rule.kinds}
-        if not link.connected or not named & QUEUE_CONDITIONS.keys():
-            return [], frozenset()
-        rows = link.queues()
-        if DEAD_LETTERS not in named:
-            return rows, frozenset()
+        if not link.connected:
+            return [], Known()
+        rows = link.queues() if named & QUEUE_CONDITIONS.keys() else []
+        consumed = self._consumed.update(link.slug, rules, rows, complete=settled)
+        dead = self._dead_letter_queues(link, rows) if DEAD_LETTERS in named else frozenset()
+        return rows, Known(link.broker_now, dead, consumed)
+
+    def _dead_letter_queues(self, link: BrokerLink, rows: list[Row]) -> frozenset[str]:
         read_at, scopes = self._scopes.get(link.slug, (float("-inf"), []))
         if self.clock() - read_at > SCOPES_TTL:
             scopes = [dict(scope.attributes) for type_ in _SCOPES for scope in link.call(_all_of(type_)).items]
             self._scopes[link.slug] = self.clock(), scopes
         hosts = [{**host, "virtualhost": host["name"]} for host in link.hosts.values()]
-        return rows, dead_letter_queues(rows, [link.broker or {}, *hosts, *scopes])
+        return dead_letter_queues(rows, [link.broker or {}, *hosts, *scopes])
 
     def _events(self, link: BrokerLink) -> tuple[Position, list[_EventObservation]]:
         """Return the stored position and the events after it."""
@@ -293,13 +317,13 @@ def shift_times(by: dt.timedelta, silences: list[int]) -> None:
         Silence.objects.filter(pk__in=silences).update(until=F("until") + by)
 
 
-def start(ended: threading.Event) -> threading.Thread:
-    """Start the evaluator in a thread of this process, before the broker links."""
+def start(ended: threading.Event, last_sign: Callable[[str], dt.datetime | None]) -> threading.Thread:
+    """Start the evaluator in a thread of this process, before the broker links. `last_sign`: as for `Recording`."""
     from console.alerts.tasks import deliver
     from console.celery import send
     from console.links.registry import links
 
-    evaluator = Evaluator(links, lambda number: send(deliver, number))
+    evaluator = Evaluator(links, lambda number: send(deliver, number), Recording(last_sign))
     thread = threading.Thread(target=evaluator.run, args=(ended.is_set, ended.wait), name="alerts", daemon=True)
     thread.start()
     return thread

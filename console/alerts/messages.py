@@ -12,6 +12,7 @@ from django.utils.http import urlencode
 from brokers.model import NOTIFICATIONS, ObjectName
 from console.alerts.models import Alert, Notification
 from console.alerts.queue_conditions import QUEUE_CONDITIONS
+from console.alerts.recording import NOT_RECORDING
 from console.alerts.transitions import UNREACHABLE
 from console.conditions.detectors import DETECTORS
 
@@ -26,6 +27,7 @@ def titles() -> dict[str, str]:
     return {
         **{kind: detector.title for kind, detector in DETECTORS.items()},
         UNREACHABLE: "Broker unreachable",
+        NOT_RECORDING: "History not recording",
         **QUEUE_CONDITIONS,
         **{kind: kind.replace("-", " ").capitalize() for kind in NOTIFICATIONS},
     }

@@ -78,7 +78,8 @@ class AllowedNetwork(models.Model):
 class Rule(models.Model):
     """Conditions and events (`kinds`) in a scope, and the receivers of their notifications. `broker`, `virtualhost`,
     `pattern`: empty for all. `holds`: pending period, seconds that a condition must last; `quiet`: repeat interval,
-    seconds between two notifications about an object. `depth`: threshold of `depth-above`, messages."""
+    seconds between two notifications about an object. Thresholds: `depth` of `depth-above`, messages; `depth_percent`
+    of `depth-above-percent`, of the capacity; `message_age` of `oldest-message`, seconds."""
 
     name = models.CharField(max_length=100, unique=True)
     enabled = models.BooleanField(default=True)
@@ -89,6 +90,8 @@ class Rule(models.Model):
     holds = models.PositiveIntegerField(default=0)
     quiet = models.PositiveIntegerField(default=300)
     depth = models.PositiveBigIntegerField(default=0)
+    depth_percent = models.PositiveIntegerField(default=80)
+    message_age = models.PositiveIntegerField(default=900)
     send_resolved = models.BooleanField(default=True)
     receivers = models.ManyToManyField(Receiver, related_name="rules", blank=True)
     version = models.PositiveIntegerField(default=1)
@@ -151,6 +154,19 @@ class Alert(models.Model):
         default_permissions = ()
         indexes = [models.Index(fields=["state", "-since"], name="alerts_by_state")]
         constraints = [models.UniqueConstraint(fields=["rule", "broker", "object", "kind"], name="alerts_one_each")]
+
+
+class ConsumedQueue(models.Model):
+    """A queue that has had consumers since a rule about lost consumers exists. `object`: its object name, as text."""
+
+    broker = models.CharField(max_length=64)
+    object = models.CharField(max_length=1024)
+
+    objects: ClassVar[models.Manager[ConsumedQueue]] = models.Manager()
+
+    class Meta:
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["broker", "object"], name="alerts_consumed_once")]
 
 
 class Position(models.Model):

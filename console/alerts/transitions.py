@@ -86,9 +86,10 @@ def evaluate(
     silences: Collection[Silence],
     now: dt.datetime,
     settled: bool,
+    unknown: Collection[str] = (),
 ) -> Evaluation:
     """Apply observations to the alerts of a rule and broker, and return what changed. `settled`: the broker has been
-    observed for long enough that a missing condition has ended."""
+    observed for long enough that a missing condition has ended, unless its kind is in `unknown`."""
     evaluation = Evaluation()
     known: dict[Key, Alert] = {(alert.kind, alert.object): alert for alert in alerts}
     present: Mapping[Key, Observation] = {
@@ -100,7 +101,9 @@ def evaluate(
             alert = known[key] = Alert(rule=rule, broker=broker, object=each.object, kind=each.kind)
         _update_condition(rule, alert, each, now, evaluation)
     for key, alert in known.items():
-        if key not in present and alert.state in (AlertState.PENDING, AlertState.FIRING) and settled:
+        if key in present or not settled or alert.kind in unknown:
+            continue
+        if alert.state in (AlertState.PENDING, AlertState.FIRING):
             _resolve(rule, alert, now, evaluation)
     for each in events:
         if _applies(rule, broker, each):

@@ -78,6 +78,18 @@ class RuleGiven(_Scope):
         max_value=editing.DEEPEST,
         help_text="Threshold of the condition depth-above, in messages.",
     )
+    depth_percent = serializers.IntegerField(
+        default=RULE["depth_percent"],
+        min_value=1,
+        max_value=1000,
+        help_text="Threshold of the condition depth-above-percent, in percent of the capacity in messages or in bytes.",
+    )
+    message_age = serializers.IntegerField(
+        default=RULE["message_age"],
+        min_value=1,
+        max_value=editing.OLDEST_AGE,
+        help_text="Threshold of the condition oldest-message, in seconds.",
+    )
     send_resolved = FlagField("Whether to notify when a condition ends. Default: true.", required=False)
     tell_resolved = FlagField("Deprecated: former name of `send_resolved`.", required=False)
     receivers = serializers.ListField(

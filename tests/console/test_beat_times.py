@@ -109,7 +109,7 @@ def test_beat_restarts_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch, by
     set_right: list[dt.datetime] = []
     monkeypatch.setattr(beat, "SteadyClock", Clock)
     monkeypatch.setattr("console.management.beat_thread.BeatThread", Beat)
-    monkeypatch.setattr("console.alerts.evaluator.start", lambda over: still)
+    monkeypatch.setattr("console.alerts.evaluator.start", lambda over, last_sign: still)
     monkeypatch.setattr("console.operations.halted_starts.begin", lambda over: still)
     monkeypatch.setattr("console.management.beat_times.reset_future_run_times", set_right.append)
     assert beat._run(ended, threading.Event())

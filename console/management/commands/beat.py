@@ -62,9 +62,12 @@ class Command(BaseCommand):
 
 def _run(ended: threading.Event, lost: threading.Event) -> bool:
     """Run until `ended` is set or the lease is lost. Return False if one of the threads has ended unexpectedly."""
+    from django.conf import settings
+
     from console.alerts.evaluator import start as start_alerts
     from console.brokers.configured import follow
     from console.celery import app
+    from console.history.storage.recorder_signs import last_sign
     from console.links.registry import close_links
     from console.management.beat_thread import BeatThread
     from console.management.beat_times import reset_future_run_times
@@ -78,7 +81,8 @@ def _run(ended: threading.Event, lost: threading.Event) -> bool:
 
     over, unfollowed = threading.Event(), follow()
     clock = SteadyClock()
-    alerts, halted = start_alerts(over), halted_starts.begin(over)
+    alerts = start_alerts(over, lambda slug: last_sign(settings.HEADGATE_HISTORY_URL, slug))
+    halted = halted_starts.begin(over)
     beat = start_beat()
     try:
         while not (ended.is_set() or lost.is_set()):

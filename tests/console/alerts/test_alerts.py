@@ -395,3 +395,118 @@ def test_delivery_log_outlives_the_rule_and_the_receiver(
     (notification,) = as_viewer.get(f"{API}log/").json()["results"]
     assert (notification["rule_name"], notification["deliveries"][0]["receiver_name"]) == ("rule", "hook")
     assert Notification.objects.count() == 1
+
+
+def test_consumers_that_are_lost_fire_and_resolve_over_restarts_and_a_lost_connection(
+    broker: Broker, by: Actor, hook: Received
+) -> None:
+    """The consumer detaches while no evaluator runs, and another one attaches after the broker was away."""
+    link = broker.connected()
+    consumer = broker.do(lambda memory: memory.attach_consumer("orders"))
+    broker.sample()
+    until(lambda: (link.queue(str(_orders())) or {}).get("consumers") == 1)
+    create_rule(by, hook, ["consumers-lost"], holds=60, quiet=0)
+    clock = Clock()
+
+    def poll(alerts: Evaluator, *seconds: float) -> list[str]:
+        before = len(hook.requests)
+        for second in seconds:
+            clock.seconds = second
+            alerts.poll()
+        return [each["phase"] for each in hook.bodies[before:]]
+
+    assert poll(evaluator(clock), 0, 20) == []
+    broker.do(lambda memory: memory.engine.detach(consumer))
+    broker.sample()
+    until(lambda: (link.queue(str(_orders())) or {}).get("consumers") == 0)
+    again = evaluator(clock)
+    assert poll(again, 100, 130, 159) == []
+    assert poll(again, 161) == ["firing"]
+    assert hook.bodies[-1]["items"][0]["saw"] == "The queue had consumers and has none now. Depth: 0 messages."
+    broker.lose()
+    assert poll(again, 200, 400) == []
+    broker.come_back()
+    assert poll(again, 500, 540, 700) == [], "still none, and no second notification"
+    broker.do(lambda memory: memory.attach_consumer("orders"))
+    broker.sample()
+    until(lambda: (link.queue(str(_orders())) or {}).get("consumers") == 1)
+    assert poll(again, 720) == ["resolved"]
+
+
+def test_queue_that_is_deleted_while_its_alert_fires_resolves_it(broker: Broker, by: Actor, hook: Received) -> None:
+    broker.memory.management.create(_orders(), {})
+    broker.memory.fill("orders", 6)
+    link = broker.connected()
+    until(lambda: (link.queue(str(_orders())) or {}).get("depth_messages") == 6)
+    create_rule(by, hook, ["depth-above"], depth=5, quiet=0)
+    clock = Clock()
+    alerts = evaluator(clock)
+    alerts.poll()
+    assert [each["phase"] for each in hook.bodies] == ["firing"]
+    link.call(lambda admin: admin.delete(_orders()))
+    until(lambda: link.queue(str(_orders())) is None)
+    clock.seconds = 30
+    alerts.poll()
+    assert [each["phase"] for each in hook.bodies] == ["firing", "resolved"]
+    assert Alert.objects.get().state == "resolved"
+
+
+def test_rule_that_no_longer_covers_a_firing_alert_resolves_it(broker: Broker, by: Actor, hook: Received) -> None:
+    broker.memory.management.create(_orders(), {})
+    broker.memory.fill("orders", 6)
+    link = broker.connected()
+    until(lambda: (link.queue(str(_orders())) or {}).get("depth_messages") == 6)
+    rule = create_rule(by, hook, ["depth-above"], depth=5, quiet=0)
+    clock = Clock()
+    alerts = evaluator(clock)
+    alerts.poll()
+    editing.change_rule(by, rule, {"pattern": "bills"}, rule.version)
+    clock.seconds = 30
+    alerts.poll()
+    assert [each["phase"] for each in hook.bodies] == ["firing", "resolved"]
+
+
+def test_unreachable_broker_resolves_after_a_restart_in_the_middle(broker: Broker, by: Actor, hook: Received) -> None:
+    broker.connected()
+    create_rule(by, hook, ["broker-unreachable"], holds=30, quiet=0)
+    clock = Clock()
+    alerts = evaluator(clock)
+    alerts.poll()
+    broker.lose()
+    for clock.seconds in (5, 20, 34):
+        alerts.poll()
+    assert not hook.requests, "pending since the first observation"
+    again = evaluator(clock)
+    for clock.seconds in (36, 100):
+        again.poll()
+    assert [each["phase"] for each in hook.bodies] == ["firing"]
+    broker.come_back()
+    for clock.seconds in (110, 120, 130):
+        again.poll()
+    assert [each["phase"] for each in hook.bodies] == ["firing", "resolved"]
+
+
+def test_many_objects_that_fire_at_once_are_one_notification(broker: Broker, by: Actor, hook: Received) -> None:
+    count = 1500
+
+    def create(memory: Any) -> None:
+        for number in range(count):
+            name = object_name("Queue", virtualhost="default", name=f"q.{number:04}")
+            memory.management.create(name, {})
+        stop = {"reason": "incident", "actor": "ada"}
+        memory.management.call(object_name("Broker"), "stop-producers", stop)
+
+    link = broker.connected()
+    broker.do(create)
+    until(lambda: sum((row["state"] or "").endswith("STOPPED") for row in link.queues()) >= count)
+    create_rule(by, hook, ["stopped"], quiet=0)
+    clock = Clock()
+    alerts = evaluator(clock)
+    alerts.poll()
+    (body,) = hook.bodies
+    assert (body["count"], len(body["items"])) == (count, 100)
+    assert "and 1,499 more" in body["summary"]
+    assert Alert.objects.filter(state="firing").count() == count
+    clock.seconds = 30
+    alerts.poll()
+    assert len(hook.requests) == 1

@@ -19,7 +19,11 @@ const TIMES = [
   [14400, "4 hours"],
   [43200, "12 hours"],
   [86400, "1 day"],
+  [259200, "3 days"],
+  [604800, "7 days"],
 ];
+/** The threshold that a condition has, by kind. */
+const THRESHOLDS = { "depth-above": "depth", "depth-above-percent": "depth_percent", "oldest-message": "message_age" };
 let version = 0;
 
 /**
@@ -65,7 +69,9 @@ async function show() {
           kinds: ["blocked-without-consumer", "underfull-yet-blocked", "near-limit", "broker-unreachable"],
           holds: 60,
           quiet: 900,
-          depth: 0,
+          depth: 10000,
+          depth_percent: 80,
+          message_age: 900,
           send_resolved: true,
           receivers: [],
           broker: "",
@@ -103,14 +109,28 @@ async function show() {
         ["false", "no"],
       ],
     }),
+    plainField("message_age", "Oldest message above", {
+      value: rule.message_age,
+      choices: times(rule.message_age, "").filter(([seconds]) => seconds > 0),
+      hint: "Brokers that do not report the age of messages never meet it.",
+    }),
     plainField("depth", "Depth above, messages", {
       value: rule.depth,
       type: "number",
       min: 0,
       step: 1,
-      hint: "Threshold of the condition “Depth above a number of messages”. 0: any message.",
+      hint: "0: any message.",
+    }),
+    plainField("depth_percent", "Depth above, % of the capacity", {
+      value: rule.depth_percent,
+      type: "number",
+      min: 1,
+      max: 1000,
+      step: 1,
+      hint: "In messages or in bytes. Queues without a capacity never meet it.",
     }),
   ];
+  const thresholds = fields.slice(7);
   fill(byId("name"), fields[0].element);
   fill(
     byId("where"),
@@ -118,7 +138,11 @@ async function show() {
   );
   fill(
     byId("how"),
-    fields.slice(4).map((f) => f.element),
+    fields.slice(4, 7).map((f) => f.element),
+  );
+  fill(
+    byId("thresholds"),
+    thresholds.map((f) => f.element),
   );
   /** @param {any} each */
   const item = (each) => ({ value: each.kind, label: each.title });
@@ -128,6 +152,13 @@ async function show() {
   );
   fill(byId("events"), checks("kind", kinds.filter((/** @type {any} */ each) => each.event).map(item), rule.kinds));
   byId("events-box").open = kinds.some((/** @type {any} */ each) => each.event && rule.kinds.includes(each.kind));
+  const showThresholds = () => {
+    const needed = ticked("kind").map((kind) => /** @type {Record<string, string>} */ (THRESHOLDS)[kind]);
+    for (const field of thresholds) field.element.hidden = !needed.includes(field.name);
+    byId("thresholds").hidden = thresholds.every((field) => field.element.hidden);
+  };
+  byId("conditions").addEventListener("change", showThresholds);
+  showThresholds();
   /** @param {any} each */
   const notes = (each) => ({
     value: String(each.id),
@@ -156,6 +187,8 @@ async function show() {
       holds: Number(given.holds),
       quiet: Number(given.quiet),
       depth: Number(given.depth),
+      depth_percent: Number(given.depth_percent),
+      message_age: Number(given.message_age),
       send_resolved: given.send_resolved === "true",
       kinds: ticked("kind"),
       receivers: ticked("receiver").map(Number),
