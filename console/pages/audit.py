@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -21,7 +22,7 @@ from console.access.user_rights import request_rights
 from console.audit.models import AuditEntry, Outcome
 from console.audit.search import EXACT, AuditSearch
 from console.operations import is_revertible
-from console.pages.frame import broker_of, frame
+from console.pages.frame import broker_of, brokers_of, frame
 
 ROWS = 50
 _EXACT = tuple(name for name in EXACT if name != "broker")
@@ -32,21 +33,26 @@ _FIXED = {"virtualhost": "Virtual host", "object": "Object", "request": "Request
 @require_safe
 def audit(request: HttpRequest) -> HttpResponse:
     """`?user=`, `?operation=`, `?outcome=`, `?object=`, `?request=` and `?virtualhost=` (exact), `?search=` (in all
-    texts), `?from=` and `?until=` (times), `?page=`."""
-    broker = broker_of(request)
-    given = {name: request.GET.get(name, "").strip() for name in (*_EXACT, "search", "from", "until")}
-    visible = AuditEntry.objects.as_visible(request_rights(request)).filter(broker__in=(broker["slug"], ""))
+    texts), `?from=` and `?until=` (times), `?all=` (of all brokers, if not empty), `?page=`."""
+    broker, brokers = broker_of(request), brokers_of(request)
+    given = {name: request.GET.get(name, "").strip() for name in (*_EXACT, "search", "from", "until", "all")}
+    visible = AuditEntry.objects.as_visible(request_rights(request))
+    if not given["all"]:
+        visible = visible.filter(broker__in=(broker["slug"], ""))
     wrong = ""
     try:
         rows = AuditSearch.parse(given).of(visible)
     except InvalidValue as error:
         rows, wrong = visible.none(), " ".join(error.errors.values())
     page = Paginator(rows, ROWS).get_page(request.GET.get("page"))
+    titles = {each["slug"]: each["title"] for each in brokers}
+    filters = {key: value for key, value in given.items() if value}
+    of_files = filters if given["all"] else {"broker": broker["slug"], **filters}
     context = {
         **frame(request, "audit", "Audit", policy=[asdict(attribute) for attribute in POLICY]),
         "given": given,
         "wrong": wrong,
-        "rows": [_row(entry) for entry in page],
+        "rows": [_row(entry, titles) for entry in page],
         "pages": page,
         "fixed": [
             (name, label, given[name], _short(given[name]) if name == "object" else given[name])
@@ -57,8 +63,8 @@ def audit(request: HttpRequest) -> HttpResponse:
         "users": _distinct(visible, "user_name"),
         "operations": _distinct(visible, "operation"),
         "outcomes": Outcome.values,
-        "file_query": urlencode({"broker": broker["slug"], **{key: value for key, value in given.items() if value}}),
-        "query": urlencode({key: value for key, value in given.items() if value}),
+        "file_query": urlencode({key: value for key, value in of_files.items() if key != "all"}),
+        "query": urlencode({**_broker_of_page(request), **filters}),
     }
     return render(request, "console/audit.html", context)
 
@@ -67,9 +73,15 @@ def _distinct(rows: QuerySet[AuditEntry], field: str) -> list[str]:
     return list(rows.order_by(field).values_list(field, flat=True).distinct()[:200])
 
 
-def _row(entry: AuditEntry) -> dict[str, Any]:
+def _broker_of_page(request: HttpRequest) -> dict[str, str]:
+    return {"broker": request.GET["broker"]} if request.GET.get("broker") else {}
+
+
+def _row(entry: AuditEntry, titles: Mapping[str, str]) -> dict[str, Any]:
+    """`titles`: of the brokers that the user sees, by slug."""
     return {
         "entry": entry,
+        "broker": titles.get(entry.broker, entry.broker),
         "short": _short(entry.object),
         "revertible": is_revertible(entry),
         "changes": _shown(entry),

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from brokers.admin import AdminError, BrokerAdmin, BrokerUnreachable, Event, EventsExpired, ManagedObject, Samples
 from brokers.model import object_name
+from console.history.record.another_journal import closing_events
 from console.history.record.fresh_rollups import FreshRollups
 from console.history.record.pace import Pace
 from console.history.record.position import Position, run_of
@@ -95,6 +96,7 @@ class Recorder:
         self._unlanded = Unlanded()
         self._missing: Row | None = None  # coverage of lost events, until the time of the next event is known
         self._is_covered = False  # since the start of the connection
+        self._connected = 0  # when the connection was made, ms of the broker's clock
         self._followed_from: int | None = None  # start of the time that has no coverage yet
         self._news = asyncio.Event()  # rows that are not published yet
         self._full = asyncio.Event()
@@ -206,6 +208,7 @@ class Recorder:
 
     async def _resume_after(self, admin: BrokerAdmin, broker: ManagedObject) -> int:
         """Return the number of the event to continue after: 0 for another journal, which has its own numbers."""
+        self._connected = self._now()
         journal = str(broker.attributes.get("journal") or f"started-{broker['started']}")
         newest = int(broker["last_event"])
         last = self._position
@@ -264,10 +267,14 @@ class Recorder:
                 after = expired.first - 1
 
     def _take_event(self, event: Event) -> None:
+        last = self._position
         if self._missing is not None:
-            since = self._position.at if self._position else event.at
-            self._cover(since, event.at, followed=False, **self._missing)
+            self._cover(last.at if last else event.at, event.at, followed=False, **self._missing)
             self._missing = None
+        if last is not None and last.journal != self._journal:
+            # Before the time of this connection, which is recorded as that of the new broker.
+            closing = closing_events(last, self._journal, event, self._unlanded.covered_until, self._connected - 1)
+            self._unlanded.events.received += [event_row(self.slug, self.run_name, each) for each in closing]
         self._unlanded.events.received.append(event_row(self.slug, self.run_name, event))
         self._position = Position(self._journal, event.number, event.at, event.text, self._rewinds)
         self._has_news()

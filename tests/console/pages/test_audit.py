@@ -8,6 +8,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
+from console.access.models import RoleGrant
 from console.audit.models import AuditEntry
 from console.pages.audit import ROWS
 
@@ -118,3 +119,27 @@ def test_text_of_a_row_is_escaped(viewer: Client) -> None:
     assert "<b>bold" not in html
     assert "<i>x" not in html
     assert "<u>" not in html
+
+
+def test_entries_of_all_brokers_name_theirs_and_are_those_that_the_user_sees(viewer: Client, settings: Any) -> None:
+    (local,) = settings.HEADGATE_BROKERS
+    settings.HEADGATE_BROKERS = [local, {**local, "slug": "remote", "title": "Remote one"}]
+    entry()
+    entry(broker="remote", reason="less room", user_name="ben")
+    one = viewer.get("/audit/").content.decode()
+    assert "more room" in one
+    assert "less room" not in one
+    both = viewer.get("/audit/?all=1").content.decode()
+    rows = both.partition("<tbody>")[2]
+    assert "more room" in rows
+    assert "less room" in rows
+    assert "Remote one" in rows
+    assert "<option>ben</option>" in both
+    assert "?broker=remote&amp;object=" in rows
+    assert "broker=" not in both.partition("/api/v1/audit/file/?as=csv")[2].partition('"')[0]
+
+    host = User.objects.create_user("hal")
+    RoleGrant.objects.create(user=host, role="viewer", broker="local", virtualhost="")
+    client = Client()
+    client.force_login(host)
+    assert "less room" not in client.get("/audit/?all=1").content.decode()

@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ import pyarrow as pa
 import pytest
 
 from brokers.model import object_name
-from brokers.testing import InMemoryBroker
+from brokers.testing import START, InMemoryBroker
 from console.history.record.recorded_files import RecordedFiles
 from console.history.record.recorder import Recorder, Timing
+from console.history.rollups.broker import BrokerRollups
 from console.history.storage.durations import HOUR
 from console.history.storage.event_rows import table
 from console.history.storage.fresh import GRACE_SECONDS, decode
@@ -86,6 +88,10 @@ def covering(at: int, until: int) -> dict[str, Any]:
 
 def rows(landing: Landing, kind: str) -> list[dict[str, Any]]:
     return list(landing.read_all(kind).to_pylist())
+
+
+def in_ms(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: _ms(v) if isinstance(v, datetime) else v for k, v in row.items()} for row in found]
 
 
 def numbers(landing: Landing, run: str) -> list[int]:
@@ -196,8 +202,38 @@ async def test_another_journal_is_a_new_run_from_its_first_event(landing: Landin
         await facts(memory)
         async with recording(memory, landing):
             await recorded(landing, memory)
-    for memory in (old, new):
-        assert numbers(landing, memory.engine.journal) == list(range(1, memory.engine.last_event + 1))
+    assert numbers(landing, old.engine.journal) == list(range(1, old.engine.last_event + 1))
+    assert numbers(landing, new.engine.journal) == list(range(-1, new.engine.last_event + 1))
+
+
+@pytest.mark.parametrize("is_newer", [True, False], ids=["started later", "running for longer"])
+async def test_another_journal_ends_what_the_earlier_broker_left_open(landing: Landing, is_newer: bool) -> None:
+    """Nothing that the new broker sends is about the earlier one's queue and stop."""
+    old = InMemoryBroker(now=START + HOUR)
+    new = InMemoryBroker(now=START + (2 * HOUR if is_newer else 0))
+    await old.create(ORDERS, {"capacity_messages": 2})
+    old.fill("orders", 3)
+    await old.call(BROKER, "stop-producers", {"reason": "incident", "actor": "anna"})
+    async with recording(old, landing):
+        await recorded(landing, old)
+        await looked(landing, old)
+    await facts(new, 2)
+    if not is_newer:
+        new.advance(2 * HOUR, step=1000)
+    async with recording(new, landing):
+        await recorded(landing, new)
+        await looked(landing, new, since=new.engine.turn.time_of_day)
+
+    rollups = BrokerRollups("local")
+    rollups.take(*(in_ms(rows(landing, kind)) for kind in ("samples", "events", "coverage")))
+    found = {row["kind"]: row for row in rollups.episodes()}
+    overfull = found["overfull"]
+    assert overfull["queue"] == "orders"
+    assert overfull["released_by"] == "restart"
+    ends = [row["until"] for row in rows(landing, "coverage") if row["run"] == old.engine.journal]
+    assert overfull["end"] == _ms(max(ends))
+    assert [row["ended_by"] for row in rollups.holds()] == ["broker-ready"]
+    assert (found["stopped"]["end"] is None) == (not is_newer)
 
 
 async def test_reused_numbers_of_a_journal_are_a_new_run_and_a_gap(landing: Landing) -> None:

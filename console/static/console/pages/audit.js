@@ -23,14 +23,19 @@ function localTimes() {
   }
 }
 
+/** The URL of the filter. */
+function address() {
+  const filter = new URLSearchParams();
+  for (const [name, value] of new FormData(form)) if (value) filter.append(name, String(value));
+  return filter.size ? `${location.pathname}?${filter}` : location.pathname;
+}
+
 /** Load the page of the filter, show its rows, and put its URL into the address bar. The newest filter wins. */
 async function load() {
   clearTimeout(pause);
   request.abort();
   request = new AbortController();
-  const filter = new URLSearchParams();
-  for (const [name, value] of new FormData(form)) if (value) filter.append(name, String(value));
-  const url = filter.size ? `${location.pathname}?${filter}` : location.pathname;
+  const url = address();
   const rows = byId("audit-rows");
   rows.setAttribute("aria-busy", "true");
   try {
@@ -69,7 +74,11 @@ form.addEventListener("submit", (/** @type {any} */ event) => {
   event.preventDefault();
   load();
 });
-form.addEventListener("change", load);
+form.addEventListener("change", (/** @type {any} */ event) => {
+  // Of all brokers there are other users and actions to choose from.
+  if (event.target.name === "all") location.assign(address());
+  else load();
+});
 search.addEventListener("input", () => {
   clearTimeout(pause);
   pause = setTimeout(load, TYPING);

@@ -51,7 +51,7 @@ export function endFields() {
     h(
       "small",
       { class: "hint" },
-      "Whichever comes first. The broker does this, whether or not a page is open. Neither: an operator starts them.",
+      "Whichever comes first. This happens whether or not a page is open. Neither: an operator starts them.",
     ),
   );
   const read = () => {
@@ -125,7 +125,7 @@ export function stageFields() {
     h(
       "small",
       { class: "hint" },
-      "After six steps the throttle is removed. The broker does this, whether or not a page is open.",
+      "After six steps the throttle is removed. This happens whether or not a page is open.",
     ),
   );
   const read = () => {
