@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, Route, expect
 
 from brokers.model import object_name
 from console.links.registry import link, links
@@ -225,6 +225,40 @@ async def test_a_late_stop_is_seen_and_undone(fleet: Fleet, people: People) -> N
     await dialog.get_by_role("button", name="Undo").click()
     await expect(dialog.locator("h2")).to_have_text("Undone")
     assert await stopped(fleet) == set()
+
+
+async def test_progress_that_arrives_after_the_undo_changes_nothing(fleet: Fleet, people: People) -> None:
+    north = fleet.others["north"]
+    north.hung = north.carries_out = True
+    page = await opened(await people.page("ada"), "/?broker=local")
+    dialog = await dialog_of(page)
+    for title in ("Rabbits south", "Mule", "Local broker"):
+        await dialog.get_by_label(title, exact=True).uncheck()
+    await dialog.locator(".effect-sure").get_by_role("checkbox").check()
+    await dialog.get_by_label("Reason").fill("incident 7")
+    people.expected.append("503")
+    await dialog.locator("button[type=submit]").click()
+    await expect(entry(dialog, "Rabbits north")).to_contain_text("it did not answer in time, and shows the stop")
+    requested, undone = asyncio.Event(), asyncio.Event()
+
+    async def answer_late(route: Route) -> None:
+        answer = await route.fetch()  # of before the undo
+        requested.set()
+        await undone.wait()
+        await route.fulfill(response=answer)
+
+    await page.route("**/stop-producers/progress/**", answer_late)
+    await requested.wait()
+    north.hung = False
+    await dialog.get_by_role("button", name="Undo").click()
+    await expect(dialog.locator("h2")).to_have_text("Undone")
+    async with page.expect_response("**/stop-producers/progress/**") as late:
+        undone.set()
+    await (await late.value).finished()
+    await page.evaluate("new Promise((resume) => setTimeout(resume))")  # the page has had its turn
+    await expect(dialog.locator("h2")).to_have_text("Undone")
+    await expect(entry(dialog, "Rabbits north")).to_contain_text("Producers started")
+    await expect(dialog.get_by_role("button", name="Undo")).to_have_count(0)
 
 
 async def test_a_single_broker_that_rejects_wants_its_effect_confirmed(fleet: Fleet, people: People) -> None:
