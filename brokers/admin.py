@@ -78,6 +78,7 @@ SAMPLED: tuple[str, ...] = (
     "dequeued_messages",
     "overfull_since",
     "stopped_since",
+    "oldest_message_at",
     "effective_capacity_bytes",
     "effective_stop_bytes",
     "effective_resume_bytes",

@@ -20,12 +20,15 @@ from brokers.admin import (
     Page,
     Samples,
 )
+from brokers.amqp.dead_letter import as_dead_letter
+from brokers.amqp.header import at_delivery_time, header
+from brokers.amqp.message_format import AmqpFormat
 from brokers.engine.broker import Broker
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import Drain, Effect
 from brokers.engine.management.requests import Management
 from brokers.engine.queues.consumer import Consumer
-from brokers.engine.queues.queue import Message
+from brokers.engine.queues.queue import Message, Queue
 from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.subscription import SubscriptionSpec
 from brokers.engine.registry.virtualhost import DEFAULT
@@ -45,6 +48,9 @@ class InMemoryBroker:
 
     def __init__(self, *, now: int = START, keep: int = 10_000) -> None:
         self.engine = Broker(now, version="in memory")
+        turn = self.engine.turn
+        turn.header, turn.at_delivery_time, turn.as_dead_letter = header, at_delivery_time, as_dead_letter
+        turn.format = AmqpFormat()
         self.engine.journal = uuid.uuid4().hex
         host = self.engine.create_virtualhost(DEFAULT)
         host.create_on_attach = host.anonymous = True
@@ -152,6 +158,7 @@ class InMemoryBroker:
 
     def advance(self, ms: int, step: int = 50) -> None:
         """Advance the clock, with the sweeps of a server; clients answer drains at once."""
+        self.engine.upkeep.mark_arrivals()
         for _ in range(max(1, ms // step)):
             self.engine.turn.now += min(step, ms)
             self.engine.sweep()
@@ -159,6 +166,7 @@ class InMemoryBroker:
                 self._end_turn()
             self.engine.stopping.end_due_stops()
             self._end_turn()
+        self.engine.upkeep.mark_arrivals()
 
     def sample(self) -> None:
         """Send the samples of the queues that have changed, as a server does once a second."""
@@ -197,7 +205,7 @@ class InMemoryBroker:
     def attach_consumer(self, queue: str, credit: int = 0, virtualhost: str = DEFAULT) -> Consumer:
         connection = self._client(virtualhost)
         found = self.engine.find_or_create_queue(connection, queue)
-        consumer = self.engine.attach_consumer(connection, found, "receiver", _ConsumerLink(), browsing=False)
+        consumer = self._attach(connection, found, "receiver")
         self.consume(consumer, credit)
         return consumer
 
@@ -209,7 +217,7 @@ class InMemoryBroker:
             topic, exchange.name, key or everything(exchange), connection.container_id, name, durable=durable
         )
         queue = engine.subscriptions.subscribe(connection, spec).queue
-        consumer = engine.attach_consumer(connection, queue, name or "receiver", _ConsumerLink(), browsing=False)
+        consumer = self._attach(connection, queue, name or "receiver")
         self._end_turn()
         return consumer
 
@@ -226,6 +234,13 @@ class InMemoryBroker:
         self._end_turn()
         return len(mine)
 
+    def publish_encoded(self, queue: str, *messages: bytes, virtualhost: str = DEFAULT) -> None:
+        """Put encoded AMQP messages into a queue, whatever its flow control says."""
+        found = self.engine.queue(virtualhost, queue)
+        for message in messages:
+            found.enqueue(message)
+        self._end_turn()
+
     # -- inside ------------------------------------------------------------------------------------------------
 
     def _client(self, virtualhost: str) -> Connection:
@@ -237,6 +252,11 @@ class InMemoryBroker:
             idle_timeout=0,
             handle=_Peer(),
         )
+
+    def _attach(self, connection: Connection, queue: Queue, link: str) -> Consumer:
+        consumer = self.engine.attach_consumer(connection, queue, link, _ConsumerLink(), browsing=False)
+        consumer.acquired = lambda: [message for by, message in self.acquired if by is consumer]
+        return consumer
 
     def _check(self) -> None:
         if not self.reachable:

@@ -136,6 +136,7 @@ class _Attaching:
             selects=selects,
             group_of=(lambda body: properties(body).group) if grouped else None,
         )
+        link.consumer.acquired = link.acquired
         return link
 
     def target(self, pointer: Any) -> Link:

@@ -119,6 +119,11 @@ class ConsumerLink(Link):
         assert self.lane is not None
         self.consumer.queue.acknowledge_run(self.consumer, self.lane.take())
 
+    def acquired(self) -> list[Message]:
+        """Return the messages that the client has; see `Consumer.acquired`."""
+        in_transactions = [acknowledgement.message for acknowledgement in self.acknowledged.values()]
+        return [*self.unsettled.values(), *in_transactions]
+
     # -- one by one ------------------------------------------------------------------------------------------------
 
     def _for_receiver(self, message: Message, failed: int, expires: int | None) -> bytes:

@@ -17,6 +17,7 @@ from brokers.amqp.dead_letter import as_dead_letter
 from brokers.amqp.filters import compile_selector
 from brokers.amqp.header import at_delivery_time, header
 from brokers.amqp.link_context import Drainable
+from brokers.amqp.message_format import AmqpFormat
 from brokers.amqp.node_links import Node
 from brokers.amqp.sasl import Authenticator
 from brokers.amqp.sign_in_attempts import SignInAttempts
@@ -78,6 +79,7 @@ class Container:
         #: Called at the end of each turn, which may have changed when something is due next.
         self.plan: Callable[[], None] = lambda: None
         broker.turn.header = header
+        broker.turn.format = AmqpFormat()
         broker.turn.as_dead_letter = as_dead_letter
         broker.turn.at_delivery_time = at_delivery_time
         broker.active_subscriptions.compile = compile_selector

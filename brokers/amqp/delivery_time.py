@@ -41,8 +41,8 @@ _INTEGERS = {
 }
 
 
-class _Unreadable(Exception):
-    """The bytes are not a well-formed section."""
+class Unreadable(Exception):
+    """The bytes are not a well-formed section or value."""
 
 
 def requested_time(body: bytes, at: int) -> tuple[int, int]:
@@ -58,7 +58,7 @@ def requested_time(body: bytes, at: int) -> tuple[int, int]:
                 due = _number(body[value_at:pair_end])
             elif key == _DELAY:
                 delay = _number(body[value_at:pair_end])
-    except _Unreadable:
+    except Unreadable:
         return NONE
     requested = (0, max(0, delay or 0)) if due is None else (max(0, due), 0)
     return requested if any(requested) else NONE
@@ -77,7 +77,7 @@ def with_delivery_time(body: bytes, at: int, due: int) -> bytes:
             else:
                 pairs += body[last:pair_end]
             last = pair_end
-    except _Unreadable:
+    except Unreadable:
         return body
     # A long, which is what JMS clients expect here.
     pairs += body[last:end] + b"\xa3" + bytes([len(_TIME)]) + _TIME + b"\x81" + due.to_bytes(8, "big")
@@ -86,24 +86,24 @@ def with_delivery_time(body: bytes, at: int, due: int) -> bytes:
 
 
 def _section(body: bytes, at: int) -> int:
-    """Return where the message annotations begin, with their descriptor. Raises _Unreadable if there are none."""
+    """Return where the message annotations begin, with their descriptor. Raises Unreadable if there are none."""
     for before in _BEFORE:
         if body.startswith(before, at):
-            at = _end(body, at + len(before), len(body))
+            at = value_end(body, at + len(before), len(body))
             break
     return at
 
 
 def _annotations(body: bytes, at: int) -> tuple[int, int]:
-    """Return where the map of the annotations begins and ends. Raises _Unreadable if there is none."""
+    """Return where the map of the annotations begins and ends. Raises Unreadable if there is none."""
     at = _section(body, at)
     for descriptor in _ANNOTATIONS:
         if body.startswith(descriptor, at):
             at += len(descriptor)
             if body[at : at + 1] not in (b"\xc1", b"\xd1"):
                 break
-            return at, _end(body, at, len(body))
-    raise _Unreadable
+            return at, value_end(body, at, len(body))
+    raise Unreadable
 
 
 def _wide(body: bytes, start: int) -> int:
@@ -127,15 +127,15 @@ def _pairs(body: bytes, start: int, end: int) -> list[tuple[bytes, int, int]]:
     pairs: list[tuple[bytes, int, int]] = []
     at = _first(body, start)
     while at < end and len(pairs) < MOST_READ:
-        value_at = _end(body, at, end)
+        value_at = value_end(body, at, end)
         key = body[at + 2 : value_at] if body[at] == 0xA3 else body[at + 5 : value_at] if body[at] == 0xB3 else b""
-        at = _end(body, value_at, end)
+        at = value_end(body, value_at, end)
         pairs.append((key, value_at, at))
     return pairs
 
 
-def _end(body: bytes, at: int, end: int) -> int:
-    """Return where the value at `at` ends, at `end` or before it. Raises _Unreadable."""
+def value_end(body: bytes, at: int, end: int) -> int:
+    """Return where the value at `at` ends, at `end` or before it. Raises Unreadable."""
     left = 1
     while left and at < end:
         code = body[at]
@@ -143,7 +143,7 @@ def _end(body: bytes, at: int, end: int) -> int:
         if code == 0:
             left += 1  # a descriptor and its value
             if left > _MOST_DESCRIPTORS:
-                raise _Unreadable
+                raise Unreadable
             continue
         kind = code >> 4
         if kind in _WIDTHS:
@@ -151,10 +151,10 @@ def _end(body: bytes, at: int, end: int) -> int:
         elif kind in _SIZES:
             at += _SIZES[kind] + int.from_bytes(body[at : at + _SIZES[kind]], "big")
         else:
-            raise _Unreadable
+            raise Unreadable
         left -= 1
     if left or at > end:
-        raise _Unreadable
+        raise Unreadable
     return at
 
 

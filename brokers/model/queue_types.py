@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from brokers.model.declarations import Attribute, Kind, ManagedType, Notification, Operation
+from brokers.model.message_operations import MESSAGE_OPERATIONS
 from brokers.model.policy_fields import POLICY, POLICY_CHANGED
 from brokers.model.policy_operations import EXPLAIN
 from brokers.model.stop_operations import ACTOR, REASON, STARTED, STOPPED, stop_and_start
@@ -63,6 +64,15 @@ QUEUE = ManagedType(
             "messages",
         ),
         _A("parked_bytes", Kind.INTEGER, "Bytes of parked messages: they count as memory.", "bytes"),
+        _A(
+            "oldest_message_at",
+            Kind.TIMESTAMP,
+            "When the oldest message that consumers may get arrived, to about a second. None: there is none, or it"
+            " arrived before the broker's last start.",
+            "ms",
+            nullable=True,
+        ),
+        _A("dead_letter_sources", Kind.INTEGER, "Queues whose dead letters go to it.", "queues"),
         *POLICY,
         _A("effective_capacity_bytes", Kind.INTEGER, "Effective capacity. 0: no limit.", "bytes"),
         _A("effective_stop_bytes", Kind.INTEGER, "Effective stop level. 0: no limit.", "bytes"),
@@ -119,6 +129,7 @@ QUEUE = ManagedType(
     ),
     (
         *stop_and_start("the queue", pattern=False),
+        *MESSAGE_OPERATIONS,
         EXPLAIN,
         Operation(
             "check",

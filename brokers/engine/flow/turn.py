@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from brokers.engine.ports import ConnectionPort, ConsumerPort, LinkPort, ProducerPort, Store, TransactionPort
 from brokers.engine.values.events import Fact, text
 from brokers.engine.values.message import PLAIN, Header
+from brokers.engine.values.message_format import MessageFormat, Unknown
 from brokers.engine.values.outcomes import Outcome
 from brokers.model import ObjectName
 
@@ -107,6 +108,7 @@ class Turn:
         "before_facts",
         "effects",
         "facts",
+        "format",
         "header",
         "now",
         "records",
@@ -119,6 +121,8 @@ class Turn:
         self.temp: Callable[[], Store | None] = lambda: None  # the temp store, opened on first use
         #: Reads the header of an encoded message; set by the protocol layer.
         self.header: Callable[[bytes], Header] = lambda body: PLAIN
+        #: Reads encoded messages for people; set by the protocol layer.
+        self.format: MessageFormat = Unknown()
         #: See `DeadLetter`; set by the protocol layer.
         self.as_dead_letter: DeadLetter = lambda body, reason, queue, failed, error: body
         #: (encoded message, ms since the epoch) -> the message with this delivery time in place of its delay.

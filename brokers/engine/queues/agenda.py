@@ -18,7 +18,8 @@ class Agenda(Generic[Q]):
     """Sets of queues. `touched`: with messages to dispatch or credit to grant at the end of the turn. `redispatch`:
     with more messages to dispatch, in a turn of their own. `changed`: since the last sample. `watched`: with credit to
     take back at an interval. `expiring`: with messages that expire. `delayed`: with messages whose delivery time has
-    not come. `release_at`: when the first of these times may come, ms; NEVER: not at all. `unsafe`: with messages that
+    not come. `release_at`: when the first of these times may come, ms; NEVER: not at all. `marked_at`: when the arrival
+    times of messages were last marked (`arrivals.py`), ms. `unsafe`: with messages that
     the store has not confirmed; `spooling`: with bodies that the temp store has not confirmed."""
 
     __slots__ = (
@@ -26,6 +27,7 @@ class Agenda(Generic[Q]):
         "dead_letter",
         "delayed",
         "expiring",
+        "marked_at",
         "redispatch",
         "release_at",
         "spooling",
@@ -44,6 +46,7 @@ class Agenda(Generic[Q]):
         self.expiring: set[Q] = set()
         self.delayed: set[Q] = set()
         self.release_at = NEVER
+        self.marked_at = turn.now
         self.unsafe: set[Q] = set()
         self.spooling: set[Q] = set()
         #: (queue, consumer, message, reason, the consumer's error) -> the result of dead-lettering a message: as

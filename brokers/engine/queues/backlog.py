@@ -121,6 +121,10 @@ class Backlog:
         """Return the first messages with numbers above `number`, limited like `head`."""
         return self._slice(bisect_right(self._numbers, number, lo=self._at), count, most_bytes)
 
+    def before(self, number: int) -> int:
+        """Return how many messages have lower numbers."""
+        return bisect_left(self._numbers, number, lo=self._at) - self._at
+
     def _slice(self, start: int, count: int, most_bytes: int) -> list[Entry]:
         found: list[Entry] = []
         for at in range(start, min(start + count, len(self._numbers))):

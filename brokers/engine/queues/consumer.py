@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from brokers.engine.flow.gate import FlowGate
@@ -62,10 +62,11 @@ class Consumer:
     """`credit`: messages that may be sent to it now. A browser gets copies and removes nothing. `selects`: whether an
     encoded message matches; None: all do. `positions`: rank of a priority -> the number of the last message that was
     sent to a browser or examined for the selector; `to_revisit`: earlier messages to examine again. `oldest`: the
-    sequence number of its oldest unsettled message, if the protocol layer knows it. `handle` belongs to the protocol
-    layer."""
+    sequence number of its oldest unsettled message, if the protocol layer knows it. `acquired`: the messages that it
+    has, in any order. `handle` belongs to the protocol layer."""
 
     __slots__ = (
+        "acquired",
         "browsing",
         "connection",
         "credit",
@@ -105,6 +106,7 @@ class Consumer:
         self.selects = selects
         self.positions: dict[int, int] = {}
         self.to_revisit: list[int] = []
+        self.acquired: Callable[[], Iterable[Message]] = lambda: ()
         self.oldest: Callable[[], int | None] = lambda: None
         self.name: ObjectName = object_name("Consumer", virtualhost=connection.virtualhost, id=number)
 

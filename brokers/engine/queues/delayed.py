@@ -91,6 +91,15 @@ class Delayed:
         self._count(found[2], -1)
         return found[2]
 
+    def in_order(self) -> list[int]:
+        """Return all numbers, in order."""
+        return sorted(self._entries)
+
+    def get(self, number: int) -> tuple[int, Entry] | None:
+        """Return (delivery time, message) of the message with this number, if there is one; NEVER: not read yet."""
+        found = self._entries.get(number)
+        return None if found is None else (found[0], found[2])
+
     def take_oldest(self) -> Entry | None:
         """Remove and return the message that arrived first."""
         return self.take(next(iter(self._entries))) if self._entries else None

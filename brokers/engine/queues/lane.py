@@ -102,6 +102,11 @@ class PriorityLane:
             found.extend(ready[i] for i in range(start, min(len(ready), start + count - len(found))))
         return found
 
+    def before(self, number: int) -> int:
+        """Return how many messages of the lane have lower numbers."""
+        ready = self._place(number) if self.ready else 0
+        return bisect_left(self.returned, number, key=_number) + ready + self.backlog.before(number)
+
     def _place(self, number: int) -> int:
         """Return the index in `ready` of the first message with this number or above."""
         ready = self.ready

@@ -23,6 +23,7 @@ from brokers.engine.flow.turn import CreditChanged, Turn
 from brokers.engine.flow.usage import Resource, Usage
 from brokers.engine.ports import Store
 from brokers.engine.queues.agenda import Agenda
+from brokers.engine.queues.arrivals import Arrivals
 from brokers.engine.queues.consumer import BATCH, Consumer
 from brokers.engine.queues.dispatching import Batches, Dispatcher
 from brokers.engine.queues.durable_storage import DurableStorage
@@ -57,6 +58,7 @@ class Queue:
         "_unsafe",
         "_usual",
         "agenda",
+        "arrivals",
         "dead_lettered",
         "deleted",
         "discarded",
@@ -107,6 +109,7 @@ class Queue:
         self.discarded = 0
         self.rate_in = 0.0
         self.rate_out = 0.0
+        self.arrivals = Arrivals(self.turn.now)
         self.sampled = (0, 0)  # enqueued, dequeued at the last sample
         # Bound once, since they are called in every turn.
         self.touch: Callable[[], None] = partial(agenda.touched.add, self)
@@ -417,6 +420,10 @@ class Queue:
     def expiries(self) -> Mapping[int, int]:
         """Message number -> expiry in ms, for messages that expire and whose bodies were in memory."""
         return self.lanes.deadlines.at
+
+    def arrived_at(self, number: int) -> int | None:
+        """Return when a message of the queue arrived, in ms of the engine's time; None: not known."""
+        return self.arrivals.at(sequence_of(number), self.agenda.marked_at)
 
     # -- links ------------------------------------------------------------------------------------------------
 

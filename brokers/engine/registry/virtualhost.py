@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 from brokers.engine.flow.metering import Meter
 from brokers.engine.flow.usage import Resource, Usage
 from brokers.engine.ports import Store
@@ -22,9 +25,11 @@ class VirtualHost:
     consume. `transaction_idle_limit_ms`: transactions idle for this time are rolled back; 0: never. `store`: of its
     durable queues' messages, None before the first such queue; `store_limits`: those of `store_overfull_bytes` and
     `store_underfull_bytes` that are set; `meter`: counts what its queues use of all limits. `subscriptions`: those with
-    a name, by identity. `slow_consumer_policies`: by name."""
+    a name, by identity. `slow_consumer_policies`: by name. `dead_letter_sources`: dead-letter queue -> number of queues
+    whose dead letters go to it."""
 
     __slots__ = (
+        "_dead_letter_sources",
         "anonymous",
         "bound",
         "create_on_attach",
@@ -64,3 +69,16 @@ class VirtualHost:
         self.bound: dict[Queue, tuple[Exchange, ...]] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self.slow_consumer_policies: dict[str, SlowConsumerPolicy] = {}
+        self._dead_letter_sources: Counter[str] | None = None
+
+    @property
+    def dead_letter_sources(self) -> Mapping[str, int]:
+        if self._dead_letter_sources is None:
+            names = ((queue.gate.limits.dead_letter_queue, queue.name) for queue in self.queues.values())
+            self._dead_letter_sources = Counter(name for name, source in names if name and name != source)
+        return self._dead_letter_sources
+
+    def limits_changed(self) -> None:
+        """Count the dead-letter sources again when they are next read: limits of queues have changed, or queues have
+        come or gone."""
+        self._dead_letter_sources = None

@@ -92,6 +92,7 @@ class Enforcement:
         for queue, (effective, limits) in found:
             if limits != queue.gate.limits:
                 queue.gate.set_limits(limits, effective)
+                self.registry.host_of(queue).limits_changed()
                 changed.add(queue)
             else:
                 queue.gate.settings = effective

@@ -79,6 +79,7 @@ class QueueLifecycle:
         queue = self.add(host, name, own or {}, number)
         queue.transient = transient
         queue.gate.set_limits(limits, settings)
+        host.limits_changed()
         queue_fact(queue, "queue-created", "Create")
         self.stopping.stop_covered(queue)
         for usage in self.shortages.of(host):
@@ -122,6 +123,7 @@ class QueueLifecycle:
         self.routing.unbind_everywhere(queue)
         host = self.registry.host_of(queue)
         del host.queues[queue.name]
+        host.limits_changed()
         host.policies.drop(queue.name)
         queue.close()
         for scope in [s for s in self.registry.stops if s.virtualhost == queue.virtualhost and s.queue == queue.name]:

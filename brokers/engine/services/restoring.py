@@ -112,6 +112,7 @@ class Restoring:
         for queue in self.registry.queues():
             settings, limits = self.enforcement.effective(self.enforcement.layers_of(queue))
             queue.gate.set_limits(limits, settings)
+            self.registry.host_of(queue).limits_changed()
             self.stopping.stop_covered(queue)
             self.agenda.changed.add(queue)
             queue.gate.stopped_since = min((stop.since for stop in queue.gate.stops.values()), default=None)

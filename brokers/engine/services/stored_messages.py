@@ -34,6 +34,7 @@ class StoredMessages:
             assert queue.durable is not None
             for _, place, size, failed, expires in rows:
                 queue.durable.recover(place, size, failed, expires)
+            queue.arrivals.recover(queue.gate.enqueued)
             count += queue.gate.depth_messages
             queue.gate.measure()
             self.agenda.changed.add(queue)

@@ -1,4 +1,5 @@
-"""Periodic work on queues: take back unused credit, expire messages, deliver delayed ones, measure rates."""
+"""Periodic work on queues: take back unused credit, expire messages, deliver delayed ones, measure rates, mark arrival
+times."""
 
 from __future__ import annotations
 
@@ -76,6 +77,14 @@ class Upkeep:
             queue.lanes.delayed.clock_set(step)
         self._look_for_next_release()
 
+    def mark_arrivals(self) -> None:
+        """Mark when the messages since the last call arrived; called about once a second."""
+        agenda = self.agenda
+        since, agenda.marked_at = agenda.marked_at, self.turn.now
+        for queue in agenda.changed:
+            gate = queue.gate
+            queue.arrivals.mark(gate.enqueued, since, empty=not gate.depth_messages)
+
     def sample(self) -> list[Queue]:
         """Measure rates, and end slow consumers and due stops; called once a second. Return the queues that have
         changed since the last call."""
@@ -83,6 +92,7 @@ class Upkeep:
         for queue, why in self.slow_consumers.find_slow():
             self.queues.delete(queue, why)
         self.stopping.end_due_stops()
+        self.mark_arrivals()
         passed, self._sampled_at = now - self._sampled_at, now
         seconds = passed / 1000 if passed > 0 else 1  # a clock may be set back
         changed = [queue for queue in self.agenda.changed if self.registry.has(queue)]

@@ -9,6 +9,7 @@ from brokers.admin import InvalidValue
 from brokers.engine.broker import Broker
 from brokers.engine.flow.credit import draining
 from brokers.engine.flow.explanation import longest_wait
+from brokers.engine.management.resources.message_operations import message_operations
 from brokers.engine.management.resources.policies import explanation, merged_policy, policy_of
 from brokers.engine.management.resources.resource import Change, ManagedResource, Values
 from brokers.engine.management.resources.shared_readers import (
@@ -52,6 +53,8 @@ class QueueResource(ManagedResource[Queue]):
             "uncommitted_bytes": lambda q: q.gate.uncommitted_bytes,
             "parked_messages": lambda q: len(q.gate.parked) + len(q.gate.awaiting),
             "parked_bytes": lambda q: q.gate.parked.bytes + q.gate.awaiting.bytes,
+            "oldest_message_at": time_reader(turn, _oldest_message_at),
+            "dead_letter_sources": lambda q: broker.virtualhosts[q.virtualhost].dead_letter_sources.get(q.name, 0),
             **policy_readers(lambda q: q.own),
             **effective_readers(),
             "producers": lambda q: q.gate.producer_count,
@@ -81,6 +84,7 @@ class QueueResource(ManagedResource[Queue]):
         }
         self.operations = {
             **stop_operations(broker, lambda q, _: Scope(q.virtualhost, queue=q.name)),
+            **message_operations(broker),
             "explain": self._explain,
             "check": self._check,
             "purge": self._purge,
@@ -142,6 +146,11 @@ class QueueResource(ManagedResource[Queue]):
         facts = {"messages": count, "actor": actor, "reason": given.get("reason", "")}
         queue_fact(queue, "queue-purged", f"Purged : {count:,} messages, By : {actor}", facts)
         return {"messages": count}
+
+
+def _oldest_message_at(queue: Queue) -> int | None:
+    oldest = queue.lanes.oldest()
+    return None if oldest is None else queue.arrived_at(oldest)
 
 
 def _next_delivery_time(queue: Queue) -> int | None:

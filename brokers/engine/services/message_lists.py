@@ -1,0 +1,141 @@
+"""Lists of the messages of a queue for people: a page of descriptions, without bodies; see
+`brokers/model/message_operations.py`."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import Any
+
+from brokers.admin import InvalidValue
+from brokers.engine.queues.browsing import Browsing, Seen
+from brokers.engine.queues.queue import Queue
+from brokers.engine.services.message_match import Match, arrival
+from brokers.engine.services.message_search import Search, place
+from brokers.engine.values.message import NEVER, sequence_of
+from brokers.engine.values.message_format import Head
+from brokers.engine.values.message_ids import id_of, priority_of
+from brokers.model.message_operations import AVAILABLE, DELAYED, MOST_LISTED, UNACKNOWLEDGED
+
+#: Characters of a value, values of a map, and characters of an answer.
+MOST_TEXT, MOST_VALUES, MOST_ANSWER = 256, 64, 256 << 10
+
+_USUAL = 50
+#: Begins the cursor of a list whose first part, the acquired messages, is done.
+_OTHERS = "q"
+
+
+class MessageLists:
+    """See the module."""
+
+    def page(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a page of messages. `given`: the arguments of `list-messages`. Raises InvalidValue; AdminError if a
+        store cannot be read now."""
+        count = counted(given, "count", _USUAL, MOST_LISTED)
+        match, browsing = Match(given.get("match"), queue.turn.format), Browsing(queue)
+        if given.get("order") == UNACKNOWLEDGED:
+            return self._acquired_first(queue, match, browsing, given.get("after") or "", count)
+        search = Search(queue, match, browsing.after, place(given.get("after")))
+        messages = self._described(queue, browsing, search, count)
+        return answer(messages, None if search.ended else str(search.last), search.searched)
+
+    def _acquired_first(
+        self, queue: Queue, match: Match, browsing: Browsing, cursor: str, count: int
+    ) -> dict[str, Any]:
+        messages, searched = [], 0
+        if not cursor.startswith(_OTHERS):
+            oldest = sorted(browsing.acquired, key=_sequence)
+
+            def after(sequence: int, most: int) -> list[Seen]:
+                at = bisect_right(oldest, sequence, key=_sequence)
+                return oldest[at : at + most]
+
+            search = Search(queue, match, after, place(cursor), place_of=_sequence)
+            messages = self._described(queue, browsing, search, count)
+            searched, cursor = search.searched, ""
+            if not search.ended or len(messages) >= count:
+                return answer(messages, str(search.last), searched)
+        others = Search(queue, match, browsing.not_acquired_after, place(cursor.removeprefix(_OTHERS)))
+        messages += self._described(queue, browsing, others, count - len(messages))
+        rest = None if others.ended else f"{_OTHERS}{others.last}"
+        return answer(messages, rest, searched + others.searched)
+
+    def _described(self, queue: Queue, browsing: Browsing, search: Search, count: int) -> list[dict[str, Any]]:
+        messages: list[dict[str, Any]] = []
+        left = MOST_ANSWER
+        for seen, body in search:
+            messages.append(self.describe(queue, browsing, seen, body))
+            left -= len(str(messages[-1]))
+            if len(messages) >= count or left <= 0:
+                break
+        return messages
+
+    def describe(self, queue: Queue, browsing: Browsing, seen: Seen, body: bytes | None) -> dict[str, Any]:
+        """Return a message as the model describes it."""
+        turn = queue.turn
+        header = turn.header(body or b"")
+        head = Head() if body is None else turn.format.head(body)
+        mark, ahead = head.dead_letter, turn.ahead
+        return {
+            "id": id_of(seen.number, body),
+            "position": browsing.position(seen.number) if seen.state == AVAILABLE else None,
+            "at": arrival(queue, seen.number, body),
+            "size": seen.size,
+            "durable": header.durable and queue.durable is not None,
+            "priority": priority_of(seen.number),
+            "redeliveries": queue.failed_deliveries.get(seen.number, 0),
+            "state": seen.state,
+            "consumer": None if seen.consumer is None else str(seen.consumer.name),
+            "expires": None if seen.expires == NEVER else seen.expires + ahead,
+            "due": self._due(queue, seen, header.due),
+            "properties": shortened_map(head.properties),
+            "application_properties": shortened_map(head.application_properties),
+            "dead_letter": None
+            if mark is None
+            else {
+                "reason": shortened(mark.reason),
+                "queue": mark.queue,
+                "failed_deliveries": mark.failed_deliveries,
+                "description": shortened(mark.description),
+            },
+        }
+
+    def _due(self, queue: Queue, seen: Seen, named: int) -> int | None:
+        """`named`: the delivery time in the message, ms since the epoch, which may not have been read yet."""
+        if seen.state != DELAYED:
+            return None
+        return seen.due + queue.turn.ahead if seen.due != NEVER else named or None
+
+
+def answer(messages: list[dict[str, Any]], cursor: str | None, searched: int) -> dict[str, Any]:
+    return {"messages": messages, "next": cursor, "searched": searched}
+
+
+def counted(given: Mapping[str, Any], name: str, usual: int, most: int) -> int:
+    """Return a number of messages. Raises InvalidValue."""
+    count = int(given.get(name) or usual)
+    if count > most:
+        raise InvalidValue({name: f"{name} is {count}: it must be from 1 to {most:,}"})
+    return count
+
+
+def shortened(value: Any) -> Any:
+    """Return a value that is short enough for a list: a long text is cut, a long list or map becomes a text."""
+    if isinstance(value, (list, dict)):
+        text = str(value)
+        return value if len(text) <= MOST_TEXT else shortened(text)
+    if isinstance(value, str) and len(value) > MOST_TEXT:
+        return value[: MOST_TEXT - 3] + "..."
+    return value
+
+
+def shortened_map(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the first values of a map, each short enough for a list."""
+    found = {str(shortened(name)): shortened(value) for name, value in list(values.items())[:MOST_VALUES]}
+    if len(values) > MOST_VALUES:
+        found["..."] = f"{len(values) - MOST_VALUES:,} more"
+    return found
+
+
+def _sequence(seen: Seen) -> int:
+    return sequence_of(seen.number)

@@ -1,0 +1,58 @@
+"""What the engine must know of encoded messages to list them: the protocol layer's port, and one that knows nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from brokers.admin import InvalidValue
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterMark:
+    """Why and where from a message is a dead letter. `queue`: its name, in the same virtual host."""
+
+    reason: str
+    queue: str
+    failed_deliveries: int = 0
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What precedes the body of a message. `properties`: the standard ones that are set, `application_properties`: the
+    sender's own; both as plain values of full length. `created`: the sender's creation time, ms since the epoch, 0:
+    none. `dead_letter`: None if it is none."""
+
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    application_properties: Mapping[str, Any] = field(default_factory=dict)
+    created: int = 0
+    dead_letter: DeadLetterMark | None = None
+
+
+class MessageFormat(Protocol):
+    """Reads encoded messages. Nothing that a producer may send raises an error."""
+
+    def head(self, body: bytes) -> Head:
+        """Return what precedes the body; empty if it cannot be read."""
+        ...
+
+    def dead_letter(self, body: bytes) -> DeadLetterMark | None: ...
+
+    def selects(self, selector: str) -> Callable[[bytes], bool]:
+        """Return whether encoded messages match a selector, as a function. Raises InvalidValue."""
+        ...
+
+
+class Unknown:
+    """A format of which nothing is known."""
+
+    def head(self, body: bytes) -> Head:
+        return Head()
+
+    def dead_letter(self, body: bytes) -> DeadLetterMark | None:
+        return None
+
+    def selects(self, selector: str) -> Callable[[bytes], bool]:
+        raise InvalidValue({"selector": "selectors cannot be applied to messages of an unknown format"})
