@@ -22,7 +22,16 @@ register()
 
 app = Celery("headgate")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["console.access", "console.history", "console.bulk", "console.alerts", "console.schedules"])
+app.autodiscover_tasks(
+    [
+        "console.access",
+        "console.history",
+        "console.bulk",
+        "console.messages",
+        "console.alerts",
+        "console.schedules",
+    ]
+)
 
 log = logging.getLogger(__name__)
 

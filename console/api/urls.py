@@ -43,6 +43,18 @@ from console.api.history import (
 from console.api.history_status import HistoryRunView, HistoryStatusView
 from console.api.history_what_if import AdviceView, WhatIfView
 from console.api.me import MeView
+from console.api.message_acts import (
+    CopyMessagesView,
+    DeleteMessagesView,
+    MessageJobInterruptView,
+    MessageJobResumeView,
+    MessageJobsView,
+    MessageJobView,
+    MoveMessagesView,
+    PublishMessageView,
+    RetryMessagesView,
+)
+from console.api.messages import DeadLettersView, MessageBodyView, MessageSummaryView, MessagesView, MessageView
 from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.policies import PatternOrderView, PoliciesView, PolicyPreviewView
 from console.api.policy_file import PolicyFileView
@@ -67,6 +79,20 @@ _v1: list[URLPattern | URLResolver] = [
     path("queues/", QueuesView.as_view()),
     path("queues/<host:virtualhost>/<queue:name>/check/", QueueCheckView.as_view()),
     path("queues/<host:virtualhost>/<queue:name>/", QueueView.as_view()),
+    path("messages/", MessagesView.as_view()),
+    path("messages/summary/", MessageSummaryView.as_view()),
+    path("messages/move/", MoveMessagesView.as_view()),
+    path("messages/copy/", CopyMessagesView.as_view()),
+    path("messages/retry/", RetryMessagesView.as_view()),
+    path("messages/delete/", DeleteMessagesView.as_view()),
+    path("messages/publish/", PublishMessageView.as_view()),
+    path("messages/<str:identifier>/", MessageView.as_view()),
+    path("messages/<str:identifier>/body/", MessageBodyView.as_view()),
+    path("message-jobs/", MessageJobsView.as_view()),
+    path("message-jobs/<int:number>/", MessageJobView.as_view()),
+    path("message-jobs/<int:number>/interrupt/", MessageJobInterruptView.as_view()),
+    path("message-jobs/<int:number>/resume/", MessageJobResumeView.as_view()),
+    path("dead-letters/", DeadLettersView.as_view()),
     path("producers/", ProducersView.as_view()),
     path("conditions/", ConditionsView.as_view()),
     path("fleet/", FleetView.as_view()),

@@ -16,6 +16,7 @@ from django_celery_beat.schedulers import DatabaseScheduler, ModelEntry
 
 from console.alerts.models import Delivery, DeliveryState
 from console.bulk import models as bulk
+from console.messages import models as message_jobs
 from console.schedules.models import Run, RunState, Schedule
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 MAY_FIND: Mapping[str, Callable[[], bool]] = {
     "alerts.sweep": lambda: Delivery.objects.filter(state=DeliveryState.WAITING).exists(),
     "bulk.sweep": lambda: bulk.BulkEdit.objects.filter(state=bulk.State.RUNNING).exists(),
+    "message_jobs.sweep": lambda: message_jobs.MessageJob.objects.filter(state=message_jobs.State.RUNNING).exists(),
     "schedules.sweep": lambda: (
         Schedule.objects.exists()
         or Run.objects.filter(state__in=[RunState.BEGINNING, RunState.OPEN, RunState.ENDING]).exists()

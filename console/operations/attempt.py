@@ -41,7 +41,7 @@ class Attempt:
     broker; without an answer, the outcome is unknown."""
 
     by: Actor
-    link: BrokerLink
+    broker: str
     name: ObjectName
     operation: str
     reason: str
@@ -58,10 +58,10 @@ class Attempt:
     def record(self, outcome: Outcome) -> None:
         """Write the audit row. Raises what the database raises, after logging the row."""
         entry = AuditEntry(
-            user=self.by.user if isinstance(self.by.user, User) else None,
+            user=self.by.user if isinstance(self.by.user, User) and self.by.user.pk else None,
             user_name=self.by.name,
             source_address=self.by.address,
-            broker=self.link.slug,
+            broker=self.broker,
             virtualhost=self.need.host,
             object=str(self.name)[:_LONGEST_NAME],
             operation=self.operation,
@@ -95,7 +95,7 @@ def attempt(
     and the operation do not determine it. `act`: what is attempted, for the refusal. Raises PermissionDenied; re-raises
     every error of the block after it has been recorded."""
     need = need or needed(name, operation, requested)
-    this = Attempt(by, link, name, operation, reason, need, detail=as_detail(recorded(name, operation, requested)))
+    this = Attempt(by, link.slug, name, operation, reason, need, detail=as_detail(recorded(name, operation, requested)))
     outcome = Outcome.FAILED
     try:
         by.check(link.slug, need, name, act=act)
@@ -107,6 +107,26 @@ def attempt(
         raise
     finally:
         this.record(outcome)
+
+
+def happened(
+    by: Actor,
+    broker: str,
+    name: ObjectName,
+    operation: str,
+    *,
+    reason: str,
+    detail: str,
+    outcome: Outcome,
+    error: str = "",
+    after: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the audit row of what has been done already, such as the end of a job. `broker`: slug. `error`: why it
+    ended early."""
+    this = Attempt(by, broker, name, operation, reason, needed(name, operation), after=after, detail=detail)
+    if error:
+        this.fail(error)
+    this.record(outcome)
 
 
 def outcome_of(error: Exception, *, sent: bool, changed: bool = False) -> Outcome:

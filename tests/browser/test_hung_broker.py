@@ -97,10 +97,17 @@ COUNTS = ".total-value, #queues-count, #conditions-count, #producers-count, #con
 #: Calls whose answers are the console's own, not the broker's: the same whether it answers or not. Metrics leave out
 #: what is unknown (tests/console/test_metrics.py).
 OWN = re.compile(
-    r"/api/schema/|/metrics|/readyz|/v1/(me|selections|audit|alerts|schedules|history|policies/bulk|brokers/(file|kinds))/(?!preview)(?!.*(revert|undo)/$)"
+    r"/api/schema/|/metrics|/readyz|/v1/(me|selections|audit|alerts|schedules|history|policies/bulk|message-jobs|brokers/(file|kinds))/(?!preview)(?!.*(revert|undo)/$)"
 )
-VALUES = {"slug": "local", "virtualhost": "default", "number": "1", "part": "status", "operation": "explain"}
-PARAMETERS = {"brokers/{slug}/objects/": "?type=Queue", "why/": f"?object={ORDERS}"}
+VALUES = {
+    "slug": "local",
+    "virtualhost": "default",
+    "number": "1",
+    "part": "status",
+    "operation": "explain",
+    "identifier": "1",
+}
+PARAMETERS = {"brokers/{slug}/objects/": "?type=Queue", "why/": f"?object={ORDERS}", "messages/": f"?object={ORDERS}"}
 
 
 class Hanging:

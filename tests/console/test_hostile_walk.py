@@ -28,6 +28,7 @@ from tests.console.test_api_contract import LEFT_OUT, furnished
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(600), pytest.mark.slow]
 
 KNOWN = {
+    "identifier": "1",
     "slug": "local",
     "virtualhost": "default",
     "name": "orders",

@@ -30,6 +30,7 @@ from console.management.beat_scheduler import MAY_FIND, Scheduler
 from console.management.beat_thread import BeatThread
 from console.management.database_connections import retain_connections
 from console.management.web_server import Server
+from console.messages.models import MessageJob
 from console.schedules.models import Run
 from tests.server.virtual_time import VirtualTimeLoop
 
@@ -209,6 +210,8 @@ def test_a_sweep_is_sent_while_a_row_waits(task: str, sent: list[str]) -> None:
             Delivery.objects.create(notification=notification, receiver_name="r", due=now)
         case "bulk.sweep":
             BulkEdit.objects.create(user_name="ann", broker="b")
+        case "message_jobs.sweep":
+            MessageJob.objects.create(user_name="ann", broker="b")
         case "schedules.sweep":
             Run.objects.create(schedule_name="s", broker="b", user_name="ann", due=now, retry_at=now)
     beat_sends(task)

@@ -22,6 +22,7 @@ from console.alerts.messages import items
 from console.alerts.models import Alert, AllowedNetwork, Delivery, Notification
 from console.bulk.editing import Selection, begin_bulk, step
 from console.bulk.models import BulkEdit
+from console.messages.models import MessageJob
 from console.permissions.rights import Grant, Role
 from console.schedules import editing as schedules
 from console.schedules import execution
@@ -96,6 +97,15 @@ def two_hosts(broker: Broker, tmp_path: Path, settings: Any) -> Broker:
     assert client.post(f"{V1}stop-producers/", stop, format="json").status_code == 200
     begin_bulk(Actor(boss), link, Selection(virtualhost="blue"), {"capacity_messages": 3}, reason=SECRET)
     step(BulkEdit.objects.get().pk, "test")
+    MessageJob.objects.create(
+        user=boss,
+        user_name="boss",
+        broker="local",
+        virtualhost="blue",
+        object=str(HIDDEN),
+        action="delete",
+        reason=SECRET,
+    )
     SavedSelection.objects.create(owner=boss, broker="local", name="mine", shared=True, queues=[str(HIDDEN)])
     make_notification(Actor(boss))
     url = settings.HEADGATE_HISTORY_URL = str(tmp_path / "history")

@@ -3,11 +3,17 @@
 import { settings } from "./settings.js";
 
 /** @type {Record<string, string>} */
-const ROLES = { operate: "operator", edit: "policy editor", administer: "administrator" };
+const ROLES = {
+  operate: "operator",
+  edit: "policy editor",
+  administer: "administrator",
+  read: "message reader",
+  publish: "publisher",
+};
 
 /**
- * Return whether the user can `operate`, `edit` or `administer` a virtual host, the broker (null), or, if omitted, any
- * part of this page's broker.
+ * Return whether the user can `operate`, `edit`, `administer`, `read` (bodies of messages) or `publish` in a virtual
+ * host, the broker (null), or, if omitted, any part of this page's broker.
  *
  * @param {any} what
  * @param {any} [host]
