@@ -63,7 +63,7 @@ class MessageSummaryView(BrokerView):
         parameters=[schema.BROKER, _QUEUE, *FILTER],
         responses={200: messages_schema.MessageSummary, **messages_schema.LISTING},
         summary="Count messages of a queue by dead-letter reason",
-        description="Counts for about a second at most; `complete` tells whether that was all of the queue.",
+        description="Counts for about a second at most; `complete` is whether that was all of the queue.",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params

@@ -185,7 +185,7 @@ class MessageJob(serializers.Serializer[Any]):
         help_text="The counts may miss a batch: a worker or the connection was lost before its answer."
     )
     unconfirmed = number_field(
-        "Of an interrupted copy: up to so many messages may be in the target already; see resume. 0: none."
+        "Messages of an interrupted copy that may be in the target already, at most; see resume. 0: none."
     )
 
 

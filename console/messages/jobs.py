@@ -32,7 +32,7 @@ from console.operations.message_acts import Act
 from console.operations.messages import called, require
 from console.permissions.rights import host_of, needed
 
-#: Messages of a batch; of a copy fewer, since so many may be copied twice.
+#: Messages of a batch; of a copy fewer, since a batch may be copied twice.
 BATCH, COPY_BATCH = 500, 100
 #: Longer than the longest time that a batch takes, `_BATCH_SECONDS`.
 LEASE = timedelta(seconds=60)
