@@ -93,6 +93,7 @@ def frame(
                 ("policies", "Policies"),
                 ("schedules", "Schedules"),
                 ("alerts", "Alerts"),
+                ("dead-letters", "Dead letters"),
                 ("timeline", "Timeline"),
                 ("history", "History"),
                 ("objects", "Objects"),
@@ -144,7 +145,14 @@ def fleet_frame(request: HttpRequest, page: str, title: str, **settings_of_page:
 
 
 #: Pages that are about one object of a broker, by the start of their path, and what another broker has instead.
-_ELSEWHERE = {"/queues/": "/", "/why/": "/", "/fleet/": "/", "/history/": "/history/", "/policies/scope/": "/policies/"}
+_ELSEWHERE = {
+    "/queues/": "/",
+    "/why/": "/",
+    "/messages/": "/",
+    "/fleet/": "/",
+    "/history/": "/history/",
+    "/policies/scope/": "/policies/",
+}
 
 
 def _switcher(request: HttpRequest, brokers: list[dict[str, Any]], rights: Rights) -> list[dict[str, Any]]:

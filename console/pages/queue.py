@@ -13,6 +13,7 @@ from console.charts.flow import depth_figure
 from console.live.watching import lists
 from console.operations.policies import EXPLAIN, fields_of, has_operation
 from console.pages.frame import check_sees, frame
+from console.pages.messages import LIST_MESSAGES
 from console.pages.policy_fields import fields_shown, link_of
 
 
@@ -42,5 +43,13 @@ def queue(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
     if context["broker"]["slug"] == request.GET.get("broker"):
         past += f"?{urlencode({'broker': context['broker']['slug']})}"
     return render(
-        request, "console/queue.html", {**context, "virtualhost": virtualhost, "name": name, "history_url": past}
+        request,
+        "console/queue.html",
+        {
+            **context,
+            "virtualhost": virtualhost,
+            "name": name,
+            "history_url": past,
+            "lists_messages": has_operation(here, "Queue", LIST_MESSAGES),
+        },
     )

@@ -19,6 +19,7 @@ from console.pages.history_incident import history_incident
 from console.pages.history_queue import history_queue
 from console.pages.history_status import history_status
 from console.pages.history_what_if import history_what_if
+from console.pages.messages import dead_letters, messages
 from console.pages.objects import objects
 from console.pages.overview import overview
 from console.pages.policies import export, policies, policy, policy_file
@@ -41,6 +42,8 @@ urlpatterns = [
     path("timeline/", timeline, name="timeline"),
     path("why/", why, name="why"),
     path("conditions/", conditions, name="conditions"),
+    path("messages/", messages, name="messages"),
+    path("dead-letters/", dead_letters, name="dead-letters"),
     path("history/", history, name="history"),
     path("history/incident/", history_incident, name="history-incident"),
     path("history/advice/", history_advice, name="history-advice"),

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 from brokers.model import ObjectName
 from console.operations.policies import has_operation
 from console.pages.frame import broker_of, check_sees, frame
+from console.pages.messages import LIST_MESSAGES
 from console.pages.policy_fields import link_of
 from console.permissions.rights import host_of
 
@@ -38,6 +39,8 @@ def why(request: HttpRequest) -> HttpResponse:
                 purges=has_operation(link_of(request), "Queue", "purge"),
             ),
             "short": short,
+            "lists_messages": name.type == "Queue" and has_operation(link_of(request), "Queue", LIST_MESSAGES),
+            "object": text,
             "type": name.type,
         },
     )

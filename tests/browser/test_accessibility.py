@@ -47,7 +47,7 @@ RING = """() => {
 }"""
 #: Values of the parameters in the pages' paths, and query strings of some pages.
 PARAMETERS = {"virtualhost": "default", "name": "orders", "number": "1"}
-QUERIES = {"why": f"?object={ORDERS}", "objects": f"?object={ORDERS}", "policy": f"?object={ORDERS}"}
+QUERIES = dict.fromkeys(("why", "objects", "policy", "messages"), f"?object={ORDERS}")
 DOWNLOADS = {"policies-export"}
 DIALOGS = {
     "stop": ("/", "#stop-all"),

@@ -63,6 +63,8 @@ PAGES: dict[str, tuple[dict[str, Any], str]] = {
     "timeline": ({}, ""),
     "why": ({}, f"?object={ORDERS}"),
     "conditions": ({}, ""),
+    "messages": ({}, f"?object={ORDERS}"),
+    "dead-letters": ({}, ""),
     "history": ({}, ""),
     "history-incident": ({}, ""),
     "history-advice": ({}, ""),

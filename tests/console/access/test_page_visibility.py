@@ -29,6 +29,8 @@ PAGES: dict[str, list[str]] = {
     "policies/bulk/<int:number>/": ["/policies/bulk/{job}/"],
     "policies/export.yaml": ["/policies/export.yaml"],
     "conditions/": ["/conditions/"],
+    "messages/": [f"/messages/?object={of(HIDDEN)}"],
+    "dead-letters/": ["/dead-letters/"],
     "timeline/": ["/timeline/"],
     "why/": [f"/why/?object={of(HIDDEN)}"],
     "history/": ["/history/"],

@@ -47,8 +47,10 @@ function sentence(status, body) {
 }
 
 /** Calls that are about one broker and have the parameter `broker`; others would refuse it. */
-const OF_A_BROKER =
-  /^(queues|producers|conditions|timeline|why|events|stop-producers|start-producers|selections|policies)\/(?!bulk\/\d)/;
+const OF_A_BROKER = new RegExp(
+  "^(queues|producers|conditions|timeline|why|events|stop-producers|start-producers|selections|policies|messages" +
+    "|message-jobs|dead-letters)/(?!bulk/\\d)",
+);
 
 /**
  * Add the page's broker to the query of a path about a broker.

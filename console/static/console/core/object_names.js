@@ -170,6 +170,16 @@ export const queueUrl = (virtualhost, name, broker) => ofBroker(queuePath(virtua
 export const whyUrl = (text, broker) => ofBroker(`/why/?object=${encodeURIComponent(text)}`, broker);
 
 /**
+ * Return the URL of the messages of a queue. `filter`: parameters of the page.
+ *
+ * @param {string} queue object name
+ * @param {[string, string][]} [filter]
+ * @param {string} [broker]
+ */
+export const messagesUrl = (queue, filter = [], broker = undefined) =>
+  ofBroker(`/messages/?${new URLSearchParams([["object", queue], ...filter])}`, broker);
+
+/**
  * Return the URL of the timeline of a queue.
  *
  * @param {any} queue

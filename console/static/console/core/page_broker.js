@@ -5,8 +5,10 @@
 // links.
 
 /** Pages about one broker. */
-const OF_A_BROKER =
-  /^\/(|queues\/.*|policies\/.*|timeline\/|why\/|conditions\/|history\/.*|objects\/|audit\/|schedules\/new\/)$/;
+const OF_A_BROKER = new RegExp(
+  "^/(|queues/.*|policies/.*|timeline/|why/|conditions/|messages/|dead-letters/|history/.*|objects/|audit/" +
+    "|schedules/new/)$",
+);
 const BULK_JOB = /^\/policies\/bulk\/\d+\//; // its number is of one broker
 
 const broker = new URLSearchParams(location.search).get("broker");

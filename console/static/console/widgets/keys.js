@@ -118,6 +118,7 @@ for (const [key, name] of [
   ["p", "Policies"],
   ["s", "Schedules"],
   ["l", "Alerts"],
+  ["d", "Dead letters"],
   ["t", "Timeline"],
   ["h", "History"],
   ["b", "Objects"],

@@ -1,0 +1,164 @@
+// The dialog of an action on messages: what it affects, the target, a reason, and the result.
+
+import { post } from "../core/api.js";
+import { DebouncedRequest } from "../core/debounced_request.js";
+import { fill, h, icon } from "../core/elements.js";
+import { bytes, plural } from "../core/format.js";
+import { parseName, queueUrl } from "../core/object_names.js";
+import { toast } from "../core/toast.js";
+import { ACTIONS, buttonText, skippedByReason } from "./actions.js";
+import { queueChooser } from "./queue_chooser.js";
+import { textNode } from "./text_nodes.js";
+
+/**
+ * @typedef {{action: string, object: string, ids?: string[], match?: any, about: any, to?: string,
+ *   done: (answer: any) => void}} Act
+ */
+
+/**
+ * Open the dialog. `ids`, or the `match` of a filter, say which messages; `about` says it in words. `to`: the target,
+ * if it is not to be chosen. `done(answer)` is called after the action, with the answer of the API.
+ *
+ * @param {Act} act
+ */
+export function openActDialog({ action, object, ids, match, about, to = "", done }) {
+  const { verb, done: past, target, danger = false, path = action } = ACTIONS[action];
+  const keys = /** @type {any} */ (parseName(object)).keys;
+  const box = h("div", { class: "preview", "aria-live": "polite" });
+  const reason = h("input", { type: "text", name: "reason", maxlength: "1000", autocomplete: "off" });
+  const problem = h("div", { class: "notice error", role: "alert", hidden: true });
+  const submit = h(
+    "button",
+    { type: "submit", class: danger ? "danger solid" : "primary", disabled: true, data: { acts: "" } },
+    verb,
+  );
+  const request = new DebouncedRequest(0);
+  const chooser = target
+    ? queueChooser({ virtualhost: keys.virtualhost, except: keys.name, label: "Target queue", changed: preview })
+    : null;
+  const form = h(
+    "form",
+    { method: "dialog", novalidate: true, class: "act-form" },
+    h("h2", { id: "act-title" }, `${verb}: `, about),
+    to ? h("p", {}, "Target queue: ", queueLink(keys.virtualhost, to)) : null,
+    action === "retry" ? h("p", {}, "Each message returns to the queue from which it was dead-lettered.") : null,
+    danger ? h("p", {}, "Deleted messages cannot be restored.") : null,
+    chooser?.element,
+    box,
+    h(
+      "label",
+      { class: "field" },
+      h("span", {}, "Reason"),
+      reason,
+      h("small", { class: "hint" }, "Recorded in the audit trail."),
+    ),
+    problem,
+    h(
+      "div",
+      { class: "dialog-actions" },
+      h("button", { type: "button", class: "quiet", on: { click: () => dialog.close() } }, "Cancel"),
+      submit,
+    ),
+  );
+  const dialog = h("dialog", { class: "dialog act-dialog", "aria-labelledby": "act-title" }, form);
+  dialog.addEventListener("close", () => {
+    request.cancel();
+    dialog.remove();
+  });
+
+  const body = () => ({
+    object,
+    ...(ids ? { ids } : { match }),
+    ...(chooser || to ? { to: chooser?.value() || to } : {}),
+  });
+
+  async function preview() {
+    problem.hidden = true;
+    chooser?.wrong("");
+    submit.disabled = true;
+    submit.textContent = buttonText(action, null);
+    if (chooser && !chooser.value()) {
+      request.cancel();
+      fill(box, h("p", { class: "muted" }, "Choose the target queue to see what would be affected."));
+      return;
+    }
+    fill(box, h("p", { class: "loading" }, "Loading…"));
+    try {
+      const found = await request.send((signal) => post(`messages/${path}/`, { ...body(), preview: true }, signal));
+      fill(box, previewLines(found));
+      submit.textContent = buttonText(action, found.messages, found.complete !== false);
+      submit.disabled = found.messages === 0 && found.complete !== false;
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      fill(box, h("p", { class: "wrong" }, error.message));
+      if (error.fields?.to) chooser?.wrong(error.fields.to);
+    }
+  }
+
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    if (submit.disabled) return;
+    submit.disabled = true;
+    problem.hidden = true;
+    try {
+      const answer = await post(`messages/${path}/`, { ...body(), reason: reason.value.trim(), preview: false });
+      done(answer);
+      const left = skippedByReason(answer).length > 0 || Boolean(answer.blocked);
+      if (answer.job) {
+        toast(`${verb}: the job has started. Its progress is shown above the messages.`);
+        dialog.close();
+      } else if (!left) {
+        toast(`${past} ${plural(answer.messages, "message")}.`);
+        dialog.close();
+      } else showResult(answer);
+    } catch (error) {
+      submit.disabled = false;
+      problem.hidden = false;
+      fill(problem, h("p", {}, error.message));
+    }
+  });
+
+  /** @param {any} answer */
+  function showResult(answer) {
+    fill(
+      form,
+      h("h2", { id: "act-title" }, `${past} ${plural(answer.messages, "message")}`),
+      h("div", { class: "preview", role: "status" }, previewLines(answer)),
+      h(
+        "div",
+        { class: "dialog-actions" },
+        h("button", { type: "button", class: "primary", on: { click: () => dialog.close() } }, "Close"),
+      ),
+    );
+    form.querySelector("button")?.focus();
+  }
+
+  document.body.append(dialog);
+  dialog.showModal();
+  (chooser?.input ?? reason).focus();
+  preview();
+  return dialog;
+}
+
+/**
+ * The counts of a preview or a result.
+ *
+ * @param {any} found
+ */
+function previewLines(found) {
+  const counted = `${plural(found.messages, "message")}, ${bytes(found.bytes)}`;
+  return [
+    h("p", {}, h("strong", {}, found.complete === false ? `At least ${counted}` : counted)),
+    found.complete === false ? h("p", { class: "muted" }, "The preview ends here; the job goes on to the end.") : null,
+    ...skippedByReason(found).map(([why, count]) =>
+      h("p", {}, `Skipped: ${plural(count, why ? "message" : "more message")}`, why ? [" – ", textNode(why)] : ""),
+    ),
+    found.blocked ? h("p", { class: "hot-line" }, icon("overfull"), " ", textNode(found.blocked)) : null,
+  ];
+}
+
+/**
+ * @param {string} virtualhost
+ * @param {string} name
+ */
+const queueLink = (virtualhost, name) => h("a", { href: queueUrl(virtualhost, name) }, textNode(name));

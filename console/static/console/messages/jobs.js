@@ -1,0 +1,179 @@
+// Jobs that act on the messages of a queue: their progress, what blocks them, interrupt and resume.
+
+import { get, post, query } from "../core/api.js";
+import { byId, fill, h, icon } from "../core/elements.js";
+import { bytes, exact, plural } from "../core/format.js";
+import { hostOf, parseName, queueUrl } from "../core/object_names.js";
+import { acting } from "../core/permissions.js";
+import { clockElement } from "../core/times.js";
+import { toast } from "../core/toast.js";
+import { ACTIONS } from "./actions.js";
+import { textNode, timeOf } from "./text_nodes.js";
+
+const EVERY = 1000; // ms, while a job runs
+const SELDOM = 10_000; // ms, after an error
+/** @type {Record<string, string>} */
+const STATES = {
+  running: "Running",
+  stalled: "Stalled: its worker has ended",
+  interrupted: "Interrupted",
+  done: "Done",
+};
+/** @param {any} job */
+const stateOf = (job) => (job.state === "running" && job.stalled ? "stalled" : job.state);
+
+export class Jobs {
+  #object;
+  #ended;
+  #element = byId("jobs");
+  #timer = 0;
+  #open = new Set();
+  #dismissed = new Set();
+  #opened = Date.now();
+
+  /**
+   * `ended()` is called when a job has ended.
+   *
+   * @param {string | null} object name of the queue; null: of all queues
+   * @param {() => void} ended
+   */
+  constructor(object, ended) {
+    this.#object = object;
+    this.#ended = ended;
+  }
+
+  async refresh() {
+    clearTimeout(this.#timer);
+    let next = 0;
+    try {
+      const { results } = await get(`message-jobs/${query({ object: this.#object ?? "" })}`);
+      this.#show(results);
+      const open = new Set(
+        results.filter((/** @type {any} */ job) => job.state === "running").map((/** @type {any} */ job) => job.id),
+      );
+      if ([...this.#open].some((id) => !open.has(id))) this.#ended();
+      this.#open = open;
+      next = open.size ? EVERY : 0;
+    } catch (error) {
+      if (this.#open.size) next = SELDOM;
+      if (error.status !== 404) byId("jobs-problem").textContent = this.#open.size ? error.message : "";
+    }
+    if (next) this.#timer = setTimeout(() => this.refresh(), next);
+  }
+
+  /** Jobs that are not over, and those that ended while the page was open. @param {any[]} jobs */
+  #show(jobs) {
+    byId("jobs-problem").textContent = "";
+    const shown = jobs.filter(
+      (job) =>
+        !this.#dismissed.has(job.id) &&
+        (job.state !== "done" || this.#open.has(job.id) || (timeOf(job.finished) ?? 0) >= this.#opened),
+    );
+    this.#element.hidden = shown.length === 0;
+    const focused = /** @type {any} */ (document.activeElement)?.dataset?.job;
+    fill(
+      this.#element,
+      shown.map((job) => this.#line(job)),
+    );
+    if (focused) this.#element.querySelector(`[data-job="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  /** @param {any} job */
+  #line(job) {
+    const { verb } = ACTIONS[job.action] ?? { verb: job.action };
+    const keys = parseName(job.object)?.keys ?? {};
+    const host = hostOf(job.object);
+    const button = (/** @type {string} */ name, /** @type {string} */ text, /** @type {any} */ body = {}) =>
+      h(
+        "button",
+        {
+          type: "button",
+          ...acting("operate", host),
+          data: { acts: "", job: `${job.id} ${text}` },
+          on: { click: () => this.#control(job.id, name, body) },
+        },
+        text,
+      );
+    const started = timeOf(job.created);
+    const state = stateOf(job);
+    return h(
+      "li",
+      { class: "job", data: { state } },
+      h(
+        "div",
+        { class: "job-text" },
+        h(
+          "p",
+          {},
+          h("strong", {}, `${STATES[state] ?? state}: ${verb.toLowerCase()}`),
+          ` ${job.at_least ? "at least " : ""}${plural(job.messages, "message")}, ${bytes(job.bytes)}`,
+          this.#object
+            ? null
+            : [" of ", h("a", { href: queueUrl(keys.virtualhost, keys.name) }, textNode(keys.name ?? ""))],
+          job.to ? [" to ", h("a", { href: queueUrl(keys.virtualhost, job.to) }, textNode(job.to))] : null,
+          job.searched > job.messages ? `; ${exact(job.searched)} searched` : "",
+          h(
+            "span",
+            { class: "muted" },
+            ` – ${job.user_name || "an unknown user"}`,
+            started === null ? null : [", ", clockElement(started)],
+            job.reason ? [": ", textNode(job.reason)] : null,
+          ),
+        ),
+        job.skipped ? h("p", { class: "muted" }, `Skipped: ${plural(job.skipped, "message")}`) : null,
+        job.blocked && state !== "done"
+          ? h("p", { class: "hot-line" }, icon("overfull"), " Waiting: ", textNode(job.blocked))
+          : null,
+        job.error ? h("p", { class: "wrong" }, textNode(job.error)) : null,
+        job.unconfirmed && state === "interrupted"
+          ? h(
+              "p",
+              { class: "wrong" },
+              `Whether the last ${plural(job.unconfirmed, "message")} were copied is not known.`,
+            )
+          : null,
+      ),
+      state === "running" ? button("interrupt", "Interrupt") : null,
+      state === "interrupted" || state === "stalled"
+        ? job.unconfirmed
+          ? [
+              button("resume", "Resume, repeat these", { unconfirmed: "repeat" }),
+              button("resume", "Resume, skip these", { unconfirmed: "skip" }),
+            ]
+          : button("resume", "Resume")
+        : null,
+      state === "running"
+        ? null
+        : h(
+            "button",
+            {
+              type: "button",
+              class: "quiet icon-only",
+              "aria-label": "Dismiss",
+              on: {
+                click: () => {
+                  this.#dismissed.add(job.id);
+                  this.refresh();
+                },
+              },
+            },
+            icon("close"),
+          ),
+    );
+  }
+
+  /**
+   * @param {any} id
+   * @param {string} action
+   * @param {any} body
+   */
+  async #control(id, action, body) {
+    try {
+      await post(`message-jobs/${id}/${action}/`, body);
+    } catch (error) {
+      toast(error.message, "error");
+    }
+    this.#open.add(id);
+    this.refresh();
+  }
+}
