@@ -255,7 +255,7 @@ class Evaluator:
     def _save(self, rule: Rule, slug: str, evaluation: Evaluation, now: dt.datetime) -> list[int]:
         ready: list[int] = []
         for phase, alerts in evaluation.notify.items():
-            ready += self._notify(rule, slug, phase, alerts, now)
+            ready += self._notify(rule, slug, phase, evaluation, now)
             for alert in alerts:
                 alert.count = 0
         new = [alert for alert in evaluation.changed.values() if alert.pk is None]
@@ -268,7 +268,8 @@ class Evaluator:
             rule.last_notified = now
         return ready
 
-    def _notify(self, rule: Rule, slug: str, phase: str, alerts: list[Alert], now: dt.datetime) -> list[int]:
+    def _notify(self, rule: Rule, slug: str, phase: str, evaluation: Evaluation, now: dt.datetime) -> list[int]:
+        alerts = evaluation.notify[phase]
         notification = Notification.objects.create(
             at=now,
             rule=rule,
@@ -277,6 +278,8 @@ class Evaluator:
             phase=phase,
             items=items(alerts),
             count=len(alerts),
+            incident=f"{rule.pk}/{slug}",
+            still_firing=evaluation.still_firing,
         )
         return [
             Delivery.objects.create(

@@ -1,4 +1,4 @@
-"""Messages of a notification: JSON for webhooks, text for e-mail."""
+"""Messages of a notification: JSON for webhooks, text for e-mail, and what all formats share."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def payload(notification: Notification) -> dict[str, Any]:
         "broker": notification.broker,
         "summary": subject(notification),
         "count": notification.count,
-        "items": [{**each, "url": _url(notification, each)} for each in notification.items],
+        "items": [{**each, "url": link_of(notification, each)} for each in notification.items],
     }
 
 
@@ -97,7 +97,7 @@ def text(notification: Notification) -> str:
             if notification.phase != "event"
             else f"  {since:%Y-%m-%d %H:%M:%S} UTC"
         )
-        if url := _url(notification, each):
+        if url := link_of(notification, each):
             lines.append(f"  {url}")
         lines.append("")
     if notification.count > len(notification.items) > 0:
@@ -110,7 +110,8 @@ def text(notification: Notification) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _url(notification: Notification, each: dict[str, Any]) -> str:
+def link_of(notification: Notification, each: dict[str, Any]) -> str:
+    """Return the URL of the page about an affected object; empty without HEADGATE_URL."""
     if not settings.HEADGATE_URL:
         return ""
     target = {"object": each["object"], "broker": notification.broker}

@@ -18,6 +18,9 @@ from console.leases.leased_row import LeasedRow
 class Kind(models.TextChoices):
     WEBHOOK = "webhook", "webhook"
     EMAIL = "email", "e-mail"
+    SLACK = "slack", "Slack"
+    TEAMS = "teams", "Microsoft Teams"
+    PAGERDUTY = "pagerduty", "PagerDuty"
 
 
 class AlertState(models.TextChoices):
@@ -38,12 +41,16 @@ class DeliveryState(models.TextChoices):
 
 
 class Receiver(models.Model):
-    """Target of notifications: a webhook at `url`, signed with `secret`, or e-mail to `recipients`."""
+    """Target of notifications. A webhook: `url`, requests signed with `secret`. E-mail: `recipients`. Slack and Teams:
+    `encrypted` is the URL, which is a secret, and `url` its beginning. PagerDuty: `encrypted` is the routing key, `url`
+    that of the region, and `secret` the random part of deduplication keys. For `encrypted` see `brokers/keys.py`; it is
+    never shown."""
 
     name = models.CharField(max_length=100, unique=True)
     kind = models.CharField(max_length=16, choices=Kind.choices)
     url = models.CharField(max_length=1000, blank=True)
     secret = models.CharField(max_length=100, blank=True)
+    encrypted = models.TextField(blank=True)
     recipients = models.JSONField(default=list)
     enabled = models.BooleanField(default=True)
     version = models.PositiveIntegerField(default=1)
@@ -184,7 +191,8 @@ class Position(models.Model):
 
 class Notification(models.Model):
     """A message of one rule. `phase`: firing, resolved, event or test. `items`: the affected objects, at most a
-    hundred; `count`: their number."""
+    hundred; `count`: their number. `incident`: the rule and the broker, also after the rule is deleted;
+    `still_firing`: number of their alerts that fire after it and were notified."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     at = models.DateTimeField(db_index=True)
@@ -194,6 +202,8 @@ class Notification(models.Model):
     phase = models.CharField(max_length=16)
     items = models.JSONField(default=list)
     count = models.PositiveIntegerField(default=0)
+    incident = models.CharField(max_length=100, blank=True)
+    still_firing = models.PositiveIntegerField(default=0)
 
     objects: ClassVar[models.Manager[Notification]] = models.Manager()
 

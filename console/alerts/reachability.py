@@ -24,7 +24,7 @@ def delivery_warning(receiver: Receiver) -> str:
     """Return why deliveries would fail now, as a sentence; empty if there is no known obstacle."""
     if receiver.kind == Kind.EMAIL:
         return "" if settings.EMAIL_HOST else NO_MAIL_SERVER
-    url = url_of(receiver.url)
+    url = url_of(receiver.url)  # of Slack and Teams without its path, which is a secret
     assert url.hostname is not None
     allowed = [network_of(each.network) for each in AllowedNetwork.objects.all()]
     executor = ThreadPoolExecutor(1)

@@ -26,7 +26,7 @@ SILENT = 60.0
 INTERVAL = 10.0
 
 _BROKER = object_name("Broker")
-_ADVICE = "Start `manage.py recorder`, and check its log and the space of the history's storage."
+_ADVICE = "Start `headgate recorder`, and check its log and the space of the history's storage."
 
 
 @dataclass(slots=True)

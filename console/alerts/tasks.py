@@ -12,16 +12,12 @@ import logging
 import smtplib
 import time
 
-from django.conf import settings
-from django.core.mail import EmailMessage, get_connection
 from django.db.models import F, Q
 from django.utils import timezone
 
-from console.alerts.addresses import NotAllowed, network_of
-from console.alerts.messages import payload, subject, text
-from console.alerts.models import AllowedNetwork, Delivery, DeliveryState, Kind, Notification, Receiver, Silence
-from console.alerts.reachability import NO_MAIL_SERVER
-from console.alerts.webhook import Refused, post
+from console.alerts.models import Delivery, DeliveryState, Notification, Silence
+from console.alerts.transmission import PermanentFailure, Postponed, transmit
+from console.alerts.webhook import Refused
 from console.celery import app, send
 from console.leases.leased_row import LeasedRows
 
@@ -29,15 +25,13 @@ log = logging.getLogger(__name__)
 
 #: Attempts before a delivery fails; seconds between them, doubled each time from `FIRST` to `LONGEST`: 50 minutes.
 TRIES, FIRST, LONGEST = 12, 5, 600
+#: Longest time that a receiver can demand before the next attempt, seconds.
+LONGEST_WAIT = 900
 LEASE = dt.timedelta(seconds=60)
 #: Attempts that a delivery retains.
 MAX_LOGGED = 12
 #: Days for which notifications are retained.
 DAYS = 90
-
-
-class PermanentFailure(Exception):
-    """A delivery cannot succeed by further attempts. The message is a sentence."""
 
 
 @app.task(name="alerts.deliver")  # type: ignore[untyped-decorator]
@@ -47,15 +41,23 @@ def deliver(number: int) -> str:
     if not _due(now).filter(pk=number).claim(LEASE, now, tries=F("tries") + 1):
         return "not due"
     delivery = Delivery.objects.select_related("notification", "receiver").get(pk=number)
-    began = time.monotonic()
+    began, wait = time.monotonic(), 0.0
     try:
-        outcome = _attempt(delivery)
+        outcome = transmit(delivery)
         state = DeliveryState.DONE
+    except Postponed:
+        delivery.release()
+        delivery.due, delivery.tries = now + dt.timedelta(seconds=FIRST), delivery.tries - 1
+        delivery.save(update_fields=["tries", "lease_until", "lease_holder", "due"])
+        return "postponed"
     except PermanentFailure as error:
         outcome, state = str(error), DeliveryState.FAILED
     except (OSError, smtplib.SMTPException, Refused, ValueError) as error:
         outcome = str(error) or type(error).__name__
-        state = DeliveryState.FAILED if delivery.tries >= TRIES else DeliveryState.WAITING
+        wait = error.wait if isinstance(error, Refused) else 0.0
+        # The user who sends a test message waits for its outcome.
+        last = delivery.tries >= TRIES or delivery.notification.phase == "test"
+        state = DeliveryState.FAILED if last else DeliveryState.WAITING
     except Exception as error:  # a bug must not cause endless attempts
         log.exception("delivery %s failed", number)
         outcome, state = f"{type(error).__name__}: {error}", DeliveryState.FAILED
@@ -67,7 +69,8 @@ def deliver(number: int) -> str:
     delivery.state = state
     delivery.release()
     delivery.finished = None if state == DeliveryState.WAITING else now
-    delivery.due = now + dt.timedelta(seconds=min(FIRST * 2 ** (delivery.tries - 1), LONGEST))
+    pause = max(min(FIRST * 2 ** (delivery.tries - 1), LONGEST), min(wait, LONGEST_WAIT))
+    delivery.due = now + dt.timedelta(seconds=pause)
     delivery.save(update_fields=["attempts", "state", "lease_until", "lease_holder", "finished", "due"])
     return outcome
 
@@ -95,34 +98,3 @@ def _due(now: dt.datetime) -> LeasedRows:
     """Return due deliveries. A time further ahead than any retry means that the clock was set back: due, too."""
     due = Q(due__lte=now) | Q(due__gt=now + dt.timedelta(seconds=2 * LONGEST))
     return Delivery.objects.filter(due, state=DeliveryState.WAITING)
-
-
-def _attempt(delivery: Delivery) -> str:
-    receiver, notification = delivery.receiver, delivery.notification
-    if receiver is None:
-        raise PermanentFailure("the receiver has been deleted")
-    if receiver.kind == Kind.EMAIL:
-        return _mail(receiver, delivery)
-    allowed = [network_of(each.network) for each in AllowedNetwork.objects.all()]
-    try:
-        status = post(receiver.url, receiver.secret, payload(notification), delivery=str(delivery.pk), allowed=allowed)
-    except NotAllowed as error:
-        raise PermanentFailure(str(error)) from error
-    return f"HTTP {status}"
-
-
-def _mail(receiver: Receiver, delivery: Delivery) -> str:
-    if not settings.EMAIL_HOST:
-        raise PermanentFailure(NO_MAIL_SERVER)
-    notification = delivery.notification
-    message = EmailMessage(
-        subject=subject(notification).replace("\n", " ").replace("\r", " "),
-        body=text(notification),
-        from_email=settings.DEFAULT_FROM_EMAIL,
-        to=receiver.recipients,
-        connection=get_connection(),
-        # A duplicate, after a worker died, has the same ID.
-        headers={"Message-ID": f"<{notification.id}.{delivery.pk}@headgate>", "Auto-Submitted": "auto-generated"},
-    )
-    message.send()
-    return f"{settings.EMAIL_HOST} accepted it for {', '.join(receiver.recipients)}"

@@ -44,11 +44,13 @@ class Observation:
 
 @dataclass(slots=True)
 class Evaluation:
-    """Result: alerts to save, alerts to delete because no notification was sent, and alerts to notify by phase."""
+    """Result: alerts to save, alerts to delete because no notification was sent, alerts to notify by phase, and the
+    number of alerts that fire after that and were notified."""
 
     changed: dict[int, Alert] = field(default_factory=dict)
     obsolete: list[Alert] = field(default_factory=list)
     notify: dict[str, list[Alert]] = field(default_factory=dict)
+    still_firing: int = 0
 
     def change(self, alert: Alert) -> None:
         self.changed[id(alert)] = alert
@@ -113,6 +115,8 @@ def evaluate(
                 alert = known[key] = Alert(rule=rule, broker=broker, object=each.object, kind=each.kind)
             _update_event(alert, each, now, evaluation)
     _select_notifications(rule, broker, known.values(), silences, evaluation, now=now)
+    firing = (alert for alert in known.values() if alert.state == AlertState.FIRING)
+    evaluation.still_firing = sum(alert.firing_notified for alert in firing)
     return evaluation
 
 
@@ -193,7 +197,7 @@ def _select_notifications(
         if not alert.notification_due:
             continue
         if silenced:
-            if alert.state != AlertState.FIRING:  # a firing alert is notified after the silence
+            if alert.state == AlertState.HAPPENED:  # firing and resolved alerts are notified after the silence
                 alert.notification_due, alert.count = False, 0
                 evaluation.change(alert)
             continue

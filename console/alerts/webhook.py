@@ -1,4 +1,4 @@
-"""Signed POST to a checked address, with a total timeout and without redirects."""
+"""POST of JSON to a checked address, with a total timeout and without redirects; and the signed one of webhooks."""
 
 from __future__ import annotations
 
@@ -12,16 +12,50 @@ import ssl
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from console.alerts.addresses import Address, Network, resolved, url_of
 
 #: Seconds for the whole request.
 TIMEOUT = 10.0
+#: Bytes of a response that are read.
+MAX_RESPONSE = 4096
+#: Statuses of temporary failures below 500.
+_TEMPORARY = (408, 425, 429)
 
 
 class Refused(Exception):
-    """The receiver responded with an error. The message is a sentence."""
+    """The receiver responded with an error. The message is a sentence. `permanent`: another attempt would get the same
+    response. `wait`: seconds that the receiver wants to pass before it."""
+
+    def __init__(self, message: str, *, permanent: bool = False, wait: float = 0.0) -> None:
+        super().__init__(message)
+        self.permanent = permanent
+        self.wait = wait
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """`text`: the beginning of the body. `wait`: seconds of the header Retry-After; 0: none."""
+
+    status: int
+    reason: str
+    text: str
+    wait: float = 0.0
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+    def __str__(self) -> str:
+        return f"HTTP {self.status} {self.reason}".strip()
+
+    def refused(self, why: str = "", *, permanent: bool | None = None) -> Refused:
+        """Return the error of this response. `permanent`: None: as the status says, for services that define theirs."""
+        lasting = 400 <= self.status < 500 and self.status not in _TEMPORARY if permanent is None else permanent
+        return Refused(f"{self}: {why}" if why else str(self), permanent=lasting, wait=self.wait)
 
 
 def sign(secret: str, at: int, body: bytes) -> str:
@@ -39,18 +73,36 @@ def post(
     allowed: Iterable[Network],
     timeout: float = TIMEOUT,
 ) -> int:
-    """Send the payload as JSON and return the status. Raises NotAllowed, Refused, ValueError, OSError (also if the
-    response is not HTTP)."""
+    """Send the payload, signed, and return the status. Raises as `send_json`, and Refused."""
+    body = encoded(payload)
+    headers = {"Headgate-Delivery": delivery, "Headgate-Signature": sign(secret, int(time.time()), body)}
+    response = send_json(url, body, allowed=allowed, headers=headers, timeout=timeout)
+    if not response.is_success:
+        raise response.refused(permanent=False)  # its owner may repair it
+    return response.status
+
+
+def encoded(payload: Mapping[str, Any]) -> bytes:
+    return json.dumps(payload, ensure_ascii=False).encode()
+
+
+def send_json(
+    url: str,
+    body: bytes,
+    *,
+    allowed: Iterable[Network],
+    headers: Mapping[str, str] | None = None,
+    timeout: float = TIMEOUT,
+) -> Response:
+    """Send a JSON text and return the response. Raises NotAllowed, ValueError, OSError (also if the response is not
+    HTTP), and Refused for a redirect."""
     parts = url_of(url)
     assert parts.hostname is not None
     port = parts.port or (443 if parts.scheme == "https" else 80)
     addresses = resolved(parts.hostname, port, allowed)
-    body = json.dumps(payload, ensure_ascii=False).encode()
-    headers = {
+    general = {
         "Content-Type": "application/json; charset=utf-8",
         "User-Agent": "Headgate",
-        "Headgate-Delivery": delivery,
-        "Headgate-Signature": sign(secret, int(time.time()), body),
         "Connection": "close",
     }
     connection = _Connection(parts.hostname, port, addresses, tls=parts.scheme == "https", timeout=timeout)
@@ -60,10 +112,9 @@ def post(
     timer.start()
     late = f"no response within {timeout:g} s"
     try:
-        connection.request("POST", path, body, headers)
+        connection.request("POST", path, body, {**general, **(headers or {})})
         answer = connection.getresponse()
-        answer.read(1024)
-        status = answer.status
+        text = answer.read(MAX_RESPONSE).decode(errors="replace")
     except (http.client.HTTPException, OSError) as error:
         if connection.timed_out:
             raise OSError(late) from error
@@ -75,11 +126,22 @@ def post(
         connection.close()
     if connection.timed_out:
         raise OSError(late)  # a truncated response looks complete
-    if 300 <= status < 400:
-        raise Refused(f"HTTP {status}: redirects are not followed, use the URL that it leads to")
-    if not 200 <= status < 300:
-        raise Refused(f"HTTP {status} {answer.reason}".strip())
-    return status
+    response = Response(answer.status, answer.reason, text, _wait(answer.headers.get("Retry-After")))
+    if 300 <= response.status < 400:
+        raise Refused(f"HTTP {response.status}: redirects are not followed, use the URL that it leads to")
+    return response
+
+
+def _wait(header: str | None) -> float:
+    """Return the seconds of a header Retry-After, which has a number or a time; 0 without a valid one."""
+    if header is None:
+        return 0.0
+    text = header.strip()
+    if text.isascii() and text.isdecimal():
+        return float(text[:9])
+    with contextlib.suppress(ValueError, TypeError):
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    return 0.0
 
 
 class _Connection(http.client.HTTPConnection):

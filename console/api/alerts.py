@@ -13,8 +13,8 @@ from rest_framework.response import Response
 
 from brokers.admin import InvalidValue, NotFound
 from console.access.actor import Actor
-from console.alerts import editing, visibility
-from console.alerts.editing import receiver_json, rule_json, silence_json
+from console.alerts import editing, receiver_editing, visibility
+from console.alerts.editing import rule_json, silence_json
 from console.alerts.messages import short_name, titles
 from console.alerts.models import (
     Alert,
@@ -22,12 +22,14 @@ from console.alerts.models import (
     AllowedNetwork,
     Delivery,
     DeliveryState,
+    Kind,
     Notification,
     Receiver,
     Rule,
     Silence,
 )
 from console.alerts.reachability import delivery_warning
+from console.alerts.receiver_editing import receiver_json
 from console.api import alerts_schema as shapes
 from console.api import schema
 from console.api.base_views import PersonalView, choice_in, number_in
@@ -162,15 +164,16 @@ class ReceiversView(PersonalView):
         )
 
     @extend_schema(
-        request=shapes.ReceiverGiven,
+        request=shapes.ReceiverWithKey,
         responses={201: shapes.NewReceiver, **schema.WRITE_REFUSALS},
         summary="Create a receiver",
         description="The secret that signs a webhook's requests is generated and only returned in this response."
         " `warning` says why deliveries would fail now, such as a private network that is not allowed.",
     )
     def post(self, request: Request) -> Response:
-        receiver = editing.create_receiver(actor(request), self.body)
-        return Response({**_saved(receiver), "secret": receiver.secret}, status=201)
+        receiver = receiver_editing.create_receiver(actor(request), self.body)
+        secret = receiver.secret if receiver.kind == Kind.WEBHOOK else ""
+        return Response({**_saved(receiver), "secret": secret}, status=201)
 
 
 class ReceiverView(PersonalView):
@@ -189,11 +192,13 @@ class ReceiverView(PersonalView):
     )
     def patch(self, request: Request, number: int) -> Response:
         found = find_row(Receiver.objects.all(), number, "receiver")
-        return Response(_saved(editing.change_receiver(actor(request), found, *changes_and_version(self.body))))
+        return Response(
+            _saved(receiver_editing.change_receiver(actor(request), found, *changes_and_version(self.body)))
+        )
 
     @extend_schema(responses={204: None, **schema.WRITE_REFUSALS}, summary="Delete a receiver")
     def delete(self, request: Request, number: int) -> Response:
-        editing.delete_receiver(actor(request), find_row(Receiver.objects.all(), number, "receiver"))
+        receiver_editing.delete_receiver(actor(request), find_row(Receiver.objects.all(), number, "receiver"))
         return Response(status=204)
 
 
@@ -204,7 +209,7 @@ class ReceiverTestView(PersonalView):
         summary="Send a test message to a receiver",
     )
     def post(self, request: Request, number: int) -> Response:
-        made = editing.send_test(actor(request), find_row(Receiver.objects.all(), number, "receiver"))
+        made = receiver_editing.send_test(actor(request), find_row(Receiver.objects.all(), number, "receiver"))
         made.refresh_from_db()
         return Response(_delivery(made), status=201)
 
@@ -215,7 +220,11 @@ class ReceiverSecretView(PersonalView):
     )
     def post(self, request: Request, number: int) -> Response:
         return Response(
-            {"secret": editing.renew_secret(actor(request), find_row(Receiver.objects.all(), number, "receiver"))}
+            {
+                "secret": receiver_editing.renew_secret(
+                    actor(request), find_row(Receiver.objects.all(), number, "receiver")
+                )
+            }
         )
 
 
@@ -293,6 +302,19 @@ class LogView(PersonalView):
         return Response({"count": rows.count(), "page": number, "page_size": size, "results": shown})
 
 
+class DeliveryView(PersonalView):
+    @extend_schema(
+        responses={200: shapes.Delivery, **schema.READ_REFUSALS},
+        summary="Get a delivery",
+        description="Such as the outcome of a test message, which is attempted once.",
+    )
+    def get(self, request: Request, number: int) -> Response:
+        found: Delivery = find_row(Delivery.objects.select_related("notification"), number, "delivery")
+        if not list(visibility.visible_notifications(self.rights, [found.notification])):
+            raise NotFound(f"there is no delivery {number}")
+        return Response(_delivery(found, log=visibility.can_see_receivers(self.rights)))
+
+
 class RetryDeliveryView(PersonalView):
     @extend_schema(
         request=None,
@@ -301,7 +323,7 @@ class RetryDeliveryView(PersonalView):
     )
     def post(self, request: Request, number: int) -> Response:
         found: Delivery = find_row(Delivery.objects.all(), number, "delivery")
-        editing.retry_delivery(actor(request), found)
+        receiver_editing.retry_delivery(actor(request), found)
         found.refresh_from_db()
         return Response(_delivery(found))
 

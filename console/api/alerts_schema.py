@@ -10,6 +10,8 @@ from rest_framework import serializers
 from console.alerts import editing
 from console.alerts.editing import RULE
 from console.alerts.messages import titles
+from console.alerts.models import Kind
+from console.alerts.pagerduty import REGIONS
 from console.api.fields import FlagField, TextField, change_of
 from console.api.schema import VERSION, number_field
 from console.schedules import editing as schedules
@@ -112,15 +114,31 @@ class Rule(RuleGiven):
 
 class ReceiverGiven(serializers.Serializer[Any]):
     name = TextField("Unique, in one line.", max_length=100)
-    kind = serializers.ChoiceField(["webhook", "email"])
-    url = TextField("URL of a webhook.", default="", max_length=1000)
+    kind = serializers.ChoiceField(Kind.values)
+    url = TextField(
+        "URL of a webhook, also of one of Slack or Teams. That of Slack and Teams is a secret: responses have only its"
+        " host. In a change, empty: unchanged.",
+        default="",
+        max_length=1000,
+    )
+    region = serializers.ChoiceField(
+        ["", *REGIONS], default="", help_text="Region of the PagerDuty account. Empty: us; in responses, not PagerDuty."
+    )
     recipients = serializers.ListField(
         child=TextField(), default=list, max_length=50, help_text="Addresses of an e-mail receiver, at least one."
     )
     enabled = FlagField("Whether notifications are sent to it.", default=True)
 
 
-ReceiverChange = change_of("ReceiverChange", ReceiverGiven, "kind", version=number_field(VERSION))
+class ReceiverWithKey(ReceiverGiven):
+    routing_key = TextField(
+        "Integration key of PagerDuty's Events API v2; never returned. In a change, empty: unchanged.",
+        default="",
+        max_length=100,
+    )
+
+
+ReceiverChange = change_of("ReceiverChange", ReceiverWithKey, "kind", version=number_field(VERSION))
 
 
 class Receiver(ReceiverGiven):

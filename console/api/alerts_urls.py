@@ -20,6 +20,7 @@ urlpatterns = [
     path("alerts/networks/", alerts.NetworksView.as_view()),
     path("alerts/networks/<int:number>/", alerts.NetworkView.as_view()),
     path("alerts/log/", alerts.LogView.as_view()),
+    path("alerts/deliveries/<int:number>/", alerts.DeliveryView.as_view()),
     path("alerts/deliveries/<int:number>/again/", alerts.RetryDeliveryView.as_view()),
     path("schedules/", schedules.SchedulesView.as_view()),
     path("schedules/preview/", schedules.SchedulePreviewView.as_view()),

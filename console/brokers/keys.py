@@ -1,4 +1,5 @@
-"""The keys of the installation that encrypt the passwords of brokers: a file, mode 0600, newest key first.
+"""The keys of the installation that encrypt the passwords of brokers and the secrets of alert receivers: a file, mode
+0600, newest key first.
 
 The newest key encrypts, every one decrypts; more than one is there only while `rotate_broker_key` re-encrypts.
 Processes on several hosts need the same file.
@@ -18,7 +19,7 @@ from django.conf import settings
 
 
 class KeyMissing(Exception):
-    """The password was encrypted with a key that the file no longer has, or the file cannot be used. The message is a
+    """The secret was encrypted with a key that the file no longer has, or the file cannot be used. The message is a
     sentence."""
 
 
@@ -33,7 +34,7 @@ def decrypt(encrypted: str) -> str:
     try:
         return _fernet().decrypt(encrypted.encode()).decode()
     except InvalidToken:
-        raise KeyMissing(f"the password cannot be decrypted with the keys in {_path()}: enter it again") from None
+        raise KeyMissing(f"the stored secret cannot be decrypted with the keys in {_path()}: enter it again") from None
 
 
 def rotated(encrypted: str) -> str:

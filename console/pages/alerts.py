@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
@@ -14,7 +15,10 @@ from console.pages.frame import frame
 
 @require_safe
 def alerts(request: HttpRequest) -> HttpResponse:
-    return render(request, "console/alerts.html", frame(request, "alerts", "Alerts"))
+    """`linked`: notifications have links to the console."""
+    return render(
+        request, "console/alerts.html", frame(request, "alerts", "Alerts", linked=bool(settings.HEADGATE_URL))
+    )
 
 
 @require_safe

@@ -18,6 +18,7 @@ from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.access.actor import Actor
 from console.alerts import editing as alerts
+from console.alerts.receiver_editing import create_receiver
 from console.bulk.editing import Selection, begin_bulk
 from console.links.registry import link
 from console.pages.urls import urlpatterns
@@ -83,7 +84,7 @@ def create_records() -> None:
     """One of each thing with a page of its own that the console keeps: a bulk edit, a rule of alerts, a schedule."""
     boss = Actor(User.objects.get(username="adele"))
     on = {"broker": "local", "name": "night"}
-    receiver = alerts.create_receiver(boss, {"name": "hook", "kind": "webhook", "url": "https://hook.example.org/"})
+    receiver = create_receiver(boss, {"name": "hook", "kind": "webhook", "url": "https://hook.example.org/"})
     alerts.create_rule(boss, {**on, "kinds": ["flapping"], "receivers": [receiver.pk]})
     schedules.create(boss, {**on, "action": "stop", "target": QUEUE, "zone": "UTC", "hour": "3", "lasts": 60})
     begin_bulk(boss, link("local"), Selection(virtualhost="default"), {"capacity_messages": 30}, reason="a look")

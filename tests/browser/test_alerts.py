@@ -67,21 +67,22 @@ async def test_new_rule_fires_delivers_and_can_be_silenced(people: People, broke
     page = await opened(await people.page("ada"), "/alerts/")
     await expect(page.locator("#rules-empty")).to_be_visible()
 
-    await page.get_by_role("button", name="New webhook").click()
+    await page.get_by_role("button", name="New receiver").click()
     dialog = page.locator("dialog")
+    await dialog.get_by_label("Kind").select_option("webhook")
     await dialog.get_by_label("Name").fill("team hook")
     await dialog.get_by_label("URL").fill("nonsense")
     people.expected.append("400")
-    await dialog.get_by_role("button", name="Create").click()
+    await dialog.get_by_role("button", name="Save").click()
     await expect(dialog).to_contain_text("it must begin with https://")
     await dialog.get_by_label("URL").fill(hook.url)
-    await dialog.get_by_role("button", name="Create").click()
+    await dialog.get_by_role("button", name="Save").click()
     await expect(dialog.locator(".secret")).not_to_be_empty()
+    await expect(dialog).to_contain_text("Saved. Test message delivered to team hook: HTTP 200")
     await dialog.get_by_role("button", name="Close").click()
-
-    await page.locator("#receivers").get_by_role("button", name="Test").click()
     await expect(page.locator("#log")).to_contain_text("delivered")
     assert [each["phase"] for each in hook.bodies] == ["test"]
+    await expect(page.locator("#no-links")).to_contain_text("HEADGATE_URL=http://")
 
     await page.get_by_role("link", name="New rule").click()
     await page.get_by_label("Name").fill("Producers are stopped")
@@ -107,11 +108,12 @@ async def test_new_rule_fires_delivers_and_can_be_silenced(people: People, broke
 
 async def test_saving_a_webhook_with_a_forbidden_address_shows_a_warning(people: People, broker: Broker) -> None:
     page = await opened(await people.page("ada"), "/alerts/")
-    await page.get_by_role("button", name="New webhook").click()
+    await page.get_by_role("button", name="New receiver").click()
     dialog = page.locator("dialog")
+    await dialog.get_by_label("Kind").select_option("webhook")
     await dialog.get_by_label("Name").fill("inside")
     await dialog.get_by_label("URL").fill("http://10.1.2.3/hook")
-    await dialog.get_by_role("button", name="Create").click()
+    await dialog.get_by_role("button", name="Save").click()
     await expect(dialog.get_by_role("alert")).to_contain_text("10.1.2.3 is not a public address")
     await expect(dialog.locator(".secret")).not_to_be_empty()
     await dialog.get_by_role("button", name="Close").click()
@@ -125,10 +127,11 @@ async def test_failed_delivery_shows_its_reason_and_can_be_retried(
     people: People, broker: Broker, hook: Received
 ) -> None:
     page = await opened(await people.page("ada"), "/alerts/")
-    await page.get_by_role("button", name="New webhook").click()
+    await page.get_by_role("button", name="New receiver").click()
+    await page.locator("dialog").get_by_label("Kind").select_option("webhook")
     await page.locator("dialog").get_by_label("Name").fill("inside")
     await page.locator("dialog").get_by_label("URL").fill(hook.url)
-    await page.locator("dialog").get_by_role("button", name="Create").click()
+    await page.locator("dialog").get_by_role("button", name="Save").click()
     await page.locator("dialog").get_by_role("button", name="Close").click()
     await page.locator("#receivers").get_by_role("button", name="Test").click()
     await expect(page.locator("#log")).to_contain_text("an administrator must first add its network")
@@ -138,10 +141,32 @@ async def test_failed_delivery_shows_its_reason_and_can_be_retried(
     assert len(hook.requests) == 1
 
 
+async def test_slack_receiver_that_refuses_is_saved_and_says_why(
+    people: People, broker: Broker, hook: Received, settings: Any, tmp_path: Any
+) -> None:
+    settings.HEADGATE_BROKER_KEYS = str(tmp_path / "keys")
+    await in_thread(lambda: AllowedNetwork.objects.create(network="127.0.0.0/8", added_by="adele"))
+    hook.text = "no_service"
+    page = await opened(await people.page("ada"), "/alerts/")
+    await page.get_by_role("button", name="New receiver").click()
+    dialog = page.locator("dialog")
+    await expect(dialog.get_by_label("Integration key")).to_be_hidden()
+    await dialog.get_by_label("Name").fill("team chat")
+    await dialog.get_by_label("URL").fill(hook.url)
+    await dialog.get_by_role("button", name="Save").click()
+    await expect(dialog).to_contain_text("the webhook was removed or disabled in Slack")
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(page.locator("#receivers")).to_contain_text("Slack")
+    await expect(page.locator("#receivers")).not_to_contain_text("/hook")
+    hook.text = "ok"
+    await page.locator("#receivers").get_by_role("button", name="Test").click()
+    await expect(page.locator(".toast").last).to_contain_text("Slack accepted it")
+
+
 async def test_viewer_sees_alerts_but_cannot_change_them(people: People, broker: Broker) -> None:
     page = await opened(await people.page("vic", "viewers"), "/alerts/")
     await expect(page.locator("#firing-empty")).to_be_visible()
-    await page.get_by_role("button", name="New webhook").click(force=True)
+    await page.get_by_role("button", name="New receiver").click(force=True)
     await expect(page.locator(".toast").last).to_contain_text("role of operator")
     await expect(page.locator("dialog")).to_have_count(0)
     assert await in_thread(Delivery.objects.count) == 0

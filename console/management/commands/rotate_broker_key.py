@@ -1,4 +1,5 @@
-"""`headgate rotate_broker_key`: encrypt the passwords of all brokers with a new key, and remove the former one."""
+"""`headgate rotate_broker_key`: encrypt the passwords of all brokers, and the secrets of alert receivers, with a new
+key, and remove the former one."""
 
 from __future__ import annotations
 
@@ -8,13 +9,14 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.db import transaction
 
+from console.alerts.models import Receiver
 from console.brokers import keys
 from console.brokers.models import ForeignBroker, ServedBroker
 from console.management.ready import require_database
 
 
 class Command(BaseCommand):
-    help = "Encrypt the passwords of brokers with a new key. Running processes need no restart."
+    help = "Encrypt passwords of brokers and secrets of alert receivers with a new key, without any restart."
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -28,6 +30,8 @@ class Command(BaseCommand):
                         ForeignBroker.objects.filter(pk=row.pk).update(encrypted=keys.rotated(row.encrypted))
                     for served in ServedBroker.objects.select_for_update():
                         ServedBroker.objects.filter(pk=served.pk).update(encrypted=keys.rotated(served.encrypted))
+                    for receiver in Receiver.objects.exclude(encrypted="").select_for_update():
+                        Receiver.objects.filter(pk=receiver.pk).update(encrypted=keys.rotated(receiver.encrypted))
                 # Not before the transaction is committed: a crash until here leaves both keys, which is no fault.
                 keys.drop_old_keys()
         except keys.KeyMissing as error:

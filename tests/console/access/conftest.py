@@ -20,6 +20,7 @@ from console.access.models import RoleGrant
 from console.alerts import editing as alerts
 from console.alerts.messages import items
 from console.alerts.models import Alert, AllowedNetwork, Delivery, Notification
+from console.alerts.receiver_editing import create_receiver
 from console.bulk.editing import Selection, begin_bulk, step
 from console.bulk.models import BulkEdit
 from console.messages.models import MessageJob
@@ -55,7 +56,7 @@ def make_notification(boss: Actor) -> None:
     """Create an alert rule that fires, with a notification, a silence, and a schedule with a run, all about blue."""
     now = timezone.now()
     hook = {"name": "hook", "kind": "webhook", "url": f"https://{SECRET}.example.org/{SECRET}"}
-    receiver = alerts.create_receiver(boss, hook)
+    receiver = create_receiver(boss, hook)
     scope = {"broker": "local", "virtualhost": "blue"}
     given = {"name": f"{SECRET} rule", "kinds": ["flapping"], "receivers": [receiver.pk], **scope}
     rule = alerts.create_rule(boss, given)

@@ -134,6 +134,7 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
     "v1/alerts/rules/<int:number>/": [("get", "alerts/rules/{rule}/", None)],
     "v1/alerts/receivers/": [("get", "alerts/receivers/", None)],
     "v1/alerts/receivers/<int:number>/": [("get", "alerts/receivers/{receiver}/", None)],
+    "v1/alerts/deliveries/<int:number>/": [("get", "alerts/deliveries/{delivery}/", None)],
     "v1/alerts/silences/": [("get", "alerts/silences/", None)],
     "v1/alerts/networks/": [("get", "alerts/networks/", None)],
     "v1/alerts/log/": [("get", "alerts/log/", None), ("get", "alerts/log/?rule={rule}&state=failed", None)],
@@ -269,6 +270,7 @@ WITHOUT = {
     "history/what-if/",
     "history/status/",
     "history/advice/",  # not computed yet
+    "alerts/deliveries/{delivery}/",
     "alerts/kinds/",
     "alerts/networks/",
     "schedules/preview/",

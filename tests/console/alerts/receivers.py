@@ -17,12 +17,17 @@ from aiosmtpd.controller import Controller
 
 @dataclass
 class Received:
-    """Recorded requests. `answers`: statuses of the next responses, then 200. `headers`: of the responses."""
+    """Recorded requests. `answers`: statuses of the next responses, then 200. `texts`: their bodies, then `text`.
+    `headers`: of the responses. `began`, `go_on`: if set, a request sets the first and waits for the second."""
 
     url: str = ""
     requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    text: str = ""
     headers: dict[str, str] = field(default_factory=dict)
+    began: threading.Event | None = None
+    go_on: threading.Event | None = None
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
@@ -37,10 +42,14 @@ def http_receiver() -> Iterator[Received]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             got.requests.append((dict(self.headers), body))
+            if got.began is not None and got.go_on is not None:
+                got.began.set()
+                got.go_on.wait(60)
             self.send_response(got.answers.pop(0) if got.answers else 200)
             for name, value in got.headers.items():
                 self.send_header(name, value)
             self.end_headers()
+            self.wfile.write((got.texts.pop(0) if got.texts else got.text).encode())
 
         def log_message(self, *args: Any) -> None:
             pass

@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 
 from brokers.model import object_name
 from console.access.actor import Actor
-from console.alerts import editing, tasks
+from console.alerts import editing, receiver_editing, tasks
 from console.alerts.evaluator import Evaluator
 from console.alerts.models import Alert, AllowedNetwork, Delivery, DeliveryState, Notification, Position, Receiver, Rule
 from console.audit.models import AuditEntry
@@ -63,7 +63,7 @@ def evaluator(clock: Clock) -> Evaluator:
 
 def create_rule(by: Actor, hook: Received, kinds: list[str], **more: Any) -> Rule:
     AllowedNetwork.objects.get_or_create(network="127.0.0.0/8")
-    receiver = editing.create_receiver(by, {"name": "hook", "kind": "webhook", "url": hook.url})
+    receiver = receiver_editing.create_receiver(by, {"name": "hook", "kind": "webhook", "url": hook.url})
     return editing.create_rule(by, {"name": "rule", "kinds": kinds, "receivers": [receiver.pk], **more})
 
 
@@ -277,7 +277,9 @@ def test_mail_is_retried_and_reaches_a_real_server(stuck: Broker, by: Actor, set
     with smtp_receiver() as (box, port):
         settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", port
         box.refuse = 1
-        receiver = editing.create_receiver(by, {"name": "team", "kind": "email", "recipients": ["team@example.org"]})
+        receiver = receiver_editing.create_receiver(
+            by, {"name": "team", "kind": "email", "recipients": ["team@example.org"]}
+        )
         editing.create_rule(by, {"name": "rule", "kinds": [STUCK], "receivers": [receiver.pk]})
         evaluator(Clock()).poll()
         delivery = Delivery.objects.get()
@@ -292,8 +294,10 @@ def test_mail_is_retried_and_reaches_a_real_server(stuck: Broker, by: Actor, set
 
 
 def test_mail_without_a_configured_server_fails_at_once(broker: Broker, by: Actor) -> None:
-    receiver = editing.create_receiver(by, {"name": "team", "kind": "email", "recipients": ["team@example.org"]})
-    delivery = editing.send_test(by, receiver)
+    receiver = receiver_editing.create_receiver(
+        by, {"name": "team", "kind": "email", "recipients": ["team@example.org"]}
+    )
+    delivery = receiver_editing.send_test(by, receiver)
     delivery.refresh_from_db()
     assert delivery.state == DeliveryState.FAILED
     assert "HEADGATE_MAIL_HOST" in delivery.attempts[0]["outcome"]
@@ -391,7 +395,7 @@ def test_delivery_log_outlives_the_rule_and_the_receiver(
     rule = create_rule(by, hook, [STUCK])
     evaluator(Clock()).poll()
     editing.delete_rule(by, rule)
-    editing.delete_receiver(by, Receiver.objects.get())
+    receiver_editing.delete_receiver(by, Receiver.objects.get())
     (notification,) = as_viewer.get(f"{API}log/").json()["results"]
     assert (notification["rule_name"], notification["deliveries"][0]["receiver_name"]) == ("rule", "hook")
     assert Notification.objects.count() == 1

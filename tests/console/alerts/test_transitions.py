@@ -111,6 +111,32 @@ def test_silenced_alert_is_notified_after_the_silence_if_it_still_fires() -> Non
     assert world.notified(observed(), at=101) == {"firing": 1}
 
 
+def test_alert_that_resolves_in_a_silence_is_notified_after_it() -> None:
+    """Receivers that know of its firing, such as an open incident, shall know of its end."""
+    world = World(holds=0)
+    assert world.notified(observed(), at=0) == {"firing": 1}
+    world.silences = [Silence(rule_id=1, until=T0 + dt.timedelta(seconds=100))]
+    assert world.notified(at=50) == {}
+    assert world.notified(at=99) == {}
+    assert world.notified(at=101) == {"resolved": 1}
+    assert world.notified(at=130) == {}
+
+
+def test_alert_that_begins_and_ends_in_a_silence_is_not_notified() -> None:
+    world = World(holds=0)
+    world.silences = [Silence(rule_id=1, until=T0 + dt.timedelta(seconds=100))]
+    assert world.notified(observed(), at=0) == {}
+    assert world.notified(at=50) == {}
+    assert world.notified(at=101) == {}
+
+
+def test_firing_alerts_that_remain_are_counted() -> None:
+    world = World(holds=0, quiet=0)
+    assert world.evaluate(observed(), observed(name=BILLS), at=0).still_firing == 2
+    assert world.evaluate(observed(), at=20).still_firing == 1
+    assert world.evaluate(at=40).still_firing == 0
+
+
 def test_silence_of_a_scope_applies_to_that_scope_only() -> None:
     world = World()
     world.silences = [Silence(pattern="orders.>", until=T0 + dt.timedelta(seconds=100))]

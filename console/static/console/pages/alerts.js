@@ -5,12 +5,13 @@ import { watch } from "../core/connection.js";
 import { byId, fill, h, icon, reconcile, setText } from "../core/elements.js";
 import { clock, duration, plural } from "../core/format.js";
 import { objectUrl } from "../core/object_names.js";
-import { unless } from "../core/permissions.js";
+import { may, unless } from "../core/permissions.js";
 import { poll } from "../core/polling.js";
 import { settings } from "../core/settings.js";
 import { clockElement, sinceElement, untilElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
 import { openFormDialog, plainField } from "../widgets/form_dialog.js";
+import { setUpReceivers } from "./alert_receivers.js";
 
 const LOG_PAGE = 30; // deliveries loaded at first
 /** @param {string} text */
@@ -230,135 +231,7 @@ function showSilences(silences) {
   );
 }
 
-// -- receivers --------------------------------------------------------------------------------------------------------
-
-/** @param {any} secret */
-const secretMessage = (secret) =>
-  h(
-    "div",
-    {},
-    h("p", {}, "Secret for the signature of its requests. Copy it now: it is not shown again."),
-    h("p", {}, h("code", { class: "secret" }, secret)),
-    h(
-      "p",
-      { class: "muted" },
-      "The header Headgate-Signature is t=TIME,v1=HMAC. HMAC is the HMAC-SHA-256 with this secret, " +
-        "in hexadecimal, of TIME, a dot and the body.",
-    ),
-  );
-
-function receiverDialog(/** @type {any} */ receiver = null, kind = receiver?.kind ?? "webhook") {
-  const webhook = kind === "webhook";
-  openFormDialog({
-    title: receiver ? `Receiver ${receiver.name}` : webhook ? "New webhook" : "New e-mail receiver",
-    fields: [
-      plainField("name", "Name", { value: receiver?.name ?? "", maxlength: 100 }),
-      webhook
-        ? plainField("url", "URL", {
-            value: receiver?.url ?? "",
-            placeholder: "https://alerts.example.org/hook",
-            hint: "Receives a signed POST with JSON. Redirects are not followed.",
-          })
-        : plainField("recipients", "Recipients", {
-            value: (receiver?.recipients ?? []).join("\n"),
-            rows: 3,
-            hint: "One address per line.",
-          }),
-      plainField("enabled", "State", {
-        choices: [
-          ["true", "enabled"],
-          ["false", "disabled: no notifications"],
-        ],
-        value: receiver?.enabled ?? true,
-      }),
-    ],
-    action: receiver ? "Save" : "Create",
-    async submit(/** @type {any} */ { enabled, recipients, ...values }) {
-      const given = {
-        ...values,
-        enabled: enabled === "true",
-        ...(webhook ? {} : { recipients: recipients.split(/[\s,]+/).filter(Boolean) }),
-      };
-      const made = receiver
-        ? await patch(`alerts/receivers/${receiver.id}/`, { ...given, version: receiver.version })
-        : await post("alerts/receivers/", { ...given, kind });
-      refresh();
-      const warned = made.warning
-        ? h("p", { class: "wrong", role: "alert" }, `Saved, but deliveries would fail: ${made.warning}.`)
-        : null;
-      return made.secret ? h("div", {}, warned, secretMessage(made.secret)) : warned;
-    },
-  });
-}
-
-/** @param {any} receiver */
-function newSecret(receiver) {
-  openFormDialog({
-    title: `New secret for ${receiver.name}`,
-    says: "The current secret becomes invalid at once.",
-    fields: [],
-    action: "Generate",
-    danger: true,
-    submit: async () => secretMessage((await post(`alerts/receivers/${receiver.id}/secret/`, {})).secret),
-  });
-}
-
-/** @param {any} receiver */
-function removeReceiver(receiver) {
-  /** @type {any} */
-  const used = rules.filter((rule) => rule.receivers.includes(receiver.id)).map((rule) => rule.name);
-  openFormDialog({
-    title: `Remove ${receiver.name}`,
-    says: used.length ? `Used by: ${used.join(", ")}. These rules remain, without this receiver.` : "No rule uses it.",
-    fields: [],
-    action: "Remove",
-    danger: true,
-    async submit() {
-      await remove(`alerts/receivers/${receiver.id}/`);
-      refresh();
-    },
-  });
-}
-
-/** @param {any[]} receivers */
-function showReceivers(receivers) {
-  byId("receivers-empty").hidden = receivers.length > 0;
-  byId("receivers-box").hidden = !receivers.length;
-  fill(
-    byId("receivers"),
-    receivers.map((/** @type {any} */ each) =>
-      h(
-        "tr",
-        {},
-        h(
-          "th",
-          { scope: "row" },
-          each.name,
-          each.enabled ? null : h("span", { class: "tag" }, "disabled"),
-          h(
-            "small",
-            { class: "muted vh wrap" },
-            (each.kind === "webhook" ? each.url : each.recipients.join(", ")) ||
-              (each.kind === "webhook" ? "webhook" : "e-mail"),
-          ),
-        ),
-        h(
-          "td",
-          { class: "acts" },
-          button("Test", async () => {
-            await change(
-              () => post(`alerts/receivers/${each.id}/test/`, {}),
-              `Test message queued for ${each.name}: see the delivery log.`,
-            );
-          }),
-          button("Edit", () => receiverDialog(each)),
-          each.kind === "webhook" ? button("Secret…", () => newSecret(each)) : null,
-          button("Remove", () => removeReceiver(each)),
-        ),
-      ),
-    ),
-  );
-}
+// -- allowed private networks -----------------------------------------------------------------------------------------
 
 /** @param {any[]} networks */
 function showNetworks(networks) {
@@ -485,14 +358,15 @@ const { refresh, change } = poll(
     showFiring(firing);
     drawChanged("rules", rules, showRules);
     drawChanged("receivers", receivers, showReceivers);
+    byId("no-links").hidden = settings.linked || !receivers.length || !may("operate", null);
     drawChanged("silences", silences, showSilences);
     drawChanged("networks", networks, showNetworks);
     drawChanged("log", log, showLog);
   },
 );
 
-byId("new-webhook").addEventListener("click", () => receiverDialog(null, "webhook"));
-byId("new-email").addEventListener("click", () => receiverDialog(null, "email"));
+const showReceivers = setUpReceivers({ rules: () => rules, refresh });
+setText(byId("no-links-setting"), `HEADGATE_URL=${location.origin}`);
 byId("new-silence").addEventListener("click", () => silence({}, "Silence a scope", true));
 byId("new-network").addEventListener("click", () =>
   openFormDialog({
@@ -513,8 +387,7 @@ byId("older").addEventListener("click", () => {
   refresh();
 });
 for (const [id, what, host] of /** @type {[string, string, (string | null)?][]} */ ([
-  ["new-webhook", "operate", null],
-  ["new-email", "operate", null],
+  ["new-receiver", "operate", null],
   ["new-silence", "operate"],
   ["new-network", "administer", null],
 ])) {
