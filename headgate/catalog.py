@@ -5,18 +5,20 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-#: command -> (module with `main(argv) -> exit code`, what it does). Nothing here may import Django.
+#: command -> (module and its function `(argv) -> exit code`, what it does). Nothing here may import Django.
 OURS = {
     "up": (
-        "console.up.main",
+        "console.up.main:main",
         "start everything under one supervisor and print where to sign in (--demo: with demo clients)",
     ),
-    "broker": ("brokers.server.main", "the broker engine alone"),
+    "broker": ("brokers.server.main:main", "the broker engine alone"),
     "store": (
-        "brokers.server.store_command",
+        "brokers.server.store_command:main",
         "check or print what is in a stopped broker's message stores; adopt them, or set them aside",
     ),
-    "demo": ("brokers.demo.main", "demo producers and consumers against a running broker"),
+    "backup": ("headgate.backup.commands:main_backup", "copy everything in a data folder, also one in use, to a file"),
+    "restore": ("headgate.backup.commands:main_restore", "restore such a file into an empty folder"),
+    "demo": ("brokers.demo.main:main", "demo producers and consumers against a running broker"),
 }
 #: commands of the console that are worth naming first
 CONSOLE = {

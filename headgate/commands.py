@@ -25,7 +25,8 @@ def main(argv: list[str]) -> int:
         if command in LOGGED and "--session" not in argv:  # whose output is read by the process that started it
             start(command)
     if command in OURS:
-        return int(importlib.import_module(OURS[command][0]).main(argv[2:]))
+        module, _, function = OURS[command][0].partition(":")
+        return int(getattr(importlib.import_module(module), function)(argv[2:]))
     if command in ("--help", "-h") or argv[1:] == ["help"]:
         print_commands()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")

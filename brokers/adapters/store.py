@@ -14,6 +14,9 @@ from brokers.engine.values.stops import Stop
 from brokers.model import ObjectName
 from brokers.server.sqlite_file import failures_named, open_sqlite, transaction
 
+#: Of the schema.
+KIND, VERSION = "headgate-adapter", 2
+
 _SCHEMA = (
     "CREATE TABLE stop (scope TEXT PRIMARY KEY, record TEXT NOT NULL)",
     "CREATE TABLE target (id TEXT PRIMARY KEY, queues TEXT NOT NULL, restore TEXT NOT NULL, scopes TEXT NOT NULL)",
@@ -36,8 +39,8 @@ class AdapterStore:
         # FULL: a stop whose record a power cut loses would never be undone.
         self._db = open_sqlite(
             path,
-            kind="headgate-adapter",
-            version=2,
+            kind=KIND,
+            version=VERSION,
             schema=_SCHEMA,
             upgrades=_UPGRADES,
             synchronous="FULL",

@@ -17,6 +17,9 @@ from brokers.server.sqlite_file import DiskFull, StoreError, failures_named, ope
 
 __all__ = ["ConfigStore", "DiskFull", "StoreError"]
 
+#: Of the schema.
+KIND, VERSION = "headgate-config", 2
+
 _SCHEMA = (
     "CREATE TABLE record (kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, checksum INTEGER,"
     " PRIMARY KEY (kind, key)) WITHOUT ROWID",
@@ -36,8 +39,8 @@ class ConfigStore:
         self._write_lock = Lock()
         self._db = open_sqlite(
             path,
-            kind="headgate-config",
-            version=2,
+            kind=KIND,
+            version=VERSION,
             schema=_SCHEMA,
             upgrades=_UPGRADES,
             synchronous="FULL",

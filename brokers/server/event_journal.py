@@ -28,6 +28,9 @@ Fact = tuple[int, str, ObjectName, str, Mapping[str, Any]]
 #: Approximate bytes of a record besides its texts (number, time, SQLite's own).
 _RECORD_OVERHEAD = 32
 
+#: Of the schema.
+KIND, VERSION = "headgate-events", 2
+
 _SCHEMA = (
     "CREATE TABLE event (number INTEGER PRIMARY KEY, at INTEGER NOT NULL, size INTEGER NOT NULL, kind TEXT NOT NULL,"
     " object TEXT NOT NULL, text TEXT NOT NULL, attributes TEXT NOT NULL, checksum INTEGER)",
@@ -76,8 +79,8 @@ class EventJournal:
         self._damaged: set[int] = set()  # numbers of damaged events that were logged
         self._db = open_sqlite(
             path,
-            kind="headgate-events",
-            version=2,
+            kind=KIND,
+            version=VERSION,
             schema=_SCHEMA,
             upgrades=_UPGRADES,
             synchronous="NORMAL",

@@ -28,6 +28,9 @@ from brokers.server.sqlite_file import StoreError, failures_named, transaction
 #: Space that removed messages may take in runs: in bytes, and as a part of what is stored. On a full disk it is less.
 SPARE_BYTES, SPARE_PART = 16 << 20, 8
 
+#: How long a write-back of the log waits for readers, ms.
+_CHECKPOINT_WAIT_MS = 50
+
 #: Messages of deleted queues that are removed with one group, so that a large queue does not delay the others.
 DROP_ROWS = 5000
 
@@ -232,9 +235,15 @@ class GroupWriter:
             return 0
 
     def _shorten_log(self) -> None:
-        """Write as much of the log as possible back into the file, and truncate it."""
+        """Write as much of the log as possible back into the file, and truncate it. While a backup reads the file, the
+        log only grows: groups do not wait for it."""
         with contextlib.suppress(sqlite3.Error):
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            before = self._db.execute("PRAGMA busy_timeout").fetchone()[0]
+            self._db.execute(f"PRAGMA busy_timeout={_CHECKPOINT_WAIT_MS}")
+            try:
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                self._db.execute(f"PRAGMA busy_timeout={before}")
 
     def _room_inside(self) -> int:
         """Bytes of free pages in the file."""

@@ -16,7 +16,7 @@ from brokers.server.message_runs import TABLES as RUN_TABLES
 from brokers.server.sqlite_file import open_sqlite, transaction
 
 #: Of the schema.
-VERSION = 4
+KIND, VERSION = "headgate-messages", 4
 
 PAGE_BYTES = 8192
 #: Disk space of a message besides its body: its row, its index entry, and slack in their pages.
@@ -104,13 +104,12 @@ def open_messages(path: Path, *, durable: bool = True) -> sqlite3.Connection:
     """Open a message store, and create or upgrade it if necessary. Raises StoreError."""
     return open_sqlite(
         path,
-        kind="headgate-messages",
+        kind=KIND,
         version=VERSION,
         schema=_SCHEMA,
         upgrades=_UPGRADES,
         synchronous="FULL" if durable else "OFF",
         check=False,
-        exclusive=False,
         page_bytes=PAGE_BYTES,
     )
 

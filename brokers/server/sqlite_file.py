@@ -1,4 +1,5 @@
-"""SQLite files that one broker process owns: created private, locked, checked, and upgraded to the current schema.
+"""SQLite files that one broker process writes: created private, checked, and upgraded to the current schema. The lock
+of the data folder (`data_lock.py`) excludes a second writer; a backup may read while the broker writes.
 
 Every failure is a StoreError whose message names the file and the reason, so that a start that cannot work ends in
 one clear line. What the tables mean is the business of the modules that use them.
@@ -13,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-#: Time to wait for the lock of an earlier process that is just ending, in seconds.
+#: Time to wait for another connection's lock, in seconds.
 _LOCK_SECONDS = 2.0
 
 
@@ -33,18 +34,16 @@ def open_sqlite(
     schema: Sequence[str],
     synchronous: str,
     check: bool,
-    exclusive: bool = True,
     page_bytes: int = 4096,
     upgrades: Mapping[int, Sequence[str]] | None = None,
 ) -> sqlite3.Connection:
-    """Open or create `path` in WAL mode, locked against every other process, with autocommit (BEGIN is the caller's).
+    """Open or create `path` in WAL mode, with autocommit (BEGIN is the caller's).
 
     `kind` and `version` are stored in a table of one row, `schema_version`; a file of another kind or of a later
     version is refused. `schema`: the statements that create version `version`; `upgrades`: for each earlier version,
     the statements that upgrade it to the next. `synchronous`: FULL if a commit must survive a power cut, NORMAL if it
-    need only survive the process. `check`: verify the whole file, for files that stay small. Not `exclusive`: a second
-    connection may read while this one writes, and the caller must lock out other processes. `page_bytes` applies to a
-    new file only.
+    need only survive the process. `check`: verify the whole file, for files that stay small. Other connections may read
+    while this one writes; the caller excludes other writers. `page_bytes` applies to a new file only.
     """
     try:
         make_folder(path.parent)
@@ -56,9 +55,6 @@ def open_sqlite(
         # The caller may commit from a worker thread, and ensures that only one thread uses it at a time.
         db = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            # Exclusive before WAL: no shared-memory file, and a second broker on the same folder fails at once.
-            if exclusive:
-                db.execute("PRAGMA locking_mode=EXCLUSIVE")
             db.execute(f"PRAGMA page_size={page_bytes}")
             db.execute("PRAGMA journal_mode=WAL")
             db.execute(f"PRAGMA synchronous={synchronous}")

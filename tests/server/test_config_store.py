@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,7 @@ def test_new_files_are_private(path: Path) -> None:
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {
         "config.sqlite3": 0o600,
+        "config.sqlite3-shm": 0o600,
         "config.sqlite3-wal": 0o600,
     }
     store.close()
@@ -166,13 +168,18 @@ def test_another_programs_database_is_refused(path: Path, make: str) -> None:
     assert str(path) in str(caught.value)
 
 
-def test_a_file_in_use_by_another_broker_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brokers.server.sqlite_file._LOCK_SECONDS", 0.05)
+def test_file_can_be_read_by_another_process_while_it_is_written(path: Path) -> None:
+    """As a backup does. The lock of the data folder excludes a second broker."""
     store = ConfigStore(path)
-    with pytest.raises(StoreError, match="in use by another broker process"):
-        ConfigStore(path)
-    store.close()
-    ConfigStore(path).close()
+    store.put("queue", "a", {"capacity": 1})
+    store.commit()
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)) as reading:
+        reading.execute("BEGIN")
+        assert reading.execute("SELECT key FROM record").fetchall() == [("a",)]
+        store.put("queue", "b", {"capacity": 2})
+        store.commit()
+        assert reading.execute("SELECT key FROM record").fetchall() == [("a",)]
+    assert [key for _, key, _ in store.load()] == ["a", "b"]
 
 
 def test_value_that_json_does_not_support_is_refused_at_once(path: Path) -> None:

@@ -1,0 +1,83 @@
+"""The files of the broker and of the adapters of other brokers in a backup: all as of one moment.
+
+They belong together: the configuration gives the stores' rows their meaning. So all are pinned at once, and the copies
+are checked as the broker checks its files at a start; if a virtual host was created or deleted in between, they are
+taken again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from brokers.adapters import store as adapter_store
+from brokers.server import config_store, event_journal, message_file, store_identity
+from brokers.server.sqlite_file import StoreError, failures_named
+from brokers.server.store_survey import CONFIG, read_records
+from headgate.backup.archive import BackupError
+from headgate.backup.contents import ADAPTERS, BROKER, files
+from headgate.backup.snapshot import copy, is_database, pinned
+
+_TRIES = 5
+
+#: kind of a file -> the version of its tables that this release has.
+SCHEMAS = {module.KIND: module.VERSION for module in (config_store, event_journal, message_file, adapter_store)}
+
+
+def take(data: Path, folder: Path) -> datetime:
+    """Copy the files into the folder, under their names in the data folder; return the moment. Raises BackupError,
+    OSError."""
+    for number in range(_TRIES):
+        shutil.rmtree(folder, ignore_errors=True)
+        moment = _take(data, folder)
+        try:
+            check(folder)
+        except BackupError as error:
+            if number == _TRIES - 1:
+                raise BackupError(str(error).replace(str(folder), str(data))) from error
+            continue
+        return moment
+    raise AssertionError
+
+
+def _take(data: Path, folder: Path) -> datetime:
+    found = dict(files(data, BROKER)) | dict(files(data, ADAPTERS))
+    databases = {name: path for name, path in found.items() if is_database(path)}
+    # The configuration after the stores, the journal after the configuration: each knows all that those before it do.
+    last = {f"{BROKER}/{CONFIG}": 1, f"{BROKER}/events.sqlite3": 2}
+    ordered = {name: databases[name] for name in sorted(databases, key=lambda name: last.get(name, 0))}
+    with pinned(ordered) as connections:
+        moment = datetime.now(UTC)
+        for name, db in connections.items():
+            copy(db, folder / name)
+    for name, path in found.items():
+        if name not in databases:
+            place = folder / name
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
+    return moment
+
+
+def check(folder: Path) -> None:
+    """Raise BackupError unless the broker would start with the files: of releases up to this one, and belonging
+    together."""
+    try:
+        for top in (BROKER, ADAPTERS):
+            for _, path in files(folder, top):
+                if is_database(path):
+                    _check_version(path)
+        store_identity.check(folder / BROKER, read_records(folder / BROKER))
+    except StoreError as error:
+        raise BackupError(str(error).partition(". The broker does not start")[0]) from error
+
+
+def _check_version(path: Path) -> None:
+    with failures_named(path), closing(sqlite3.connect(path)) as db:
+        row = db.execute("SELECT kind, version FROM schema_version").fetchone()
+    if row is not None and row[1] > SCHEMAS.get(row[0], row[1]):
+        raise BackupError(
+            f"{path.name} was written by a later release: schema {row[1]}, this release knows {SCHEMAS[row[0]]}"
+        )

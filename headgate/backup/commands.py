@@ -1,0 +1,81 @@
+"""`headgate backup FILE` and `headgate restore FILE`. They read and write files alone, without Django."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from headgate.backup.archive import BackupError
+from headgate.backup.contents import strangers
+from headgate.backup.restoration import restore
+from headgate.backup.taking import take
+
+
+def main_backup(argv: list[str]) -> int:
+    options = _options("backup", "Copy everything in a data folder, which may be in use, into one file.", argv)
+    data, file = options.data.resolve(), options.file.absolute()
+
+    def work() -> list[str]:
+        facts = take(data, file, os.environ)
+        lines = [f"Backup of {data} as of {facts['moment']}: {file} ({_size(file.stat().st_size)})."]
+        if facts["database"] != "sqlite":
+            lines.append(f"Not in it: the console's database ({facts['database']}). Back it up with its own tools.")
+        if facts["history"]:
+            lines.append(f"Not in it: the history at {facts['history']}.")
+        if left := strangers(data):
+            lines.append(f"Not in it, since they are not Headgate's: {', '.join(left)}.")
+        return [*lines, "It contains secrets and messages; only its owner can read it."]
+
+    return _run("backup", work)
+
+
+def main_restore(argv: list[str]) -> int:
+    options = _options("restore", "Restore a backup into an empty folder, with nothing running there.", argv)
+    data, file = options.data.absolute(), options.file.absolute()
+
+    def work() -> list[str]:
+        facts = restore(file, data, os.environ)
+        lines = [f"Restored {data} as of {facts['moment']}, from release {facts['release']}."]
+        if facts["history"]:
+            lines.append(f"The history was at {facts['history']}: set HEADGATE_HISTORY_URL.")
+        return [*lines, f"Start it with `headgate up --data {data}`."]
+
+    return _run("restore", work)
+
+
+def _run(name: str, work: Callable[[], list[str]]) -> int:
+    """Run a command; return its exit code: 1 after a line with the reason."""
+    try:
+        lines = work()
+    except BackupError as error:
+        return _fail(name, str(error))
+    except OSError as error:
+        return _fail(name, f"{error.filename or 'the disk'}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        return _fail(name, "stopped; nothing was left behind")
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 0
+
+
+def _fail(name: str, why: str) -> int:
+    sys.stderr.write(f"headgate {name}: {why}\n")
+    return 1
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"
+
+
+def _options(name: str, description: str, argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"headgate {name}", description=description)
+    parser.add_argument("file", type=Path, metavar="FILE", help="the file of the backup")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path(os.environ.get("HEADGATE_DATA") or "data"),
+        help="the data folder (default: $HEADGATE_DATA or ./data)",
+    )
+    return parser.parse_args(argv)

@@ -1,0 +1,73 @@
+"""Copies of SQLite databases that other processes write, all as of one moment.
+
+`pinned` begins a read transaction on each: from then on it sees the database as it is now, whatever is committed later,
+and delays no writer. `copy` is SQLite's own copy of the pages, so that checksums in the rows stay what they are.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from headgate.backup.archive import BackupError
+
+#: How long to wait for a process that has just opened or is closing a database, s.
+_WAIT_SECONDS = 20.0
+
+
+def is_database(path: Path) -> bool:
+    """Return whether it is one of SQLite's. Never call this for one that this process reads: closing the file would end
+    its locks."""
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
+
+
+@contextmanager
+def pinned(paths: Mapping[str, Path]) -> Iterator[dict[str, sqlite3.Connection]]:
+    """Yield a connection to each database by its name, with the content of one moment. Raises BackupError."""
+    with ExitStack() as stack:
+        found = {}
+        for name, path in paths.items():
+            with _failures_named(path):
+                uri = f"file:{quote(str(path.resolve()))}?mode=ro"
+                db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_WAIT_SECONDS)
+                found[name] = stack.enter_context(closing(db))
+        # Opened first, so that the moments are as close to each other as can be.
+        for name, db in found.items():
+            with _failures_named(paths[name]):
+                db.execute("BEGIN")
+                db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        yield found
+
+
+def copy(db: sqlite3.Connection, to: Path) -> None:
+    """Copy what a pinned connection sees into a new file, and release the database. Raises BackupError."""
+    to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    to.touch(mode=0o600, exist_ok=False)
+    with _failures_named(to):
+        with closing(sqlite3.connect(to, isolation_level=None)) as target:
+            # A copy that a crash destroys is worth nothing anyway: the archive is what is made durable.
+            target.execute("PRAGMA synchronous=OFF")
+            db.backup(target)
+        db.execute("ROLLBACK")
+
+
+def damage(path: Path) -> str:
+    """Return what SQLite finds wrong with a database that no process uses; "": nothing."""
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            found = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.Error as error:
+        return str(error)
+    return "" if found == "ok" else " ".join(found.split())
+
+
+@contextmanager
+def _failures_named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise BackupError(f"cannot copy {path}: {error}") from error

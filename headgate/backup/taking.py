@@ -1,0 +1,124 @@
+"""A backup of a data folder whose processes run.
+
+The order makes the parts fit: what records others is copied before what it records. The history comes before the
+console's database and the broker's event journal, so that after a restoration the recorder finds in the journal all
+that it has not recorded. The moment of the backup is that of the broker's files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from headgate.backup import broker_files, history_files
+from headgate.backup.archive import BackupError, Writer
+from headgate.backup.contents import CONSOLE, DATABASE, FOLDERS, HISTORY, files
+from headgate.backup.snapshot import copy, pinned
+
+
+def take(data: Path, file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Write a backup of the folder to a file that must not exist, and return its facts. Raises BackupError, OSError."""
+    _check_places(data, file)
+    with partial_folder(file.with_name(f".{file.name}.partial")) as folder:
+        draft = folder / "archive"
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            with Writer(out) as archive:
+                facts = _fill(archive, data, folder / "copies", environment)
+                archive.complete(facts)
+            out.flush()
+            os.fsync(out.fileno())
+        try:
+            os.link(draft, file)  # unlike a rename, this replaces no file
+        except FileExistsError:
+            raise BackupError(f"{file} exists: choose another name") from None
+        sync(file.parent)
+    return facts
+
+
+def _check_places(data: Path, file: Path) -> None:
+    if not any((data / name).is_dir() for name in FOLDERS):
+        raise BackupError(f"{data} is not a data folder of Headgate: choose it with --data")
+    if file.exists():
+        raise BackupError(f"{file} exists: choose another name")
+    if not file.parent.is_dir():
+        raise BackupError(f"{file.parent} is not a folder")
+    if any(file.resolve().is_relative_to((data / name).resolve()) for name in FOLDERS):
+        raise BackupError(f"{file} is among the files to back up: choose another folder")
+
+
+def _fill(archive: Writer, data: Path, copies: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    with_history = is_own_history(data, environment)
+    if with_history:
+        history_files.add_recorded(archive, data)
+    database = database_kind(environment)
+    if database == "sqlite" and (data / DATABASE).exists():
+        with pinned({DATABASE: data / DATABASE}) as connections:
+            copy(connections[DATABASE], copies / DATABASE)
+        archive.add(DATABASE, copies / DATABASE)
+        (copies / DATABASE).unlink()
+    if with_history:
+        history_files.add_logs(archive, data)
+    moment = broker_files.take(data, copies / "broker-files")
+    for name, path in files(copies, "broker-files"):
+        archive.add(name.partition("/")[2], path)
+    shutil.rmtree(copies, ignore_errors=True)
+    for name, path in files(data, CONSOLE):
+        if name != DATABASE:
+            archive.add(name, path)
+    if with_history:
+        history_files.add_tables(archive, data)
+    return {
+        "release": version("headgate"),
+        "moment": moment.isoformat(timespec="milliseconds"),
+        "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "database": database,
+        "history": "" if with_history else environment.get("HEADGATE_HISTORY_URL", ""),
+    }
+
+
+def database_kind(environment: Mapping[str, str]) -> str:
+    """Return the kind of the console's database: `sqlite`, in the data folder, or the scheme of DATABASE_URL."""
+    return (environment.get("DATABASE_URL") or "sqlite:").partition(":")[0]
+
+
+def is_own_history(data: Path, environment: Mapping[str, str]) -> bool:
+    """Whether the history is in the data folder."""
+    url = environment.get("HEADGATE_HISTORY_URL") or ""
+    return not url or Path(url).resolve() == (data / HISTORY).resolve()
+
+
+@contextmanager
+def partial_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder for unfinished work, which is removed at the end, and if a kill left it, by the next one that
+    needs it. Raises BackupError if another process uses it."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BackupError(f"{folder} is in use: another backup or restoration is under way") from None
+        for entry in folder.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(descriptor)
+
+
+def sync(folder: Path) -> None:
+    """Make what was created and renamed in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
