@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""`manage.py COMMAND` in the repository: the same as `headgate COMMAND` for the commands of `headgate/commands.py`."""
+"""`manage.py COMMAND` in the repository: the same as `headgate COMMAND`, for the commands of `console/commands.py`."""
 
 from __future__ import annotations
 
 import sys
 
-from headgate.commands import main
+from console.commands import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv))

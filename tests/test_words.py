@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-TOP = ("brokers", "console", "headgate", "tests", "bench")
+TOP = ("brokers", "console", "templates", "tests", "bench")
 KINDS = {".py", ".js", ".html", ".css", ".md", ".txt", ".toml", ".json", ".ts"}
 
 #: A word that is not used, and what to write instead.

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from console.catalog import CONSOLE, HERE, OURS
 from console.cli import credentials, names
 from console.cli.client import Client
 from console.cli.problems import Problem
-from headgate.catalog import CONSOLE, HERE, OURS
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -13,8 +13,8 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
+from console.catalog import PROGRAM
 from console.celery import app
-from headgate.catalog import PROGRAM
 
 #: Exit code of `headgate history --once` if another process owns the lease.
 BUSY = 75

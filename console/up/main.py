@@ -23,8 +23,8 @@ from typing import NoReturn, TextIO
 from brokers import log_records
 from brokers.loopback import is_loopback
 from brokers.tls_options import TLS_PORT, add_tls_options, check_tls_options, tls_arguments
+from console.catalog import PROGRAM
 from console.up.supervisor import Failed, Service, Supervisor
-from headgate.catalog import PROGRAM
 
 
 def main(argv: list[str]) -> int:
@@ -302,7 +302,7 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of all data (default: $HEADGATE_DATA or ./data)",
     )
     add_tls_options(parser)
-    # Taken by headgate/commands.py, for every process; here for --help.
+    # Taken by console/commands.py, for every process; here for --help.
     parser.add_argument("--log-format", choices=log_records.FORMATS, help="lines of text (default), or of JSON")
     parser.add_argument("--verbose", action="store_true", help="show the ordinary output of every process, too")
     return parser

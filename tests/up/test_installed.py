@@ -29,7 +29,7 @@ from tests.up.test_up import READY, READY_WITHIN, STOPPED
 pytestmark = pytest.mark.timeout(900)
 
 #: What a wheel is built from. The copy has no result of an earlier build, which would get into the wheel.
-SOURCES = ("brokers", "console", "headgate", "pyproject.toml", "README.md", ".readme")
+SOURCES = ("brokers", "console", "templates", "pyproject.toml", "README.md", ".readme")
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_installed_wheel_runs_in_an_empty_folder(installed: Installed, environme
 
 def test_commands_of_the_wheel_read_no_module_of_the_current_folder(environment: Path, empty: Path) -> None:
     """An empty folder of a name that Headgate uses is not taken for Headgate's own."""
-    for name in ("console", "brokers", "headgate"):
+    for name in ("console", "brokers"):
         (empty / name).mkdir()
         (empty / name / "__init__.py").write_text("raise SystemExit('the wrong module')\n")
     for arguments in (["--help"], ["broker", "--help"], ["manage", "check"], ["migrate", "--verbosity", "0"]):

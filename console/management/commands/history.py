@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from console.catalog import PROGRAM
 from console.history.models import HistoryRun, JobRequest
 from console.history.pipeline import job_requests
 from console.history.pipeline.pieces import OnStep, Piece, Pieces, Unusable
@@ -29,7 +30,6 @@ from console.history.storage.landing_listing import LandingListing
 from console.leases.lease import Busy, Lost
 from console.management.progress import progress
 from console.management.ready import require_database
-from headgate.catalog import PROGRAM
 
 if TYPE_CHECKING:
     from console.history.storage.tables import Tables

@@ -16,7 +16,7 @@ PAGES = "".join(
     path.read_text()
     for path in (
         *STATIC.rglob("*.js"),
-        *(ROOT / "console/templates").rglob("*.html"),
+        *(ROOT / "templates").rglob("*.html"),
         *(ROOT / "console/pages").rglob("*.py"),
     )
 )

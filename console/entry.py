@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from headgate import catalog, commands
+from console import catalog, commands
 
 
 def main() -> None:

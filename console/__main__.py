@@ -1,4 +1,4 @@
-"""`python -m headgate COMMAND`, and the file by which Headgate starts its own processes."""
+"""`python -m console COMMAND`, and the file by which Headgate starts its own processes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from pathlib import Path
 if __name__ == "__main__":
     # Instead of the current folder, or this one: where the package is, installed or not.
     sys.path[0] = str(Path(__file__).resolve().parents[1])
-    from headgate.commands import main
+    from console.commands import main
 
     sys.exit(main(sys.argv))

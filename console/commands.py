@@ -1,7 +1,7 @@
 """The commands of the product's processes: `up`, `broker` and `demo` run without Django; others are Django's commands.
 
 The dispatch comes before any import, so that the broker's process holds nothing of the console. `headgate COMMAND`,
-`python -m headgate COMMAND` and, in the repository, `manage.py COMMAND` are the same.
+`python -m console COMMAND` and, in the repository, `manage.py COMMAND` are the same.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import sys
 from typing import NoReturn
 
-from headgate.catalog import CONSOLE, LOGGED, OURS, SERVICES
+from console.catalog import CONSOLE, LOGGED, OURS, SERVICES
 
 
 def main(argv: list[str]) -> int:
