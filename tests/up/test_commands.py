@@ -28,7 +28,7 @@ def test_without_a_command_headgates_commands_are_listed_first(arguments: tuple[
 
 @pytest.mark.parametrize("command", ["up", "broker", "demo"])
 def test_our_commands_run_without_django(command: str) -> None:
-    """Their help is printed with every import of Django and the console refused, but for the commands and `up` itself."""
+    """Their help is printed without Django, and without the console but for the commands and `up` itself."""
     start = ("console", "console.catalog", "console.commands")
     up = ("console.up", "console.up.main", "console.up.supervisor", "console.up.process_output")
     own = repr((*start, *up) if command == "up" else start)
