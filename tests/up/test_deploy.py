@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.catalog import HERE, SERVICES
+from console.catalog import HERE, SERVICES
 from tests.up.running import ROOT
 
 DEPLOY = ROOT / "console" / "deploy"
