@@ -13,6 +13,7 @@ from proton import Data, Described, symbol, ulong
 
 from brokers.amqp import proton as pn
 from brokers.amqp.header import without_ttl
+from brokers.amqp.message_sections import MESSAGE_ANNOTATIONS, decoded, front
 
 #: Annotations of a dead letter: the reason ("rejected" or "maximum-deliveries"), its queue, the number of failed
 #: deliveries there, and the description of the consumer that rejected it.
@@ -21,6 +22,8 @@ REASON, SOURCE, FAILED, DESCRIPTION = (
 )
 
 _DELIVERY = (symbol("x-opt-delivery-time"), symbol("x-opt-delivery-delay"))
+
+_MARKS = frozenset((REASON, SOURCE, FAILED, DESCRIPTION))
 
 _DELIVERY_ANNOTATIONS, _MESSAGE_ANNOTATIONS = b"\x00\x53\x71", b"\x00\x53\x72"
 
@@ -43,3 +46,20 @@ def as_dead_letter(body: bytes, reason: str, queue: str, failed: int, descriptio
         return header + rest[:before] + bytes(annotations.encode()) + rest[before + length :]
     except (ValueError, TypeError, AttributeError):
         return body
+
+
+def without_marks(body: bytes) -> bytes:
+    """Return a dead letter without the annotations that `as_dead_letter` has added; unchanged if it has none."""
+    section = front(body).get(MESSAGE_ANNOTATIONS)
+    given = decoded(body, section)
+    if section is None or not isinstance(given, dict) or not _MARKS & given.keys():
+        return body
+    left = {name: value for name, value in given.items() if name not in _MARKS}
+    if not left:
+        return body[: section.start] + body[section.end :]
+    annotations = Data()
+    try:
+        annotations.put_object(Described(ulong(MESSAGE_ANNOTATIONS), left))
+    except (ValueError, TypeError, AttributeError):
+        return body
+    return body[: section.start] + bytes(annotations.encode()) + body[section.end :]

@@ -30,9 +30,11 @@ MOST_DECODED = 1 << 20
 
 
 class Section(NamedTuple):
-    """`kind`: the number of its descriptor. `value`, `end`: where its value begins and ends."""
+    """`kind`: the number of its descriptor. `start`: where that begins; `value`, `end`: where its value begins and
+    ends."""
 
     kind: int
+    start: int
     value: int
     end: int
 
@@ -43,7 +45,7 @@ def sections(body: bytes) -> Iterator[Section]:
     while at < len(body):
         kind, value = _kind(body, at)
         end = value_end(body, value, len(body))
-        yield Section(kind, value, end)
+        yield Section(kind, at, value, end)
         at = end
 
 
@@ -60,9 +62,9 @@ def front(body: bytes) -> dict[int, Section]:
     return found
 
 
-def decoded(body: bytes, section: Section | None) -> Any:
-    """Return the value of a section; None if it is too long, or cannot be read."""
-    if section is None or section.end - section.value > MOST_DECODED:
+def decoded(body: bytes, section: Section | None, most: int = MOST_DECODED) -> Any:
+    """Return the value of a section; None if it has more than `most` bytes, or cannot be read."""
+    if section is None or section.end - section.value > most:
         return None
     try:
         value = pn.decode_first(memoryview(body)[section.value : section.end])[1]

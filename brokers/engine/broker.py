@@ -18,7 +18,9 @@ from brokers.engine.services.clients import Clients
 from brokers.engine.services.dead_letters import DeadLetters
 from brokers.engine.services.enforcement import Enforcement
 from brokers.engine.services.links import Links
+from brokers.engine.services.message_changes import MessageChanges
 from brokers.engine.services.message_lists import MessageLists
+from brokers.engine.services.message_reading import MessageReading
 from brokers.engine.services.queue_lifecycle import QueueLifecycle
 from brokers.engine.services.records import Records
 from brokers.engine.services.restoring import Restoring
@@ -102,6 +104,8 @@ class Broker:
         self.clients = Clients(registry, turn, self.links, self.subscriptions, self.transactions)
         self.stored_messages = StoredMessages(agenda, self.transactions)
         self.message_lists = MessageLists()
+        self.message_reading = MessageReading()
+        self.message_changes = MessageChanges(registry)
         self.upkeep = Upkeep(registry, agenda, self.queue_lifecycle, self.slow_consumers, self.stopping)
         self.restoring = Restoring(
             registry,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from brokers.model.declarations import Attribute, Kind, ManagedType, Notification, Operation
-from brokers.model.message_operations import MESSAGE_OPERATIONS
+from brokers.model.message_operations import MESSAGE_NOTIFICATIONS, MESSAGE_OPERATIONS
 from brokers.model.policy_fields import POLICY, POLICY_CHANGED
 from brokers.model.policy_operations import EXPLAIN
 from brokers.model.stop_operations import ACTOR, REASON, STARTED, STOPPED, stop_and_start
@@ -158,6 +158,7 @@ QUEUE = ManagedType(
             "HGT-1012",
             "Messages were discarded because there is no dead-letter queue.",
         ),
+        *MESSAGE_NOTIFICATIONS,
         SLOW_CONSUMER,
         POLICY_CHANGED,
         STOPPED,

@@ -11,8 +11,13 @@ from typing import Any
 
 from brokers.admin import ManagedObject, NotAllowed, Page
 from brokers.engine.management.requests import Management
-from brokers.engine.values.rights import MANAGE, Rights
+from brokers.engine.values.rights import CONSUME, MANAGE, PUBLISH, Rights
 from brokers.model import TYPES, ObjectName
+from brokers.model.message_operations import MESSAGE_READER, PUBLISHER
+
+#: Console roles that an operation needs -> the right that a user of the broker needs beside `manage`: one that may not
+#: consume must not read bodies, and one that may not publish must not publish test messages.
+_ROLES = {MESSAGE_READER: CONSUME, PUBLISHER: PUBLISH}
 
 
 def virtualhost_of(name: ObjectName) -> str:
@@ -54,6 +59,10 @@ class ManagementAs:
 
     def call(self, name: ObjectName, operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         self._need(name)
+        declared = TYPES[name.type].operation(operation)
+        right = _ROLES.get(declared.role) if declared is not None else None
+        if right is not None and not self.rights.may(right, virtualhost_of(name)):
+            raise NotAllowed(f"user {self.user} has no permission to {right}, which {operation} needs")
         return self.management.call(name, operation, arguments, self.user)
 
     def may_see(self, name: ObjectName) -> bool:

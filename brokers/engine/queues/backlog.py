@@ -161,6 +161,25 @@ class Backlog:
             self._hand -= 1
         return entry
 
+    def pick_all(self, numbers: list[int]) -> None:
+        """Remove the messages with these numbers, which are in order; others are ignored."""
+        found = [at for number in numbers if (at := self._find(number)) is not None]
+        if found == list(range(self._at, self._at + len(found))):
+            self.drop(len(found))
+            return
+        for at in found:
+            self._forget(at)
+        searched = bisect_left(found, self._at + self._hand)
+        for each in (self._numbers, self._sizes, self._places, self._expiries):
+            if each is not None:
+                left, last = array(each.typecode), found[0]
+                for at in found:
+                    left.extend(each[last:at])
+                    last = at + 1
+                left.extend(each[last:])
+                each[found[0] :] = left
+        self._hand -= searched
+
     def _forget(self, at: int) -> None:
         if self._bodies.pop(self._numbers[at], None) is None:
             self.bytes -= self._sizes[at]

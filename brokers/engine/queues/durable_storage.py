@@ -116,9 +116,9 @@ class DurableStorage:
         self._wait(UnsafeRun(first, bodies, size, ticket, receipt, stored=True))
         return Verdict.PENDING
 
-    def _adopt(self, body: bytes, queue: int, number: int) -> int:
+    def _adopt(self, body: bytes, header: Header, queue: int, number: int) -> int:
         """Move a message of another queue in the same store to this one; its body may change. Return the ticket."""
-        place = self._lanes.count(self._turn.header(body), body)
+        place = self._lanes.count(header, body)
         ticket = self.store.move((queue, number), (self.store_id, place), body, self._expiry(place))
         self._wait(Unsafe(place, body, ticket, stored=True, moved=True))
         return ticket
@@ -337,11 +337,11 @@ class DurableStorage:
         if self.is_durable(message[1]):
             self.store.fail(self.store_id, message[0], count)
 
-    def move(self, message: Message, target: DurableStorage, body: bytes) -> int:
-        """Move an acquired message to another queue, with another body, in one change of the store. Return the
-        ticket."""
+    def move(self, message: Message, target: DurableStorage, body: bytes, header: Header | None = None) -> int:
+        """Move a message that is in no lane to another queue, with another body, in one change of the store. Return the
+        ticket. `header`: None: that of the body."""
         self.stored -= 1
-        return target._adopt(body, self.store_id, message[0])
+        return target._adopt(body, header or self._turn.header(body), self.store_id, message[0])
 
     def drop_all(self) -> None:
         """Remove all messages; the links that would get their outcomes are detached."""

@@ -116,6 +116,22 @@ class PriorityLane:
             place = bisect_left(ready, number, 0, place, key=_number)
         return place
 
+    def pick_all(self, numbers: list[int]) -> None:
+        """Remove the messages with these numbers, which are in order, wherever their bodies are."""
+        wanted = set(numbers)
+        if self.returned:
+            self.returned = [message for message in self.returned if message[0] not in wanted]
+        ready = self.ready
+        if ready:
+            start, end = self._place(numbers[0]), self._place(numbers[-1] + 1)
+            if start < end:
+                # Only the part between the first and the last one is searched: the rest is rotated out of the way.
+                ready.rotate(-start)
+                part = [ready.popleft() for _ in range(end - start)]
+                ready.extendleft(message for message in reversed(part) if message[0] not in wanted)
+                ready.rotate(start)
+        self.backlog.pick_all(numbers)
+
     def pick(self, number: int) -> Message | None:
         """Remove and return the message with this number; None if its body is not in memory."""
         ready, returned = self.ready, self.returned

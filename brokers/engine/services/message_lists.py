@@ -13,7 +13,7 @@ from brokers.engine.queues.queue import Queue
 from brokers.engine.services.message_match import Match, arrival
 from brokers.engine.services.message_search import Search, place
 from brokers.engine.values.message import NEVER, sequence_of
-from brokers.engine.values.message_format import Head
+from brokers.engine.values.message_format import DeadLetterMark, Head
 from brokers.engine.values.message_ids import id_of, priority_of
 from brokers.model.message_operations import AVAILABLE, DELAYED, MOST_LISTED, UNACKNOWLEDGED
 
@@ -64,47 +64,52 @@ class MessageLists:
         messages: list[dict[str, Any]] = []
         left = MOST_ANSWER
         for seen, body in search:
-            messages.append(self.describe(queue, browsing, seen, body))
+            messages.append(described(queue, browsing, seen, body))
             left -= len(str(messages[-1]))
             if len(messages) >= count or left <= 0:
                 break
         return messages
 
-    def describe(self, queue: Queue, browsing: Browsing, seen: Seen, body: bytes | None) -> dict[str, Any]:
-        """Return a message as the model describes it."""
-        turn = queue.turn
-        header = turn.header(body or b"")
-        head = Head() if body is None else turn.format.head(body)
-        mark, ahead = head.dead_letter, turn.ahead
-        return {
-            "id": id_of(seen.number, body),
-            "position": browsing.position(seen.number) if seen.state == AVAILABLE else None,
-            "at": arrival(queue, seen.number, body),
-            "size": seen.size,
-            "durable": header.durable and queue.durable is not None,
-            "priority": priority_of(seen.number),
-            "redeliveries": queue.failed_deliveries.get(seen.number, 0),
-            "state": seen.state,
-            "consumer": None if seen.consumer is None else str(seen.consumer.name),
-            "expires": None if seen.expires == NEVER else seen.expires + ahead,
-            "due": self._due(queue, seen, header.due),
-            "properties": shortened_map(head.properties),
-            "application_properties": shortened_map(head.application_properties),
-            "dead_letter": None
-            if mark is None
-            else {
-                "reason": shortened(mark.reason),
-                "queue": mark.queue,
-                "failed_deliveries": mark.failed_deliveries,
-                "description": shortened(mark.description),
-            },
-        }
 
-    def _due(self, queue: Queue, seen: Seen, named: int) -> int | None:
-        """`named`: the delivery time in the message, ms since the epoch, which may not have been read yet."""
-        if seen.state != DELAYED:
-            return None
-        return seen.due + queue.turn.ahead if seen.due != NEVER else named or None
+def described(
+    queue: Queue, browsing: Browsing, seen: Seen, body: bytes | None, most: int = MOST_TEXT
+) -> dict[str, Any]:
+    """Return a message as the model describes it, with values of at most `most` characters."""
+    turn = queue.turn
+    header = turn.header(body or b"")
+    head = Head() if body is None else turn.format.head(body)
+    return {
+        "id": id_of(seen.number, body),
+        "position": browsing.position(seen.number) if seen.state == AVAILABLE else None,
+        "at": arrival(queue, seen.number, body),
+        "size": seen.size,
+        "durable": header.durable and queue.durable is not None,
+        "priority": priority_of(seen.number),
+        "redeliveries": queue.failed_deliveries.get(seen.number, 0),
+        "state": seen.state,
+        "consumer": None if seen.consumer is None else str(seen.consumer.name),
+        "expires": None if seen.expires == NEVER else seen.expires + turn.ahead,
+        "due": _due(queue, seen, header.due),
+        "properties": shortened_map(head.properties, most),
+        "application_properties": shortened_map(head.application_properties, most),
+        "dead_letter": None if head.dead_letter is None else _mark(head.dead_letter, most),
+    }
+
+
+def _mark(mark: DeadLetterMark, most: int) -> dict[str, Any]:
+    return {
+        "reason": shortened(mark.reason, most),
+        "queue": mark.queue,
+        "failed_deliveries": mark.failed_deliveries,
+        "description": shortened(mark.description, most),
+    }
+
+
+def _due(queue: Queue, seen: Seen, named: int) -> int | None:
+    """`named`: the delivery time in the message, ms since the epoch, which may not have been read yet."""
+    if seen.state != DELAYED:
+        return None
+    return seen.due + queue.turn.ahead if seen.due != NEVER else named or None
 
 
 def answer(messages: list[dict[str, Any]], cursor: str | None, searched: int) -> dict[str, Any]:
@@ -119,19 +124,19 @@ def counted(given: Mapping[str, Any], name: str, usual: int, most: int) -> int:
     return count
 
 
-def shortened(value: Any) -> Any:
+def shortened(value: Any, most: int = MOST_TEXT) -> Any:
     """Return a value that is short enough for a list: a long text is cut, a long list or map becomes a text."""
     if isinstance(value, (list, dict)):
         text = str(value)
-        return value if len(text) <= MOST_TEXT else shortened(text)
-    if isinstance(value, str) and len(value) > MOST_TEXT:
-        return value[: MOST_TEXT - 3] + "..."
+        return value if len(text) <= most else shortened(text, most)
+    if isinstance(value, str) and len(value) > most:
+        return value[: most - 3] + "..."
     return value
 
 
-def shortened_map(values: Mapping[str, Any]) -> dict[str, Any]:
+def shortened_map(values: Mapping[str, Any], most: int = MOST_TEXT) -> dict[str, Any]:
     """Return the first values of a map, each short enough for a list."""
-    found = {str(shortened(name)): shortened(value) for name, value in list(values.items())[:MOST_VALUES]}
+    found = {str(shortened(name)): shortened(value, most) for name, value in list(values.items())[:MOST_VALUES]}
     if len(values) > MOST_VALUES:
         found["..."] = f"{len(values) - MOST_VALUES:,} more"
     return found

@@ -13,6 +13,7 @@ from brokers.engine.queues.browsing import FRONT, Seen
 from brokers.engine.queues.queue import Queue
 from brokers.engine.services.message_match import Match
 from brokers.engine.values.message import rank_of, sequence_of
+from brokers.model.message_operations import ACQUIRED
 
 #: What one call may cost: messages that are compared, or a tenth of that if they are decoded.
 COST, DECODED = 10_000, 10
@@ -30,8 +31,9 @@ class Search:
     """The matching messages after a place, each with its body; None for one that is missing from a damaged store.
 
     `after`: returns the first messages after a place; `place_of`: that of a message. `until`: the last sequence number
-    that is searched. `last`: the place of the last message that was returned or passed over. `ended`: no message is
-    left. Messages may be removed meanwhile up to the last one that was returned.
+    that is searched. `decodes`: the caller decodes each message. `last`: the place of the last message that was
+    returned or passed over. `ended`: no message is left. Messages may be removed meanwhile up to the last one that was
+    returned.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Search:
         last: int = FRONT,
         *,
         until: int | None = None,
+        decodes: bool = False,
         place_of: Callable[[Seen], int] = lambda seen: seen.number,
     ) -> None:
         self._queue = queue
@@ -49,7 +52,7 @@ class Search:
         self._after = after
         self._until = until
         self._place_of = place_of
-        self._cost = DECODED if match.decodes else 1
+        self._cost = DECODED if match.decodes or decodes else 1
         self._left = COST
         self._bytes = READ_BYTES
         self.last = last
@@ -76,7 +79,9 @@ class Search:
             while end < len(chunk) and (end == at or size + chunk[end].size <= _LOAD_BYTES):
                 size += chunk[end].size
                 end += 1
-            part = [seen for seen in chunk[at:end] if self._match.may_match(queue, seen)]
+            now = queue.turn.now
+            there = (seen for seen in chunk[at:end] if seen.expires > now or seen.state == ACQUIRED)
+            part = [seen for seen in there if self._match.may_match(queue, seen)]
             bodies = self._bodies(part)
             wanted = {seen.number for seen in part}
             for seen in chunk[at:end]:
@@ -113,6 +118,6 @@ def place(text: str | None, name: str = "after") -> int:
     if not text:
         return FRONT
     digits = text.removeprefix("-")
-    if digits.isascii() and digits.isdigit() and len(digits) <= 18:
+    if digits.isascii() and digits.isdigit() and len(digits) < 20 and FRONT <= int(text) <= -FRONT:
         return int(text)
     raise InvalidValue({name: f"{name} is {text[:80]!r}: it is not a place that an earlier answer named"})

@@ -31,6 +31,31 @@ class Head:
     dead_letter: DeadLetterMark | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A whole message. `body`: its content, of `kind` data (the bytes), text (UTF-8), value or sequence (JSON), none
+    (there is no body), undecodable (the whole message as it was sent). The maps have plain values of full length."""
+
+    kind: str
+    body: bytes | memoryview
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    delivery_annotations: Mapping[str, Any] = field(default_factory=dict)
+    footer: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A message to be encoded. `kind` of the body: data or text (UTF-8). `ttl`: ms, 0: does not expire."""
+
+    body: bytes
+    kind: str = "data"
+    durable: bool = False
+    priority: int = 4
+    ttl: int = 0
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    application_properties: Mapping[str, Any] = field(default_factory=dict)
+
+
 class MessageFormat(Protocol):
     """Reads encoded messages. Nothing that a producer may send raises an error."""
 
@@ -39,6 +64,18 @@ class MessageFormat(Protocol):
         ...
 
     def dead_letter(self, body: bytes) -> DeadLetterMark | None: ...
+
+    def retried(self, body: bytes) -> bytes:
+        """Return a dead letter as it goes back to its queue: without the annotations of dead letters."""
+        ...
+
+    def parts(self, body: bytes) -> Parts:
+        """Return all of a message, for one who may read it."""
+        ...
+
+    def encoded(self, draft: Draft) -> bytes:
+        """Return a new message. Raises InvalidValue, which names what cannot be encoded."""
+        ...
 
     def selects(self, selector: str) -> Callable[[bytes], bool]:
         """Return whether encoded messages match a selector, as a function. Raises InvalidValue."""
@@ -53,6 +90,15 @@ class Unknown:
 
     def dead_letter(self, body: bytes) -> DeadLetterMark | None:
         return None
+
+    def retried(self, body: bytes) -> bytes:
+        return body
+
+    def parts(self, body: bytes) -> Parts:
+        return Parts("undecodable", body)
+
+    def encoded(self, draft: Draft) -> bytes:
+        return draft.body
 
     def selects(self, selector: str) -> Callable[[bytes], bool]:
         raise InvalidValue({"selector": "selectors cannot be applied to messages of an unknown format"})

@@ -1,0 +1,77 @@
+"""Messages leave a queue without a consumer: for another queue, as a copy, or altogether.
+
+A stored message that goes to a durable queue is moved by one change of the store, so that after a crash it is in
+exactly one of the two queues. The work is proportional to the messages and to the part of the queue that they are in,
+however long the queue is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from brokers.engine.queues.backlog import STORE, TEMP
+from brokers.engine.queues.browsing import Seen
+from brokers.engine.queues.queue import Queue
+from brokers.engine.values.message import NEVER, Header, rank_of
+from brokers.model.message_operations import DELAYED
+
+
+def take_out(queue: Queue, taken: Iterable[Seen]) -> None:
+    """Take messages that no consumer has acquired out of the order of the queue; `move` or `drop` each of them
+    afterwards, and then `settle` the queue. In order of their numbers."""
+    lanes = queue.lanes
+    available = []
+    for seen in taken:
+        if seen.state == DELAYED:
+            lanes.delayed.take(seen.number)
+        else:
+            available.append(seen.number)
+    for _, numbers in groupby(available, rank_of):
+        ranked = list(numbers)
+        lanes.lane_of(ranked[0]).pick_all(ranked)
+
+
+def move(queue: Queue, seen: Seen, body: bytes, target: Queue, sent: bytes) -> None:
+    """Put a message that was taken out into another queue. `body`: as it was; `sent`: as it goes there."""
+    source, durable = queue.durable, target.durable
+    header = arriving(queue, seen, sent)
+    if source is None or durable is None or not source.stored or not source.is_durable(body):
+        drop(queue, seen, body)
+        target.storage.place(header, sent, None, None)
+        return
+    queue.lanes.discount(seen.number, seen.size)
+    source.move((seen.number, body), durable, sent, header)
+
+
+def copy(queue: Queue, seen: Seen, target: Queue, sent: bytes) -> None:
+    """Put a copy of a message into another queue."""
+    target.storage.place(arriving(queue, seen, sent), sent, None, None)
+
+
+def drop(queue: Queue, seen: Seen, body: bytes | None) -> None:
+    """Remove a message that was taken out. `body`: None: it is missing from a damaged store."""
+    if seen.place in (STORE, TEMP) or body is None:
+        queue.lanes.forget_entry(seen.entry)
+    else:
+        queue.lanes.forget((seen.number, body))
+
+
+def settle(queue: Queue) -> None:
+    """Compare the depth with the levels after messages have left."""
+    for lane in queue.lanes.lanes:
+        lane.deep = lane.deep and len(lane.backlog) > 0
+    queue.gate.measure()
+    queue.touch()
+
+
+def arriving(queue: Queue, seen: Seen, sent: bytes) -> Header:
+    """Return the header with which a message arrives in another queue: with the rest of its time to live, and its
+    delivery time if that has not come."""
+    turn = queue.turn
+    header = turn.header(sent)
+    left = 0 if not header.ttl or seen.expires == NEVER else max(1, seen.expires - turn.now)
+    due = 0
+    if seen.state == DELAYED:
+        due = header.due if seen.due == NEVER else seen.due + turn.ahead
+    return header._replace(ttl=left, due=due, delay=0)
