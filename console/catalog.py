@@ -16,8 +16,8 @@ OURS = {
         "brokers.server.store_command:main",
         "check or print what is in a stopped broker's message stores; adopt them, or set them aside",
     ),
-    "backup": ("headgate.backup.commands:main_backup", "copy everything in a data folder, also one in use, to a file"),
-    "restore": ("headgate.backup.commands:main_restore", "restore such a file into an empty folder"),
+    "backup": ("console.backup.commands:main_backup", "copy everything in a data folder, also one in use, to a file"),
+    "restore": ("console.backup.commands:main_restore", "restore such a file into an empty folder"),
     "demo": ("brokers.demo.main:main", "demo producers and consumers against a running broker"),
 }
 #: commands of the console that are worth naming first

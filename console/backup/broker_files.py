@@ -17,9 +17,9 @@ from brokers.adapters import store as adapter_store
 from brokers.server import config_store, event_journal, message_file, store_identity
 from brokers.server.sqlite_file import StoreError, failures_named
 from brokers.server.store_survey import CONFIG, read_records
-from headgate.backup.archive import BackupError
-from headgate.backup.contents import ADAPTERS, BROKER, files
-from headgate.backup.snapshot import copy, is_database, pinned
+from console.backup.archive import BackupError
+from console.backup.contents import ADAPTERS, BROKER, files
+from console.backup.snapshot import copy, is_database, pinned
 
 _TRIES = 5
 

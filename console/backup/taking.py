@@ -17,10 +17,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from headgate.backup import broker_files, history_files
-from headgate.backup.archive import BackupError, Writer
-from headgate.backup.contents import CONSOLE, DATABASE, FOLDERS, HISTORY, files
-from headgate.backup.snapshot import copy, pinned
+from console.backup import broker_files, history_files
+from console.backup.archive import BackupError, Writer
+from console.backup.contents import CONSOLE, DATABASE, FOLDERS, HISTORY, files
+from console.backup.snapshot import copy, pinned
 
 
 def take(data: Path, file: Path, environment: Mapping[str, str]) -> dict[str, Any]:

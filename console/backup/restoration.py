@@ -10,11 +10,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from headgate.backup import archive, broker_files
-from headgate.backup.archive import BackupError
-from headgate.backup.contents import BROKER, DATABASE, files
-from headgate.backup.snapshot import damage, is_database
-from headgate.backup.taking import database_kind, partial_folder, sync
+from console.backup import archive, broker_files
+from console.backup.archive import BackupError
+from console.backup.contents import BROKER, DATABASE, files
+from console.backup.snapshot import damage, is_database
+from console.backup.taking import database_kind, partial_folder, sync
 
 
 def restore(file: Path, data: Path, environment: Mapping[str, str]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from headgate.backup.archive import BackupError, Writer
-from headgate.backup.contents import HISTORY, LOG, files
+from console.backup.archive import BackupError, Writer
+from console.backup.contents import HISTORY, LOG, files
 
 _TRIES = 10
 #: The pointer to a log's newest checkpoint is read before the log is listed: what it names is there then.

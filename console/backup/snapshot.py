@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from headgate.backup.archive import BackupError
+from console.backup.archive import BackupError
 
 #: How long to wait for a process that has just opened or is closing a database, s.
 _WAIT_SECONDS = 20.0

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from headgate.backup.archive import BackupError
-from headgate.backup.contents import strangers
-from headgate.backup.restoration import restore
-from headgate.backup.taking import take
+from console.backup.archive import BackupError
+from console.backup.contents import strangers
+from console.backup.restoration import restore
+from console.backup.taking import take
 
 
 def main_backup(argv: list[str]) -> int:
