@@ -152,6 +152,7 @@ INSTALLED_APPS = [
     "console.bulk",
     "console.messages",
     "console.selections",
+    "console.preferences",
     "console.alerts",
     "console.schedules",
 ]

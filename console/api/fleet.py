@@ -11,6 +11,7 @@ from brokers.model import QUEUE_STATES
 from console.api import fleet_schema, schema
 from console.api.base_views import MAX_PAGE_SIZE, PersonalView, choice_in, choices_in, number_in
 from console.conditions.detectors import DETECTORS, SEVERITIES
+from console.links.queue_filter import QUICK_FILTERS
 from console.live.conditions import MOST
 from console.live.fleet.brokers import broker_rows, fleet_totals, snapshot_of
 from console.live.fleet.members import Member, MemberFilter, members_of
@@ -53,6 +54,7 @@ class FleetQueuesView(_FleetView):
         parameters=[
             *fleet_schema.MEMBERS,
             schema.parameter("state", "Queues in this state; repeated: in any.", enum=list(QUEUE_STATES), many=True),
+            schema.QUICK_FILTERS,
             schema.SEARCH,
             schema.parameter(
                 "sort",
@@ -79,6 +81,7 @@ class FleetQueuesView(_FleetView):
                 members,
                 search=query.get("search", ""),
                 states=choices_in(query, "state", QUEUE_STATES),
+                only=choices_in(query, "only", QUICK_FILTERS),
                 sort=sort,
                 page=number_in(query, "page", 1, 1, 1 << 31),
                 size=number_in(query, "page_size", 100, 1, MAX_PAGE_SIZE),

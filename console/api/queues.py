@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from brokers.admin import InvalidValue
 from brokers.model import TYPES, ObjectName, object_name
 from console.api import policies_schema, schema
-from console.api.base_views import MAX_PAGE_SIZE, BrokerView, number_in, where_in
+from console.api.base_views import MAX_PAGE_SIZE, BrokerView, choices_in, number_in, where_in
 from console.api.objects import update
 from console.links.object_shapes import row_of, rows_of
+from console.links.queue_filter import QUICK_FILTERS, matching
+from console.links.queue_table import Row
+from console.live.overview import BadSort, queue_key
 from console.operations import check_update
 
-_NOT_ATTRIBUTES = frozenset({"broker", "search", "sort", "page", "page_size", "format"})
+_NOT_ATTRIBUTES = frozenset({"broker", "search", "only", "sort", "page", "page_size", "format"})
 
 
 def _attribute_filters(type_name: str, *names: str) -> list[Any]:
@@ -62,6 +66,7 @@ class QueuesView(_RowsView):
             schema.BROKER,
             *_attribute_filters("Queue", "state", "virtualhost"),
             schema.ATTRIBUTE,
+            schema.QUICK_FILTERS,
             schema.SEARCH,
             schema.SORT,
             *schema.PAGE,
@@ -69,9 +74,27 @@ class QueuesView(_RowsView):
         responses={200: schema.page_of(schema.Queue), **schema.READ_REFUSALS},
         operation_id="queues_list",
         summary="List queues",
+        description="With `only`, from the console's current snapshot, without a request to the broker.",
     )
     def get(self, request: Request) -> Response:
-        return self.rows(request)
+        only = choices_in(request.query_params, "only", QUICK_FILTERS)
+        return self._filtered(request, only) if only else self.rows(request)
+
+    def _filtered(self, request: Request, only: Sequence[str]) -> Response:
+        """Return the queues that match quick filters: these compare attributes, which the broker's queries do not."""
+        query = request.query_params
+        where = where_in(query, TYPES["Queue"], reserved=_NOT_ATTRIBUTES)
+        number = number_in(query, "page", 1, 1, 1 << 31)
+        size = number_in(query, "page_size", 100, 1, MAX_PAGE_SIZE)
+        try:
+            key = queue_key(query.get("sort", ""))
+        except BadSort as error:
+            raise InvalidValue({"sort": str(error)}) from None
+        self.link.require_current()
+        rows = matching(self.link.queues(), search=query.get("search", ""), only=only)
+        found = sorted((row for row in rows if _has(row, where)), key=key)
+        results = found[(number - 1) * size : number * size]
+        return Response({"count": len(found), "page": number, "page_size": size, "results": results})
 
 
 class ProducersView(_RowsView):
@@ -124,6 +147,10 @@ class QueueCheckView(BrokerView):
     )
     def post(self, request: Request, virtualhost: str, name: str) -> Response:
         return Response(check_update(self.link, _queue(virtualhost, name), _policy(self.body)))
+
+
+def _has(row: Row, where: Mapping[str, Any]) -> bool:
+    return all(row.get(name) in (wanted if isinstance(wanted, list) else [wanted]) for name, wanted in where.items())
 
 
 def _queue(virtualhost: str, name: str) -> ObjectName:

@@ -14,6 +14,7 @@ from console.api.fields import ObjectNameField, TextField
 from console.api.strict import ANY
 from console.audit.models import AuditEntry
 from console.conditions.detectors import DETECTORS
+from console.links import queue_filter
 
 Shape = type[serializers.Serializer[Any]]
 
@@ -302,6 +303,13 @@ def parameter(name: str, description: str, kind: type = str, **options: Any) -> 
 ATTRIBUTE = parameter(ANY, "Any attribute of the type: objects with this value; repeated: with any of the values.")
 BROKER = parameter("broker", "Slug of the broker; omitted: the first in the configuration.")
 SEARCH = parameter("search", "Text in the object's name; case is ignored.")
+QUICK_FILTERS = parameter(
+    "only",
+    "`blocked`: queues with blocked producers; `nearly-full`: at 80% of the stop level or above; `no-consumers`:"
+    " without a consumer. Repeated: queues that match all of them. What is not known does not match.",
+    enum=list(queue_filter.QUICK_FILTERS),
+    many=True,
+)
 SORT = parameter("sort", "Attributes separated by commas; a leading - sorts in descending order.")
 PAGE = [
     parameter("page", "Page number, from 1.", int, default=1),

@@ -127,7 +127,7 @@ class StopProgressView(_AimView):
 def _matching(link: BrokerLink, match: Mapping[str, Any]) -> list[str]:
     """Return the object names of matching queues, sorted. Raises NotFound if there are none."""
     link.require_current()
-    rows = matching(link.queues(), search=match["search"], states=match["states"])
+    rows = matching(link.queues(), search=match["search"], states=match["states"], only=match["only"])
     if not rows:
         raise NotFound("no queue matches")
     return sorted(row["object"] for row in rows)

@@ -10,6 +10,7 @@ from rest_framework import serializers
 from brokers.model import QUEUE_STATES, TYPES
 from console.api.fields import CountField, FlagField, ObjectNameField, TextField, change_of
 from console.api.schema import REASON, Refusal, number_field, object_field, shape_of, text_field
+from console.links.queue_filter import QUICK_FILTERS
 from console.operations.stops import MOST_NAMED
 
 _BROKERS = serializers.ListField(
@@ -76,6 +77,11 @@ class Selection(serializers.Serializer[Any]):
 class StopMatch(serializers.Serializer[Any]):
     search = TextField("Queues with this text in their name.", default="")
     states = serializers.ListField(child=serializers.ChoiceField(choices=list(QUEUE_STATES)), default=list)
+    only = serializers.ListField(
+        child=serializers.ChoiceField(choices=list(QUICK_FILTERS)),
+        default=list,
+        help_text="Queues that match all these quick filters, as of `GET /api/v1/queues/?only=`.",
+    )
 
 
 class StopPreviewRequest(StopScope):

@@ -58,6 +58,7 @@ from console.api.messages import DeadLettersView, MessageBodyView, MessageSummar
 from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.policies import PatternOrderView, PoliciesView, PolicyPreviewView
 from console.api.policy_file import PolicyFileView
+from console.api.preferences import PreferencesView
 from console.api.queues import ProducersView, QueueCheckView, QueuesView, QueueView
 from console.api.selections import SelectionsView, SelectionView
 from console.api.stops import StartProducersView, StopPreviewView, StopProducersView, StopProgressView
@@ -66,6 +67,7 @@ from console.api.why import WhyView
 
 _v1: list[URLPattern | URLResolver] = [
     path("me/", MeView.as_view()),
+    path("preferences/", PreferencesView.as_view()),
     path("brokers/", BrokersView.as_view()),
     path("brokers/file/", BrokerFileView.as_view()),
     path("brokers/kinds/", BrokerKindsView.as_view()),

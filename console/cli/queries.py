@@ -11,6 +11,7 @@ from console.cli import names, output
 from console.cli.group import cli, client_of, json_option, queue_names
 
 STATES = ("NORMAL", "OVERFULL", "STOPPED", "OVERFULL_STOPPED")
+QUICK_FILTERS = ("blocked", "nearly-full", "no-consumers")
 #: Seconds between two polls for new events.
 _PAUSE = 1.0
 
@@ -24,6 +25,13 @@ _PAUSE = 1.0
     multiple=True,
     type=click.Choice(STATES, case_sensitive=False),
     help="Only queues in this state; can be repeated.",
+)
+@click.option(
+    "--only",
+    "-o",
+    multiple=True,
+    type=click.Choice(QUICK_FILTERS),
+    help="Only queues with blocked producers, nearly full ones, or those without consumers; repeated: all of these.",
 )
 @click.option(
     "--sort",
@@ -40,12 +48,13 @@ def list_(
     search: str | None,
     virtualhost: str | None,
     state: tuple[str, ...],
+    only: tuple[str, ...],
     sort: str,
     limit: int,
     json_: bool,
 ) -> None:
     """List queues: state, depth, blocked producers, consumers, rates. SEARCH: text in the name."""
-    query = {"search": search or "", "virtualhost": virtualhost, "state": list(state), "sort": sort}
+    query = {"search": search or "", "virtualhost": virtualhost, "state": list(state), "only": list(only), "sort": sort}
     rows = []
     for row in client_of(ctx).all_rows("queues/", **query):
         rows.append(row)

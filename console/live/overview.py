@@ -15,7 +15,7 @@ from typing import Any
 from brokers.admin import SAMPLED
 from brokers.model import TYPES
 from console.conditions.active import Condition
-from console.links.queue_filter import matching, searched_text
+from console.links.queue_filter import matching, nearly_full, searched_text
 from console.links.queue_order import SortKey
 from console.links.queue_table import Row
 from console.links.queue_totals import QueueTotals
@@ -74,29 +74,30 @@ class View:
         """The texts that a search matches, in the order of `by_severity`."""
         return [searched_text(row["virtualhost"], row["name"]) for row in self.by_severity]
 
-    def matching(self, search: str, states: Iterable[str]) -> Sequence[Row]:
+    def matching(self, search: str, states: Iterable[str], only: Iterable[str] = ()) -> Sequence[Row]:
         """Return the matching rows, the most severe first."""
         needle = search.strip().casefold()
         if not needle:
-            return matching(self.by_severity, states=states)
+            return matching(self.by_severity, states=states, only=only)
         found = [row for row, text in zip(self.by_severity, self.texts, strict=True) if needle in text]
-        return matching(found, states=states)
+        return matching(found, states=states, only=only)
 
     def overview(
         self,
         *,
         search: str = "",
         states: Iterable[str] = (),
+        only: Iterable[str] = (),
         sort: str = "",
         page: int = 1,
         size: int = USUAL,
     ) -> dict[str, Any]:
-        """Return the data of an overview snapshot. `total`: number of queues that match `search` and `states`, which
-        are included so that a page can match the answer to its request. A page beyond the last is the last.
-        Raises BadSort."""
+        """Return the data of an overview snapshot. `total`: number of queues that match `search`, `states` and the
+        quick filters `only`, which are included so that a page can match the answer to its request. A page beyond the
+        last is the last. Raises BadSort."""
         key = queue_key(sort)
-        states = tuple(states)
-        found = self.matching(search, states)
+        states, only = tuple(states), tuple(only)
+        found = self.matching(search, states, only)
         page = min(page, max(1, math.ceil(len(found) / size)))
         first = (page - 1) * size
         cut = found if key is severity_key else _first_in_order(found, key, first + size)
@@ -105,6 +106,7 @@ class View:
             "queues": [shown(row) for row in cut[first : first + size]],
             "search": search,
             "states": states,
+            "only": only,
             "total": len(found),
             "page": page,
             "page_size": size,
@@ -142,19 +144,9 @@ def severity_key(row: Row) -> tuple[Any, ...]:
     of unknown state, then the rest by name."""
     rank = _RANK.get(row.get("state") or "", _UNKNOWN)
     since = row.get("overfull_since") or row.get("stopped_since") or 0
-    if rank >= _UNKNOWN and _nearly_full(row):
+    if rank >= _UNKNOWN and nearly_full(row):
         rank = _NEARLY_FULL
     return rank, since, row["virtualhost"], row["name"]
-
-
-def _nearly_full(row: Row) -> bool:
-    # Written out: the order of thousands of queues is made of it.
-    value = row.get
-    messages, size = value("effective_stop_messages"), value("effective_stop_bytes")
-    return bool(
-        (messages and 0 < messages * 0.8 <= (value("depth_messages") or 0))
-        or (size and 0 < size * 0.8 <= (value("depth_bytes") or 0))
-    )
 
 
 @lru_cache(maxsize=200)

@@ -14,6 +14,7 @@ from console.conditions.detectors import DETECTORS, SEVERITIES
 from console.incident.why import why
 from console.links.link import BrokerLink
 from console.links.object_shapes import row_of, rows_of
+from console.links.queue_filter import QUICK_FILTERS
 from console.live import overview as overviews
 from console.live.conditions import conditions_page
 from console.live.snapshot_cache import SnapshotCache, encode
@@ -38,6 +39,7 @@ class Watch:
     object: ObjectName | None = None
     search: str = ""
     states: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
     sort: str = ""
     about: tuple[str, str] = ("", "")
     page: int = 1
@@ -73,6 +75,7 @@ class Watch:
         for state in states:
             if state not in QUEUE_STATES:
                 raise BadWatch(f"states has {state!r}: it must contain only {', '.join(QUEUE_STATES)}")
+        only = quick_filters_of(message)
         for name, allowed in (("kind", DETECTORS), ("severity", SEVERITIES)):
             if texts[name] and texts[name] not in allowed:
                 raise BadWatch(f"{name} is {texts[name]!r}: it must be one of {', '.join(allowed)}")
@@ -83,7 +86,7 @@ class Watch:
         page = whole_number_of(message, "page", 1, 1_000_000)
         size = whole_number_of(message, "page_size", overviews.USUAL, overviews.MOST)
         about = texts["kind"], texts["severity"]
-        return cls(kind, None, texts["search"], tuple(states), texts["sort"], about, page, size)
+        return cls(kind, None, texts["search"], tuple(states), only, texts["sort"], about, page, size)
 
     def data(self, view: overviews.View) -> dict[str, Any]:
         """Return the data of a snapshot of all queues."""
@@ -92,7 +95,20 @@ class Watch:
             return conditions_page(
                 view.conditions, kind=kind, severity=severity, search=self.search, page=self.page, size=self.size
             )
-        return view.overview(search=self.search, states=self.states, sort=self.sort, page=self.page, size=self.size)
+        return view.overview(
+            search=self.search, states=self.states, only=self.only, sort=self.sort, page=self.page, size=self.size
+        )
+
+
+def quick_filters_of(message: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of quick filters in `only`. Raises BadWatch."""
+    given = message.get("only", [])
+    if not isinstance(given, list):
+        raise BadWatch("only must be a list")
+    for name in given:
+        if not isinstance(name, str) or name not in QUICK_FILTERS:
+            raise BadWatch(f"only has {name!r}: it must contain only {', '.join(QUICK_FILTERS)}")
+    return tuple(given)
 
 
 def whole_number_of(message: Mapping[str, Any], name: str, usual: int, most: int) -> int:

@@ -8,6 +8,7 @@ from django.views.decorators.http import require_safe
 
 from brokers.adapters.kinds import KINDS
 from brokers.model import QUEUE_STATES
+from console.links.queue_filter import QUICK_FILTERS
 from console.pages.frame import brokers_of, fleet_frame
 
 
@@ -16,5 +17,7 @@ def fleet(request: HttpRequest) -> HttpResponse:
     if len(brokers_of(request)) == 1:
         return redirect("overview")
     kinds = {"headgate": "Headgate", **{name: kind.title for name, kind in KINDS.items()}}
-    context = fleet_frame(request, "fleet", "All brokers", states=QUEUE_STATES, kinds=kinds)
+    context = fleet_frame(
+        request, "fleet", "All brokers", states=QUEUE_STATES, kinds=kinds, quickFilters=list(QUICK_FILTERS)
+    )
     return render(request, "console/fleet.html", context)

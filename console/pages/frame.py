@@ -15,6 +15,7 @@ from console.links.state import CONNECTING
 from console.links.visible import visible_link
 from console.live.fleet.members import members_of
 from console.permissions.rights import Hosts, Rights, Role
+from console.preferences.stored import preferences_of
 
 
 def brokers_of(request: HttpRequest) -> list[dict[str, Any]]:
@@ -72,6 +73,7 @@ def frame(
     may = _may(rights, broker["slug"])
     suffix = "" if broker["slug"] == brokers[0]["slug"] else f"?broker={broker['slug']}"
     several = len(brokers) > 1
+    preferences = preferences_of(request.user.pk)
     return {
         "page": page,
         "title": title,
@@ -84,6 +86,7 @@ def frame(
         "may_administer": rights.can_assign_any,
         "may_administer_all": rights.allows_everywhere(Role.ADMIN),
         "role": _in_words(may),
+        "preferences": preferences,
         "navigation": [
             # Of several brokers the address without one is that of all.
             (name, label, reverse(name) + (f"?broker={broker['slug']}" if several and name == "overview" else suffix))
@@ -113,6 +116,7 @@ def frame(
             "mayEdit": _may_here(may["edit"], about),
             "mayAdminister": may["administer"] is None,
             "user": request.user.get_username(),
+            "preferences": preferences,
             "loginUrl": reverse("login"),
             **settings_of_page,
         },

@@ -10,6 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
 from brokers.model import QUEUE_STATES
+from console.links.queue_filter import QUICK_FILTERS
 from console.pages.frame import brokers_of, frame
 
 
@@ -17,4 +18,8 @@ from console.pages.frame import brokers_of, frame
 def overview(request: HttpRequest) -> HttpResponse:
     if not request.GET and len(brokers_of(request)) > 1:
         return redirect("fleet")
-    return render(request, "console/overview.html", frame(request, "overview", "Overview", states=QUEUE_STATES))
+    return render(
+        request,
+        "console/overview.html",
+        frame(request, "overview", "Overview", states=QUEUE_STATES, quickFilters=list(QUICK_FILTERS)),
+    )

@@ -23,6 +23,7 @@ from console.pages.messages import dead_letters, messages
 from console.pages.objects import objects
 from console.pages.overview import overview
 from console.pages.policies import export, policies, policy, policy_file
+from console.pages.preferences import preferences
 from console.pages.queue import queue
 from console.pages.schedules import schedule, schedules
 from console.pages.timeline import timeline
@@ -61,5 +62,6 @@ urlpatterns = [
     path("access/", access, name="access"),
     path("brokers/", brokers, name="brokers"),
     path("tokens/", tokens, name="tokens"),
+    path("preferences/", preferences, name="preferences"),
     path("api/", api_docs, name="api-docs"),
 ]

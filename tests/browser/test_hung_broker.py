@@ -82,6 +82,7 @@ PAGES: dict[str, tuple[dict[str, Any], str]] = {
     "access": ({}, ""),
     "brokers": ({}, ""),
     "tokens": ({}, ""),
+    "preferences": ({}, ""),
     "api-docs": ({}, ""),
 }
 FILES = {"policies-export"}
@@ -99,7 +100,7 @@ COUNTS = ".total-value, #queues-count, #conditions-count, #producers-count, #con
 #: Calls whose answers are the console's own, not the broker's: the same whether it answers or not. Metrics leave out
 #: what is unknown (tests/console/test_metrics.py).
 OWN = re.compile(
-    r"/api/schema/|/metrics|/readyz|/v1/(me|selections|audit|alerts|schedules|history|policies/bulk|message-jobs|brokers/(file|kinds))/(?!preview)(?!.*(revert|undo)/$)"
+    r"/api/schema/|/metrics|/readyz|/v1/(me|preferences|selections|audit|alerts|schedules|history|policies/bulk|message-jobs|brokers/(file|kinds))/(?!preview)(?!.*(revert|undo)/$)"
 )
 VALUES = {
     "slug": "local",

@@ -138,6 +138,22 @@ def test_queues_are_paged(as_viewer: APIClient) -> None:
     assert [queue["name"] for queue in page["results"]] == ["orders"]
 
 
+def test_quick_filters_select_sort_and_page_queues(as_viewer: APIClient) -> None:
+    def names(query: str) -> list[str]:
+        return [row["name"] for row in as_viewer.get(f"/api/v1/queues/?{query}").json()["results"]]
+
+    assert names("only=no-consumers&sort=-name") == ["orders", "mail/out"]
+    assert names("only=no-consumers&sort=name&page=2&page_size=1") == ["orders"]
+    assert names("only=no-consumers&name=orders&state=NORMAL&search=ORD") == ["orders"]
+    assert names("only=no-consumers&state=OVERFULL") == []
+    assert names("only=no-consumers&only=blocked") == []
+    whole = as_viewer.get("/api/v1/queues/?name=orders").json()["results"]
+    assert as_viewer.get("/api/v1/queues/?only=no-consumers&name=orders").json()["results"] == whole
+    for query, field in (("only=odd", "only"), ("only=blocked&sort=colour", "sort"), ("only=blocked&odd=1", "odd")):
+        answer = as_viewer.get(f"/api/v1/queues/?{query}")
+        assert (answer.status_code, list(answer.json())) == (400, [field])
+
+
 def test_producers_have_queue_and_state(as_viewer: APIClient) -> None:
     rows = as_viewer.get(f"/api/v1/producers/?queue={quote(str(ORDERS))}&state=RUNNING").json()["results"]
     assert [row["queue"] for row in rows] == [str(ORDERS)]

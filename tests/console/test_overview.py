@@ -59,6 +59,23 @@ def test_queues_that_lack_attributes_are_listed(state: str | None) -> None:
     assert names([known, *ROWS], states=["OVERFULL_STOPPED"]) == ["both"]
 
 
+def test_quick_filters_select_the_queues_that_match_all_of_them() -> None:
+    rows = [
+        row("fine", producers=1, consumers=1, effective_stop_messages=100, depth_messages=79),
+        row("blocked", blocked_producers=2, consumers=1, effective_stop_messages=100, depth_messages=80),
+        row("alone", blocked_producers=1, consumers=0, effective_stop_bytes=10, depth_bytes=9),
+        row("unlimited", consumers=0, depth_messages=1000),
+        row("unknown", blocked_producers=None, consumers=None, depth_messages=None, depth_bytes=None),
+    ]
+    assert names(rows, only=["blocked"]) == ["alone", "blocked"]
+    assert names(rows, only=["nearly-full"]) == ["alone", "blocked"]
+    assert names(rows, only=["no-consumers"]) == ["alone", "unlimited"]
+    assert names(rows, only=["blocked", "no-consumers"]) == ["alone"]
+    assert names(rows, only=["no-consumers"], search="UNLIM") == ["unlimited"]
+    data = overview({"stops": []}, rows, only=["blocked"], size=1)
+    assert (data["total"], data["only"]) == (2, ("blocked",))
+
+
 def test_filter_by_states_counts_the_matching_queues() -> None:
     data = overview({"stops": []}, ROWS, states=["STOPPED", "OVERFULL_STOPPED"])
     assert [queue["name"] for queue in data["queues"]] == ["both", "stopped"]

@@ -105,6 +105,9 @@ def test_preview_of_a_filter_lists_the_matching_queues(broker: Broker, as_operat
     assert preview["objects"] == [queue("q010"), queue("q011")]
     assert post(as_operator, "stop-producers/preview/", **ALL, match={"search": "nothing"}).status_code == 404
     assert post(as_operator, "stop-producers/preview/", **ALL, match={"states": ["ODD"]}).status_code == 400
+    assert post(as_operator, "stop-producers/preview/", **ALL, match={"only": ["odd"]}).status_code == 400
+    blocked = {"search": "q01", "only": ["blocked"]}
+    assert post(as_operator, "stop-producers/preview/", **ALL, match=blocked).status_code == 404  # none is
     assert post(as_operator, "stop-producers/preview/", **ALL, match="q").status_code == 400
 
 

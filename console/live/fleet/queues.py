@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
 
+from console.links.queue_filter import matching
 from console.links.queue_order import Placed
 from console.live.fleet.members import Member
 from console.live.overview import USUAL, queue_key, shown
@@ -29,6 +30,7 @@ def queues_page(
     *,
     search: str = "",
     states: Iterable[str] = (),
+    only: Iterable[str] = (),
     sort: str = "",
     page: int = 1,
     size: int = USUAL,
@@ -40,9 +42,11 @@ def queues_page(
     if by_broker:
         members = sorted(members, key=lambda member: (member.title.casefold(), member.slug), reverse=sort[0] == "-")
     key = queue_key("" if by_broker else sort)
-    wanted, needle = frozenset(states), search.strip().casefold()
+    wanted, needle, only = frozenset(states), search.strip().casefold(), tuple(only)
     orders = [
-        _matching(member, member.link.queues_in_order(key), needle, wanted) if member.link.as_of is not None else ()
+        _matching(member, member.link.queues_in_order(key), needle, wanted, only)
+        if member.link.as_of is not None
+        else ()
         for member in members
     ]
     count = sum(map(len, orders))
@@ -97,12 +101,17 @@ def _before(placed: Sequence[Placed], key: tuple[Any, ...], *, or_equal: bool) -
     return at + (or_equal and at < len(placed) and placed[at][0] == key)
 
 
-def _matching(member: Member, placed: Sequence[Placed], needle: str, states: frozenset[str]) -> Sequence[Placed]:
+def _matching(
+    member: Member, placed: Sequence[Placed], needle: str, states: frozenset[str], only: Sequence[str]
+) -> Sequence[Placed]:
     if needle:
         placed = [each for each in placed if needle in _searched(each[0][-2], each[0][-1])]
     if states:
         state_of = member.link.queue
         placed = [each for each in placed if (row := state_of(each[1])) is not None and row.get("state") in states]
+    if only:
+        row_of = member.link.queue
+        placed = [each for each in placed if (row := row_of(each[1])) is not None and matching([row], only=only)]
     return placed
 
 

@@ -19,7 +19,7 @@ from console.live.fleet.members import Member, MemberFilter
 from console.live.fleet.queues import check_sort, queues_page
 from console.live.fleet.stream import conditions_page, stream
 from console.live.snapshot_cache import encode
-from console.live.watching import BadWatch, whole_number_of
+from console.live.watching import BadWatch, quick_filters_of, whole_number_of
 
 #: Shortest interval between snapshots, s.
 EVERY = 1.0
@@ -38,6 +38,7 @@ class FleetWatch:
     members: MemberFilter
     search: str = ""
     states: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
     sort: str = ""
     page: int = 1
     size: int = overview.USUAL
@@ -61,7 +62,8 @@ class FleetWatch:
         brokers, tags, kinds = (frozenset(_texts(message, name)) for name in ("brokers", "tags", "kinds"))
         page = whole_number_of(message, "page", 1, 1_000_000)
         size = whole_number_of(message, "page_size", overview.USUAL, overview.MOST)
-        return cls(MemberFilter(brokers, tags, kinds), search, tuple(states), sort, page, size)
+        only = quick_filters_of(message)
+        return cls(MemberFilter(brokers, tags, kinds), search, tuple(states), only, sort, page, size)
 
 
 def _texts(message: Mapping[str, Any], name: str) -> list[str]:
@@ -77,7 +79,13 @@ def fleet_data(members: Sequence[Member], watch: FleetWatch) -> dict[str, Any]:
     chosen = watch.members.matching(members)
     rows = broker_rows(chosen)
     queues = queues_page(
-        chosen, search=watch.search, states=watch.states, sort=watch.sort, page=watch.page, size=watch.size
+        chosen,
+        search=watch.search,
+        states=watch.states,
+        only=watch.only,
+        sort=watch.sort,
+        page=watch.page,
+        size=watch.size,
     )
     worst = conditions_page(chosen, size=_MOST_SEVERE)
     return {

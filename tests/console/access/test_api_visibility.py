@@ -279,7 +279,7 @@ WITHOUT = {
     f"history/totals/?broker=local&{RANGE}",
 }
 #: Objects of the user, available to every signed-in user.
-OWN = {"v1/me/"}
+OWN = {"v1/me/", "v1/preferences/"}
 READ_PROBES = [probe for probes in READS.values() for probe in probes]
 WRITE_PROBES = [probe for probes in WRITES.values() for probe in probes]
 

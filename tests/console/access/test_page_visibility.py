@@ -49,7 +49,7 @@ PAGES: dict[str, list[str]] = {
     "audit/": ["/audit/", f"/audit/?object={of(HIDDEN)}"],
     "api/": ["/api/"],
 }
-OWN_PAGES = {"tokens/", "access/", "brokers/", "fleet/"}
+OWN_PAGES = {"preferences/", "tokens/", "access/", "brokers/", "fleet/"}
 
 
 def test_probes_cover_every_page() -> None:

@@ -82,6 +82,9 @@ def test_queues_are_filtered_by_broker_tag_kind_state_and_text(fleet: Fleet, as_
     assert names("tag=prod&broker_kind=rabbitmq") == ["us/orders.us", "us/mail.us"]
     assert names("tag=nowhere") == []
     assert names("state=OVERFULL") == ["us/orders.us"]
+    assert names("only=nearly-full") == ["us/orders.us"]
+    assert names("only=nearly-full&only=no-consumers&broker=us") == ["us/orders.us"]
+    assert names("only=nearly-full&broker=eu") == []
     assert names("search=ORDERS") == ["us/orders.us", "eu/orders.eu"]
     assert names("sort=-name") == ["us/orders.us", "eu/orders.eu", "us/mail.us", "eu/mail.eu"]
     assert names("sort=broker") == ["eu/mail.eu", "eu/orders.eu", "us/orders.us", "us/mail.us"]
@@ -94,6 +97,7 @@ def test_queues_are_filtered_by_broker_tag_kind_state_and_text(fleet: Fleet, as_
     [
         ("?broker=nowhere", 404, "nowhere"),
         ("queues/?state=BROKEN", 400, "BROKEN"),
+        ("queues/?only=odd", 400, "odd"),
         ("queues/?sort=colour", 400, "colour"),
         ("queues/?page_size=501", 400, "page_size"),
         ("queues/?kind=rabbitmq", 400, "kind"),

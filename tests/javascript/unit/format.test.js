@@ -23,7 +23,7 @@ test("a duration has its two largest units", () => {
   const second = 1000;
   const cases = [
     [0, "0 s"],
-    [12, "12 ms"],
+    [12, "< 1 s"],
     [59 * second, "59 s"],
     [200 * second, "3 min 20 s"],
     [7500 * second, "2 h 5 min"],
@@ -71,6 +71,6 @@ test("a long name is shortened in the middle", () => {
 });
 
 test("a time of another day has the day", () => {
-  assert.match(format.clock(Date.UTC(2001, 4, 3, 12)), /^3 May \d\d:00:00$/);
+  assert.match(format.clock(Date.UTC(2001, 4, 3, 12)), /^3 May 2001 \d\d:00:00$/);
   assert.match(format.clock(Date.now()), /^\d\d:\d\d:\d\d$/);
 });

@@ -1,8 +1,12 @@
-// Format numbers, bytes, rates, durations, and times in the browser's zone. Pure, except for the clock.
+// Format numbers, bytes, rates, durations, and times in the zone of the user's preferences. Pure, except for the clock.
+
+import { elsewhere, twelveHours, wallClock, zoneId } from "./zone.js";
 
 const exactly = new Intl.NumberFormat("en");
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
-const moments = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" }); // expensive to create
+/** @type {Map<string, Intl.DateTimeFormat>} expensive to create */
+const moments = new Map();
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const BYTES = ["B", "kB", "MB", "GB", "TB", "PB"];
 
 /** @param {any} n */
@@ -75,15 +79,19 @@ export const exactAmount = (n, unit) => `${exact(n)} ${n === 1 ? unit.replace(/s
 export const percent = (part, whole) => (whole ? `${Math.round((part / whole) * 100)}%` : "");
 
 /**
- * "12:03:04" today, "20 Nov 12:03:04" on another day.
+ * "12:03:04" today, "20 Nov 12:03:04" on another day, "20 Nov 2025 12:03:04" in another year; with a clock of twelve
+ * hours "12:03:04 pm".
  *
  * @param {any} ms
  */
 export function clock(ms) {
-  const d = new Date(ms);
-  const time = `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
-  if (d.toDateString() === new Date().toDateString()) return time;
-  return `${d.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${time}`;
+  const [at, today] = [wallClock(ms), wallClock(Date.now())];
+  const hours = at.getUTCHours();
+  const rest = `${two(at.getUTCMinutes())}:${two(at.getUTCSeconds())}`;
+  const time = twelveHours() ? `${hours % 12 || 12}:${rest} ${hours < 12 ? "am" : "pm"}` : `${two(hours)}:${rest}`;
+  const day = `${at.getUTCDate()} ${MONTHS[at.getUTCMonth()]}`;
+  if (at.getUTCFullYear() !== today.getUTCFullYear()) return `${day} ${at.getUTCFullYear()} ${time}`;
+  return at.getUTCMonth() === today.getUTCMonth() && at.getUTCDate() === today.getUTCDate() ? time : `${day} ${time}`;
 }
 
 /**
@@ -91,17 +99,30 @@ export function clock(ms) {
  *
  * @param {any} ms
  */
-export const moment = (ms) => moments.format(ms);
+export function moment(ms) {
+  const key = `${elsewhere() ? zoneId() : ""} ${twelveHours()}`;
+  let format = moments.get(key);
+  if (!format) {
+    format = new Intl.DateTimeFormat("en-GB", {
+      dateStyle: "medium",
+      timeStyle: "long",
+      timeZone: elsewhere() ? zoneId() : undefined,
+      hour12: twelveHours(),
+    });
+    moments.set(key, format);
+  }
+  return format.format(ms);
+}
 
 /**
- * The two largest units: "45 s", "3 min 20 s", "2 h 5 min", "3 d 4 h".
+ * The two largest units: "< 1 s", "45 s", "3 min 20 s", "2 h 5 min", "3 d 4 h".
  *
  * @param {any} ms
  */
 export function duration(ms) {
   if (ms === null || ms === undefined) return "–";
   const s = Math.max(0, Math.floor(ms / 1000));
-  if (s === 0 && ms > 0) return `${Math.round(ms)} ms`;
+  if (s === 0 && ms > 0) return "< 1 s";
   if (s < 60) return `${s} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
   if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;

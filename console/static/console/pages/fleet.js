@@ -11,17 +11,17 @@ import { setConnection } from "../widgets/broker_states.js";
 import { blockedBesides, ConditionsLine } from "../widgets/conditions.js";
 import { depthElement } from "../widgets/depth.js";
 import { SHAPES, said, subject, target } from "../widgets/event_feed.js";
+import { FilterChips } from "../widgets/filter_chips.js";
 import { LastHour } from "../widgets/last_hour.js";
 import { Pager, storedSize } from "../widgets/pager.js";
 import { PinnedOrder } from "../widgets/pinned_order.js";
 import { showQueue } from "../widgets/queue_cells.js";
-import { stateWord } from "../widgets/states.js";
 import { openStopDialog } from "../widgets/stop_dialog.js";
+import { setUpTableOptions } from "../widgets/table_options.js";
 
 const brokerRows = byId("broker-rows");
 const queueRows = byId("queue-rows");
 const search = byId("search");
-const states = byId("states");
 const heads = [...byId("queues").querySelectorAll("th[data-sort]")];
 const conditions = new ConditionsLine();
 const brokerOrder = new PinnedOrder(brokerRows, (row) => row.slug);
@@ -48,6 +48,7 @@ const view = (() => {
     scope: Object.fromEntries(SCOPES.map(({ parameter, name }) => [name, given.get(parameter) ?? ""])),
     search: given.get("search") ?? "",
     states: new Set(given.getAll("state")),
+    only: new Set(given.getAll("only").filter((name) => settings.quickFilters.includes(name))),
     sort: given.get("sort") ?? "",
     page: Math.max(1, Number.parseInt(given.get("page") ?? "1", 10) || 1),
   };
@@ -61,6 +62,7 @@ function watchView(page = 1) {
   for (const { parameter, name } of SCOPES) if (view.scope[name]) given.set(parameter, view.scope[name]);
   if (view.search) given.set("search", view.search);
   for (const state of view.states) given.append("state", state);
+  for (const name of view.only) given.append("only", name);
   if (view.sort) given.set("sort", view.sort);
   if (view.page > 1) given.set("page", String(view.page));
   const text = given.toString();
@@ -72,6 +74,7 @@ function watchView(page = 1) {
     ...Object.fromEntries(SCOPES.map(({ name }) => [name, view.scope[name] ? [view.scope[name]] : []])),
     search: view.search,
     states: [...view.states],
+    only: [...view.only],
     sort: view.sort,
     page: view.page,
     page_size: pager.size,
@@ -109,16 +112,7 @@ search.addEventListener("keydown", (/** @type {any} */ event) => {
   }
 });
 
-for (const state of settings.states) {
-  const box = h("input", { type: "checkbox", value: state, checked: view.states.has(state) });
-  box.addEventListener("change", () => {
-    if (box.checked) view.states.add(state);
-    else view.states.delete(state);
-    watchView();
-  });
-  const shape = state.toLowerCase().replace("_", "-");
-  states.append(h("label", { class: "chip", data: { state } }, box, icon(shape), h("span", {}, stateWord(state))));
-}
+new FilterChips(view, () => watchView());
 
 for (const head of heads) {
   const button = h("button", { type: "button", class: "sort" }, ...head.childNodes);
@@ -299,10 +293,11 @@ function queueRow(queue) {
     ),
     cell("Broker", { class: "c-broker" }, h("a", { href: ofBroker("/", queue.broker) })),
     cell("Depth", { class: "c-depth" }, depthElement()),
-    cell("Blocked", { class: "num" }, h("a", { href: whyUrl(queue.object, queue.broker) }), h("span")),
-    cell("Consumers", { class: "num" }),
-    cell("In /s", { class: "num" }),
-    cell("Out /s", { class: "num" }),
+    cell("Blocked", { class: "num c-blocked" }, h("a", { href: whyUrl(queue.object, queue.broker) }), h("span")),
+    cell("Consumers", { class: "num c-consumers" }),
+    cell("In /s", { class: "num c-in" }),
+    cell("Out /s", { class: "num c-out" }),
+    cell("Unacknowledged", { class: "num c-unacknowledged" }),
     cell("Duration", { class: "c-since" }, sinceElement()),
   );
 }
@@ -312,13 +307,22 @@ function queueRow(queue) {
  * @param {any} queue
  */
 function updateQueue(node, queue) {
-  const [state, , broker, depth, blocked, consumers, rateIn, rateOut, since] = node.children;
+  const [state, , broker, depth, blocked, consumers, rateIn, rateOut, unacknowledged, since] = node.children;
   node.dataset.state = queue.state;
   node.classList.toggle("outdated", queue.stale);
   setText(broker.firstChild, queue.broker_title);
   setAttribute(broker, "title", queue.stale ? "The broker is disconnected: values of its last snapshot" : null);
   showQueue(
-    { state: state.firstChild, depth: depth.firstChild, blocked, consumers, rateIn, rateOut, since: since.firstChild },
+    {
+      state: state.firstChild,
+      depth: depth.firstChild,
+      blocked,
+      consumers,
+      rateIn,
+      rateOut,
+      unacknowledged,
+      since: since.firstChild,
+    },
     queue.stale ? { ...queue, overfull_since: null, stopped_since: null } : queue,
   );
   if (queue.stale) setText(since.firstChild, lasted(queue));
@@ -479,7 +483,7 @@ const render = drawing(() => {
   emptyOr(byId("brokers-empty"), data.brokers.length > 0, "No matching brokers.");
   reconcile(queueRows, queueOrder.of(data.queues), (queue) => `${queue.broker} ${queue.object}`, queueRow, updateQueue);
   byId("queues").hidden = !data.queues.length;
-  const filtered = view.search || view.states.size || scoped();
+  const filtered = view.search || view.states.size || view.only.size || scoped();
   emptyOr(byId("queues-empty"), data.queues.length > 0, filtered ? "No matching queues." : "No queues.");
   setText(byId("queues-count"), count(data.total));
   pager.show(data.page, data.total);
@@ -511,5 +515,6 @@ function openForAll(action) {
 byId("stop-all").addEventListener("click", () => openForAll("stop"));
 byId("start-all").addEventListener("click", () => openForAll("start"));
 
+setUpTableOptions(byId("queues"));
 showSort();
 watchView(view.page);

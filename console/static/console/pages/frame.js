@@ -3,7 +3,8 @@
 
 import { whyNot } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
-import { byId, find } from "../core/elements.js";
+import { byId, find, setText } from "../core/elements.js";
+import { offsetText, zoneName } from "../core/moments.js";
 import { addBrokerToLinks } from "../core/page_broker.js";
 import { settings } from "../core/settings.js";
 import { setUpTheme } from "../core/theme.js";
@@ -14,7 +15,7 @@ import { showKeys } from "../widgets/keys.js";
 import { refreshStops } from "../widgets/stop_banner.js";
 
 /** Pages without a watch of their own still show the connection and the stops. */
-const WITHOUT_WATCH = ["audit", "api-docs", "history"];
+const WITHOUT_WATCH = ["audit", "api-docs", "history", "preferences"];
 
 // On a narrow screen the links scroll sideways: the one of this page shall be seen.
 find(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
@@ -28,6 +29,12 @@ live.addEventListener("events", (event) => {
 });
 
 setUpTheme(byId("theme"));
+
+const zone = byId("page-zone");
+if (zone) {
+  setText(zone.lastElementChild, offsetText());
+  zone.title = `Times in ${zoneName()}. Change it in the preferences`;
+}
 addBrokerToLinks();
 
 const menu = byId("user-menu");

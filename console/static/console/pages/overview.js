@@ -11,14 +11,15 @@ import { sinceElement } from "../core/times.js";
 import { blockedBesides, ConditionsLine } from "../widgets/conditions.js";
 import { depthElement } from "../widgets/depth.js";
 import { Feed } from "../widgets/event_feed.js";
+import { FilterChips } from "../widgets/filter_chips.js";
 import { LastHour } from "../widgets/last_hour.js";
 import { Pager, storedSize } from "../widgets/pager.js";
 import { PinnedOrder } from "../widgets/pinned_order.js";
 import { showQueue } from "../widgets/queue_cells.js";
 import { SavedChooser } from "../widgets/saved_selections.js";
-import { stateWord } from "../widgets/states.js";
 import { showStops } from "../widgets/stop_banner.js";
 import { openStopDialog } from "../widgets/stop_dialog.js";
+import { setUpTableOptions } from "../widgets/table_options.js";
 import { showFirstSteps } from "./first_steps.js";
 import { Selection } from "./selection.js";
 
@@ -26,7 +27,6 @@ const rows = byId("queue-rows");
 const table = byId("queues");
 const empty = byId("queues-empty");
 const search = byId("search");
-const states = byId("states");
 const heads = [...table.querySelectorAll("th[data-sort]")];
 const feed = new Feed(byId("feed"), byId("feed-note"));
 
@@ -45,6 +45,7 @@ const view = (() => {
   return {
     search: given.get("search") ?? "",
     states: new Set(given.getAll("state")),
+    only: new Set(given.getAll("only").filter((name) => settings.quickFilters.includes(name))),
     sort: given.get("sort") ?? "",
     page: Math.max(1, Number.parseInt(given.get("page") ?? "1", 10) || 1),
   };
@@ -59,6 +60,7 @@ function watchView(page = 1) {
   if (broker) given.set("broker", broker);
   if (view.search) given.set("search", view.search);
   for (const state of view.states) given.append("state", state);
+  for (const name of view.only) given.append("only", name);
   if (view.sort) given.set("sort", view.sort);
   if (view.page > 1) given.set("page", String(view.page));
   const text = given.toString();
@@ -69,6 +71,7 @@ function watchView(page = 1) {
     watch: "overview",
     search: view.search,
     states: [...view.states],
+    only: [...view.only],
     sort: view.sort,
     page: view.page,
     page_size: pager.size,
@@ -99,16 +102,7 @@ search.addEventListener("keydown", (/** @type {any} */ event) => {
   }
 });
 
-for (const state of settings.states) {
-  const box = h("input", { type: "checkbox", value: state, checked: view.states.has(state) });
-  box.addEventListener("change", () => {
-    if (box.checked) view.states.add(state);
-    else view.states.delete(state);
-    watchView();
-  });
-  const shape = state.toLowerCase().replace("_", "-");
-  states.append(h("label", { class: "chip", data: { state } }, box, icon(shape), h("span", {}, stateWord(state))));
-}
+const chips = new FilterChips(view, () => watchView());
 
 for (const head of heads) {
   const button = h("button", { type: "button", class: "sort" }, ...head.childNodes);
@@ -133,16 +127,19 @@ function showSort() {
 /** Offer actions for the filter; with the number of matching queues if the newest snapshot is of this filter. */
 function showSelection() {
   const text = search.value.trim();
-  const chosen = [...view.states];
+  const [chosen, only] = [[...view.states], [...view.only]];
   /** @type {any} */
-  const { search: answered, states: within, total: found } = snapshot?.data ?? {};
+  const { search: answered, states: within, only: among, total: found } = snapshot?.data ?? {};
+  /**
+   * @param {string[]} given
+   * @param {string[] | undefined} shown
+   */
+  const same = (given, shown) => shown?.length === given.length && given.every((each) => shown.includes(each));
   /** @type {any} */
-  const current =
-    snapshot !== null &&
-    answered === text &&
-    within?.length === chosen.length &&
-    chosen.every((state) => within.includes(state));
-  selection.filtered(text || chosen.length ? { search: text, states: chosen, total: current ? found : null } : null);
+  const current = snapshot !== null && answered === text && same(chosen, within) && same(only, among);
+  selection.filtered(
+    text || chosen.length || only.length ? { search: text, states: chosen, only, total: current ? found : null } : null,
+  );
 }
 
 // -- saved selections ----------------------------------------------------------------------------------------------
@@ -150,11 +147,13 @@ function showSelection() {
 const saved = new SavedChooser(byId("saved-box"), (/** @type {any} */ chosen) => {
   selection.pick(chosen?.queues ?? []);
   search.value = view.search = chosen?.queues ? "" : (chosen?.search ?? "");
-  view.states = new Set(chosen?.queues ? [] : (chosen?.states ?? []));
-  for (const box of states.querySelectorAll("input")) box.checked = view.states.has(box.value);
+  view.states.clear();
+  for (const state of chosen?.queues ? [] : (chosen?.states ?? [])) view.states.add(state);
+  view.only.clear();
+  chips.show();
   watchView();
 });
-for (const element of [search, states]) element.addEventListener("input", () => saved.forget());
+for (const element of [search, byId("states"), byId("quick")]) element.addEventListener("input", () => saved.forget());
 
 // -- rows -------------------------------------------------------------------------------------------------------
 
@@ -183,10 +182,11 @@ function row(queue) {
       h("span", { class: "muted vh" }, queue.virtualhost),
     ),
     cell("Depth", { class: "c-depth" }, depthElement()),
-    cell("Blocked", { class: "num" }, h("a", { href: whyUrl(queue.object) }), h("span")),
-    cell("Consumers", { class: "num" }),
-    cell("In /s", { class: "num" }),
-    cell("Out /s", { class: "num" }),
+    cell("Blocked", { class: "num c-blocked" }, h("a", { href: whyUrl(queue.object) }), h("span")),
+    cell("Consumers", { class: "num c-consumers" }),
+    cell("In /s", { class: "num c-in" }),
+    cell("Out /s", { class: "num c-out" }),
+    cell("Unacknowledged", { class: "num c-unacknowledged" }),
     cell("Duration", { class: "c-since" }, sinceElement()),
     cell("", { class: "c-act" }, act),
   );
@@ -197,7 +197,7 @@ function row(queue) {
  * @param {any} queue
  */
 function update(node, queue) {
-  const [state, , depth, blocked, consumers, rateIn, rateOut, since, act] = node.children;
+  const [state, , depth, blocked, consumers, rateIn, rateOut, unacknowledged, since, act] = node.children;
   node.dataset.state = queue.state;
   showQueue(
     {
@@ -207,6 +207,7 @@ function update(node, queue) {
       consumers,
       rateIn,
       rateOut,
+      unacknowledged,
       since: since.firstChild,
     },
     queue,
@@ -309,7 +310,7 @@ const render = drawing(() => {
 });
 
 function showEmpty() {
-  const filtered = view.search || view.states.size;
+  const filtered = view.search || view.states.size || view.only.size;
   const now = `${filtered ? "filtered" : "none"}${atThatTime()}`;
   if (empty.dataset.shown === now) return;
   empty.dataset.shown = now;
@@ -317,7 +318,8 @@ function showEmpty() {
     const clear = () => {
       search.value = view.search = "";
       view.states.clear();
-      for (const box of states.querySelectorAll("input")) box.checked = false;
+      view.only.clear();
+      chips.show();
       watchView();
     };
     fill(
@@ -344,5 +346,6 @@ rows.addEventListener("pointerleave", render);
 byId("stop-all").addEventListener("click", () => openStopDialog("stop", "type=Broker"));
 byId("start-all").addEventListener("click", () => openStopDialog("start", "type=Broker"));
 
+setUpTableOptions(byId("queues"));
 showSort();
 watchView(view.page);

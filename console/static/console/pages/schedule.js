@@ -5,6 +5,7 @@ import { watch } from "../core/connection.js";
 import { byId, fill, find, h } from "../core/elements.js";
 import { parseName, shortName } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
+import { zoneId } from "../core/zone.js";
 import { field } from "../widgets/fields.js";
 import { openFormDialog, plainField, showWrong } from "../widgets/form_dialog.js";
 import { inRows, labelOf } from "../widgets/policy_fields.js";
@@ -13,7 +14,7 @@ import { inZone, weekdaysOf, whatInWords } from "../widgets/schedule_words.js";
 const TYPING = 300; // ms
 const path = settings.schedule ? `schedules/${settings.schedule}/` : "schedules/";
 const LABELS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-const HERE = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+const HERE = zoneId();
 const EMPTY = {
   name: "",
   action: "stop",

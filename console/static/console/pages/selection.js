@@ -12,7 +12,7 @@ export class Selection {
   #bar;
   #picked = new Set();
   /** @type {any} */
-  #matching = null; // {search, states, total} of an active filter; total null: not counted yet
+  #matching = null; // {search, states, only, total} of an active filter; total null: not counted yet
   #shown = "";
   #saved;
 
@@ -84,7 +84,9 @@ export class Selection {
     this.#bar.hidden = !picked && !counting && !matching?.total;
     if (this.#bar.hidden) return;
     const number = picked || matching.total;
-    const filter = matching && { search: matching.search, states: matching.states };
+    const filter = matching && { search: matching.search, states: matching.states, only: matching.only };
+    const unsaved = Boolean(filter?.only.length);
+    const what = picked ? { queues: [...this.#picked].sort() } : { search: filter?.search, states: filter?.states };
     const label = picked ? plural(picked, "selected queue") : `${plural(number, "queue")} with ${inWords(filter)}`;
     const aim = picked ? { scope: BROKER, queues: [...this.#picked], label } : { scope: BROKER, match: filter, label };
     /**
@@ -125,8 +127,9 @@ export class Selection {
         {
           type: "button",
           class: "quiet",
-          disabled: counting,
-          on: { click: () => openSaveDialog(picked ? { queues: [...this.#picked].sort() } : filter, this.#saved) },
+          disabled: counting || unsaved,
+          title: unsaved ? "A saved selection has no quick filters; the address of this page has them" : null,
+          on: { click: () => openSaveDialog(what, this.#saved) },
         },
         "Save…",
       ),

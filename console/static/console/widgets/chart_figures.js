@@ -1,5 +1,7 @@
 // The figures of charts: samples, and the data of the traces that the server declares. Pure: no Plotly, no page.
 
+import { elsewhere, fromWallClock, wallClock } from "../core/zone.js";
+
 /** @typedef {Record<string, any>} Trace A trace of Plotly: `meta` is its name, `x` and `y` its values. */
 /** @typedef {{data: Trace[], layout: Record<string, any>}} Figure From the server. */
 
@@ -243,16 +245,34 @@ export function putDepth(figure, rows, unit, span, narrow) {
 }
 
 /**
- * Convert a value of a Plotly axis, text in the browser's zone, to ms since the epoch.
+ * Convert a value of a Plotly axis, text in the page's zone, to ms since the epoch.
  *
  * @param {string | number} value
  */
 export function unlocal(value) {
   const text = String(value).trim().replace(" ", "T");
   const shown = typeof value === "number" ? value : Date.parse(text.includes("T") ? `${text}Z` : text);
-  const near = shown + new Date(shown).getTimezoneOffset() * 60_000;
-  return shown + new Date(near).getTimezoneOffset() * 60_000;
+  return fromWallClock(shown);
 }
+
+/**
+ * Plotly draws ms in the browser's zone: in another zone of the page, a figure gets the text of its wall clock instead.
+ *
+ * @param {Figure} figure is changed
+ */
+export function inZone(figure) {
+  if (!elsewhere()) return;
+  for (const trace of figure.data) if (Array.isArray(trace.x)) trace.x = trace.x.map(wallText);
+  const { layout } = figure;
+  if (layout.xaxis?.range) layout.xaxis.range = layout.xaxis.range.map(wallText);
+  for (const of of [...(layout.shapes ?? []), ...(layout.annotations ?? [])])
+    for (const name of ["x", "x0", "x1"])
+      if (of.xref !== "paper" && of[name] !== undefined) of[name] = wallText(of[name]);
+}
+
+/** @param {any} value */
+const wallText = (value) =>
+  typeof value === "number" ? wallClock(value).toISOString().slice(0, 23).replace("T", " ") : value;
 
 /** @type {Record<string, string>} */
 const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };

@@ -1,7 +1,7 @@
 // The only module that knows Plotly. A figure comes from the server (console/charts/); samples are added to its traces
 // by the name in their `meta`, and colours are taken from the theme.
 
-import { putDepth, Samples, themed, unlocal } from "./chart_figures.js";
+import { inZone, putDepth, Samples, themed, unlocal } from "./chart_figures.js";
 
 const NARROW = 520; // px
 const IDLE = 2000; // ms after which a chart without new samples is drawn again
@@ -146,13 +146,14 @@ export class DepthChart {
     if (!this.#drawn) this.#element.replaceChildren();
     this.#drawn = true;
     figure.layout.width = contentWidth(this.#element);
+    inZone(figure);
     Plotly.react(this.#element, figure.data, figure.layout, { displayModeBar: false });
   }
 }
 
 /**
  * A figure of the server over times of the past. `put(figure)` puts the data into a copy of it, times as ms since the
- * epoch, which are drawn in the browser's zone. `zoomed(from, until)` is called when the user selects a range,
+ * epoch, which are drawn in the page's zone. `zoomed(from, until)` is called when the user selects a range,
  * `clicked(point)` for a click.
  */
 export class TimeChart {
@@ -223,6 +224,7 @@ export class TimeChart {
       };
     if (!this.#drawn) this.#element.replaceChildren();
     figure.layout.width = contentWidth(this.#element);
+    inZone(figure);
     // Plotly's double click would restore its first range; the page handles it.
     Plotly.react(this.#element, figure.data, figure.layout, {
       displayModeBar: false,

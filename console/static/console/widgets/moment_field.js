@@ -1,8 +1,8 @@
-// A field for a moment in the browser's time zone, which is shown next to it. All pages use it; URLs have the moment
+// A field for a moment in the page's time zone, which is shown next to it. All pages use it; URLs have the moment
 // with its offset.
 
 import { h } from "../core/elements.js";
-import { addressMoment, inputValue, zoneName } from "../core/moments.js";
+import { addressMoment, inputValue, readInput, zoneName } from "../core/moments.js";
 
 /** Return an element that names the time zone of the page. */
 export const zoneElement = () => h("span", { class: "zone muted small" }, `Times in ${zoneName()}`);
@@ -24,8 +24,7 @@ export class MomentField {
     const { value } = this.input;
     if (!value) return null;
     if (value === this.#text) return this.#ms;
-    const ms = new Date(value).getTime();
-    return Number.isFinite(ms) ? ms : null;
+    return readInput(value);
   }
 
   set ms(ms) {

@@ -2,19 +2,12 @@
 
 import { fill, h, setText } from "../core/elements.js";
 import { exact, plural } from "../core/format.js";
+import { preferences, savePreferences } from "../core/preferences.js";
 
 const SIZES = [25, 50, 100, 250];
-const STORAGE_KEY = "headgate-page-size";
 
-/** The page size that is stored in the browser. */
-export function storedSize() {
-  try {
-    const size = Number(localStorage.getItem(STORAGE_KEY));
-    return SIZES.includes(size) ? size : 50;
-  } catch {
-    return 50;
-  }
-}
+/** The page size of the user's preferences. */
+export const storedSize = () => (SIZES.includes(preferences.page_size) ? preferences.page_size : 50);
 
 export class Pager {
   #element;
@@ -53,11 +46,7 @@ export class Pager {
     );
     sizes.addEventListener("change", () => {
       this.size = Number(sizes.value);
-      try {
-        localStorage.setItem(STORAGE_KEY, sizes.value);
-      } catch {
-        // Then it applies to this page only.
-      }
+      savePreferences({ page_size: this.size });
       this.#turn(1);
     });
     fill(element, this.#before, h("span", { class: "pager-middle" }, this.#where, sizes), this.#next);

@@ -10,10 +10,11 @@ import { setState } from "./states.js";
  * Show a queue in its cells. `state`, `depth` and `since` are the elements in the cells; the cell `blocked` has a link
  * to the page with the reasons, and a text for queues without.
  *
- * @param {Record<"state" | "depth" | "blocked" | "consumers" | "rateIn" | "rateOut" | "since", any>} cells
+ * @param {Record<"state" | "depth" | "blocked" | "consumers" | "rateIn" | "rateOut" | "unacknowledged" | "since",
+ *   any>} cells
  * @param {any} queue
  */
-export function showQueue({ state, depth, blocked, consumers, rateIn, rateOut, since }, queue) {
+export function showQueue({ state, depth, blocked, consumers, rateIn, rateOut, unacknowledged, since }, queue) {
   setState(state, queue.state, queue.starting);
   setDepth(depth, queue);
   // If producers are blocked, the number links to the page with the reasons.
@@ -39,6 +40,7 @@ export function showQueue({ state, depth, blocked, consumers, rateIn, rateOut, s
   setAttribute(consumers, "title", unconsumed ? "No consumers for the queued messages" : null);
   setText(rateIn, rate(queue.rate_in));
   setText(rateOut, rate(queue.rate_out));
+  setText(unacknowledged, count(queue.unacknowledged_messages));
   setSince(since, earliest(queue.overfull_since, queue.stopped_since));
 }
 

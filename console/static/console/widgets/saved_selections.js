@@ -5,6 +5,7 @@ import { fill, h } from "../core/elements.js";
 import { plural } from "../core/format.js";
 import { may } from "../core/permissions.js";
 import { toast } from "../core/toast.js";
+import { quickWord } from "./filter_chips.js";
 import { stateWord } from "./states.js";
 
 const path = (number = "") => `selections/${number ? `${number}/` : ""}`;
@@ -17,9 +18,13 @@ export const savedSelections = () => get(path());
  *
  * @param {any} options
  */
-export function inWords({ search, states, queues }) {
+export function inWords({ search, states, only = [], queues }) {
   if (queues) return plural(queues.length, "queue");
-  return [search ? `“${search}” in the name` : "", states.map(stateWord).join(" or ").toLowerCase()]
+  return [
+    search ? `“${search}” in the name` : "",
+    states.map(stateWord).join(" or ").toLowerCase(),
+    ...only.map(quickWord),
+  ]
     .filter(Boolean)
     .join(", ");
 }

@@ -1,0 +1,1 @@
+"""How each user wants the pages: time zone, clock, and the tables of queues."""

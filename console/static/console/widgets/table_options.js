@@ -1,0 +1,74 @@
+// The menu of a table of queues: its columns, the height of its rows and the width of the names, in the preferences.
+
+import { byId, fill, find, h } from "../core/elements.js";
+import { preferences, savePreferences } from "../core/preferences.js";
+
+/** @type {Record<string, string>} */
+const COLUMNS = {
+  depth: "Depth",
+  blocked: "Blocked",
+  consumers: "Consumers",
+  rate_in: "In /s",
+  rate_out: "Out /s",
+  unacknowledged: "Unacknowledged",
+  duration: "Duration",
+};
+const CHOICES = [
+  { name: "density", label: "Rows", of: { comfortable: "comfortable", compact: "compact" } },
+  {
+    name: "name_width",
+    label: "Names",
+    of: { auto: "as wide as there is room", 300: "300 px", 450: "450 px", 600: "600 px" },
+  },
+];
+
+/**
+ * Set up the menu #table-options of a table, and keep the table as the preferences say.
+ *
+ * @param {HTMLElement} table
+ */
+export function setUpTableOptions(table) {
+  const menu = byId("table-options");
+  const hidden = new Set(preferences.hidden_columns);
+  const show = () => {
+    table.dataset.density = preferences.density;
+    table.dataset.names = preferences.name_width;
+    table.dataset.hide = preferences.hidden_columns.join(" ");
+  };
+  const columns = Object.entries(COLUMNS).map(([name, label]) => {
+    const box = h("input", { type: "checkbox", value: name, checked: !hidden.has(name) });
+    box.addEventListener("change", () => {
+      if (box.checked) hidden.delete(name);
+      else hidden.add(name);
+      savePreferences({ hidden_columns: [...hidden] });
+      show();
+    });
+    return h("label", { class: "option" }, box, h("span", {}, label));
+  });
+  const choices = CHOICES.map(({ name, label, of }) => {
+    const options = Object.entries(of).map(([value, text]) =>
+      h("option", { value, selected: preferences[name] === value }, text),
+    );
+    const select = h("select", { name }, options);
+    select.addEventListener("change", () => {
+      savePreferences({ [name]: select.value });
+      show();
+    });
+    return h("label", { class: "field" }, h("span", {}, label), select);
+  });
+  fill(
+    find(".menu-body", menu),
+    h("fieldset", { class: "options" }, h("legend", {}, "Columns"), columns),
+    choices,
+    h("p", { class: "hint" }, "Saved for you, on this console."),
+  );
+  addEventListener("click", (event) => {
+    if (menu.open && !menu.contains(/** @type {Node} */ (event.target))) menu.open = false;
+  });
+  menu.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Escape" || !menu.open) return;
+    menu.open = false;
+    find("summary", menu).focus();
+  });
+  show();
+}
