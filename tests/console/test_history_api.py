@@ -399,6 +399,12 @@ def test_totals_of_unrecorded_time_are_unknown_and_not_zero(two_brokers: str, as
     assert nothing["unwatched"] == {"nowhere": [[T, T + 10 * MINUTE]]}
 
 
+def test_totals_are_unknown_before_anything_is_recorded(url: str, as_viewer: APIClient) -> None:
+    found = query(as_viewer, "totals", until=T + 2 * MINUTE, broker="local")
+    assert (found["messages"], found["blocked_ms"]) == ([None, None], [None, None])
+    assert found["unwatched"] == {"local": [[T, T + 2 * MINUTE]]}
+
+
 def test_totals_of_a_user_of_one_virtual_host_have_no_other(two_brokers: str) -> None:
     user = User.objects.create_user("nina", password="a long password")
     RoleGrant.objects.create(user=user, role=Role.VIEWER.value, broker="local", virtualhost="blue")

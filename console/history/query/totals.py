@@ -40,7 +40,7 @@ def totals(
     """Return the totals of brokers, empty: all that were recorded in the range, in steps of `step_ms` from `from` on.
     Each of `FIELDS` is a list with a value, or null, for each of `at`, ms. `unwatched`: the spans of each broker that
     were not recorded. `unreported`: brokers that do not report the blocked producers of queues; in the result those of
-    the answer. Raises NothingRecorded, HistoryBroken."""
+    the answer. While nothing is recorded at all, everything is unknown. Raises HistoryBroken."""
     source = source_of(begin, end, now)
     low, high = rounded(begin, end, source.step)
     one = brokers[0] if len(brokers) == 1 else ""
@@ -50,6 +50,7 @@ def totals(
         begin=low,
         end=high,
         where={"broker": one} if one else {},
+        optional=(source.table,),
     )
     spans = watched(reader, low, min(high, now), one)
     members = sorted(brokers or spans)

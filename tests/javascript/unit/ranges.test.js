@@ -1,14 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import {
-  endOf,
-  fitting,
-  LENGTHS,
-  limited,
-  offered,
-  wrongRange,
-} from "../../../console/static/console/history/ranges.js";
+import { LENGTHS } from "../../../console/static/console/core/lengths.js";
+import { endOf, fitting, limited, offered, wrongRange } from "../../../console/static/console/history/ranges.js";
 
 const DAY = 86_400_000;
 const NOW = Date.UTC(2026, 2, 14);

@@ -3,9 +3,10 @@
 
 import { h, setAttribute } from "../core/elements.js";
 import { moment } from "../core/format.js";
+import { LENGTHS, MINUTE } from "../core/lengths.js";
 import { addressMoment, readMoment } from "../core/moments.js";
 import { MomentField, zoneElement } from "../widgets/moment_field.js";
-import { endOf, fitting, LENGTHS, LONGEST, limited, MINUTE, offered, wrongRange } from "./ranges.js";
+import { endOf, fitting, LONGEST, limited, offered, wrongRange } from "./ranges.js";
 
 /** Emits "change" when the range changes, so that the page reloads its data. */
 export class RangePicker extends EventTarget {

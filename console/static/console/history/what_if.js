@@ -3,11 +3,11 @@
 import { post } from "../core/api.js";
 import { byId, fill, h, icon, setText } from "../core/elements.js";
 import { amount, bytes, count, duration, exact, exactAmount, percent, readAmount } from "../core/format.js";
+import { LENGTHS } from "../core/lengths.js";
 import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
 import { begin, durations, historyQueueUrl, Loading, policyUrl, showEmpty } from "./data.js";
 import { RangePicker } from "./range_picker.js";
-import { LENGTHS } from "./ranges.js";
 
 const LIMITS = [
   ["capacity_messages", "Capacity, messages"],

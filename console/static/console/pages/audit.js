@@ -7,6 +7,7 @@ import { readMoment } from "../core/moments.js";
 import { toast } from "../core/toast.js";
 import { openChangeDialog } from "../widgets/change_dialog.js";
 import { MomentField, zoneElement } from "../widgets/moment_field.js";
+import { addTimePresets } from "../widgets/time_presets.js";
 
 const TYPING = 300; // ms
 const form = find("form.filters");
@@ -58,6 +59,8 @@ async function load() {
 localTimes();
 
 // The fields show the zone of the rows; the parameters of the URL have their own offset.
+/** @type {Record<string, (ms: number | null) => void>} */
+const setMoment = {};
 for (const input of findAll("input[data-moment]")) {
   const field = new MomentField(input);
   const sent = input.form.elements[input.dataset.moment];
@@ -65,10 +68,19 @@ for (const input of findAll("input[data-moment]")) {
   const follow = () => {
     sent.value = field.address;
   };
+  setMoment[input.dataset.moment] = (ms) => {
+    field.ms = ms;
+    follow();
+  };
   input.addEventListener("input", follow); // before the form's listener
   input.addEventListener("change", follow);
 }
 byId("zone").append(zoneElement());
+addTimePresets(byId("presets"), form, (from) => {
+  setMoment.from(from);
+  setMoment.until(null);
+  load();
+});
 
 form.addEventListener("submit", (/** @type {any} */ event) => {
   event.preventDefault();

@@ -11,6 +11,7 @@ import { formatName, objectUrl, parseName, shortName } from "../core/object_name
 import { toast } from "../core/toast.js";
 import { SHAPES, said } from "../widgets/event_feed.js";
 import { MomentField, zoneElement } from "../widgets/moment_field.js";
+import { addTimePresets } from "../widgets/time_presets.js";
 import { reasonInWords } from "../widgets/values.js";
 
 const MAX_ENTRIES = 2000; // in the page
@@ -295,6 +296,12 @@ form.addEventListener("submit", (/** @type {any} */ event) => {
 });
 byId("clear").addEventListener("click", () => {
   for (const name of FIELDS) form.elements[name].value = "";
+  form.dispatchEvent(new Event("headgate-cleared"));
+  load();
+});
+addTimePresets(byId("presets"), form, (from) => {
+  moments.from.ms = from;
+  moments.until.ms = null;
   load();
 });
 byId("older").addEventListener("click", () => load({ older: true }));

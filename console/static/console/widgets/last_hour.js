@@ -89,17 +89,16 @@ export class LastHour {
     try {
       const totals = await get(`history/totals/?${given.join("&")}`);
       if (mine !== this.#newest) return;
-      this.#totals = totals;
-      this.#box.dataset.shows = "charts";
-      this.#draw();
+      const known = CHARTS.some(({ lines: [line] }) => newestSlot(totals[line.field]) >= 0);
+      this.#totals = known ? totals : null;
+      this.#box.dataset.shows = known ? "charts" : "note";
+      if (known) this.#draw();
+      else setText(byId("last-hour-note"), "The last hour is not recorded.");
     } catch (error) {
       if (mine !== this.#newest) return;
       this.#totals = null;
       this.#box.dataset.shows = "note";
-      setText(
-        byId("last-hour-note"),
-        error.status === 404 ? "The last hour is not recorded." : `The history cannot be read: ${error.message}`,
-      );
+      setText(byId("last-hour-note"), `The history cannot be read: ${error.message}`);
     }
   }
 
