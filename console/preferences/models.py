@@ -1,6 +1,6 @@
 """The stored preferences of a user: only what differs from the defaults.
 
-They change how this user's pages look, for nobody else, so that changes are not in the audit trail.
+They change how this user's pages look, for no other user, so that changes are not in the audit trail.
 """
 
 from __future__ import annotations
