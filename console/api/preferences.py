@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -53,4 +53,5 @@ class PreferencesView(PersonalView):
         description="Changes the given ones. They affect only your pages.",
     )
     def patch(self, request: Request) -> Response:
-        return Response(change_preferences(request.user.pk, self.body))
+        user = cast("int", request.user.pk)  # an authenticated one
+        return Response(change_preferences(user, self.body))
