@@ -82,13 +82,14 @@ def _includes(hosts: list[str] | None, virtualhost: str) -> bool:
 def dead_letters(request: HttpRequest) -> HttpResponse:
     link = link_of(request)
     operations = _offered(link)
-    lists = "summarize-messages" in operations
+    queues = link.types.get("Queue")
+    lists = queues is not None and queues.attribute("dead_letter_sources") is not None
     context = frame(
         request,
         "dead-letters",
         "Dead letters",
         lists=lists,
-        summarizes=lists,
+        summarizes="summarize-messages" in operations,
         retries="retry-messages" in operations,
         known=link.types_known,
     )

@@ -55,6 +55,7 @@ DIALOGS = {
     "start": ("/", "#start-all"),
     "keys": ("/", "#keys"),
     "limits": ("/queues/default/orders/", "#edit-limits"),
+    "purge": (f"/messages/?object={ORDERS}", "#purge"),
 }
 
 

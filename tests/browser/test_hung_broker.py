@@ -110,7 +110,13 @@ VALUES = {
     "operation": "explain",
     "identifier": "1",
 }
-PARAMETERS = {"brokers/{slug}/objects/": "?type=Queue", "why/": f"?object={ORDERS}", "messages/": f"?object={ORDERS}"}
+PARAMETERS = {
+    "brokers/{slug}/objects/": "?type=Queue",
+    **dict.fromkeys(
+        ("why/", "messages/", "messages/summary/", "messages/{identifier}/", "messages/{identifier}/body/"),
+        f"?object={ORDERS}",
+    ),
+}
 
 
 class Hanging:

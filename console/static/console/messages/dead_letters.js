@@ -260,22 +260,24 @@ function draw() {
     );
 }
 
-/** @type {() => void} */
-let refresh = () => {};
-
-if (settings.lists) {
-  ({ refresh } = poll(
-    () => get("dead-letters/"),
-    (answer) => {
-      queues = [...answer.results].sort(
-        (a, b) => (b.depth_messages ?? 0) - (a.depth_messages ?? 0) || a.name.localeCompare(b.name),
-      );
-      draw();
-      loadSummaries();
-    },
-  ));
-  refresh();
-  jobs.refresh();
-  whenBack(refresh);
+/** Request the queues. Without an answer so far, the page says that they are not known. */
+async function request() {
+  try {
+    return await get("dead-letters/");
+  } catch (error) {
+    if (empty.querySelector(".loading")) fill(empty, h("p", {}, h("strong", {}, "Dead letters: not known.")));
+    throw error;
+  }
 }
+
+const { refresh } = poll(request, (answer) => {
+  queues = [...answer.results].sort(
+    (a, b) => (b.depth_messages ?? 0) - (a.depth_messages ?? 0) || a.name.localeCompare(b.name),
+  );
+  draw();
+  loadSummaries();
+});
+refresh();
+if (settings.retries) jobs.refresh();
+whenBack(refresh);
 watch({ watch: "objects", object: "" });

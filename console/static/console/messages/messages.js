@@ -35,7 +35,13 @@ const request = new DebouncedRequest(0);
 const bar = new FilterBar(() => visit({ after: null, cursors: [] }));
 const jobs = new Jobs(object, () => load());
 const list = new MessageList({ urlOf: (id) => address({ message: id }), opened: open, ticked: showActions });
-const panel = new MessagePanel(byId("panel"), { object, virtualhost, closed: close, actions: actionsOfOne });
+const panel = new MessagePanel(byId("panel"), {
+  object,
+  virtualhost,
+  reads: offered.has("read-message"),
+  closed: close,
+  actions: actionsOfOne,
+});
 
 // -- the address: filter, order, cursor, open message --------------------------------------------------------------
 
@@ -207,7 +213,7 @@ byId("next").addEventListener("click", () => visit({ after: next, cursors: [...c
 byId("refresh").addEventListener("click", reload);
 order.addEventListener("change", () => visit({ after: null, cursors: [] }));
 addEventListener("popstate", follow);
-whenBack(() => (settings.known ? reload() : location.reload()));
+whenBack(reload);
 
 // -- one message ---------------------------------------------------------------------------------------------------
 

@@ -30,17 +30,21 @@ export class MessagePanel {
   #host;
   #closed;
   #actions;
+  #reads;
   #request = new DebouncedRequest(0);
   /** @type {string | null} id of the message that is shown */
   shown = null;
 
   /**
-   * `closed()` is called when the user closes it; `actions(message)` returns buttons for the message.
+   * `reads`: whether the broker offers to read bodies. `closed()` is called when the user closes it; `actions(message)`
+   * returns buttons for the message.
    *
    * @param {HTMLElement} element
-   * @param {{object: string, virtualhost: string, closed: () => void, actions: (message: any) => any}} options
+   * @param {{object: string, virtualhost: string, reads: boolean, closed: () => void, actions: (message: any) => any}}
+   *   options
    */
-  constructor(element, { object, virtualhost, closed, actions }) {
+  constructor(element, { object, virtualhost, reads, closed, actions }) {
+    this.#reads = reads;
     this.#element = element;
     this.#object = object;
     this.#host = virtualhost;
@@ -59,9 +63,10 @@ export class MessagePanel {
     this.#element.hidden = false;
     const body = h("div", {}, h("p", { class: "loading" }, "Loading…"));
     this.#frame(id, row, body);
-    if (!may("read", this.#host)) {
+    const refused = this.#reads ? (may("read", this.#host) ? "" : NO_PERMISSION) : NOT_OFFERED;
+    if (refused) {
       this.#request.cancel();
-      fill(body, noPermission(row));
+      fill(body, withoutBody(refused, row));
       return;
     }
     try {
@@ -188,14 +193,16 @@ const KINDS = {
   undecodable: "not decodable",
 };
 
-/** @param {any} row */
-const noPermission = (row) => [
-  h(
-    "p",
-    { class: "no-right" },
-    icon("lock"),
-    " Bodies and annotations require the role of message reader. An administrator can assign it on the Access page.",
-  ),
+const NO_PERMISSION =
+  "Bodies and annotations require the role of message reader. An administrator can assign it on the Access page.";
+const NOT_OFFERED = "This broker does not offer to read bodies.";
+
+/**
+ * @param {string} why
+ * @param {any} row
+ */
+const withoutBody = (why, row) => [
+  h("p", { class: "no-right" }, icon("lock"), ` ${why}`),
   row ? null : h("p", { class: "muted" }, "The message is not on this page of the list."),
 ];
 

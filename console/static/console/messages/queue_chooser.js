@@ -53,14 +53,13 @@ export function queueChooser({ virtualhost, except, label, changed }) {
         }),
       );
       list.value = chosen;
-      if (queues.length === 1 && !chosen) list.value = queues[0].name;
       const more = answer.count - answer.results.length;
       note.textContent = !queues.length
         ? "No other queue of this virtual host matches."
         : more > 0
           ? `${plural(more, "more queue")}: filter by name.`
           : "";
-      if (list.value !== chosen) changed();
+      if (list.value !== chosen) changed(); // the chosen one is not in the list any more
     } catch (error) {
       if (error.name !== "AbortError") note.textContent = error.message;
     }
