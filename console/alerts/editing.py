@@ -83,6 +83,11 @@ def create_rule(by: Actor, given: Mapping[str, Any]) -> Rule:
         return rule
 
 
+def unsaved_rule(given: Mapping[str, Any]) -> Rule:
+    """Return a rule with these values, for a preview. Raises InvalidValue."""
+    return Rule(**_rule_values({"name": "preview", **given}))
+
+
 def change_rule(by: Actor, rule: Rule, given: Mapping[str, Any], version: int) -> Rule:
     """Change a rule and return it. Raises PermissionDenied, InvalidValue, StaleVersion, NotFound."""
     with _scoped(by, f"alert-rule {rule.name}", "update", rule.broker, rule.virtualhost) as this:

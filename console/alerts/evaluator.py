@@ -12,28 +12,21 @@ import datetime as dt
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from brokers.admin import AdminError, BrokerAdmin, Event, Page
-from brokers.model import ObjectName, object_name
+from brokers.admin import AdminError, Event
 from console.alerts.consumed_queues import ConsumedQueues
 from console.alerts.messages import items
 from console.alerts.models import Alert, AlertState, Delivery, Notification, Position, Rule, Silence
-from console.alerts.queue_conditions import (
-    DEAD_LETTERS,
-    QUEUE_CONDITIONS,
-    Known,
-    Row,
-    dead_letter_queues,
-    matching_conditions,
-)
+from console.alerts.observing import active_conditions, dead_letter_queues_of, read_scopes, unreachable
+from console.alerts.queue_conditions import DEAD_LETTERS, QUEUE_CONDITIONS, Known, Row, matching_conditions
 from console.alerts.recording import NOT_RECORDING, SILENT, Recording
-from console.alerts.transitions import UNREACHABLE, Evaluation, Observation, evaluate
+from console.alerts.transitions import Evaluation, Observation, evaluate
 from console.brokers.models import ForeignBroker
 from console.links.queue_table import queue_of
 from console.links.registry import BrokerLink
@@ -54,17 +47,6 @@ SCOPES_TTL = 30.0
 MIN_RETENTION = 3600
 #: Smallest difference between wall clock and monotonic clock that counts as a clock that was set, not as drift.
 CLOCK_STEP = dt.timedelta(seconds=2)
-
-_BROKER = object_name("Broker")
-_SCOPES = ("Policy", "Exchange")
-
-
-def _all_of(type_name: str) -> Callable[[BrokerAdmin], Awaitable[Page]]:
-    return lambda admin: admin.query(type_name, count=_MAX_SCOPES)
-
-
-#: Patterns and exchanges that are read.
-_MAX_SCOPES = 1000
 
 
 class Superseded(Exception):
@@ -189,14 +171,9 @@ class Evaluator:
             away = self.now().timestamp() - link.status.since / 1000
             if away < GRACE:
                 return [], False, ()
-            saw = f"The console cannot reach the broker: {link.status.error}."
-            advice = "Check that the broker is running. Its queues and producers are not visible until it reconnects."
-            return [Observation(UNREACHABLE, str(_BROKER), "trouble", saw, advice, _BROKER)], False, ()
+            return [unreachable(link)], False, ()
         since = self._connected.setdefault(link.slug, self.clock())
-        found = [
-            Observation(f.kind, f.object, f.severity, f.saw, f.advice, ObjectName.parse(f.object))
-            for f in (condition.finding for condition in link.conditions())
-        ]
+        found = active_conditions(link)
         connected_for = self.clock() - since
         # Without a connection the recorder has nothing to publish: it needs some time after it.
         if connected_for < SILENT or self.recording is None or not self.recording.knows(link.slug):
@@ -218,10 +195,9 @@ class Evaluator:
     def _dead_letter_queues(self, link: BrokerLink, rows: list[Row]) -> frozenset[str]:
         read_at, scopes = self._scopes.get(link.slug, (float("-inf"), []))
         if self.clock() - read_at > SCOPES_TTL:
-            scopes = [dict(scope.attributes) for type_ in _SCOPES for scope in link.call(_all_of(type_)).items]
+            scopes = read_scopes(link)
             self._scopes[link.slug] = self.clock(), scopes
-        hosts = [{**host, "virtualhost": host["name"]} for host in link.hosts.values()]
-        return dead_letter_queues(rows, [link.broker or {}, *hosts, *scopes])
+        return dead_letter_queues_of(link, rows, scopes)
 
     def _events(self, link: BrokerLink) -> tuple[Position, list[_EventObservation]]:
         """Return the stored position and the events after it."""

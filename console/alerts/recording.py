@@ -38,6 +38,32 @@ class _Sign:
     error: str = ""
 
 
+def silence_of(last_sign: Callable[[str], dt.datetime | None], broker: str, now: dt.datetime) -> Observation | None:
+    """Return the condition by a single look at the signs."""
+    try:
+        sign = _Sign(last_sign(broker), 0.0)
+    except Exception as problem:  # as in `Recording`
+        sign = _Sign(None, 0.0, str(problem) or type(problem).__name__)
+    return _observation(sign, _age(sign.at, now))
+
+
+def _age(at: dt.datetime | None, now: dt.datetime) -> float:
+    """Return how long a recorder has been silent by the wall clock, seconds: there is no other measure at first."""
+    return max(0.0, (now - at).total_seconds()) if at else SILENT
+
+
+def _observation(sign: _Sign, silence: float) -> Observation | None:
+    if silence < SILENT:
+        return None
+    if sign.error:
+        saw = f"The storage of the history cannot be read: {sign.error}."
+    elif sign.at is None:
+        saw = "No recorder has recorded this broker."
+    else:
+        saw = f"The recorder has published nothing for {age_text(round(silence))}."
+    return Observation(NOT_RECORDING, str(_BROKER), "warning", saw, _ADVICE, _BROKER)
+
+
 @dataclass(slots=True)
 class Recording:
     """`last_sign`: returns when the recorder of a broker last gave a sign, or None; may raise any error, since drivers
@@ -66,16 +92,7 @@ class Recording:
     def observation(self, broker: str) -> Observation | None:
         """Return the condition of a known broker if it is active."""
         sign = self._signs[broker]
-        silence = self.clock() - sign.since
-        if silence < SILENT:
-            return None
-        if sign.error:
-            saw = f"The storage of the history cannot be read: {sign.error}."
-        elif sign.at is None:
-            saw = "No recorder has recorded this broker."
-        else:
-            saw = f"The recorder has published nothing for {age_text(round(silence))}."
-        return Observation(NOT_RECORDING, str(_BROKER), "warning", saw, _ADVICE, _BROKER)
+        return _observation(sign, self.clock() - sign.since)
 
     def _read(self, brokers: list[str]) -> None:
         for broker in brokers:
@@ -86,9 +103,7 @@ class Recording:
                 at, error = known.at if known else None, str(problem) or type(problem).__name__
             clock = self.clock()
             if known is None:
-                # How long it has been silent, by the wall clock: there is no other measure yet.
-                age = (self.now() - at).total_seconds() if at else SILENT
-                self._signs[broker] = _Sign(at, clock - max(0.0, age), error)
+                self._signs[broker] = _Sign(at, clock - _age(at, self.now()), error)
             elif at != known.at:
                 self._signs[broker] = _Sign(at, clock, error)
             else:

@@ -63,10 +63,7 @@ class Alert(serializers.Serializer[Any]):
 _deprecated = extend_schema_serializer(deprecate_fields=["tell_resolved"])
 
 
-@_deprecated
-class RuleGiven(_Scope):
-    name = TextField("Unique, in one line.", max_length=100)
-    enabled = FlagField("Whether the rule is evaluated.", default=RULE["enabled"])
+class RuleConditions(_Scope):
     kinds = serializers.ListField(
         child=serializers.ChoiceField(choices=list(titles())),
         allow_empty=False,
@@ -92,6 +89,12 @@ class RuleGiven(_Scope):
         max_value=editing.OLDEST_AGE,
         help_text="Threshold of the condition oldest-message, in seconds.",
     )
+
+
+@_deprecated
+class RuleGiven(RuleConditions):
+    name = TextField("Unique, in one line.", max_length=100)
+    enabled = FlagField("Whether the rule is evaluated.", default=RULE["enabled"])
     send_resolved = FlagField("Whether to notify when a condition ends. Default: true.", required=False)
     tell_resolved = FlagField("Deprecated: former name of `send_resolved`.", required=False)
     receivers = serializers.ListField(
@@ -110,6 +113,26 @@ class Rule(RuleGiven):
     version = serializers.IntegerField()
     receiver_names = serializers.ListField(child=serializers.CharField())
     silenced_until = serializers.DateTimeField(allow_null=True)
+
+
+class RulePreview(serializers.Serializer[Any]):
+    count = serializers.IntegerField(help_text="Number of objects that meet a condition now, once per condition.")
+    objects = serializers.ListField(
+        child=serializers.DictField(),
+        help_text="At most 20 of them, the most severe first: broker, object, name, kind, title, severity, saw, since"
+        " (start of the condition; null: not reported).",
+    )
+    unknown = serializers.ListField(
+        child=serializers.DictField(), help_text="Brokers of which it is not known: broker, why."
+    )
+    remarks = serializers.ListField(child=serializers.CharField(), help_text="What the preview does not include.")
+
+
+class RuleTemplate(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    title = serializers.CharField(help_text="Also the name of a rule that is created from it.")
+    text = serializers.CharField(help_text="When it fires.")
+    rule = serializers.DictField(help_text="Fields for creating the rule.")
 
 
 class ReceiverGiven(serializers.Serializer[Any]):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.api import alerts, schedules
+from console.api import alert_previews, alerts, schedules
 
 urlpatterns = [
     path("alerts/", alerts.AlertsView.as_view()),
     path("alerts/kinds/", alerts.KindsView.as_view()),
+    path("alerts/templates/", alert_previews.TemplatesView.as_view()),
     path("alerts/rules/", alerts.RulesView.as_view()),
+    path("alerts/rules/preview/", alert_previews.RulePreviewView.as_view()),
     path("alerts/rules/<int:number>/", alerts.RuleView.as_view()),
     path("alerts/receivers/", alerts.ReceiversView.as_view()),
     path("alerts/receivers/<int:number>/", alerts.ReceiverView.as_view()),

@@ -42,11 +42,13 @@ def queue(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
     past = reverse("history-queue", args=(virtualhost, name))
     if context["broker"]["slug"] == request.GET.get("broker"):
         past += f"?{urlencode({'broker': context['broker']['slug']})}"
+    scope = {"broker": context["broker"]["slug"], "virtualhost": virtualhost, "pattern": name}
     return render(
         request,
         "console/queue.html",
         {
             **context,
+            "alert_url": reverse("alert-rule-new") + f"?{urlencode(scope)}",
             "virtualhost": virtualhost,
             "name": name,
             "history_url": past,

@@ -163,6 +163,40 @@ async def test_slack_receiver_that_refuses_is_saved_and_says_why(
     await expect(page.locator(".toast").last).to_contain_text("Slack accepted it")
 
 
+async def test_template_is_previewed_and_becomes_a_rule_with_one_click(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 5))
+    broker.do(lambda memory: memory.fill("orders", 6))
+    broker.sample()
+    page = await opened(await people.page("ada"), "/alerts/")
+    template = page.locator("#template-nearly-full")
+    await expect(template).to_contain_text("Met now by 1 object: default/orders.")
+    await expect(page.locator("#template-broker-unreachable")).to_contain_text("No object meets it now.")
+    await template.get_by_role("button", name="Create").click()
+    await expect(page.locator("#rules")).to_contain_text("Queue nearly full")
+    await expect(template).to_contain_text("Created")
+    await in_thread(evaluate)
+    await expect(page.locator("#firing")).to_contain_text("orders")
+
+
+async def test_rule_about_a_queue_begins_on_its_page(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 5))
+    broker.do(lambda memory: memory.fill("orders", 6))
+    broker.sample()
+    page = await opened(await people.page("ada"), "/queues/default/orders/")
+    await page.get_by_role("link", name="Alert").filter(has_text="Alert…").click()
+    await expect(page.get_by_label("Name")).to_have_value("Queue orders")
+    await expect(page.get_by_label("Queues")).to_have_value("orders")
+    await expect(page.get_by_label("Virtual host")).to_have_value("default")
+    await expect(page.locator("#preview")).to_contain_text("Met now by")
+    await expect(page.get_by_label("Oldest message above", exact=True)).to_be_hidden()
+    await page.get_by_label("Oldest message above an age").check()
+    await expect(page.get_by_label("Oldest message above", exact=True)).to_be_visible()
+    await page.get_by_label("Queues").fill("bills")
+    await expect(page.locator("#preview")).to_contain_text("No object meets it now.")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator("#rules")).to_contain_text("queues bills")
+
+
 async def test_viewer_sees_alerts_but_cannot_change_them(people: People, broker: Broker) -> None:
     page = await opened(await people.page("vic", "viewers"), "/alerts/")
     await expect(page.locator("#firing-empty")).to_be_visible()

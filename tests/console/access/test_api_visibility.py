@@ -130,7 +130,11 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
     "v1/audit/<int:number>/revert/": [("get", "audit/{row}/revert/", None)],
     "v1/alerts/": [("get", "alerts/", None)],
     "v1/alerts/kinds/": [("get", "alerts/kinds/", None)],
+    "v1/alerts/templates/": [("get", "alerts/templates/", None)],
     "v1/alerts/rules/": [("get", "alerts/rules/", None)],
+    "v1/alerts/rules/preview/": [
+        ("post", "alerts/rules/preview/", {"kinds": ["stopped", "overfull", "flapping", "dead-letters", "near-limit"]})
+    ],
     "v1/alerts/rules/<int:number>/": [("get", "alerts/rules/{rule}/", None)],
     "v1/alerts/receivers/": [("get", "alerts/receivers/", None)],
     "v1/alerts/receivers/<int:number>/": [("get", "alerts/receivers/{receiver}/", None)],
@@ -273,6 +277,7 @@ WITHOUT = {
     "alerts/deliveries/{delivery}/",
     "alerts/kinds/",
     "alerts/networks/",
+    "alerts/templates/",
     "schedules/preview/",
     f"history/top/?of=virtualhosts&{RANGE}",
     f"history/totals/?{RANGE}",  # sums have no names

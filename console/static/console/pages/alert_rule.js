@@ -4,6 +4,7 @@ import { get, patch, post, remove } from "../core/api.js";
 import { watch } from "../core/connection.js";
 import { byId, fill, findAll, h } from "../core/elements.js";
 import { settings } from "../core/settings.js";
+import { previewSentences } from "../widgets/alert_preview.js";
 import { openFormDialog, plainField, showWrong } from "../widgets/form_dialog.js";
 
 const path = settings.rule ? `alerts/rules/${settings.rule}/` : "alerts/rules/";
@@ -24,6 +25,8 @@ const TIMES = [
 ];
 /** The threshold that a condition has, by kind. */
 const THRESHOLDS = { "depth-above": "depth", "depth-above-percent": "depth_percent", "oldest-message": "message_age" };
+const NUMBERS = ["holds", "quiet", "depth", "depth_percent", "message_age"];
+const PREVIEW_AFTER = 300; // ms after the last change of the form
 let version = 0;
 
 /**
@@ -38,6 +41,38 @@ const times = (value, none) => {
     ? list
     : [...list, [value, `${value} s`]].sort((a, b) => a[0] - b[0]);
 };
+
+const given = new URLSearchParams(location.search);
+/** What a new rule about one queue has. */
+const OF_QUEUE = { kinds: ["producers-blocked", "depth-above-percent", "consumers-lost"], holds: 300 };
+
+/**
+ * Return the values of a new rule: of a template (`?template=`), or about one queue (`?broker=`, `?virtualhost=`,
+ * `?pattern=`).
+ */
+async function newRule() {
+  const usual = {
+    name: "",
+    kinds: ["blocked-without-consumer", "underfull-yet-blocked", "near-limit", "broker-unreachable"],
+    holds: 60,
+    quiet: 900,
+    depth: 10000,
+    depth_percent: 80,
+    message_age: 900,
+    send_resolved: true,
+    receivers: [],
+    broker: "",
+    virtualhost: "",
+    pattern: "",
+  };
+  if (given.get("template")) {
+    const templates = await get("alerts/templates/");
+    return { ...usual, ...templates.find((/** @type {any} */ each) => each.id === given.get("template"))?.rule };
+  }
+  if (!given.get("pattern")) return usual;
+  const scope = { broker: given.get("broker") ?? "", virtualhost: given.get("virtualhost") ?? "" };
+  return { ...usual, ...OF_QUEUE, ...scope, pattern: given.get("pattern"), name: `Queue ${given.get("pattern")}` };
+}
 
 /**
  * @param {any} name
@@ -58,26 +93,40 @@ function checks(name, items, chosen) {
 /** @param {any} name */
 const ticked = (name) => findAll(`[name=${name}]:checked`).map((input) => input.value);
 
+/**
+ * Show which objects meet the form's conditions now, after each change.
+ *
+ * @param {() => Record<string, any>} values
+ */
+function showPreview(values) {
+  const place = byId("preview");
+  let timer = 0;
+  let newest = 0;
+  async function update() {
+    newest += 1;
+    const mine = newest;
+    const { name, send_resolved, receivers, ...conditions } = values();
+    if (!conditions.kinds.length) return fill(place, "Select at least one condition or event.");
+    try {
+      const preview = await post("alerts/rules/preview/", conditions);
+      if (mine === newest) fill(place, previewSentences(preview));
+    } catch (error) {
+      if (mine === newest) fill(place, h("span", { class: "wrong" }, /** @type {Error} */ (error).message));
+    }
+    return undefined;
+  }
+  byId("rule").addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(update, PREVIEW_AFTER);
+  });
+  update();
+}
+
 async function show() {
   const [kinds, receivers, rule] = await Promise.all([
     get("alerts/kinds/"),
     get("alerts/receivers/"),
-    settings.rule
-      ? get(path)
-      : {
-          name: "",
-          kinds: ["blocked-without-consumer", "underfull-yet-blocked", "near-limit", "broker-unreachable"],
-          holds: 60,
-          quiet: 900,
-          depth: 10000,
-          depth_percent: 80,
-          message_age: 900,
-          send_resolved: true,
-          receivers: [],
-          broker: "",
-          virtualhost: "",
-          pattern: "",
-        },
+    settings.rule ? get(path) : newRule(),
   ]);
   version = rule.version;
   const fields = [
@@ -179,20 +228,21 @@ async function show() {
   );
   byId("remove").hidden = !settings.rule;
   byId("save").disabled = false;
-  byId("rule").addEventListener("submit", async (/** @type {any} */ event) => {
-    event.preventDefault();
-    const given = Object.fromEntries(fields.map((f) => [f.name, f.input.value]));
-    const body = {
-      ...given,
-      holds: Number(given.holds),
-      quiet: Number(given.quiet),
-      depth: Number(given.depth),
-      depth_percent: Number(given.depth_percent),
-      message_age: Number(given.message_age),
-      send_resolved: given.send_resolved === "true",
+  const values = () => {
+    /** @type {Record<string, any>} */
+    const entered = Object.fromEntries(fields.map((f) => [f.name, f.input.value]));
+    for (const name of NUMBERS) entered[name] = Number(entered[name]);
+    return {
+      ...entered,
+      send_resolved: entered.send_resolved === "true",
       kinds: ticked("kind"),
       receivers: ticked("receiver").map(Number),
     };
+  };
+  showPreview(values);
+  byId("rule").addEventListener("submit", async (/** @type {any} */ event) => {
+    event.preventDefault();
+    const body = values();
     byId("save").disabled = true;
     try {
       await (settings.rule ? patch(path, { ...body, version }) : post(path, body));

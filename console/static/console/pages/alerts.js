@@ -12,6 +12,7 @@ import { clockElement, sinceElement, untilElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
 import { openFormDialog, plainField } from "../widgets/form_dialog.js";
 import { setUpReceivers } from "./alert_receivers.js";
+import { setUpTemplates } from "./alert_templates.js";
 
 const LOG_PAGE = 30; // deliveries loaded at first
 /** @param {string} text */
@@ -40,6 +41,8 @@ const PHASES = {
 let titles = new Map();
 /** @type {any[]} */
 let rules = [];
+/** @type {any[]} */
+let receivers = [];
 let shownLog = LOG_PAGE;
 
 /**
@@ -352,12 +355,13 @@ const { refresh, change } = poll(
       get("alerts/networks/"),
       get(`alerts/log/${query({ page_size: shownLog })}`),
     ]),
-  ([kinds, firing, found, receivers, silences, networks, log], drawChanged) => {
+  ([kinds, firing, found, notified, silences, networks, log], drawChanged) => {
     if (kinds) titles = new Map(kinds.map((/** @type {any} */ each) => [each.kind, each.title]));
-    rules = found;
+    [rules, receivers] = [found, notified];
     showFiring(firing);
     drawChanged("rules", rules, showRules);
     drawChanged("receivers", receivers, showReceivers);
+    drawChanged("templates", [rules, receivers], () => showTemplates(rules));
     byId("no-links").hidden = settings.linked || !receivers.length || !may("operate", null);
     drawChanged("silences", silences, showSilences);
     drawChanged("networks", networks, showNetworks);
@@ -366,6 +370,7 @@ const { refresh, change } = poll(
 );
 
 const showReceivers = setUpReceivers({ rules: () => rules, refresh });
+const showTemplates = setUpTemplates({ receivers: () => receivers, refresh });
 setText(byId("no-links-setting"), `HEADGATE_URL=${location.origin}`);
 byId("new-silence").addEventListener("click", () => silence({}, "Silence a scope", true));
 byId("new-network").addEventListener("click", () =>

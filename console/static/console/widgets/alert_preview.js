@@ -1,0 +1,39 @@
+// The preview of an alert rule: which objects meet one of its conditions now, in sentences.
+
+import { h } from "../core/elements.js";
+import { plural } from "../core/format.js";
+import { objectUrl } from "../core/object_names.js";
+import { settings } from "../core/settings.js";
+
+const NAMED = 5; // objects
+
+/**
+ * Return the sentences of a response of alerts/rules/preview/.
+ *
+ * @param {any} preview
+ */
+export function previewSentences(preview) {
+  const sentences = [];
+  const named = preview.objects.slice(0, NAMED);
+  if (preview.count) {
+    const more = preview.count - named.length;
+    const links = named.flatMap((/** @type {any} */ each, /** @type {number} */ place) => [
+      place ? ", " : "",
+      h("a", { href: objectUrl(each.object, each.broker), title: `${each.title}: ${each.saw}` }, each.name),
+      settings.brokers.length > 1 ? ` (${each.broker})` : "",
+    ]);
+    sentences.push(
+      h(
+        "span",
+        {},
+        `Met now by ${plural(preview.count, "object")}: `,
+        links,
+        more ? ` and ${more.toLocaleString("en")} more` : "",
+        ".",
+      ),
+    );
+  } else if (!preview.unknown.length) sentences.push(h("span", {}, "No object meets it now."));
+  for (const each of preview.unknown) sentences.push(h("span", { class: "wrong" }, ` Not known: ${each.why}.`));
+  for (const each of preview.remarks) sentences.push(h("span", {}, ` ${each}`));
+  return sentences;
+}
