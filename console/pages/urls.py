@@ -12,6 +12,7 @@ from console.pages.audit import audit
 from console.pages.brokers import brokers
 from console.pages.bulk import bulk, bulk_job
 from console.pages.conditions import conditions
+from console.pages.first_steps import first_steps
 from console.pages.fleet import fleet
 from console.pages.history import history
 from console.pages.history_advice import history_advice
@@ -33,6 +34,7 @@ from console.pages.why import why
 urlpatterns = [
     path("", overview, name="overview"),
     path("fleet/", fleet, name="fleet"),
+    path("first-steps/", first_steps, name="first-steps"),
     path("queues/<host:virtualhost>/<queue:name>/", queue, name="queue"),
     path("policies/", policies, name="policies"),
     path("policies/scope/", policy, name="policy"),

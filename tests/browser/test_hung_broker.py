@@ -53,6 +53,7 @@ ORDERS = "type=Queue,virtualhost=default,name=orders"
 #: What each page of the URLconf is opened with: its arguments, and what follows the `?`. Files are fetched.
 PAGES: dict[str, tuple[dict[str, Any], str]] = {
     "overview": ({}, ""),
+    "first-steps": ({}, ""),
     "fleet": ({}, ""),  # of one broker its overview; of several: test_fleet.py
     "queue": ({"virtualhost": "default", "name": "orders"}, ""),
     "policies": ({}, ""),

@@ -91,10 +91,10 @@ def installation(tmp_path: Path) -> Iterator[tuple[str, str]]:
         running.end(signal.SIGTERM, within=15)
 
 
-async def test_first_screen_leads_to_a_client_that_sends(
+async def test_first_screen_leads_to_a_producer_that_is_blocked_and_released(
     installation: tuple[str, str], browser: Browser, tmp_path: Path
 ) -> None:
-    """By the page's own words alone: the program that it shows is run as it stands there."""
+    """By the pages' own words alone: the programs that they show are run as they stand there."""
     url, password = installation
     context = await browser.new_context(base_url=url, viewport={"width": 1440, "height": 900})
     page = await context.new_page()
@@ -104,18 +104,40 @@ async def test_first_screen_leads_to_a_client_that_sends(
     await page.get_by_role("button", name="Sign in").click()
     await opened(page)
     await expect(page.locator("#queues-empty")).to_contain_text("No queues yet")
-    await page.get_by_role("button", name="Create queue").click()
-    dialog = page.get_by_role("dialog")
-    await dialog.get_by_role("button", name="Create queue").click()
-    await dialog.get_by_role("button", name="Create client user").click()
-    await dialog.get_by_role("button", name="Create client user").click()
-    program = tmp_path / "first.py"
-    program.write_text(await dialog.locator("#first-code").inner_text())
-    client = await asyncio.create_subprocess_exec(
-        sys.executable, str(program), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    said, _ = await asyncio.wait_for(client.communicate(), 60)
-    assert client.returncode == 0, said.decode()
-    await dialog.get_by_role("button", name="Close").click()
-    await expect(row(page, "orders").locator(".depth-now")).to_have_text("1 msg")
+    await page.get_by_role("link", name="First steps").click()
+    steps = page.locator("#steps > li")
+    await expect(steps).to_have_count(5)
+    await expect(page.locator('#steps > li[data-state="done"]')).to_have_count(0)
+
+    async def create(what: str, step: int) -> None:
+        await page.get_by_role("button", name=f"Create {what}").click()
+        dialog = page.get_by_role("dialog")
+        await dialog.get_by_role("button", name=f"Create {what}").click()
+        if what == "client user":
+            await expect(dialog.locator("#first-password")).to_have_text(re.compile(r"\S{20,}"))
+            await dialog.get_by_role("button", name="Close").click()
+        await expect(steps.nth(step)).to_have_attribute("data-state", "done", timeout=15_000)
+
+    await create("client user", 0)
+    await create("queue", 1)
+    running = []
+    for action in ("send", "receive"):
+        await page.get_by_label("Program", exact=True).first.select_option(action)
+        program = tmp_path / f"{action}.py"
+        program.write_text(await page.locator("#program-text").inner_text())
+        running.append(
+            await asyncio.create_subprocess_exec(
+                sys.executable, str(program), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            )
+        )
+        if action == "send":
+            await expect(steps.nth(3)).to_have_attribute("data-state", "done", timeout=30_000)
+            await expect(steps.nth(3).locator(".first-step-found")).to_contain_text("1 blocked now")
+            await expect(steps.nth(4)).to_have_attribute("data-state", "open")
+    for client in running:
+        said, _ = await asyncio.wait_for(client.communicate(), 60)
+        assert client.returncode == 0, said.decode()
+    await expect(page.locator('#steps > li[data-state="done"]')).to_have_count(5, timeout=15_000)
+    await page.goto("/")
+    await expect(row(page, "orders")).to_be_visible()
     await context.close()

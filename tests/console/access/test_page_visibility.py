@@ -29,6 +29,7 @@ PAGES: dict[str, list[str]] = {
     "policies/bulk/<int:number>/": ["/policies/bulk/{job}/"],
     "policies/export.yaml": ["/policies/export.yaml"],
     "conditions/": ["/conditions/"],
+    "first-steps/": ["/first-steps/"],
     "messages/": [f"/messages/?object={of(HIDDEN)}"],
     "dead-letters/": ["/dead-letters/"],
     "timeline/": ["/timeline/"],

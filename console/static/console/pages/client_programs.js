@@ -4,7 +4,8 @@
 /**
  * @typedef {{host: string, port: string, tls: boolean, user: string, password: string, queue: string,
  *   virtualhost: string}} Target
- * @typedef {{name: string, file: string, needs: string, send: (to: Target) => string, receive: (to: Target) => string}} Language
+ * @typedef {{name: string, file: string, needs: string, send: (to: Target) => string,
+ *   receive: (to: Target) => string}} Language
  */
 
 /** How many messages a sender sends, and a receiver consumes. */
@@ -13,15 +14,25 @@ export const COUNT = 200;
 const q = JSON.stringify;
 /** @param {Target} to */
 const url = (to) => `${to.tls ? "amqps" : "amqp"}://${to.host}:${to.port}`;
+/**
+ * A part of a program that names the virtual host, if it is not the default one.
+ *
+ * @param {Target} to
+ * @param {(name: string) => string} part
+ */
+const elsewhere = (to, part) => (to.virtualhost === "default" ? "" : part(to.virtualhost));
 /** @param {Target} to */
-const elsewhere = (to) => to.virtualhost !== "default";
+const bareHost = (to) => q(to.host.replace(/^\[|\]$/g, ""));
 
 /** @param {Target} to */
 const python = (to) => `from proton import Message
 from proton.utils import BlockingConnection
 
 connection = BlockingConnection(
-    ${q(url(to))}, timeout=600, user=${q(to.user)}, password=${q(to.password)}${elsewhere(to) ? `,\n    virtual_host=${q(to.virtualhost)},` : ""}
+    ${q(url(to))},
+    timeout=600,
+    user=${q(to.user)},
+    password=${q(to.password)},${elsewhere(to, (host) => `\n    virtual_host=${q(host)},`)}
 )`;
 
 /**
@@ -34,7 +45,9 @@ import org.apache.qpid.jms.JmsConnectionFactory;
 public class First {
     public static void main(String[] arguments) throws JMSException {
         var factory = new JmsConnectionFactory(
-            ${q(to.user)}, ${q(to.password)}, ${q(url(to) + (elsewhere(to) ? `?amqp.vhost=${encodeURIComponent(to.virtualhost)}` : ""))});
+            ${q(to.user)},
+            ${q(to.password)},
+            ${q(url(to) + elsewhere(to, (host) => `?amqp.vhost=${encodeURIComponent(host)}`))});
         try (var connection = factory.createConnection()) {
             connection.start();
             var session = connection.createSession(Session.AUTO_ACKNOWLEDGE);
@@ -48,8 +61,15 @@ ${body}
 const javascript = (to) => `const rhea = require("rhea");
 
 const connection = rhea.connect({
-    host: ${q(to.host.replace(/^\[|\]$/g, ""))}, port: ${to.port}, username: ${q(to.user)}, password: ${q(to.password)},${to.tls ? '\n    transport: "tls",' : ""}${elsewhere(to) ? `\n    hostname: ${q(to.virtualhost)},` : ""}
+    host: ${bareHost(to)},
+    port: ${to.port},
+    username: ${q(to.user)},
+    password: ${q(to.password)},
+    transport: ${q(to.tls ? "tls" : "tcp")},${elsewhere(to, (host) => `\n    hostname: ${q(host)},`)}
 });`;
+
+/** @param {string} host */
+const goHost = (host) => `\n\t\tHostName: ${q(host)},`;
 
 /**
  * @param {Target} to
@@ -68,7 +88,7 @@ import (
 func main() {
 	ctx := context.Background()
 	connection, err := amqp.Dial(ctx, ${q(url(to))}, &amqp.ConnOptions{
-		SASLType: amqp.SASLTypePlain(${q(to.user)}, ${q(to.password)}),${elsewhere(to) ? `\n\t\tHostName: ${q(to.virtualhost)},` : ""}
+		SASLType: amqp.SASLTypePlain(${q(to.user)}, ${q(to.password)}),${elsewhere(to, goHost)}
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -84,9 +104,9 @@ ${body}
 /** @param {Target} to */
 const dotnet = (to) => `using Amqp;
 
-var factory = new ConnectionFactory();${elsewhere(to) ? `\nfactory.AMQP.HostName = ${q(to.virtualhost)};` : ""}
+var factory = new ConnectionFactory();${elsewhere(to, (host) => `\nfactory.AMQP.HostName = ${q(host)};`)}
 var connection = await factory.CreateAsync(
-    new Address(${q(to.host.replace(/^\[|\]$/g, ""))}, ${to.port}, ${q(to.user)}, ${q(to.password)}, "/", ${q(to.tls ? "amqps" : "amqp")}));
+    new Address(${bareHost(to)}, ${to.port}, ${q(to.user)}, ${q(to.password)}, "/", ${q(to.tls ? "amqps" : "amqp")}));
 var session = new Session(connection);`;
 
 /** @type {Language[]} */

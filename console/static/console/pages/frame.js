@@ -15,7 +15,7 @@ import { showKeys } from "../widgets/keys.js";
 import { refreshStops } from "../widgets/stop_banner.js";
 
 /** Pages without a watch of their own still show the connection and the stops. */
-const WITHOUT_WATCH = ["audit", "api-docs", "history", "preferences"];
+const WITHOUT_WATCH = ["audit", "api-docs", "first-steps", "help", "history", "preferences"];
 
 // On a narrow screen the links scroll sideways: the one of this page shall be seen.
 find(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
