@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
 
 from brokers.admin import (
@@ -25,7 +25,7 @@ from brokers.amqp.header import at_delivery_time, header
 from brokers.amqp.message_format import AmqpFormat
 from brokers.engine.broker import Broker
 from brokers.engine.flow.producer import Producer
-from brokers.engine.flow.turn import Drain, Effect
+from brokers.engine.flow.turn import Close, Detach, Drain, Effect
 from brokers.engine.management.requests import Management
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message, Queue
@@ -180,11 +180,20 @@ class InMemoryBroker:
         for loop, reader in list(self._sample_readers):
             loop.call_soon_threadsafe(reader.put_nowait, samples)
 
-    def attach_producer(self, queue: str, virtualhost: str = DEFAULT, link: str = "sender") -> Producer:
-        connection = self._client(virtualhost)
+    def attach_producer(
+        self,
+        queue: str,
+        virtualhost: str = DEFAULT,
+        link: str = "sender",
+        *,
+        user: str | None = None,
+        container_id: str = "test",
+    ) -> Producer:
+        connection = self._client(virtualhost, user, container_id)
         found = self.engine.find_or_create_queue(connection, queue)
         port = _ProducerLink()
         port.producer = producer = self.engine.attach_producer(connection, found, link, 0, port)
+        port.detach = lambda: self.engine.detach(producer)
         self._end_turn()
         return producer
 
@@ -243,18 +252,37 @@ class InMemoryBroker:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def _client(self, virtualhost: str) -> Connection:
-        return self.engine.open_connection(
+    def _client(self, virtualhost: str, user: str | None = None, container_id: str = "test") -> Connection:
+        peer = _Peer()
+        connection = self.engine.open_connection(
             f"vhost:{virtualhost}",
-            user=None,
+            user=user,
             remote_address="127.0.0.1:40000",
-            container_id="test",
+            container_id=container_id,
             idle_timeout=0,
-            handle=_Peer(),
+            product="test client",
+            product_version="1.0",
+            handle=peer,
         )
+        peer.close = lambda: self._close(connection)
+        return connection
+
+    def _close(self, connection: Connection) -> None:
+        for consumer in list(connection.consumers):
+            self._detach_consumer(consumer)
+        self.engine.close_connection(connection)
+
+    def _detach_consumer(self, consumer: Consumer) -> None:
+        mine = [m for c, m in self.acquired if c is consumer]
+        self.acquired = [(c, m) for c, m in self.acquired if c is not consumer]
+        for message in mine:
+            consumer.queue.put_back(consumer, message, failed=True)
+        self.engine.detach(consumer)
 
     def _attach(self, connection: Connection, queue: Queue, link: str) -> Consumer:
-        consumer = self.engine.attach_consumer(connection, queue, link, _ConsumerLink(), browsing=False)
+        port = _ConsumerLink()
+        consumer = self.engine.attach_consumer(connection, queue, link, port, browsing=False)
+        port.detach = lambda: self._detach_consumer(consumer)
         consumer.acquired = lambda: [message for by, message in self.acquired if by is consumer]
         return consumer
 
@@ -292,12 +320,19 @@ class InMemoryBroker:
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, Drain):
             effect.port.drain()
+        elif isinstance(effect, (Detach, Close)):
+            effect.port.end(effect.condition, effect.description)
 
 
 class _ProducerLink:
     """A producer's link: ignores settlements, and answers a drain at once."""
 
     producer: Producer
+    detach: Callable[[], None]
+
+    @property
+    def client_link(self) -> _ProducerLink:
+        return self
 
     def sync_credit(self) -> None: ...
 
@@ -307,11 +342,14 @@ class _ProducerLink:
 
     def settle(self, count: int, outcome: Outcome) -> None: ...
 
-    def end(self, condition: str, description: str) -> None: ...
+    def end(self, condition: str, description: str) -> None:
+        self.detach()
 
 
 class _ConsumerLink:
     """A consumer's link: `InMemoryBroker.consume` receives the messages."""
+
+    detach: Callable[[], None] = staticmethod(lambda: None)
 
     def send(self, messages: list[Message]) -> None: ...
 
@@ -319,10 +357,14 @@ class _ConsumerLink:
 
     def settle_discharged(self, acknowledgement: Any) -> None: ...
 
-    def end(self, condition: str, description: str) -> None: ...
+    def end(self, condition: str, description: str) -> None:
+        self.detach()
 
 
 class _Peer:
     """A client's connection."""
 
-    def end(self, condition: str, description: str) -> None: ...
+    close: Callable[[], None]
+
+    def end(self, condition: str, description: str) -> None:
+        self.close()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from brokers.admin import EffectNotConfirmed
 from brokers.model import TYPES, Attribute, Kind, ManagedType, Operation
+from brokers.model.stop_operations import CLIENT_ARGUMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,9 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class Capable:
-    """An operation of this kind of broker. `lacks`: arguments that it does not have. `producer_effect`: what a stop
-    does to producers: hold, trickle, reject or cut. `remark`: a sentence on what an operator must know."""
+    """An operation of this kind of broker. `lacks`: arguments that it does not have, besides `CLIENT_ARGUMENTS`: no
+    adapter can stop single clients. `producer_effect`: what a stop does to producers: hold, trickle, reject or cut.
+    `remark`: a sentence on what an operator must know."""
 
     lacks: Collection[str] = ()
     producer_effect: str = ""
@@ -82,7 +84,7 @@ def _attribute(attribute: Attribute, declared: ManagedType, here: Capability) ->
 
 
 def _operation(operation: Operation, here: Capable) -> Operation:
-    arguments = tuple(a for a in operation.arguments if a.name not in here.lacks)
+    arguments = tuple(a for a in operation.arguments if a.name not in {*here.lacks, *CLIENT_ARGUMENTS})
     effect = here.producer_effect or operation.producer_effect
     return replace(operation, arguments=arguments, producer_effect=effect, remark=here.remark)
 

@@ -169,6 +169,7 @@ class _Attaching:
         fan_out_link = FanOutLink(self.context, pointer, route)
         self._open_target(fan_out_link, remote)
         fan_out_link.fan_out = FanOut(broker.links, self.engine, name, channel, fan_out_link.settled)
+        fan_out_link.fan_out.handle = fan_out_link
         fan_out_link.open()
         return fan_out_link
 
@@ -256,6 +257,7 @@ class _Attaching:
             topic.exchange = exchange
             self._open_target(topic, remote, dynamic=exchange.name)
             topic.fan_out = FanOut(self.broker.links, self.engine, name, channel, topic.settled)
+            topic.fan_out.handle = topic
             topic.open()
             return topic
         queue = temporary.create_queue(self.engine)

@@ -243,6 +243,8 @@ class AmqpConnection:
             container_id=transport.container_id,
             idle_timeout=transport.idle_timeout,
             sole=transport.wants_to_be_sole,
+            product=transport.client_property("product"),
+            product_version=transport.client_property("version"),
             handle=self,
         )
 

@@ -46,6 +46,10 @@ class ProducerLink(IncomingLink):
         super().__init__(context, pointer)
         self.withheld: deque[Any] = deque()
 
+    @property
+    def client_link(self) -> ProducerLink:
+        return self
+
     # -- in runs: see `runs.py` ------------------------------------------------------------------------------------
 
     def run_allowance(self) -> tuple[int, int, int]:

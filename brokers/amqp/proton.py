@@ -170,6 +170,17 @@ def desired_capabilities(pointer: Any) -> frozenset[str]:
     return _names_in(lib.pn_connection_remote_desired_capabilities(pointer))
 
 
+def connection_properties(pointer: Any) -> dict[str, Any]:
+    """Return the readable properties that the peer gives its connection, by name."""
+    data = Data(lib.pn_connection_remote_properties(pointer))
+    data.rewind()
+    try:
+        found = data.get_object() if data.next() is not None else None
+    except Exception:  # a hostile value may raise any error in Proton's wrapper
+        return {}
+    return {str(name): value for name, value in found.items()} if isinstance(found, dict) else {}
+
+
 def _names_in(pointer: Any) -> frozenset[str]:
     data = Data(pointer)
     data.rewind()

@@ -17,6 +17,8 @@ from brokers.amqp.runs import Runs, address
 
 MAX_FRAME = 65536
 CONTAINER_ID = b"headgate"
+#: What is shown of a property of a client, in characters.
+LONGEST_PROPERTY = 100
 
 #: A client that desires this is refused while another connection of its user has its container-id (Qpid JMS does).
 SOLE_CONNECTION = "sole-connection-for-container"
@@ -154,6 +156,12 @@ class Transport:
     @property
     def wants_to_be_sole(self) -> bool:
         return SOLE_CONNECTION in pn.desired_capabilities(self.connection)
+
+    def client_property(self, name: str) -> str:
+        """Return a text among the properties with which the peer describes itself, shortened to `LONGEST_PROPERTY`
+        characters; "" if it does not have this one as a text."""
+        found = pn.connection_properties(self.connection).get(name)
+        return found[:LONGEST_PROPERTY] if isinstance(found, str) else ""
 
     def _log(self, message: str) -> None:
         """Log Proton's message about this connection, such as of a peer that attaches more links than allowed."""

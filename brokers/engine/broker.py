@@ -15,6 +15,7 @@ from brokers.engine.services.accounts import Accounts
 from brokers.engine.services.active_subscriptions import ActiveSubscriptions
 from brokers.engine.services.addresses import Addresses
 from brokers.engine.services.clients import Clients
+from brokers.engine.services.closing import Closing
 from brokers.engine.services.dead_letters import DeadLetters
 from brokers.engine.services.enforcement import Enforcement
 from brokers.engine.services.links import Links
@@ -102,6 +103,7 @@ class Broker:
         self.dead_letters = DeadLetters(registry, agenda, self.queue_lifecycle)
         self.addresses = Addresses(registry, self.routing, self.queue_lifecycle)
         self.clients = Clients(registry, turn, self.links, self.subscriptions, self.transactions)
+        self.closing = Closing(registry, turn, self.clients)
         self.stored_messages = StoredMessages(agenda, self.transactions)
         self.message_lists = MessageLists()
         self.message_reading = MessageReading()

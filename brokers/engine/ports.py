@@ -43,6 +43,11 @@ class ProducerPort(LinkPort, Protocol):
         """Settle the oldest `count` unsettled deliveries of the producer with this outcome."""
         ...
 
+    @property
+    def client_link(self) -> LinkPort:
+        """The end of the client's link: this one, or that of the fan-out to which the producer belongs."""
+        ...
+
 
 class DischargedAcknowledgement(Protocol):
     """An acknowledgement whose transaction has ended: see `registry.transaction.Acknowledgement`."""
@@ -100,6 +105,9 @@ class LinkConnection(Protocol):
 
     @property
     def name(self) -> ObjectName: ...
+
+    @property
+    def container_id(self) -> str: ...
 
     @property
     def client(self) -> str:

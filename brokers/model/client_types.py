@@ -10,6 +10,41 @@ _A = Attribute
 
 PRODUCER_STATES = ("RUNNING", "BLOCKED")
 
+
+def _close(what: str) -> tuple[Operation, ...]:
+    return (
+        Operation("close", f"End the {what}. The client may open it again.", (REASON, ACTOR), (), "destroy"),
+        Operation(
+            "preview-close",
+            f"Return what the end of the {what} would undo. Changes nothing.",
+            (),
+            (
+                _A("producers", Kind.INTEGER, "Producers that would end.", "producers"),
+                _A("consumers", Kind.INTEGER, "Consumers that would end.", "consumers"),
+                _A(
+                    "redelivered_messages",
+                    Kind.INTEGER,
+                    "Unacknowledged messages that would return to their queues, with one failed delivery each.",
+                    "messages",
+                ),
+                _A(
+                    "unsettled_messages",
+                    Kind.INTEGER,
+                    "Messages sent whose outcome the client would not learn; it may send them again.",
+                    "messages",
+                ),
+                _A(
+                    "rolled_back_transactions",
+                    Kind.INTEGER,
+                    "Open transactions that would be rolled back.",
+                    "transactions",
+                ),
+                _A("rolled_back_messages", Kind.INTEGER, "Messages published in them.", "messages"),
+            ),
+        ),
+    )
+
+
 CONNECTION = ManagedType(
     "Connection",
     "An AMQP connection of a client.",
@@ -20,6 +55,8 @@ CONNECTION = ManagedType(
         _A("remote_address", Kind.STRING, "The peer's host and port."),
         _A("container_id", Kind.STRING, "The client's name for itself."),
         _A("user", Kind.STRING, "The user that signed in; anonymous if none did."),
+        _A("product", Kind.STRING, "The client's library, as it calls itself; empty if it does not.", nullable=True),
+        _A("product_version", Kind.STRING, "The library's version, as it reports it; else empty.", nullable=True),
         _A("opened", Kind.TIMESTAMP, "When it was opened.", "ms"),
         _A("producers", Kind.INTEGER, "Producers on it.", "producers"),
         _A("consumers", Kind.INTEGER, "Consumers on it.", "consumers"),
@@ -28,7 +65,7 @@ CONNECTION = ManagedType(
         _A("idle_timeout", Kind.INTEGER, "The client's idle time-out. 0: none.", "ms"),
         VERSION,
     ),
-    (Operation("close", "End the connection.", (REASON, ACTOR), (), "destroy"),),
+    _close("connection"),
     (
         Notification("connection-opened", "CON-1001", "A client opened a connection."),
         Notification("connection-closed", "CON-1002", "A connection ended."),
@@ -38,7 +75,7 @@ CONNECTION = ManagedType(
             "A transaction with messages was idle for too long, and was rolled back.",
         ),
     ),
-    searched=("remote_address", "container_id", "user"),
+    searched=("remote_address", "container_id", "user", "product"),
 )
 
 PRODUCER = ManagedType(
@@ -81,7 +118,7 @@ PRODUCER = ManagedType(
         _A("bytes", Kind.INTEGER, "Bytes it has published.", "bytes"),
         VERSION,
     ),
-    (),
+    _close("producer's link"),
     (
         Notification("producer-blocked", "CHN-1005", "Flow control blocks the producer."),
         Notification("producer-released", "CHN-1006", "The producer is unblocked: no reason is left."),
@@ -107,5 +144,7 @@ CONSUMER = ManagedType(
         _A("messages", Kind.INTEGER, "Messages sent to it.", "messages"),
         VERSION,
     ),
+    _close("consumer's link"),
+    (Notification("consumer-detached", "HGT-1017", "An operator ended a consumer's link."),),
     searched=("queue", "link", "client"),
 )

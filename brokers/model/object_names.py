@@ -87,9 +87,15 @@ def _quote(value: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
 
 
+_CLIENT = re.compile(r'client (?:(?:user|container_id|link)=(?:"(?:[^"\\]|\\.)*"|[^ "]+) )+of ')
+
+
 def scope_label(scope: str) -> str:
     """Return the text of a stop's scope, which quotes the virtual host `/`, for people: `queue /orders`, as in `label`,
     and `virtualhost /`."""
+    client = _CLIENT.match(scope)
+    if client is not None:
+        return scope[: client.end()] + scope_label(scope[client.end() :])
     for quoted, plain in (
         ('queue "/"/', "queue /"),
         ('exchange "/"/', "exchange /"),

@@ -15,6 +15,17 @@ _PATTERN = _A(
     "Only queues whose name matches: * stands for one word, > or # for any number of words at the end. Empty: all.",
 )
 _QUEUES = _A("queues", Kind.LIST, "Only these queues, by their object names: each is stopped or started on its own.")
+_CLIENT = (
+    _A("user", Kind.STRING, "Only producers of clients that signed in as this user. Empty or not set: of all users."),
+    _A(
+        "container_id",
+        Kind.STRING,
+        "Only producers of clients with this container-id, the client's name for itself. Empty or not set: of all.",
+    ),
+    _A("link", Kind.STRING, "Only producers whose link has this name. Empty or not set: all of their clients."),
+)
+#: Arguments that restrict a stop to clients.
+CLIENT_ARGUMENTS = frozenset(argument.name for argument in _CLIENT)
 _END = (
     _A("for_ms", Kind.INTEGER, "Start them automatically after this time. 0 or not set: never.", "ms"),
     _A(
@@ -60,6 +71,7 @@ _STOP_ANSWER = (
 )
 _PREVIEW_ANSWER = (
     _A("queues", Kind.INTEGER, "Queues that a stop would cover.", "queues"),
+    _A("producers", Kind.INTEGER, "Producers that a stop would cover.", "producers"),
     _A(
         "unstoppable",
         Kind.INTEGER,
@@ -71,8 +83,9 @@ _PREVIEW_ANSWER = (
 
 
 def stop_and_start(scope: str, *, pattern: bool, queues: bool = False) -> tuple[Operation, ...]:
-    """`pattern`: a pattern can narrow the scope; `queues`: a list of queues can."""
+    """`pattern`: a pattern can narrow the scope; `queues`: a list of queues can. Clients can narrow every scope."""
     selecting = (*((_PATTERN,) if pattern else ()), *((_QUEUES,) if queues else ()))
+    selecting = (*selecting, *_CLIENT)
     arguments = (REASON, ACTOR, *selecting)
     return (
         Operation(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -32,7 +33,8 @@ class _AimView(BrokerView):
                 raise InvalidValue({"selection": "give selection or queues, not both"})
             found = operations.selection_of(self.actor, self.link, body["selection"])
             queues = operations.queues_of(self.link, found)
-        return Aim(body["scope"], body["pattern"], None if queues is None else tuple(queues))
+        named = {name: body[name] for name in ("user", "container_id", "link")}
+        return Aim(body["scope"], body["pattern"], None if queues is None else tuple(queues), **named)
 
     def brokers(self, aim: Aim) -> list[BrokerLink]:
         """Return the links of the brokers that the body names; empty: it names none. Raises InvalidValue,
@@ -106,7 +108,7 @@ class StopPreviewView(_AimView):
         if "match" not in self.body:
             return Response(operations.preview_stop(self.link, aim, action))
         objects = _matching(self.link, self.body["match"])
-        aim = Aim(self.body["scope"], queues=tuple(objects))
+        aim = replace(aim, queues=tuple(objects))
         return Response({**operations.preview_stop(self.link, aim, action), "objects": objects})
 
 

@@ -32,6 +32,12 @@ class StopScope(serializers.Serializer[Any]):
         allow_null=True,
         help_text="These queues, by object name; the scope must be type=Broker. Each queue gets a stop of its own.",
     )
+    user = TextField("Only producers of clients that signed in as this user. Empty: of all.", default="")
+    container_id = TextField(
+        "Only producers of clients with this container-id, also of connections they open later. Empty: of all.",
+        default="",
+    )
+    link = TextField("Only producers whose link has this name. Empty: all of their clients.", default="")
     selection = number_field(
         "Number of a saved selection, instead of queues; the scope must be type=Broker.",
         required=False,

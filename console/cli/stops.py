@@ -24,6 +24,9 @@ def _aim_options(command: F) -> F:
         click.option("--broker", "brokers", multiple=True, help="All producers of this broker; can be repeated."),
         click.option("--tag", "tags", multiple=True, help="All producers of brokers with this tag; can be repeated."),
         click.option("--pattern", "-p", help="Only queues whose name matches, of the broker or the virtual host."),
+        click.option("--user", help="Only producers of clients that signed in as this user."),
+        click.option("--container", "container_id", help="Only producers of clients with this container-id."),
+        click.option("--link", help="Only producers whose link has this name."),
         click.option("--reason", "-r", required=True, help="Reason, shown to all users."),
         click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation."),
         json_option,
@@ -42,8 +45,36 @@ def _aim(
     all_brokers: bool = False,
     brokers: tuple[str, ...] = (),
     tags: tuple[str, ...] = (),
+    **client: str | None,
 ) -> dict[str, Any]:
-    """Return the fields of the request body that select the producers. Raises UsageError."""
+    """Return the fields of the request body that select the producers. `client`: user, container_id and link of their
+    clients, if given. Raises UsageError."""
+    named = {name: value for name, value in client.items() if value}
+    whole = everything or bool(named and not (queues or virtualhost or exchange or all_brokers or brokers or tags))
+    aim = _queues_of(
+        queues,
+        everything=whole,
+        virtualhost=virtualhost,
+        exchange=exchange,
+        pattern=pattern,
+        all_brokers=all_brokers,
+        brokers=brokers,
+        tags=tags,
+    )
+    return {**aim, **named}
+
+
+def _queues_of(
+    queues: tuple[str, ...],
+    *,
+    everything: bool,
+    virtualhost: str | None,
+    exchange: str | None,
+    pattern: str | None,
+    all_brokers: bool,
+    brokers: tuple[str, ...],
+    tags: tuple[str, ...],
+) -> dict[str, Any]:
     if all_brokers or brokers or tags:
         if queues or everything or virtualhost or exchange or sum(map(bool, (all_brokers, brokers, tags))) > 1:
             raise click.UsageError(
@@ -69,7 +100,7 @@ def _act(ctx: click.Context, verb: str, aim: dict[str, Any], more: dict[str, Any
     client = client_of(ctx)
     if not yes:
         answer = client.post("stop-producers/preview/", {**aim, "action": verb})
-        if not answer["queues"]:
+        if not answer["queues"] and not _names_client(aim):
             raise Problem("no queue matches: nothing changed", REFUSED)
         if json_ or not is_interactive():
             producers = output.producers(answer, "producers")
@@ -83,6 +114,11 @@ def _act(ctx: click.Context, verb: str, aim: dict[str, Any], more: dict[str, Any
         output.stopped(answer, verb)
     if failed := [each["title"] for each in answer.get("brokers", ()) if each["outcome"] != "done"]:
         raise Problem(f"not {verb}{'ped' if verb == 'stop' else 'ed'} on {', '.join(failed)}", UNREACHABLE)
+
+
+def _names_client(aim: dict[str, Any]) -> bool:
+    """Return whether the aim is restricted to clients, which may be away now: a stop applies when they come back."""
+    return any(aim.get(name) for name in ("user", "container_id", "link"))
 
 
 def _length(ctx: click.Context, param: click.Parameter, value: str | None) -> int:

@@ -163,6 +163,12 @@ def origin_object(origin: str, queue: Row) -> str | None:
     return str(BROKER) if kind == "broker" else None
 
 
+_STOP_SHOWN = (
+    *("scope", "object", "pattern", "user", "container_id", "link"),
+    *("reason", "actor", "since", "halted"),
+)
+
+
 def _stop(stop: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
     until, below = stop.get("until"), stop.get("below") or 0
     effect, remark = facts.stop
@@ -176,7 +182,7 @@ def _stop(stop: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
             if stop.get("halted")
             else f"{stop.get('actor') or 'An operator'} stopped the producers of {scope}"
         ),
-        **{name: stop.get(name) for name in ("scope", "object", "pattern", "reason", "actor", "since", "halted")},
+        **{name: stop.get(name) for name in _STOP_SHOWN},
         "effect": effect,
         "remark": remark,
         "until": until,

@@ -30,11 +30,21 @@ READ_SECONDS = 3.0
 @dataclass(frozen=True, slots=True)
 class Aim:
     """The queues whose producers are stopped or started: those of a Broker, VirtualHost, Exchange or Queue, restricted
-    to names that match `pattern`, or to `queues` (texts of object names; None: no restriction)."""
+    to names that match `pattern`, or to `queues` (texts of object names; None: no restriction). `user`, `container_id`,
+    `link`: only producers of clients with these; empty: of all."""
 
     scope: ObjectName
     pattern: str = ""
     queues: tuple[str, ...] | None = None
+    user: str = ""
+    container_id: str = ""
+    link: str = ""
+
+    @property
+    def client(self) -> dict[str, str]:
+        """The restriction to clients, without what does not restrict; empty: all producers."""
+        names = ("user", "container_id", "link")
+        return {name: value for name in names if (value := getattr(self, name))}
 
     def check(self) -> None:
         """Raise InvalidValue unless the combination of fields is valid."""
@@ -64,6 +74,7 @@ class Aim:
         return {
             **({"pattern": self.pattern} if self.pattern else {}),
             **({"queues": list(self.queues)} if self.queues is not None else {}),
+            **self.client,
         }
 
     def covers(self, row: Row) -> bool:
@@ -175,7 +186,30 @@ _KINDS = {
 def preview_stop(link: BrokerLink, aim: Aim, action: str = "stop") -> dict[str, Any]:
     """Return the impact of a stop or start, see `impact_of`, and what it does on this broker, see `ability_of`."""
     impact = impact_of(link, aim)
-    return {**impact, **link.call(lambda admin: ability_of(admin, aim, action))}
+    return {**impact, **link.call(lambda admin: ability_of(admin, aim, action)), **clients_impact(link, aim)}
+
+
+def clients_impact(link: BrokerLink, aim: Aim) -> dict[str, Any]:
+    """Return the impact of a stop of clients where it differs from that on whole queues: {queues, producers,
+    at_least, already_stopped, percent_used, largest}. Empty if the aim is not restricted to clients, or the broker
+    cannot stop them. The queues are not listed: the broker counts only the producers in them."""
+    return link.call(lambda admin: clients_impact_in(admin, aim)) if aim.client else {}
+
+
+async def clients_impact_in(admin: BrokerAdmin, aim: Aim) -> dict[str, Any]:
+    """See `clients_impact`."""
+    operation = operation_in(await admin.types(), aim.scope, "stop-progress")
+    if not aim.client or isinstance(operation, str) or lacking(operation, aim.arguments()):
+        return {}
+    found = await admin.call(aim.scope, "stop-progress", aim.arguments())
+    return {
+        "queues": found["queues"],
+        "producers": found["producers"],
+        "at_least": [],
+        "already_stopped": 0,
+        "percent_used": None,
+        "largest": [],
+    }
 
 
 def impact_of(link: BrokerLink, aim: Aim) -> dict[str, Any]:
@@ -230,6 +264,7 @@ _NOT_STAGED = "this broker has no staged start: start all producers at once"
 _LACKS = {
     "pattern": "this broker cannot select queues by a pattern: stop all of it, or single queues",
     "queues": "this broker cannot stop several named queues at once: stop each of them",
+    **dict.fromkeys(("user", "container_id", "link"), "this broker cannot stop the producers of single clients"),
     "for_ms": "a stop has no time limit on this broker",
     "below": "a stop does not end at a depth on this broker",
     **dict.fromkeys(("rate", "step_ms", "halt"), _NOT_STAGED),
@@ -288,9 +323,16 @@ async def _counted(admin: BrokerAdmin, types: Mapping[str, Any], queues: Sequenc
 def stop_in(stops: Any, aim: Aim) -> dict[str, Any] | None:
     """Return the stop of exactly this scope among the `stops` of a broker: {reason, actor, since, until, below}."""
     for stop in stops or ():
-        if stop.get("object") == str(aim.scope) and (stop.get("pattern") or "") == aim.pattern:
+        if is_of(stop, aim):
             return {name: stop.get(name) for name in ("reason", "actor", "since", "until", "below")}
     return None
+
+
+def is_of(stop: Mapping[str, Any], aim: Aim) -> bool:
+    """Return whether a stop of a broker has exactly this scope."""
+    named = {"pattern": aim.pattern, "user": aim.user, "container_id": aim.container_id, "link": aim.link}
+    same = all((stop.get(name) or "") == value for name, value in named.items())
+    return same and stop.get("object") == str(aim.scope)
 
 
 def percent_used(row: Row) -> int | None:

@@ -25,6 +25,7 @@ from console.operations.stops import (
     STOP_SECONDS,
     Aim,
     ability_of,
+    clients_impact_in,
     impact_of,
     known_sum,
     lacking,
@@ -137,8 +138,9 @@ def preview_across(by: Actor, links: Sequence[BrokerLink], aim: Aim, action: str
     `preview_stop` returns it, with `connected`. `cannot`: why nothing can be done there, also for the user's
     permissions; `error`: why it does not answer, then nothing will be done there."""
 
-    def ability(link: BrokerLink) -> Awaitable[dict[str, Any]]:
-        return link.acall(lambda admin: ability_of(admin, aim, action), READ_SECONDS)
+    async def ability(link: BrokerLink) -> dict[str, Any]:
+        able = await link.acall(lambda admin: ability_of(admin, aim, action), READ_SECONDS)
+        return {**able, **await link.acall(lambda admin: clients_impact_in(admin, aim), READ_SECONDS)}
 
     entries: list[Entry] = []
     for link, found in zip(links, _together(links, ability), strict=True):

@@ -24,7 +24,7 @@ from console.access.actor import Actor
 from console.leases.leased_row import LeasedRows
 from console.links.registry import BrokerLink, UnknownBroker, link
 from console.operations.objects import update_object
-from console.operations.stops import Aim, start_producers, stop_producers
+from console.operations.stops import Aim, is_of, start_producers, stop_producers
 from console.schedules.models import Action, Run, RunState, Schedule
 from console.schedules.times import Rule, end_of, next_due, rule_of
 from console.schedules.wakeups import cancel_wakeup, set_wakeup
@@ -240,7 +240,7 @@ def _end(by: Actor, run: Run) -> str:
 def _stop_of(broker: BrokerLink, aim: Aim) -> Mapping[str, Any] | None:
     """Return the stop of exactly this scope; None if there is none."""
     stops = broker.call(lambda admin: admin.read(_BROKER)).attributes.get("stops") or ()
-    return next((s for s in stops if s["object"] == str(aim.scope) and (s.get("pattern") or "") == aim.pattern), None)
+    return next((stop for stop in stops if is_of(stop, aim)), None)
 
 
 def _set(by: Actor, broker: BrokerLink, name: ObjectName, run: Run) -> str:

@@ -19,7 +19,13 @@ from tests.amqp.broker_thread import WITHIN, BrokerThread, wait_until
 
 @contextmanager
 def connected(
-    broker: BrokerThread, *, user: str = "", virtual_host: str = "", timeout: float = WITHIN
+    broker: BrokerThread,
+    *,
+    user: str = "",
+    virtual_host: str = "",
+    timeout: float = WITHIN,
+    container_id: str = "",
+    client_properties: dict[str, Any] | None = None,
 ) -> Iterator[Any]:
     """A blocking connection; `user` "console" signs in with the generated secret."""
     options: dict[str, Any] = {"allowed_mechs": "ANONYMOUS"}
@@ -27,6 +33,11 @@ def connected(
         options = {"allowed_mechs": "PLAIN", "user": user, "password": broker.secret}
     if virtual_host:
         options["virtual_host"] = virtual_host
+    if container_id:
+        options["container"] = Container()
+        options["container"].container_id = container_id
+    if client_properties is not None:
+        options["properties"] = client_properties
     connection = BlockingConnection(broker.url, timeout=timeout, **options)
     # For tests that call `container.process()` in a loop of their own: take what has come, without waiting for more.
     connection.container.timeout = 0.01

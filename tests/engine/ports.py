@@ -23,6 +23,10 @@ class Link:
 
     def settle(self, count: int, outcome: Outcome) -> None: ...
 
+    @property
+    def client_link(self) -> Link:
+        return self
+
     def send(self, messages: list[Message]) -> None: ...
 
     def confirm(self, count: int) -> None: ...

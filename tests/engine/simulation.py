@@ -115,22 +115,26 @@ class Simulation:
         self.settle()
         return queue
 
-    def connection(self, virtualhost: str = DEFAULT) -> Connection:
+    def connection(
+        self, virtualhost: str = DEFAULT, *, user: str = "guest", container_id: str = "client"
+    ) -> Connection:
         peer = Peer()
         peer.connection = connection = self.broker.open_connection(
             f"vhost:{virtualhost}",
-            user="guest",
+            user=user,
             remote_address="127.0.0.1:40000",
-            container_id="client",
+            container_id=container_id,
             idle_timeout=0,
             handle=peer,
         )
         return connection
 
-    def sender(self, queue: Queue, *, answers: bool = True, connection: Connection | None = None) -> Sender:
+    def sender(
+        self, queue: Queue, *, answers: bool = True, connection: Connection | None = None, link: str = "sender"
+    ) -> Sender:
         connection = connection or self.connection(queue.virtualhost)
-        link = Link()
-        link.engine_link = producer = self.broker.attach_producer(connection, queue, "sender", 1, link)
+        port = Link()
+        port.engine_link = producer = self.broker.attach_producer(connection, queue, link, 1, port)
         sender = self.senders[producer] = Sender(producer, answers=answers)
         self.settle()
         return sender

@@ -70,7 +70,7 @@ def shortage_reasons(gate: FlowGate) -> list[str]:
 def release_conditions(gate: FlowGate, reasons: Collection[str]) -> Iterator[str]:
     """Say for each of these reasons what would end it."""
     for reason in reasons:
-        for scope, stop in gate.stops.items():
+        for scope, stop in (*gate.stops.items(), *gate.client_stops.items()):
             if reason == stop_reason(str(scope)):
                 because = f" ({stop.reason})" if stop.reason else ""
                 yield f"{stop.actor or 'an operator'} starts the producers of {scope} again{because}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from brokers.engine.flow import blocking, scarcity, table
+from brokers.engine.flow import blocking, client_stops, scarcity, table
 from brokers.engine.flow.contents import Contents
 from brokers.engine.flow.credit import CreditLedger
 from brokers.engine.flow.enrolment import Enrolment, Transaction
@@ -38,11 +38,13 @@ class FlowGate:
     """See the module. Times in ms since the epoch. `uncommitted_messages`, `uncommitted_bytes`: the part of the depth
     that is in open transactions. `settings`: the effective value of each policy field, with its origin. `overflow`: the
     queue's overflow policy. `active_overflow`: the policy that handles each message arriving now; None: messages are
-    enqueued directly. `parked`, `awaiting`, `staged`: those of `parking` and `staging`."""
+    enqueued directly. `stops`: those of the whole destination; `client_stops`: those of some clients. `parked`,
+    `awaiting`, `staged`: those of `parking` and `staging`."""
 
     __slots__ = (
         "active_overflow",
         "awaiting",
+        "client_stops",
         "contents",
         "depth_bytes",
         "depth_messages",
@@ -89,6 +91,7 @@ class FlowGate:
         self.stop_messages = self.limits.stop_messages
         self.state = State.NORMAL
         self.stops: dict[Scope, Stop] = {}
+        self.client_stops: dict[Scope, Stop] = {}
         self.shortages: list[Usage] = []  # of the broker or the virtual host
         self.ledger = CreditLedger()
         self.footprint = self.ledger.footprint
@@ -232,16 +235,18 @@ class FlowGate:
 
     @property
     def blocked_producers(self) -> int:
-        """The number of blocked producers: all, or those that a shortage blocks."""
+        """The number of blocked producers: all, or those that a shortage or a stop of their client blocks."""
         if self.state.stopped or (self.state.overfull and self.overflow.blocks):
             return len(self.ledger.members)
         return scarcity.blocked_producers(self, self.limits)
 
     def attach_producer(self, producer: Producer) -> None:
-        """Attach a producer, blocked if the queue is overfull or stopped."""
+        """Attach a producer, blocked if the queue is overfull or stopped, or its client is stopped."""
         self.ledger.join(producer)
         for reason in self.reasons():
-            blocking.block(self.turn, producer, reason, self._cause(reason), self.event_attributes())
+            blocking.block(self.turn, producer, reason, self.cause_of(reason), self.event_attributes())
+        if self.client_stops:
+            client_stops.attach(self, producer)
         if self.shortages:
             scarcity.review(self, producer)
         self.touch()
@@ -343,6 +348,8 @@ class FlowGate:
 
     def stop(self, stop: Stop) -> bool:
         """Apply an operator's stop, or its staged start. Return False if it applied already."""
+        if stop.scope.client:
+            return client_stops.begin(self, stop)
         if stop.stage is not None:
             return self._begin_stage(stop)
         self.staging.end(stop.scope)
@@ -361,6 +368,8 @@ class FlowGate:
 
     def start(self, scope: Scope) -> bool:
         """Lift an operator's stop or its staged start. Return False if there is none."""
+        if scope.client:
+            return client_stops.lift(self, scope)
         if self.staging.end(scope):
             self.touch()
             return True
@@ -471,12 +480,16 @@ class FlowGate:
     def _block_all(self, reason: str) -> None:
         attributes = self.event_attributes()
         for producer in self.ledger.members:
-            blocking.block(self.turn, producer, reason, self._cause(reason), attributes)
+            blocking.block(self.turn, producer, reason, self.cause_of(reason), attributes)
 
-    def _cause(self, reason: str) -> str:
+    def has_stop(self, scope: Scope) -> bool:
+        """Return whether a stop of this scope applies, and is not being lifted in stages."""
+        return scope in (self.client_stops if scope.client else self.stops)
+
+    def cause_of(self, reason: str) -> str:
         """Return the cause for the log: the queue, if it is overfull or stopped itself."""
         own = reason == table.overfull_reason(self.name) or any(
-            scope.queue and reason == table.stop_reason(str(scope)) for scope in self.stops
+            scope.queue and reason == table.stop_reason(str(scope)) for scope in (*self.stops, *self.client_stops)
         )
         return self.name if own else blocking.ALL_QUEUES
 

@@ -48,8 +48,8 @@ class Gate(scarcity.Gate, Protocol):
 
 
 class Parking:
-    """`parked`: messages that wait for room. `awaiting`: messages that wait for the end of a shortage. `longest_ms`:
-    the longest wait of a message or producer that has ended."""
+    """`parked`: messages that wait for room. `awaiting`: messages that wait for the end of a shortage, or of a stop of
+    their client. `longest_ms`: the longest wait of a message or producer that has ended."""
 
     __slots__ = ("_gate", "awaiting", "longest_ms", "parked")
 
@@ -69,6 +69,35 @@ class Parking:
         gate.choose_interception()
         gate.contents.watch()
         gate.touch()
+
+    def park_stopped(self, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> None:
+        """Park a message of a producer whose client is stopped, until that stop is lifted."""
+        gate = self._gate
+        receipt = gate.settlement.defer(producer, 1)
+        if enrolment is not None:
+            enrolment.transaction.wait(gate)
+        self._set_aside(ParkedMessage(receipt, body, gate.turn.now, NEVER, enrolment))
+
+    def set_aside(self, producer: Producer) -> None:
+        """Let the parked messages of a producer whose client is stopped wait beside those of others."""
+        for waiting in self.parked.take(lambda waiting: waiting.producer is producer):
+            self._set_aside(waiting)
+        self._gate.choose_interception()
+
+    def _set_aside(self, waiting: ParkedMessage) -> None:
+        scarcity.park(self._gate, waiting, self._gate.contents.resource_of(waiting.body))
+
+    def take_up(self, producer: Producer) -> None:
+        """Let the messages of a producer whose client is started again wait for room; during a shortage, for its
+        end."""
+        if self._gate.shortages:
+            return
+        for waiting in self.awaiting.take(lambda waiting: waiting.producer is producer):
+            waiting.deadline = self._deadline()
+            self.parked.append(waiting)
+        producer.awaited = None
+        self._gate.contents.watch()
+        self.admit_while_room()
 
     def take_out(self, wanted: Callable[[ParkedMessage], bool]) -> list[ParkedMessage]:
         """Remove and return the parked messages for which `wanted` is true."""

@@ -140,6 +140,7 @@ class Producer:
         "queue",
         "receipts",
         "siblings",
+        "stopped",
         "stored_at",
         "touched_at",
         "unsettled",
@@ -179,7 +180,8 @@ class Producer:
         self.mark = -1  # `messages` at the last check whether it is idle
         self.touched_at = 0  # when its credit was last granted, drained or withdrawn, or a late message came, ms
         self.inside = False  # a branch of a fan-out: its messages are already in the broker
-        self.denied_credit = False  # because of a shortage of what its messages use
+        self.stopped = False  # by an operator's stop of its client, see `client_stops.py`
+        self.denied_credit = False  # because of that, or of a shortage of what its messages use
         self.awaited: Resource | None = None  # what its messages would use that are parked until a shortage ends
         self.stored_at = -1  # `messages` when it last published a durable message
         self.messages = 0

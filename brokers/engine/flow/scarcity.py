@@ -32,6 +32,7 @@ from brokers.engine.flow.usage import Resource, Usage
 from brokers.engine.values.limits import Limits
 from brokers.engine.values.message import NEVER
 from brokers.engine.values.outcomes import Outcome, Verdict
+from brokers.engine.values.stops import Scope, Stop
 
 
 class Parking(Protocol):
@@ -43,7 +44,8 @@ class Parking(Protocol):
 
 
 class Gate(Protocol):
-    """The part of a `FlowGate` that shortages need. `awaiting`: messages parked until the end of a shortage."""
+    """The part of a `FlowGate` that shortages need. `awaiting`: messages parked until the end of a shortage, or of a
+    stop of their client."""
 
     turn: Turn
     limits: Limits
@@ -51,6 +53,7 @@ class Gate(Protocol):
     settlement: Settlement
     shortages: list[Usage]
     awaiting: Parked
+    client_stops: dict[Scope, Stop]
     rejected: int
 
     @property
@@ -81,8 +84,10 @@ class Gate(Protocol):
 
 
 def blocked_producers(gate: Gate, limits: Limits) -> int:
-    """Return how many producers the shortages of a queue block with these limits."""
-    return sum(1 for producer in gate.producers if _blocked_by(gate, producer, limits)) if gate.shortages else 0
+    """Return how many producers the shortages of a queue, and stops of their clients, block with these limits."""
+    if not gate.shortages and not gate.client_stops:
+        return 0
+    return sum(1 for producer in gate.producers if producer.stopped or _blocked_by(gate, producer, limits))
 
 
 def _blocked_by(gate: Gate, producer: Producer, limits: Limits) -> list[str]:
@@ -139,7 +144,7 @@ def review(gate: Gate, producer: Producer) -> None:
     for reason in wanted:
         if reason not in producer.causes:
             blocking.block(gate.turn, producer, reason, blocking.ALL_QUEUES, gate.event_attributes())
-    denied = bool(wanted) and gate.limits.when_short == "block" and not producer.inside
+    denied = producer.stopped or (bool(wanted) and gate.limits.when_short == "block" and not producer.inside)
     unknown = not producer.messages and bool(gate.shortages)
     if producer.credit and (unknown or (denied and not producer.denied_credit)):
         gate.take_credit_back(producer)
@@ -149,14 +154,15 @@ def review(gate: Gate, producer: Producer) -> None:
 
 
 def admit_parked(gate: Gate) -> None:
-    """Enqueue parked messages whose shortage has ended, in the order of arrival from each producer."""
+    """Enqueue parked messages whose shortage has ended, in the order of arrival from each producer. Those of a client
+    that is stopped stay."""
     behind: set[Producer] = set()
     for waiting in list(gate.awaiting):
         if not (gate.state is State.NORMAL or (gate.contents.spooling and not gate.state.stopped)):
             break
         producer = waiting.producer
         resource = gate.contents.resource_of(waiting.body)
-        if producer in behind or not gate.admits(resource):
+        if producer.stopped or producer in behind or not gate.admits(resource):
             if producer not in behind:
                 producer.awaited = resource
             behind.add(producer)

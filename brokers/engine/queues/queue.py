@@ -213,6 +213,11 @@ class Queue:
         late = self._ledger.late(producer, self.turn.now)
         if late is Late.NEVER:
             return Verdict.NO_CREDIT
+        if producer.stopped:
+            self.turn.effects.append(CreditChanged(producer.handle))
+            self._tally(producer, len(body))
+            self.gate.parking.park_stopped(producer, body, enrolment)
+            return Verdict.PENDING
         if producer.awaited is not None:
             return None  # it is parked behind messages that wait for a shortage to end
         self.turn.effects.append(CreditChanged(producer.handle))

@@ -20,8 +20,9 @@ class ContainerInUse(InvalidValue):
 
 
 class Connection:
-    """`opened` in ms since the epoch; `idle_timeout` in ms, 0 = none; `sole`: no other connection of its user may have
-    its container-id; `handle` belongs to the protocol layer."""
+    """`opened` in ms since the epoch; `idle_timeout` in ms, 0 = none; `product`, `product_version`: the client's
+    library, as it calls itself, empty if it does not; `sole`: no other connection of its user may have its
+    container-id; `handle` belongs to the protocol layer."""
 
     __slots__ = (
         "blocked",
@@ -34,6 +35,8 @@ class Connection:
         "name",
         "opened",
         "producers",
+        "product",
+        "product_version",
         "remote_address",
         "sole",
         "transactions",
@@ -53,6 +56,8 @@ class Connection:
         idle_timeout: int = 0,
         opened: int = 0,
         sole: bool = False,
+        product: str = "",
+        product_version: str = "",
         handle: ConnectionPort,
     ) -> None:
         self.id = number
@@ -62,6 +67,8 @@ class Connection:
         self.container_id = container_id
         self.idle_timeout = idle_timeout
         self.opened = opened
+        self.product = product
+        self.product_version = product_version
         self.sole = sole
         self.leaving = False  # while it is closed: its container-id is free
         self.handle = handle

@@ -37,9 +37,12 @@ class Clients:
         idle_timeout: int,
         handle: ConnectionPort,
         sole: bool = False,
+        product: str = "",
+        product_version: str = "",
     ) -> Connection:
         """Open a connection. `hostname` as the client sent it; `user` None = did not sign in. `sole`: no other
-        connection of this user may have the container-id. Raises NotFound, NotAllowed, ContainerInUse."""
+        connection of this user may have the container-id. `product`, `product_version`: see `Connection`. Raises
+        NotFound, NotAllowed, ContainerInUse."""
         host = self._virtualhost_for(hostname)
         if user is None and not host.anonymous:
             raise NotAllowed(f"virtual host {host.name} does not allow anonymous clients")
@@ -53,6 +56,8 @@ class Clients:
             idle_timeout=idle_timeout,
             opened=self.turn.now,
             sole=sole,
+            product=product,
+            product_version=product_version,
             handle=handle,
         )
         self.registry.connections[connection.id] = connection

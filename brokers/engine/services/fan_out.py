@@ -23,6 +23,7 @@ from brokers.engine.flow.blocking import fan_out_changed
 from brokers.engine.flow.credit import DEFAULT_LARGEST_BYTES, DEFAULT_MESSAGE_BYTES
 from brokers.engine.flow.metering import Footprint
 from brokers.engine.flow.producer import Producer
+from brokers.engine.ports import LinkPort
 from brokers.engine.queues.queue import Queue
 from brokers.engine.queues.runs import NOTHING, Allowance
 from brokers.engine.registry.connection import Connection
@@ -109,6 +110,10 @@ class Branch:
             if message.record(outcome):
                 self.fan_out.done(message)
 
+    @property
+    def client_link(self) -> LinkPort:
+        return self.fan_out.handle or self
+
     def end(self, condition: str, description: str) -> None:
         """The queue was deleted."""
         self.fan_out.forget(self)
@@ -128,6 +133,7 @@ class FanOut:
         settled: Callable[[RoutedMessage], None],
     ) -> None:
         self.links = links
+        self.handle: LinkPort | None = None  # the protocol layer's end of the link
         self.connection = connection
         self.link = link
         self.channel = channel

@@ -127,6 +127,6 @@ class QueueLifecycle:
         host.policies.drop(queue.name)
         queue.close()
         for scope in [s for s in self.registry.stops if s.virtualhost == queue.virtualhost and s.queue == queue.name]:
-            self.stopping.forget_stop(scope)
+            self.stopping.drop_stop(scope, f"queue {queue.name} was deleted")
         queue_fact(queue, "queue-deleted", "Deleted")
         self.turn.records.append(PersistRecord("queue", str(queue.object_name), None))

@@ -21,7 +21,7 @@ from brokers.engine.services.stopping import Stopping
 from brokers.engine.services.temporary_names import check_not_temporary
 from brokers.engine.values.names import MAX_NAME, check_name
 from brokers.engine.values.policy import Value
-from brokers.engine.values.stops import Scope, Stop
+from brokers.engine.values.stops import Stop
 
 #: The exchange of each virtual host that routes topics which are not exchanges themselves; created on first use.
 TOPICS = "topics"
@@ -86,7 +86,7 @@ class Routing:
             for key in list(keys):
                 self._unbind(exchange, queue, key, actor)
         for stop in self._stops(exchange):
-            self.stopping.forget_stop(stop.scope)
+            self.stopping.drop_stop(stop.scope, f"exchange {exchange.name} was deleted")
         del host.exchanges[exchange.name]
         enforcement.apply(found)
         self._add_fact("exchange-deleted", exchange, "Deleted", {"actor": actor})
@@ -155,9 +155,9 @@ class Routing:
             self.turn.records.append(PersistRecord("binding", _binding(exchange, queue, key), None))
 
     def _stops(self, exchange: Exchange) -> list[Stop]:
-        """Return the operators' stops of the exchange."""
-        scope = Scope(exchange.virtualhost, exchange=exchange.name)
-        return [stop for stop in self.registry.stops.values() if stop.scope == scope]
+        """Return the operators' stops of the exchange, those of some clients included."""
+        here = (exchange.virtualhost, exchange.name)
+        return [s for s in self.registry.stops.values() if (s.scope.virtualhost, s.scope.exchange) == here]
 
     # -- addresses --------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Operators' stops: applied to the queues of a scope and lifted, with facts and records.
 
-`values/stops.py` says which queues a scope covers; the gate of each queue applies the stop.
+`values/stops.py` says which queues a scope covers; the gate of each queue applies the stop, to all its producers or to
+those of some clients.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from brokers.admin import InvalidValue
+from brokers.engine.flow import client_stops
 from brokers.engine.flow.credit import draining
 from brokers.engine.flow.explanation import percent_used
+from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import PersistRecord, Turn
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.registry import Registry
@@ -44,7 +47,7 @@ class Stopping:
         changed = [
             scope for scope, queues in covered if self._stop(scope, queues, Stop(scope, reason, actor, now, end))
         ]
-        return self._outcome(_distinct(covered), changed)
+        return _outcome(covered, changed)
 
     def _stop(self, scope: Scope, queues: list[Queue], requested: Stop) -> bool:
         """Stop one scope. Return False if an equal stop is active."""
@@ -64,18 +67,20 @@ class Stopping:
         return True
 
     def queues_of(self, scopes: Sequence[Scope]) -> list[Queue]:
-        """Return the queues that stops of these scopes would cover. Raises NotFound, InvalidValue."""
-        return list(_distinct([(scope, self._covered(scope)) for scope in scopes]))
+        """Return the queues that stops of these scopes would cover; with clients, those that they publish to. Raises
+        NotFound, InvalidValue."""
+        return _distinct(_narrowed([(scope, self._covered(scope)) for scope in scopes]))
 
     def progress(self, scopes: Sequence[Scope]) -> StopOutcome:
         """Return how far stops of these scopes have come. Raises NotFound, InvalidValue."""
-        return self._outcome(self.queues_of(scopes))
+        return _outcome([(scope, self._covered(scope)) for scope in scopes])
 
     def start_producers(
         self, scope: Scope, reason: str, actor: str, *, only: bool = False, stage: Stage | None = None
     ) -> StopOutcome:
-        """Lift the stop of the scope and, unless `only`, all stops that lie wholly inside it; in stages with a `stage`.
-        Idempotent."""
+        """Lift the stop of the scope and, unless `only`, all stops that lie wholly inside it; in stages with a `stage`,
+        which stops of clients do not have: those inside are lifted at once. Idempotent. Raises NotFound,
+        InvalidValue."""
         return self.start_all([scope], reason, actor, only=only, stage=stage)
 
     def start_all(
@@ -83,6 +88,8 @@ class Stopping:
     ) -> StopOutcome:
         """Start several scopes."""
         covered = [(scope, self._covered(scope)) for scope in scopes]
+        if stage is not None and any(scope.client for scope in scopes):
+            raise InvalidValue({"rate": "a stop of a client is not lifted in stages: start its producers at once"})
         changed = []
         for scope, queues in covered:
             lifted = [s for s in self.registry.stops if (s == scope if only else scope.contains(s))]
@@ -93,12 +100,15 @@ class Stopping:
                 start = Stop(scope, reason, actor, self.turn.now, stage=stage)
                 self._stop_fact("producers-started", start, queues)
             for each in lifted:
-                if stage is None:
+                if each.client and each != scope:
+                    # An event of its own: which other scopes contain it does not follow from their texts.
+                    self._stop_fact("producers-started", replace(start, scope=each, stage=None), self._covered(each))
+                if stage is None or each.client:
                     self._lift(each)
                 else:
                     begun = replace(stage, actor=actor, reason=reason)
                     self._change(replace(self.registry.stops[each], end=NO_END, stage=begun, halted=None))
-        return self._outcome(_distinct(covered), changed)
+        return _outcome(covered, changed)
 
     def _lift(self, scope: Scope) -> None:
         self.forget_stop(scope)
@@ -117,7 +127,7 @@ class Stopping:
         """Persist a changed stop, and apply it to the queues that it covers."""
         self.registry.stops[stop.scope] = stop
         for queue in self._may_apply_to(stop.scope):
-            if stop.scope in queue.gate.stops or stop.scope in queue.gate.staged:
+            if queue.gate.has_stop(stop.scope) or stop.scope in queue.gate.staged:
                 queue.gate.stop(stop)
         self.turn.records.append(PersistRecord("stop", str(stop.scope), self._record(stop)))
 
@@ -146,7 +156,7 @@ class Stopping:
         for stop in [stop for stop in self.registry.stops.values() if stop.end]:
             why = self._end_reason(stop)
             if why:
-                queues = [queue for queue in self._may_apply_to(stop.scope) if stop.scope in queue.gate.stops]
+                queues = [queue for queue in self._may_apply_to(stop.scope) if queue.gate.has_stop(stop.scope)]
                 start = Stop(stop.scope, why, "", self.turn.now)
                 self._stop_fact("producers-started", start, queues)
                 self._lift(stop.scope)
@@ -156,7 +166,7 @@ class Stopping:
         if stop.end.until is not None and self.turn.now >= stop.end.until:
             return f"the stop reached its end ({stop.reason})" if stop.reason else "the stop reached its end"
         if stop.end.below:
-            stopped = (q for q in self._may_apply_to(stop.scope) if stop.scope in q.gate.stops)
+            stopped = (q for q in self._may_apply_to(stop.scope) if q.gate.has_stop(stop.scope))
             used = [percent for q in stopped if (percent := percent_used(q.gate)) is not None]
             if used and max(used) <= stop.end.below:
                 return f"the depth fell to {stop.end.below} %{f' ({stop.reason})' if stop.reason else ''}"
@@ -180,12 +190,11 @@ class Stopping:
         bound = self.registry.virtualhosts[queue.virtualhost].bound.get(queue, ())
         return scope.covers(queue.virtualhost, queue.name, [exchange.name for exchange in bound])
 
-    def _outcome(self, queues: list[Queue], changed: Sequence[Scope] = ()) -> StopOutcome:
-        producers = [p for q in queues for p in q.gate.producers]
-        blocked = [p for p in producers if p.blocked]
-        in_flight = draining(blocked)  # of a running producer, messages in flight do not matter
-        stopped = len(blocked) - in_flight
-        return StopOutcome(len(queues), len(producers), stopped, in_flight, bool(changed), tuple(changed))
+    def drop_stop(self, scope: Scope, why: str) -> None:
+        """Forget a stop whose queue, exchange or virtual host is being deleted."""
+        if scope.client:
+            self._stop_fact("producers-started", Stop(scope, why, "", self.turn.now), ())
+        self.forget_stop(scope)
 
     def forget_stop(self, scope: Scope) -> None:
         """Remove a stop from the registry and persist that; the caller starts its queues."""
@@ -198,7 +207,9 @@ class Stopping:
     def _stop_fact(self, kind: str, change: Stop, queues: Sequence[Queue]) -> None:
         """Add the fact before the change is made, so that the log explains it before the lines of the channels."""
         scope = change.scope
-        producers = sum(queue.gate.producer_count for queue in queues)
+        narrowed = _narrowed([(scope, queues)])
+        queues = _distinct(narrowed)
+        producers = len(_producers(narrowed)) if scope.client else sum(q.gate.producer_count for q in queues)
         verb = "Stopped" if kind == "producers-stopped" else "Started"
         words = (
             f"Producers {verb} : Scope : {scope}, By : {change.actor or 'itself'}, Reason : {change.reason},"
@@ -212,6 +223,7 @@ class Stopping:
         attributes = {
             "scope": str(scope),
             "pattern": scope.pattern,
+            **(scope.client.as_json() if scope.client else {}),
             "reason": change.reason,
             "actor": change.actor,
             "queues": len(queues),
@@ -229,7 +241,38 @@ class Stopping:
                 queue.gate.stop(stop)
 
 
-def _distinct(covered: Iterable[tuple[Scope, list[Queue]]]) -> list[Queue]:
+#: Scopes with the queues that each covers.
+Covered = Iterable[tuple[Scope, Sequence[Queue]]]
+
+
+def _outcome(covered: Covered, changed: Sequence[Scope] = ()) -> StopOutcome:
+    narrowed = _narrowed(covered)
+    producers = _producers(narrowed)
+    blocked = [p for p in producers if p.blocked]
+    in_flight = draining(blocked)  # of a running producer, messages in flight do not matter
+    stopped = len(blocked) - in_flight
+    return StopOutcome(len(_distinct(narrowed)), len(producers), stopped, in_flight, bool(changed), tuple(changed))
+
+
+def _narrowed(covered: Covered) -> list[tuple[Scope, Sequence[Queue]]]:
+    """Restrict the queues of scopes with clients to those that these publish to."""
+    return [
+        (scope, queues if not scope.client else [queue for queue in queues if any(_members(scope, queue))])
+        for scope, queues in covered
+    ]
+
+
+def _producers(covered: Covered) -> list[Producer]:
+    """Return the producers that scopes cover in their queues, each once."""
+    return list(dict.fromkeys(p for scope, queues in covered for queue in queues for p in _members(scope, queue)))
+
+
+def _members(scope: Scope, queue: Queue) -> Iterable[Producer]:
+    producers = queue.gate.producers
+    return (p for p in producers if client_stops.covers(scope, p)) if scope.client else producers
+
+
+def _distinct(covered: Covered) -> list[Queue]:
     return list(dict.fromkeys(queue for _, queues in covered for queue in queues))
 
 

@@ -84,5 +84,5 @@ class VirtualHostLifecycle:
         if self.stores.drop(host):
             self.transactions.forget(host.name)
         for scope in [s for s in self.registry.stops if s.virtualhost == host.name]:
-            self.stopping.forget_stop(scope)
+            self.stopping.drop_stop(scope, f"virtual host {host.name} was deleted")
         self.turn.records.append(PersistRecord("virtualhost", str(host.object_name), None))

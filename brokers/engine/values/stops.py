@@ -1,8 +1,9 @@
 """Operators' stops: their scopes, reasons and ends, and which queues they cover.
 
 A scope is the broker, a virtual host, an exchange (the queues bound to it) or a queue; for the first two a pattern may
-restrict it. Starting a scope lifts its own stop and every stop that lies wholly inside it: *start all producers* on the
-broker lifts all stops.
+restrict it. Each may be restricted to clients (`clients.py`): then only their producers are stopped, and the queues
+stay open to others. Starting a scope lifts its own stop and every stop that lies wholly inside it: *start all
+producers* on the broker lifts all stops.
 
 A stop may have an end: a time, a depth, or both, whichever comes first. The end is stored with the stop, and survives a
 restart.
@@ -15,6 +16,7 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from brokers.engine.values.clients import EVERY_CLIENT, Client
 from brokers.engine.values.stage import Stage
 from brokers.model import ObjectName, object_name
 from brokers.model.patterns import matches, pattern_contains
@@ -23,15 +25,21 @@ from brokers.model.patterns import matches, pattern_contains
 @dataclass(frozen=True, slots=True)
 class Scope:
     """`virtualhost` "" = all; `queue` "" = every queue that matches `pattern` ("" matches all) and is bound to
-    `exchange` ("" = not restricted)."""
+    `exchange` ("" = not restricted); `client`: whose producers."""
 
     virtualhost: str = ""
     queue: str = ""
     pattern: str = ""
     exchange: str = ""
+    client: Client = EVERY_CLIENT
 
     def __str__(self) -> str:
         """Return the scope for people. Unique, since reasons and stored records are identified by it."""
+        return f"client {self.client} of {self._queues}" if self.client else self._queues
+
+    @property
+    def _queues(self) -> str:
+        """Return the scope without its clients, for people."""
         host = _word(self.virtualhost)
         if self.queue:
             return f"queue {host}/{self.queue}"
@@ -58,8 +66,10 @@ class Scope:
         return self.queue == queue if self.queue else matches(self.pattern, queue)
 
     def contains(self, other: Scope) -> bool:
-        """Return whether this scope covers every queue, present or future, that `other` covers."""
-        if self == other:
+        """Return whether this scope covers every producer, present or future, that `other` covers."""
+        if not self.client.contains(other.client):
+            return False
+        if replace(self, client=EVERY_CLIENT) == replace(other, client=EVERY_CLIENT):
             return True
         if self.virtualhost and self.virtualhost != other.virtualhost:
             return False
@@ -150,6 +160,7 @@ class Stop:
             "scope": str(self.scope),
             "object": str(self.scope.object),
             "pattern": self.scope.pattern,
+            **(self.scope.client.as_json() if self.scope.client else {}),
             "reason": self.reason,
             "actor": self.actor,
             "since": self.since,
@@ -165,6 +176,7 @@ class Stop:
             "queue": self.scope.queue,
             "pattern": self.scope.pattern,
             "exchange": self.scope.exchange,
+            **({"client": self.scope.client.as_json()} if self.scope.client else {}),
             "reason": self.reason,
             "actor": self.actor,
             "since": self.since,
@@ -176,7 +188,8 @@ class Stop:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Stop:
-        scope = Scope(record["virtualhost"], record["queue"], record["pattern"], record.get("exchange", ""))
+        client = Client(**record["client"]) if record.get("client") else EVERY_CLIENT
+        scope = Scope(record["virtualhost"], record["queue"], record["pattern"], record.get("exchange", ""), client)
         end = End(record.get("until"), record.get("below", 0))
         staged, halted = record.get("stage"), record.get("halted")
         return cls(
@@ -192,9 +205,9 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class StopOutcome:
-    """The result of a stop or start: the number of covered `queues` and their `producers`, of which `stopped` have no
-    credit any more and `draining` may still have messages in flight. `changed`: False if nothing changed. `scopes`: the
-    changed ones of several."""
+    """The result of a stop or start: the number of covered `queues` and their `producers` (of a scope with clients: the
+    producers of these, and the queues that they publish to), of which `stopped` have no credit any more and `draining`
+    may still have messages in flight. `changed`: False if nothing changed. `scopes`: the changed ones of several."""
 
     queues: int
     producers: int

@@ -49,6 +49,12 @@ test("scopes of stops are described", () => {
     'virtualhost "/"': "virtual host /",
     'virtualhost "/" orders.>': "queues that match orders.> in virtual host /",
     "exchange default/news": "queues bound to exchange news",
+    "client user=ann of broker": "user ann in the whole broker",
+    'client user=ann container_id="a \\"b" link=l of queue default/x of y':
+      'user ann, container a "b, link l in queue x of y',
+    "client container_id=of of virtualhost test orders.>":
+      "container of in queues that match orders.> in virtual host test",
+    "client of broker": "client of broker",
     elsewhere: "elsewhere",
     "type=Broker": "the whole broker",
     "type=Queue,virtualhost=default,name=orders": "queue orders",

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
 
 from brokers.admin import NotFound
 from brokers.engine.broker import Broker
 from brokers.engine.flow.credit import draining
 from brokers.engine.flow.producer import Producer
-from brokers.engine.management.resources.resource import ManagedResource, Reader, Values
+from brokers.engine.management.resources.resource import ManagedResource, OperationCall, Reader, Values
 from brokers.engine.management.resources.shared_readers import time_reader
 from brokers.engine.management.waiting import waits, waits_for
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.registry.connection import Connection
+from brokers.engine.services.closing import Consequences
 from brokers.model import ObjectName
 
 
@@ -25,6 +27,19 @@ class Numbered(Protocol):
 
 
 N = TypeVar("N", bound=Numbered)
+T = TypeVar("T")
+
+
+def _close_operations(
+    close: Callable[[T, str, str], None], preview: Callable[[T], Consequences]
+) -> dict[str, OperationCall[T]]:
+    """Return the operations `close` and `preview-close`."""
+
+    def perform(thing: T, given: Values) -> dict[str, Any]:
+        close(thing, given.get("reason", ""), given["actor"])
+        return {}
+
+    return {"close": perform, "preview-close": lambda thing, given: asdict(preview(thing))}
 
 
 def _look_up(things: Mapping[int, N], name: ObjectName) -> N:
@@ -48,6 +63,8 @@ class ConnectionResource(ManagedResource[Connection]):
             "remote_address": lambda c: c.remote_address,
             "container_id": lambda c: c.container_id,
             "user": lambda c: c.user,
+            "product": lambda c: c.product,
+            "product_version": lambda c: c.product_version,
             "opened": time_reader(broker.turn, lambda c: c.opened),
             "producers": lambda c: len(c.producers),
             "consumers": lambda c: len(c.consumers),
@@ -56,7 +73,8 @@ class ConnectionResource(ManagedResource[Connection]):
             "idle_timeout": lambda c: c.idle_timeout,
             "version": lambda c: 1,
         }
-        self.operations = {"close": self._close}
+        closing = broker.closing
+        self.operations = _close_operations(closing.close_connection, closing.of_connection)
 
     def all(self) -> Iterable[Connection]:
         return self.broker.connections.values()
@@ -66,11 +84,6 @@ class ConnectionResource(ManagedResource[Connection]):
 
     def name_of(self, thing: Connection) -> ObjectName:
         return thing.name
-
-    def _close(self, connection: Connection, given: Values) -> dict[str, Any]:
-        actor, reason = given["actor"] or "an operator", given.get("reason", "")
-        self.broker.end_connection(connection, f"closed by {actor}{f': {reason}' if reason else ''}")
-        return {}
 
 
 def _link_readers() -> dict[str, Reader[Producer | Consumer]]:
@@ -109,6 +122,7 @@ class ProducerResource(ManagedResource[Producer]):
             "draining": lambda p: draining([p]) > 0,
             "bytes": lambda p: p.bytes,
         }
+        self.operations = _close_operations(broker.closing.close_producer, broker.closing.of_producer)
 
     def all(self) -> Iterable[Producer]:
         return self.broker.producers.values()
@@ -131,6 +145,7 @@ class ConsumerResource(ManagedResource[Consumer]):
             "browsing": lambda c: c.browsing,
             "unacknowledged_messages": lambda c: c.unacknowledged,
         }
+        self.operations = _close_operations(broker.closing.close_consumer, broker.closing.of_consumer)
 
     def all(self) -> Iterable[Consumer]:
         return self.broker.consumers.values()

@@ -42,7 +42,8 @@ class ExchangeResource(ManagedResource[Exchange]):
         }
 
     def _stops(self, exchange: Exchange) -> Iterable[Stop]:
-        return (stop for stop in self.broker.stops.values() if stop.scope == _scope(exchange))
+        here = (exchange.virtualhost, exchange.name)
+        return (s for s in self.broker.stops.values() if (s.scope.virtualhost, s.scope.exchange) == here)
 
     def all(self) -> Iterable[Exchange]:
         return (exchange for host in self.broker.virtualhosts.values() for exchange in host.exchanges.values())

@@ -7,6 +7,7 @@ from typing import Any
 
 from brokers.admin import InvalidValue
 from brokers.engine.broker import Broker
+from brokers.engine.flow import client_stops
 from brokers.engine.flow.credit import draining
 from brokers.engine.flow.explanation import longest_wait
 from brokers.engine.management.resources.message_operations import message_operations
@@ -26,7 +27,7 @@ from brokers.engine.services.queue_facts import queue_fact
 from brokers.engine.values.events import policy_words
 from brokers.engine.values.message import NEVER
 from brokers.engine.values.policy import NOTHING, fields
-from brokers.engine.values.stops import Scope
+from brokers.engine.values.stops import Scope, Stop
 from brokers.model import ObjectName, check_attributes
 
 
@@ -77,7 +78,7 @@ class QueueResource(ManagedResource[Queue]):
             "discarded_messages": lambda q: q.discarded,
             "overfull_count": lambda q: q.gate.overfull_count,
             "overfull_ms": self._overfull_ms,
-            "stops": lambda q: stops_at_time_of_day(turn, [*q.gate.stops.values(), *q.gate.staged.values()]),
+            "stops": lambda q: stops_at_time_of_day(turn, _stops(q)),
             "policy": self._best_match,
             "bindings": self._bindings,
             "version": lambda q: q.version,
@@ -151,6 +152,12 @@ class QueueResource(ManagedResource[Queue]):
 def _oldest_message_at(queue: Queue) -> int | None:
     oldest = queue.lanes.oldest()
     return None if oldest is None else queue.arrived_at(oldest)
+
+
+def _stops(queue: Queue) -> Iterable[Stop]:
+    """Return the stops of the queue, those of clients if they block one of its producers."""
+    gate = queue.gate
+    return (*gate.stops.values(), *gate.staged.values(), *client_stops.blocking_stops(gate))
 
 
 def _next_delivery_time(queue: Queue) -> int | None:

@@ -4,11 +4,13 @@ scope of stops."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from brokers.admin import InvalidValue
 from brokers.engine.broker import Broker
 from brokers.engine.management.resources.resource import OperationCall, Values
+from brokers.engine.values.clients import Client
 from brokers.engine.values.stage import stage
 from brokers.engine.values.stops import End, Scope, StopOutcome
 from brokers.model import ObjectName
@@ -19,7 +21,8 @@ T = TypeVar("T")
 def stop_operations(broker: Broker, scope_of: Callable[[T, Values], Scope]) -> dict[str, OperationCall[T]]:
     """Return the operations `stop-producers`, `start-producers`, `preview-stop` and `stop-progress` for objects with
     the scope that `scope_of` returns.
-    A request may name queues instead (`queues`): then each of them is a scope of its own."""
+    A request may name queues instead (`queues`): then each of them is a scope of its own. It may restrict each scope to
+    clients."""
 
     def stop(thing: T, given: Values) -> dict[str, Any]:
         if (given.get("effect") or "hold") != "hold":
@@ -39,7 +42,8 @@ def stop_operations(broker: Broker, scope_of: Callable[[T, Values], Scope]) -> d
 
     def preview(thing: T, given: Values) -> dict[str, Any]:
         scopes, _ = _scopes(broker, scope_of(thing, given), given)
-        return {"queues": len(broker.stopping.queues_of(scopes)), "unstoppable": 0, "fault": ""}
+        found = broker.stopping.progress(scopes)
+        return {"queues": found.queues, "producers": found.producers, "unstoppable": 0, "fault": ""}
 
     def progress(thing: T, given: Values) -> dict[str, Any]:
         scopes, _ = _scopes(broker, scope_of(thing, given), given)
@@ -50,15 +54,16 @@ def stop_operations(broker: Broker, scope_of: Callable[[T, Values], Scope]) -> d
 
 def _scopes(broker: Broker, whole: Scope, given: Values) -> tuple[list[Scope], int]:
     """Return the scopes of a request, and how many of the named queues do not exist. Raises InvalidValue."""
+    client = Client.of(given)
     if "queues" not in given:
-        return [whole], 0
+        return [replace(whole, client=client)], 0
     if given.get("pattern"):
         raise InvalidValue({"queues": "queues and pattern are both given: name the queues, or give a pattern"})
     scopes, texts = [], {str(text): None for text in given["queues"]}
     for name in _queue_names(texts):
         host = broker.virtualhosts.get(name["virtualhost"])
         if host is not None and name["name"] in host.queues:
-            scopes.append(Scope(host.name, queue=name["name"]))
+            scopes.append(Scope(host.name, queue=name["name"], client=client))
     return scopes, len(texts) - len(scopes)
 
 

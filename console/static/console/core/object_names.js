@@ -72,6 +72,8 @@ export function scopeInWords(scope) {
  * @param {any} scope
  */
 export function stopInWords(scope) {
+  const [words, of] = clientOf(scope);
+  if (words) return `${words} in ${stopInWords(of)}`;
   const label = (/** @type {string} */ rest) => rest.replace(/^default\/|^"\/"(?=\/)/, "");
   const [, kind, rest = ""] = /^(broker|virtualhost|exchange|queue)(?: (.*))?$/s.exec(scope) ?? [];
   if (kind === "broker") return rest ? `queues that match ${rest}` : "the whole broker";
@@ -81,6 +83,39 @@ export function stopInWords(scope) {
   const [host, ...pattern] = rest.split(" ");
   const within = `virtual host ${host === '"/"' ? "/" : host}`;
   return pattern.length ? `queues that match ${pattern.join(" ")} in ${within}` : within;
+}
+
+/**
+ * Describe the clients whose producers a stop is for: a map of user, container_id and link; "" for all clients.
+ *
+ * @param {any} stop
+ */
+export const clientInWords = (stop) =>
+  [
+    ["user", stop.user],
+    ["container", stop.container_id],
+    ["link", stop.link],
+  ]
+    .filter(([, value]) => value)
+    .map((pair) => pair.join(" "))
+    .join(", ");
+
+const CLIENT = /^client ((?:(?:user|container_id|link)=(?:"(?:[^"\\]|\\.)*"|[^ "]+) )+)of (.*)$/s;
+const PART = /(user|container_id|link)=("(?:[^"\\]|\\.)*"|[^ "]+) /gs;
+
+/**
+ * Return the clients of a scope in words, and the rest of the scope; ["", scope] if it is for all clients.
+ *
+ * @param {string} scope
+ */
+function clientOf(scope) {
+  const match = CLIENT.exec(scope);
+  if (!match) return ["", scope];
+  const parts = [...match[1].matchAll(PART)].map(([, name, value]) => [
+    name,
+    value.startsWith('"') ? JSON.parse(value) : value,
+  ]);
+  return [clientInWords(Object.fromEntries(parts)), match[2]];
 }
 
 /**

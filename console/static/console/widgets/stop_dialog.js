@@ -4,7 +4,7 @@
 import { post } from "../core/api.js";
 import { fill, find, h, icon } from "../core/elements.js";
 import { count } from "../core/format.js";
-import { parseName, scopeInWords } from "../core/object_names.js";
+import { clientInWords, parseName, scopeInWords } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { options, savedSelections } from "./saved_selections.js";
 import { brokerFields } from "./stop_brokers.js";
@@ -21,6 +21,9 @@ const WORDS = {
     title: "Stop",
     doing: "Stopping…",
     says: "All their producers stay stopped, also after a restart of the broker. Consumers are not affected.",
+    saysOfClient:
+      "Only these producers are stopped, and those that the client attaches later, also after a restart of the " +
+      "broker. Other clients of the queues are not affected.",
     placeholder: "e.g. consumers of orders are being redeployed",
   },
   start: {
@@ -30,13 +33,17 @@ const WORDS = {
     says:
       "Removes the operator's stop. Producers of a queue that is overfull, or in another stopped " +
       "scope, stay blocked.",
+    saysOfClient:
+      "Removes the operator's stop of the client. Its producers stay blocked where a queue is overfull or stopped.",
     placeholder: "e.g. consumers are running again",
   },
 };
 
+const NO_FIELDS = { element: null, read: () => ({}), limit: () => {} };
+
 /**
  * Open the dialog. `aim`: the object name of the broker, a virtual host, an exchange or a queue; or a map of `scope`
- * and optionally `pattern` (fixed), `queues` (their names), `match` (a filter: search and states), `only` (remove
+ * and optionally `pattern` (fixed), `user`, `container_id`, `link` (of the clients), `queues` (their names), `match` (a filter: search and states), `only` (remove
  * exactly this stop), `label`, a text for the scope, and `brokers`: the slugs of the brokers that are selected at
  * first, or ["*"] for all, if the scope is the broker.
  *
@@ -48,7 +55,8 @@ export function openStopDialog(action, aim) {
   const { label, only, match, brokers, ...fixed } = typeof aim === "string" ? { scope: aim } : aim;
   const type = parseName(fixed.scope)?.type;
   const wide = type === "Broker" || type === "VirtualHost";
-  const withPattern = wide && !fixed.queues && !match && fixed.pattern === undefined;
+  const ofClient = clientInWords(fixed) !== "";
+  const withPattern = wide && !ofClient && !fixed.queues && !match && fixed.pattern === undefined;
   const whole = type === "Broker" && withPattern;
   let heading = whole
     ? `${text.title} all producers`
@@ -77,7 +85,7 @@ export function openStopDialog(action, aim) {
     effects.show(action === "stop" ? selected : []);
   });
   const effects = effectFields();
-  const end = action === "stop" ? endFields() : stageFields();
+  const end = action === "stop" ? endFields() : ofClient ? NO_FIELDS : stageFields();
   const problem = h("div", { class: "notice error", role: "alert", hidden: true });
   const submit = h(
     "button",
@@ -92,7 +100,7 @@ export function openStopDialog(action, aim) {
     h("h2", { id: "stop-title" }, heading),
     preview,
     choice.element,
-    h("p", { class: "muted" }, text.says),
+    h("p", { class: "muted" }, ofClient ? text.saysOfClient : text.says),
     effects.element,
     h(
       "label",
@@ -300,9 +308,19 @@ async function offerSaved(select) {
  */
 export const aimOf = (stop) => ({
   scope: stop.object,
+  ...clientsOf(stop),
   ...(stop.pattern ? { pattern: stop.pattern, label: `queues matching ${stop.pattern}` } : { pattern: "" }),
+  ...(clientInWords(stop) ? { label: scopeInWords(stop.scope) } : {}),
   only: true,
 });
+
+/**
+ * Return what restricts a stop to clients, without what does not.
+ *
+ * @param {any} stop
+ */
+const clientsOf = (stop) =>
+  Object.fromEntries(["user", "container_id", "link"].filter((name) => stop[name]).map((name) => [name, stop[name]]));
 
 /**
  * Return the aim of a dialog that removes these stops of single queues.

@@ -1,5 +1,7 @@
 // The operator stops in force, as last received, and which of them the banner lists. Touches no element.
 
+import { clientInWords } from "../core/object_names.js";
+
 /** Stops, or groups of stops, that the banner lists. */
 export const ON_BANNER = 3;
 
@@ -15,7 +17,7 @@ let onBanner = new Set();
 export function groupStops(stops) {
   const entries = new Map();
   for (const stop of stops) {
-    const single = String(stop.object ?? "").startsWith("type=Queue");
+    const single = String(stop.object ?? "").startsWith("type=Queue") && !clientInWords(stop);
     const key = single
       ? JSON.stringify([
           stop.actor,

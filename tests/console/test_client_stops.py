@@ -1,0 +1,145 @@
+"""Operators' stops of clients through the API: preview, progress, undo, permissions, and brokers without them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from brokers.adapters import activemq, artemis, rabbitmq
+from brokers.adapters.capabilities import Capability, types_of
+from brokers.engine.values.clients import Client
+from brokers.engine.values.stops import Scope
+from brokers.model import ObjectName, check_arguments
+from brokers.testing import InMemoryBroker
+from console.audit.models import AuditEntry
+from console.links.registry import link
+from console.operations.stops import Aim, is_of
+from console.permissions.rights import Grant, Role
+from tests.console.access.conftest import person
+from tests.console.conftest import Broker, signed_in, until
+
+pytestmark = pytest.mark.django_db
+
+HOST = {"scope": "type=VirtualHost,name=default"}
+WEB = {"user": "ann", "container_id": "web"}
+
+
+def post(client: APIClient, path: str, **body: Any) -> Any:
+    return client.post(f"/api/v1/{path}", body, format="json")
+
+
+def answer_of(client: APIClient, path: str, **body: Any) -> Any:
+    answer = post(client, path, **body)
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+@pytest.fixture
+def furnished(broker: Broker) -> Broker:
+    """Two producers of ann's web client, one of her batch client, one of bob's web client."""
+
+    def act(memory: InMemoryBroker) -> None:
+        for queue, user, container in (
+            ("orders", "ann", "web"),
+            ("bills", "ann", "web"),
+            ("orders", "ann", "batch"),
+            ("orders", "bob", "web"),
+        ):
+            memory.attach_producer(queue, user=user, container_id=container)
+
+    broker.connected()
+    broker.do(act)
+    until(lambda: link().queue_count == 2)
+    return broker
+
+
+def blocked(broker: Broker) -> list[str]:
+    found = broker.do(lambda memory: [p.connection.client for p in memory.engine.producers.values() if p.blocked])
+    return sorted(found)
+
+
+def test_stop_of_a_client_is_previewed_followed_listed_and_undone(furnished: Broker, as_operator: APIClient) -> None:
+    preview = answer_of(as_operator, "stop-producers/preview/", **HOST, **WEB)
+    assert (preview["queues"], preview["producers"], preview["cannot"], preview["largest"]) == (2, 2, "", [])
+    stopped = answer_of(as_operator, "stop-producers/", **HOST, **WEB, reason="poison", for_ms=60_000)
+    assert (stopped["queues"], stopped["producers"], stopped["changed"]) == (2, 2, True)
+    assert blocked(furnished) == ["ann · web · 127.0.0.1:40000"] * 2
+    progress = answer_of(as_operator, "stop-producers/progress/", **HOST, **WEB)
+    assert (progress["producers"], progress["stopped"] + progress["draining"]) == (2, 2)
+    until(lambda: (link().broker or {}).get("stops"))
+    (stop,) = link().broker["stops"]  # type: ignore[index]
+    assert {name: stop[name] for name in WEB} == WEB
+    assert answer_of(as_operator, "stop-producers/progress/", **HOST, **WEB)["stop"]["reason"] == "poison"
+    assert answer_of(as_operator, "stop-producers/progress/", **HOST)["stop"] is None
+    assert answer_of(as_operator, "start-producers/", **HOST, reason="not this one", only=True)["changed"] is False
+    assert len(blocked(furnished)) == 2
+    assert answer_of(as_operator, "start-producers/", **HOST, **WEB, reason="undo", only=True)["changed"] is True
+    assert blocked(furnished) == []
+    rows = AuditEntry.objects.filter(operation="stop-producers", outcome="done")
+    (row,) = rows
+    assert 'container_id: "web"' in row.detail
+
+
+def test_client_that_is_away_can_be_stopped(furnished: Broker, as_operator: APIClient) -> None:
+    given = {"scope": "type=Broker", "container_id": "later"}
+    assert answer_of(as_operator, "stop-producers/preview/", **given)["producers"] == 0
+    assert answer_of(as_operator, "stop-producers/", **given, reason="known bad")["changed"] is True
+    furnished.do(lambda memory: memory.attach_producer("orders", container_id="later"))
+    assert blocked(furnished) == ["anonymous · later · 127.0.0.1:40000"]
+
+
+def test_stop_of_a_client_at_named_queues_is_a_stop_of_each(furnished: Broker, as_operator: APIClient) -> None:
+    queues = [f"type=Queue,virtualhost=default,name={name}" for name in ("orders", "bills")]
+    given = {"scope": "type=Broker", "queues": queues, **WEB}
+    answer = answer_of(as_operator, "stop-producers/", **given, reason="x")
+    assert (answer["producers"], sorted(answer["changed_queues"])) == (2, sorted(queues))
+    client = Client("ann", "web")
+    stops = furnished.do(lambda memory: set(memory.engine.stops))
+    assert stops == {Scope("default", "orders", client=client), Scope("default", "bills", client=client)}
+    answer_of(as_operator, "start-producers/", **given, reason="undo", only=True)
+    assert blocked(furnished) == []
+
+
+def test_staged_start_of_a_client_is_refused(furnished: Broker, as_operator: APIClient) -> None:
+    answer_of(as_operator, "stop-producers/", **HOST, **WEB, reason="x")
+    refused = post(as_operator, "start-producers/", **HOST, **WEB, reason="y", rate=5)
+    assert (refused.status_code, "rate" in refused.json()) == (400, True)
+    assert len(blocked(furnished)) == 2
+
+
+@pytest.mark.parametrize("name", ["user", "container_id", "link"])
+def test_name_that_is_too_long_is_refused_by_its_field(furnished: Broker, as_operator: APIClient, name: str) -> None:
+    refused = post(as_operator, "stop-producers/", **HOST, **{name: "x" * 1001}, reason="x")
+    assert (refused.status_code, list(refused.json())) == (400, [name])
+
+
+def test_only_operators_of_the_scope_stop_clients(furnished: Broker) -> None:
+    viewer = person("vera", Grant(Role.VIEWER, "local", "default"))
+    elsewhere = person("otto", Grant(Role.OPERATOR, "local", "default"))
+    assert post(signed_in(viewer), "stop-producers/", **HOST, **WEB, reason="x").status_code == 403
+    refused = post(signed_in(elsewhere), "stop-producers/", scope="type=Broker", **WEB, reason="x")
+    assert refused.status_code == 403
+    assert blocked(furnished) == []
+    assert answer_of(signed_in(elsewhere), "stop-producers/", **HOST, **WEB, reason="x")["producers"] == 2
+
+
+@pytest.mark.parametrize("capabilities", [rabbitmq.CAPABILITIES, artemis.CAPABILITIES, activemq.CAPABILITIES])
+def test_other_kinds_refuse_the_stop_of_a_client_instead_of_stopping_all(
+    capabilities: Mapping[str, Capability],
+) -> None:
+    for declared in types_of(capabilities).values():
+        for operation in declared.operations:
+            for name in ("user", "container_id", "link"):
+                assert name in dict(check_arguments(operation, {name: "web"})[1]), (declared.name, operation.name)
+
+
+def test_stop_of_another_client_or_of_the_whole_is_another_stop() -> None:
+    scope = ObjectName.parse("type=Broker")
+    stop = {"object": "type=Broker", "pattern": "", "user": "ann", "container_id": "", "link": ""}
+    assert is_of(stop, Aim(scope, user="ann"))
+    assert not is_of(stop, Aim(scope))
+    assert not is_of(stop, Aim(scope, user="ann", link="l"))
+    assert is_of({"object": "type=Broker"}, Aim(scope)), "a stop of a broker that knows no stops of clients"
