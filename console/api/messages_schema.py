@@ -224,6 +224,8 @@ class PublishRequest(serializers.Serializer[Any]):
 
 
 class Published(serializers.Serializer[Any]):
-    outcome = text_field("accepted, parked (it waits: the queue takes no messages now), rejected or discarded.")
+    outcome = text_field(
+        "accepted; parked: a producer's message would wait now, and this one was not taken; rejected; discarded."
+    )
     id = text_field("Identifier of the message in the queue; null: it is not in the queue.", **_NULL)
     sentence = text_field("What came of it.")

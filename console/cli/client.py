@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import requests
 from requests.auth import AuthBase
@@ -54,6 +54,17 @@ class Client:
         """DELETE `path`. Raises Problem."""
         self._request("DELETE", path, {}, None)
 
+    def download(self, path: str, file: BinaryIO, **query: Any) -> None:
+        """GET `path` and write the body of the response to a file. Raises Problem, also if it ends early."""
+        with self._sent("GET", path, query, None, stream=True) as response:
+            if not response.ok:
+                self._read(response)
+            try:
+                for part in response.iter_content(1 << 16):
+                    file.write(part)
+            except requests.RequestException as error:
+                raise Problem(f"the file is not complete: {_cause(error)}", UNREACHABLE) from None
+
     def all_rows(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
         """Yield the rows of all pages of a list. Raises Problem."""
         number = 1
@@ -65,20 +76,24 @@ class Client:
             number += 1
 
     def _request(self, method: str, path: str, query: Mapping[str, Any], body: Mapping[str, Any] | None) -> Any:
+        return self._read(self._sent(method, path, query, body))
+
+    def _sent(
+        self, method: str, path: str, query: Mapping[str, Any], body: Mapping[str, Any] | None, *, stream: bool = False
+    ) -> requests.Response:
         parameters = {name: value for name, value in query.items() if value not in ("", None, (), [])}
         if self.broker:
             parameters["broker"] = self.broker
         url = f"{self.url}/api/v1/{path}"
         try:
-            response = self._session.request(
-                method, url, params=parameters, json=body, timeout=self._timeout, allow_redirects=False
+            return self._session.request(
+                method, url, params=parameters, json=body, timeout=self._timeout, allow_redirects=False, stream=stream
             )
         except requests.exceptions.SSLError as error:
             raise Problem(f"{self.url}: its certificate is not trusted: {_cause(error)}", UNREACHABLE) from None
         except requests.RequestException as error:
             done = "" if method == "GET" else " It is unknown whether the change was made: check before you retry."
             raise Problem(f"{self.url} does not respond: {_cause(error)}.{done}", UNREACHABLE) from None
-        return self._read(response)
 
     def _read(self, response: requests.Response) -> Any:
         try:

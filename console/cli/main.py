@@ -8,11 +8,11 @@ import sys
 import click
 from click.shell_completion import get_completion_class
 
-from console.cli import broker_files, brokers, credentials, output, policies, queries, stops
+from console.cli import broker_files, brokers, credentials, messages, output, policies, queries, stops
 from console.cli.client import Client
 from console.cli.group import cli, client_of, json_option
 
-__all__ = ["broker_files", "brokers", "cli", "main", "policies", "queries", "stops"]
+__all__ = ["broker_files", "brokers", "cli", "main", "messages", "policies", "queries", "stops"]
 
 
 @cli.command()

@@ -37,6 +37,8 @@ BATCH, COPY_BATCH = 500, 100
 #: Longer than the longest time that a batch takes, `_BATCH_SECONDS`.
 LEASE = timedelta(seconds=60)
 _BATCH_SECONDS = 30.0
+#: Messages of one list.
+_MOST_LISTED = 200
 #: Longest pause between two attempts of a job that waits, s.
 _LONGEST_PAUSE = 30
 
@@ -95,12 +97,18 @@ def resume(by: Actor, job: MessageJob, *, reason: str = "", unconfirmed: str = "
 
 
 def _skipped(job: MessageJob, name: ObjectName) -> dict[str, Any]:
-    """Return the columns of a copy that goes on behind its unconfirmed batch."""
-    answer = called(link(job.broker), name, "copy-messages", {**_arguments(job), "preview": True})
-    if answer["next"] is None:
-        # There is nothing behind it: a job without a cursor would begin at the front.
-        return {"state": State.DONE, "finished": timezone.now(), "at_least": True}
-    return {"after": answer["next"], "until": answer["until"], "at_least": True}
+    """Return the columns of a copy that goes on behind its unconfirmed batch: behind as many messages as it had,
+    without those that a consumer has acquired, which a copy skips."""
+    match, after, left = _arguments(job)["match"] or None, job.after, job.unconfirmed
+    while left:
+        given = {"match": match, "after": after, "count": min(left, _MOST_LISTED)}
+        answer = called(link(job.broker), name, "list-messages", given)
+        left -= sum(message["state"] != "acquired" for message in answer["messages"])
+        after = answer["next"]
+        if after is None:
+            # There is nothing behind it: a job without a cursor would begin at the front.
+            return {"state": State.DONE, "finished": timezone.now(), "at_least": True}
+    return {"after": after, "at_least": True}
 
 
 def is_visible(job: MessageJob, hosts: frozenset[str] | None) -> bool:

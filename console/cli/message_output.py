@@ -1,0 +1,180 @@
+"""Messages, dead letters and the results of acts for a terminal."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from console.cli.names import label, short_name
+from console.cli.output import duration, one_line, state, table, when
+
+#: Characters of a value in a table.
+_WIDTH = 40
+
+
+def messages(rows: Sequence[Mapping[str, Any]], *, more: bool) -> None:
+    if not rows:
+        click.echo("No message matches.")
+        return
+    table(
+        ("ID", "STATE", "POSITION", "AGE", "SIZE", "REDELIVERIES", "SUBJECT", "DEAD LETTER OF"),
+        [
+            (
+                one_line(row["id"]),
+                row["state"],
+                _number(row["position"]),
+                _age(row["at"]),
+                _number(row["size"]),
+                _number(row["redeliveries"]),
+                _short(row["properties"].get("subject") or "-"),
+                _dead_letter(row["dead_letter"]),
+            )
+            for row in rows
+        ],
+        right=(2, 3, 4, 5),
+    )
+    if more:
+        click.echo("There are more: --limit.")
+
+
+def message(answer: Mapping[str, Any]) -> None:
+    """Print one message: properties, sections, and the body if it is text."""
+    shown = answer["message"]
+    for name in ("id", "state", "size", "durable", "priority", "redeliveries", "consumer"):
+        if shown.get(name) is not None:
+            click.echo(f"{name}: {one_line(str(shown[name]))}")
+    for name in ("at", "expires", "due"):
+        if shown.get(name) is not None:
+            click.echo(f"{name}: {when(shown[name])}")
+    if shown.get("dead_letter"):
+        click.echo(f"dead letter of: {_dead_letter(shown['dead_letter'])}")
+    for name in ("properties", "application_properties", "annotations", "delivery_annotations", "footer"):
+        for key, value in (shown.get(name) or {}).items():
+            click.echo(f"{name}.{one_line(str(key))}: {one_line(str(value))}")
+    _body(answer)
+
+
+def _body(answer: Mapping[str, Any]) -> None:
+    kind, size, text = answer["body_kind"], answer["body_bytes"], answer["body_text"]
+    click.secho(f"\n{kind}, {size:,} bytes:" if size else f"\n{kind}, no bytes.", bold=True)
+    if size and text is None:
+        click.echo("(no text: --output FILE writes it)")
+    elif size:
+        # A body must not control the terminal.
+        click.echo("\n".join(one_line(line) for line in text.split("\n")))
+    if answer["cut"] and text is not None:
+        click.echo(f"… (the first {len(base64.b64decode(answer['body'])):,} bytes: --output FILE writes all)")
+
+
+def preview(found: Mapping[str, Any], action: str, to: str) -> str:
+    """Return what an act would do."""
+    least = "" if found["complete"] else "at least "
+    target = f" to {to}" if to else ""
+    skipped = f"; {found['skipped_messages']:,} are skipped" if found["skipped_messages"] else ""
+    return f"this would {action} {least}{_many(found['messages'])} ({found['bytes']:,} bytes){target}{skipped}"
+
+
+def purge(row: Mapping[str, Any]) -> str:
+    """Return what a purge would remove."""
+    depth, acquired = row.get("depth_messages"), row.get("unacknowledged_messages")
+    if depth is None:
+        return "this would remove an unknown number of messages"
+    kept = f"; {_many(acquired)} acquired by consumers stay" if acquired else ""
+    size = row.get("depth_bytes")
+    return f"this would remove {_many(depth - (acquired or 0))} of {_many(depth)}" + (
+        f" ({size:,} bytes){kept}" if size is not None else kept
+    )
+
+
+_DONE = {"move": "moved", "copy": "copied", "retry": "moved back", "delete": "deleted"}
+
+
+def done(answer: Mapping[str, Any], action: str) -> None:
+    """Print the result of an act, or the state of its job."""
+    if answer.get("state") == "running":
+        click.echo(f"Job {answer['id']} is running.")
+        return
+    skipped = answer.get("skipped_messages", answer["skipped"])
+    least = "at least " if answer.get("at_least") else ""
+    more = f"; {skipped:,} skipped" if skipped else ""
+    click.echo(f"{least}{_many(answer['messages'])} {_DONE[action]}, {answer['bytes']:,} bytes{more}.")
+    for each in answer["skipped"] if isinstance(answer["skipped"], list) else ():
+        click.echo(f"  {one_line(each['id'])}: {one_line(each['why'])}")
+    if answer["blocked"]:
+        click.echo(f"Blocked: {one_line(answer['blocked'])}")
+    if answer.get("error"):
+        click.echo(f"Job {answer['id']} is interrupted: {one_line(answer['error'])}")
+
+
+def dead_letter_queues(rows: Sequence[Mapping[str, Any]]) -> None:
+    if not rows:
+        click.echo("No queue is the dead-letter queue of another.")
+        return
+    table(
+        ("QUEUE", "STATE", "DEPTH", "BYTES", "OLDEST", "SOURCES", "CONSUMERS"),
+        [
+            (
+                label(row["virtualhost"], row["name"]),
+                state(row["state"] or "-"),
+                _number(row["depth_messages"]),
+                _number(row["depth_bytes"]),
+                _age(row["oldest_message_at"]),
+                _number(row["sources"]),
+                _number(row["consumers"]),
+            )
+            for row in rows
+        ],
+        right=(2, 3, 4, 5, 6),
+    )
+
+
+def groups(answer: Mapping[str, Any]) -> None:
+    if not answer["groups"]:
+        click.echo("No messages.")
+        return
+    table(
+        ("REASON", "FROM", "MESSAGES", "BYTES", "OLDEST"),
+        [
+            (
+                _short(group["reason"] or "(no dead letters)"),
+                _short(group["queue"] or "-"),
+                _number(group["messages"]),
+                _number(group["bytes"]),
+                _age(group["oldest_at"]),
+            )
+            for group in answer["groups"]
+        ],
+        right=(2, 3, 4),
+    )
+    if not answer["complete"]:
+        click.echo(f"Of the first {answer['searched']:,} messages: the queue has more.")
+
+
+def base64_body(content: bytes) -> dict[str, str]:
+    """Return the fields of a request for a body of bytes."""
+    return {"body_base64": base64.b64encode(content).decode(), "body_kind": "data"}
+
+
+def _dead_letter(of: Mapping[str, Any] | None) -> str:
+    return "-" if not of else _short(f"{short_name(str(of.get('queue') or '-'))}: {of.get('reason') or '-'}")
+
+
+def _age(at: int | None) -> str:
+    return "-" if at is None else duration(max(0, int(time.time() * 1000) - at))
+
+
+def _number(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
+
+
+def _many(count: int) -> str:
+    return f"{count:,} message{'' if count == 1 else 's'}"
+
+
+def _short(value: Any) -> str:
+    text = one_line(str(value))
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
