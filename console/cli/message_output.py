@@ -83,10 +83,10 @@ def purge(row: Mapping[str, Any]) -> str:
     depth, acquired = row.get("depth_messages"), row.get("unacknowledged_messages")
     if depth is None:
         return "this would remove an unknown number of messages"
-    kept = f"; {_many(acquired)} acquired by consumers stay" if acquired else ""
+    stay = f"; {_many(acquired)} acquired by consumers stay" if acquired else ""
     size = row.get("depth_bytes")
-    return f"this would remove {_many(depth - (acquired or 0))} of {_many(depth)}" + (
-        f" ({size:,} bytes){kept}" if size is not None else kept
+    return f"this would remove {depth - (acquired or 0):,} of {_many(depth)}" + (
+        f" ({size:,} bytes){stay}" if size is not None else stay
     )
 
 

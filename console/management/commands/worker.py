@@ -16,7 +16,7 @@ THREADS = 8
 
 
 class Command(BaseCommand):
-    help = "Deliver alerts, run bulk edits, schedules and maintenance jobs of the history."
+    help = "Deliver alerts, run bulk edits, message jobs, schedules and maintenance jobs of the history."
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
