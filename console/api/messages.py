@@ -91,14 +91,15 @@ class MessageView(BrokerView):
         size = number_in(query, "size", 65_536, 1, messages.PART)
         answer = messages.read_message(self.actor, self.link, object_in(query), identifier, offset=offset, size=size)
         part = messages.body_of(answer)
+        ends = offset + len(part) >= answer["body_bytes"]
         shown = {
             "message": answer["message"],
             "body_kind": answer["body_kind"],
             "body": answer["body"],
-            "body_text": _text(part, begins=offset == 0, ends=not answer["cut"]),
+            "body_text": _text(part, begins=offset == 0, ends=ends),
             "body_bytes": answer["body_bytes"],
             "offset": offset,
-            "cut": answer["cut"],
+            "cut": not ends,
         }
         return Response(shown, headers={"Cache-Control": "no-store"})
 
@@ -146,8 +147,7 @@ def _text(part: bytes, *, begins: bool, ends: bool) -> Any:
     """Return a part of a body as text; None if it is not UTF-8. A character may be cut at either end of a part that
     does not begin or end the body."""
     if not begins:
-        cut = next((n for n, byte in enumerate(part[:4]) if byte & 0xC0 != 0x80), 0)
-        part = part[cut:] if cut < 4 else part
+        part = part[next((n for n, byte in enumerate(part[:3]) if byte & 0xC0 != 0x80), min(len(part), 3)) :]
     try:
         return codecs.getincrementaldecoder("utf-8")().decode(part, final=ends)
     except UnicodeDecodeError:

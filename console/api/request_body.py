@@ -96,6 +96,10 @@ def _wrong(name: str, value: Any, field: AnyField) -> Iterator[tuple[str, str]]:
         yield name, f"{name} is {shortened(repr(value))}: it must be {words}"
     elif isinstance(field, serializers.BaseSerializer) and isinstance(value, dict):
         yield from _wrong_types(value, _fields(field))
+    elif isinstance(field, serializers.DictField) and isinstance(field.child, serializers.CharField):
+        for key, each in value.items():
+            for _, words in _wrong(shortened(key), each, field.child):
+                yield name, f"{name}: {words}"
     elif isinstance(field, (serializers.ListSerializer, serializers.ListField)) and field.child is not None:
         for number, each in enumerate(value, start=1):
             for inner, words in _wrong(name, each, field.child):
