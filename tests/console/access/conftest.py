@@ -12,6 +12,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.urls import URLPattern, URLResolver
 from django.utils import timezone
+from proton import Message
 from rest_framework.test import APIClient
 
 from brokers.model import ObjectName, object_name
@@ -94,6 +95,8 @@ def two_hosts(broker: Broker, tmp_path: Path, settings: Any) -> Broker:
     limits = {"version": version, "reason": SECRET, "capacity_messages": 2, "flow_resume_messages": 1}
     assert client.patch(path, limits, format="json").status_code == 200
     broker.do(lambda memory: memory.publish(producer, 4))
+    secret = bytes(Message(subject=SECRET, body=SECRET).encode())
+    broker.do(lambda memory: memory.publish_encoded(HIDDEN["name"], secret, virtualhost="blue"))
     stop = {"scope": str(HIDDEN), "reason": f"{SECRET} reason"}
     assert client.post(f"{V1}stop-producers/", stop, format="json").status_code == 200
     begin_bulk(Actor(boss), link, Selection(virtualhost="blue"), {"capacity_messages": 3}, reason=SECRET)

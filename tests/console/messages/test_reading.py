@@ -256,11 +256,14 @@ def test_role_of_one_virtual_host_ends_there(orders: Broker, reader: APIClient) 
     hidden = queue("orders", "blue")
     link().call(lambda admin: admin.create(hidden, {}))
     orders.do(lambda memory: memory.publish_encoded("orders", encoded(), virtualhost="blue"))
+    link().call(lambda admin: admin.create(queue("hidden-source", "blue"), {"dead_letter_queue": "orders"}))
     theirs = {"object": str(hidden)}
     (first,) = (row["id"] for row in reader.get(MESSAGES, theirs).json()["results"])
     narrow = with_role("nora", Role.MESSAGE_READER, Role.OPERATOR, virtualhost="default")
     assert narrow.get(f"{MESSAGES}{ids(narrow)[0]}/{QUERY}").status_code == 200
     assert narrow.get(MESSAGES, theirs).status_code == 404
+    for client, dead in ((reader, {str(hidden), str(queue("dead"))}), (narrow, {str(queue("dead"))})):
+        assert {row["object"] for row in client.get("/api/v1/dead-letters/").json()["results"]} == dead
     assert narrow.get(f"{MESSAGES}summary/", theirs).status_code == 404
     assert narrow.get(f"{MESSAGES}{first}/", theirs).status_code == 403
     assert narrow.get(f"{MESSAGES}{first}/body/", theirs).status_code == 403
