@@ -1,4 +1,4 @@
-"""Addresses that brokers can have: http or https, and not of the machine itself or its link.
+"""Addresses that brokers can have: with a scheme that their kind speaks, and not of the machine itself or its link.
 
 Link-local addresses have the metadata services of clouds, which hand out credentials. Private networks and loopback are
 allowed: brokers are there. Names are checked when they are entered, and again at each connection, since what they
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -18,8 +19,20 @@ class AddressRefused(ValueError):
     """A broker must not have this address. The message is a sentence."""
 
 
+#: The schemes of management interfaces over HTTP, and of those over AMQP.
+HTTP, AMQP = ("http", "https"), ("amqp", "amqps")
+
+
+def check_scheme(text: str, schemes: Sequence[str]) -> None:
+    """Raise ValueError, with a sentence, unless the URL has one of these schemes."""
+    if urlsplit(text).scheme not in schemes:
+        *others, last = [f"{scheme}://" for scheme in schemes]
+        raise ValueError(f"the URL must begin with {', '.join(others)} or {last}")
+
+
 def check_url(text: str) -> str:
-    """Return the URL without a slash at its end. Raises ValueError with a sentence. Resolves no name."""
+    """Return the URL without a slash at its end. Raises ValueError with a sentence. Resolves no name. Which schemes a
+    kind of broker speaks is up to `check_scheme`."""
     if any(ord(c) <= 32 or ord(c) == 127 for c in text):
         raise ValueError("the URL must not contain spaces or control characters")
     try:
@@ -27,8 +40,10 @@ def check_url(text: str) -> str:
         port, host = url.port, url.hostname
     except ValueError as error:
         raise ValueError(f"{text!r} is not a URL: {error}") from None
-    if url.scheme not in ("http", "https") or not host:
+    if url.scheme not in (*HTTP, *AMQP) or not host:
         raise ValueError("the URL must begin with http:// or https:// and have a host")
+    if url.scheme in AMQP and url.path not in ("", "/"):
+        raise ValueError("the URL of an AMQP address must end with its host and port")
     if url.username is not None or url.password is not None:
         raise ValueError("the URL must not contain a user name or password: enter them in their own fields")
     if url.query or url.fragment or "?" in text or "#" in text:

@@ -1,4 +1,4 @@
-"""Apache Artemis (2.20 and later): through Jolokia, as its web console does.
+"""Apache Artemis (2.20 and later): through Jolokia, as its web console does, or by messages to its management address.
 
 Artemis holds producers of an address: at its limits, or by `block()`, which gives them no more credit. So a stop of a
 queue stops all queues of its address. A restart of the broker forgets that; the core makes it again. Events come from
@@ -19,6 +19,7 @@ from brokers.adapters import artemis_reading as reading
 from brokers.adapters import jolokia
 from brokers.adapters.adapter import Finding, Objects, StopTarget
 from brokers.adapters.artemis_limits import limits_after, origins
+from brokers.adapters.artemis_management import ManagementAddress
 from brokers.adapters.artemis_reading import ALL, Settings
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.http import JsonHttp
@@ -111,8 +112,11 @@ def capabilities(*, stops: bool, limits: bool) -> dict[str, Capability]:
 
 
 def open_account(account: Account, now: Callable[[], int]) -> Artemis:
-    """Return the adapter of an account. Its URL is that of Jolokia; without a path, where the web console has it."""
+    """Return the adapter of an account. Its URL is that of Jolokia; without a path, where the web console has it. Or it
+    is that of an AMQP acceptor: then the broker is managed by messages."""
     url = account.url.rstrip("/")
+    if urlsplit(url).scheme in ("amqp", "amqps"):
+        return Artemis(ManagementAddress(account), now)
     base = url if urlsplit(url).path else f"{url}/console/jolokia"
     return Artemis(
         Jolokia(JsonHttp.of(account, base)),
@@ -127,7 +131,7 @@ class Artemis:
     paged = False
     creator = None
 
-    def __init__(self, agent: Jolokia, now: Callable[[], int]) -> None:
+    def __init__(self, agent: Jolokia | ManagementAddress, now: Callable[[], int]) -> None:
         self.types: Mapping[str, ManagedType] = types_of(CAPABILITIES)
         self._agent = agent
         self._now = now

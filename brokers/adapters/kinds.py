@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import cast
 
 from brokers.adapters.adapter import Adapter
+from brokers.adapters.addresses import AMQP, HTTP
 from brokers.model import ManagedType
 
 
@@ -20,7 +21,7 @@ def always() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """How to reach a broker. `url`: http or https, without a slash at its end. `authority`: certificate authorities,
+    """How to reach a broker. `url`: with a scheme of its kind, without a slash at its end. `authority`: certificate authorities,
     PEM text or the path of a PEM file; "": the system's. `allowed`: whether a request may be sent now; not when another
     process may host the broker. The password is not part of the text form."""
 
@@ -34,11 +35,12 @@ class Account:
 @dataclass(frozen=True, slots=True)
 class Kind:
     """`title`: for people. `factory`: `module:function`, imported on first use, that takes an Account and the clock (ms
-    since the epoch) and returns an Adapter. `url`: an example, for forms."""
+    since the epoch) and returns an Adapter. `url`: an example, for forms. `schemes`: of its URLs."""
 
     title: str
     factory: str
     url: str
+    schemes: tuple[str, ...] = HTTP
 
     def open(self, account: Account, now: Callable[[], int]) -> Adapter:
         module, _, name = self.factory.partition(":")
@@ -52,7 +54,10 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "rabbitmq": Kind("RabbitMQ", "brokers.adapters.rabbitmq:open_account", "http://rabbit.example.org:15672"),
     "artemis": Kind(
-        "Apache Artemis", "brokers.adapters.artemis:open_account", "http://artemis.example.org:8161/console/jolokia"
+        "Apache Artemis",
+        "brokers.adapters.artemis:open_account",
+        "http://artemis.example.org:8161/console/jolokia",
+        (*HTTP, *AMQP),
     ),
     "activemq": Kind(
         "Apache ActiveMQ Classic",

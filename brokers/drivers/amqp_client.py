@@ -52,7 +52,8 @@ class AmqpClient(asyncio.Protocol):
 
         self._connection = Connection()
         self._connection.container = f"headgate-{uuid.uuid4().hex}"
-        self._connection.user, self._connection.password = user, password
+        if user:
+            self._connection.user, self._connection.password = user, password
         self._collector = Collector()
         self._connection.collect(self._collector)
         self._transport = Transport()
@@ -60,7 +61,7 @@ class AmqpClient(asyncio.Protocol):
         self._transport.max_frame_size = _FRAME
         self._sasl = self._transport.sasl()
         self._sasl.allow_insecure_mechs = True  # PLAIN: the broker is on loopback, or behind a TLS socket
-        self._sasl.allowed_mechs("PLAIN")
+        self._sasl.allowed_mechs("PLAIN" if user else "ANONYMOUS")
         self._transport.bind(self._connection)
         self._connection.open()
         self._session: Session = self._connection.session()
@@ -76,19 +77,22 @@ class AmqpClient(asyncio.Protocol):
         *,
         tls: ssl.SSLContext | None = None,
         idle_timeout: float,
+        address: str = "",
     ) -> AmqpClient:
-        """Connect and sign in, with `tls` by TLS. `idle_timeout`: seconds of silence after which the broker counts as
-        dead. Raises ConnectionLost; has no timeout, but can be cancelled."""
+        """Connect and sign in, with `tls` by TLS, without a user as ANONYMOUS. `idle_timeout`: seconds of silence after
+        which the broker counts as dead. `address`: that of the host, if it was resolved before. Raises ConnectionLost;
+        has no timeout, but can be cancelled."""
         client = cls(f"{host}:{port}", user, password, idle_timeout)
         try:
-            if tls is None and not is_loopback(host):
+            if tls is None and user and not is_loopback(host):
                 client._end(
                     SignInRefused(
                         f"the password of {user} could be read on its way to {client.where}: connect with TLS"
                     )
                 )
                 raise client.lost.result()
-            await client._loop.create_connection(lambda: client, host, port, ssl=tls)
+            name = host if tls is not None else None
+            await client._loop.create_connection(lambda: client, address or host, port, ssl=tls, server_hostname=name)
         except ssl.SSLCertVerificationError as error:
             client._end(ConnectionLost(f"{client.where} is not trusted: {error.verify_message}"))
             raise client.lost.result() from error
@@ -112,7 +116,7 @@ class AmqpClient(asyncio.Protocol):
 
     def receiver(
         self,
-        source: str,
+        source: str | None,
         *,
         target: str | None = None,
         filters: Mapping[Any, Any] | None = None,
@@ -120,10 +124,14 @@ class AmqpClient(asyncio.Protocol):
         deliver: Callable[[bytes], None],
         pace: float = 0.0,
     ) -> Receiver:
-        """Open a link from `source`. `deliver` is called with each complete message, with at most `window`
-        messages before `consumed` is called for them. `pace`: see `Receiver`."""
-        link = self._session.receiver(self._link_name(source))
-        link.source.address = source
+        """Open a link from `source`; None: from a temporary queue, which the broker creates. `deliver` is called with
+        each complete message, with at most `window` messages before `consumed` is called for them. `pace`: see
+        `Receiver`."""
+        link = self._session.receiver(self._link_name(source or "temporary"))
+        if source is None:
+            link.source.dynamic = True
+        else:
+            link.source.address = source
         link.target.address = target
         if filters is not None:
             link.source.filter.put_object(dict(filters))
@@ -257,12 +265,15 @@ class AmqpClient(asyncio.Protocol):
                 self._collector.pop()
         return any_events
 
-    def _on_event(self, event: Event) -> None:  # noqa: C901 - one branch for each kind of event
+    def _on_event(self, event: Event) -> None:  # noqa: C901, PLR0912 - one branch for each kind of event
         kind = event.type
         if kind == Event.DELIVERY:
             delivery = event.delivery
             if link := self._links.get(delivery.link.name):
                 link.on_delivery(delivery)
+        elif kind == Event.LINK_REMOTE_OPEN:
+            if link := self._links.get(event.link.name):
+                link.on_open()
         elif kind == Event.LINK_FLOW:
             if link := self._links.get(event.link.name):
                 link.on_flow()

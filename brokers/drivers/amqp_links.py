@@ -62,6 +62,9 @@ class Sender:
         """Do not send the message if it is still waiting for credit."""
         self._waiting.pop(tag, None)
 
+    def on_open(self) -> None:
+        """Do nothing: messages wait for credit."""
+
     def on_flow(self) -> None:
         while self._waiting and not self.ended.done() and self.link.credit > 0:
             tag = next(iter(self._waiting))
@@ -86,8 +89,9 @@ class Sender:
 
 
 class Receiver:
-    """A link from the broker. `ended` is done, with the reason as its result, when it has ended. `pace`: shortest time
-    between two renewals of its credit, s; a sender that collects what happens meanwhile then sends fewer messages."""
+    """A link from the broker. `ended` is done, with the reason as its result, when it has ended. `address`: that of its
+    source, once the broker has opened the link. `pace`: shortest time between two renewals of its credit, s; a sender
+    that collects what happens meanwhile then sends fewer messages."""
 
     def __init__(
         self, owner: LinkOwner, link: Link, window: int, deliver: Callable[[bytes], None], pace: float = 0.0
@@ -95,7 +99,9 @@ class Receiver:
         self._owner = owner
         self.link = link
         self.name: str = link.name
-        self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[Exception] = loop.create_future()
+        self.address: asyncio.Future[str] = loop.create_future()
         self._window = window
         self._consumed = 0  # messages whose credit was not renewed yet
         self._pace = pace
@@ -141,6 +147,11 @@ class Receiver:
             self._owner.forget(self.name)
             self.link.close()
             self._owner.wake()
+
+    def on_open(self) -> None:
+        # A link that is refused has no source.
+        if (address := self.link.remote_source.address) and not self.address.done():
+            self.address.set_result(address)
 
     def on_flow(self) -> None:
         """Do nothing: a receiver gives credit and gets none."""

@@ -14,7 +14,7 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 
-from brokers.adapters.addresses import check_resolved, check_url
+from brokers.adapters.addresses import check_resolved, check_scheme, check_url
 from brokers.adapters.kinds import KINDS, Account
 from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotFound
 from brokers.input_checks import label_fault, text_fault
@@ -53,7 +53,7 @@ def add_broker(by: Actor, given: Mapping[str, Any], reason: str = "") -> Foreign
     Raises PermissionDenied, InvalidValue, AlreadyExists."""
     with audited(by, f"broker {given['slug']}", "add-broker", reason=reason) as row, _usable_keys():
         check_administers(by)
-        values = _checked({"title": given["slug"], **given})
+        values = _checked({"title": given["slug"], **given}, given["kind"])
         slug = values["slug"]
         with keys.locked(), transaction.atomic():
             if slug in configured.slugs() or ForeignBroker.objects.filter(slug=slug).exists():
@@ -80,7 +80,7 @@ def change_broker(
         with keys.locked(), transaction.atomic():
             found = broker_of(slug)
             row.before = found.for_audit()
-            values = _checked(given)
+            values = _checked(given, found.kind)
             if values.get("url", found.url) != found.url and found.encrypted and "password" not in values:
                 raise InvalidValue({"password": "enter the password again: it was entered for another URL"})
             moved = values.get("url", found.url) != found.url
@@ -124,9 +124,9 @@ def probe_broker(by: Actor, given: Mapping[str, Any], slug: str = "") -> dict[st
     Nothing is saved. Raises PermissionDenied, NotFound, InvalidValue."""
     with audited(by, f"broker {slug or given.get('url', '')}", "test-broker") as row:
         check_administers(by)
-        values = _checked(given)
         stored = broker_of(slug) if slug else None
-        kind = stored.kind if stored else values["kind"]
+        kind = stored.kind if stored else given["kind"]
+        values = _checked(given, kind)
         if stored and stored.encrypted and values.get("url", stored.url) != stored.url and "password" not in values:
             raise InvalidValue({"password": "enter the password again: it was entered for another URL"})
         try:
@@ -186,11 +186,13 @@ def normalized(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values, normalized. Raises InvalidValue with every fault."""
+def _checked(given: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return the values of a broker of this kind, normalized. Raises InvalidValue with every fault."""
     wrong = {name: fault for name, value in given.items() if name in _FAULTS and (fault := field_fault(name, value))}
     if "url" in given and "url" not in wrong:
         try:
+            if kind in KINDS:  # else that is a fault of its own
+                check_scheme(given["url"], KINDS[kind].schemes)
             check_resolved(check_url(given["url"]))
         except ValueError as error:
             wrong["url"] = str(error)
