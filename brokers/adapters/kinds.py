@@ -21,9 +21,9 @@ def always() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """How to reach a broker. `url`: with a scheme of its kind, without a slash at its end. `authority`: certificate authorities,
-    PEM text or the path of a PEM file; "": the system's. `allowed`: whether a request may be sent now; not when another
-    process may host the broker. The password is not part of the text form."""
+    """How to reach a broker. `url`: with a scheme of its kind, without a slash at its end. `authority`: certificate
+    authorities, PEM text or the path of a PEM file; "": the system's. `allowed`: whether a request may be sent now; not
+    when another process may host the broker. The password is not part of the text form."""
 
     url: str
     username: str = ""

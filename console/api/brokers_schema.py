@@ -58,7 +58,10 @@ class BrokerGiven(serializers.Serializer[Any]):
     slug = TextField("Identifier in paths and `?broker=`: 1 to 30 of a-z, 0-9 and hyphens.", max_length=30)
     title = TextField("Display name.", required=False, max_length=80)
     kind = serializers.ChoiceField(choices=list(KINDS), help_text="Kind of broker.")
-    url = TextField("http or https address of its management interface, without user and password.", max_length=500)
+    url = TextField(
+        "Address of its management interface, without user and password: http or https; Artemis: also amqp or amqps.",
+        max_length=500,
+    )
     username = TextField("User that the console signs in as.", default="", max_length=255)
     password = TextField("Stored encrypted, never returned.", default="", max_length=1000)
     authority = TextField(

@@ -15,7 +15,15 @@ from brokers.admin import BrokerUnreachable
 
 
 @pytest.mark.parametrize(
-    "url", ["http://127.0.0.1:15672", "https://rabbit.example.org/api/", "http://[::1]:8161", "http://10.0.0.7:15672/"]
+    "url",
+    [
+        "http://127.0.0.1:15672",
+        "https://rabbit.example.org/api/",
+        "http://[::1]:8161",
+        "http://10.0.0.7:15672/",
+        "amqp://127.0.0.1:5672",
+        "amqps://artemis.example.org/",
+    ],
 )
 def test_addresses_of_brokers_are_accepted_without_a_slash_at_the_end(url: str) -> None:
     assert check_url(url) == url.rstrip("/")
@@ -27,6 +35,8 @@ def test_addresses_of_brokers_are_accepted_without_a_slash_at_the_end(url: str) 
         ("ftp://rabbit", "http:// or https://"),
         ("rabbit:15672", "http:// or https://"),
         ("http://", "http:// or https://"),
+        ("amqp://artemis/orders", "host and port"),
+        ("amqp://169.254.169.254", "link-local"),
         ("http://guest:guest@rabbit", "their own fields"),
         ("http://@rabbit", "their own fields"),
         ("http://rabbit/?a=b", "query"),

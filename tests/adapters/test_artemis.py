@@ -231,9 +231,13 @@ async def test_wrong_password_and_wrong_address_are_sentences(node: ArtemisNode)
 
 
 class Contracted(Real):
-    def __init__(self, folder: Path, node: ArtemisNode, proxy: Stalling) -> None:
-        url = f"http://127.0.0.1:{proxy.port}/jolokia"
-        super().__init__(folder, proxy, lambda _, now: Artemis(agent(url, ANSWERS), now))
+    """`open_`: what manages it, through a port of the proxy."""
+
+    def __init__(
+        self, folder: Path, node: ArtemisNode, proxy: Stalling, open_: Callable[[int], Any] | None = None
+    ) -> None:
+        manage = open_ or (lambda port: agent(f"http://127.0.0.1:{port}/jolokia", ANSWERS))
+        super().__init__(folder, proxy, lambda port, now: Artemis(manage(port), now))
         self._agent = agent(node.url)
 
     async def _call(self, operation: str, *arguments: Any) -> Any:

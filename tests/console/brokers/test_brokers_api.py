@@ -135,6 +135,17 @@ def test_input_is_strict_and_names_the_field(admin: APIClient, field: str, value
     assert not ForeignBroker.objects.exists()
 
 
+def test_a_scheme_is_checked_for_the_kind_of_the_broker(admin: APIClient) -> None:
+    artemis = {**GIVEN, "slug": "artemis", "kind": "artemis", "url": "amqp://10.0.0.7:5672"}
+    assert post(admin, **artemis).status_code == 201
+    change = {"url": "amqps://10.0.0.7", "password": "swordfish"}
+    assert admin.patch(f"{BROKERS}artemis/", change, "json").status_code == 200
+    assert post(admin, **GIVEN).status_code == 201
+    answer = admin.patch(f"{BROKERS}rabbit/", change, "json")
+    assert answer.status_code == 400
+    assert "http:// or https://" in answer.json()["url"][0]
+
+
 def test_a_name_that_resolves_to_a_link_local_address_is_refused(
     admin: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
