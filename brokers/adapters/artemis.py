@@ -23,7 +23,7 @@ from brokers.adapters.artemis_management import ManagementAddress
 from brokers.adapters.artemis_reading import ALL, Settings
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.http import JsonHttp
-from brokers.adapters.jolokia import Jolokia, JolokiaError
+from brokers.adapters.jolokia import Agent, Jolokia, JolokiaError
 from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
@@ -131,7 +131,7 @@ class Artemis:
     paged = False
     creator = None
 
-    def __init__(self, agent: Jolokia | ManagementAddress, now: Callable[[], int]) -> None:
+    def __init__(self, agent: Agent, now: Callable[[], int]) -> None:
         self.types: Mapping[str, ManagedType] = types_of(CAPABILITIES)
         self._agent = agent
         self._now = now

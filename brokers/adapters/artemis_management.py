@@ -44,7 +44,8 @@ _WITNESS = "activemq.notifications"
 _NO_RESOURCE, _NO_OPERATION, _REFUSED = "AMQ229067", "AMQ229069", ("AMQ229031", "AMQ229032", "AMQ229213")
 
 #: Attributes -> their names in a list, and how they are read there.
-_QUEUE = {
+_Names = Mapping[str, tuple[str, Callable[[Any], Any]]]
+_QUEUE: _Names = {
     "MessageCount": ("messageCount", int),
     "DeliveringCount": ("deliveringCount", int),
     "ScheduledCount": ("scheduledCount", int),
@@ -55,7 +56,7 @@ _QUEUE = {
     "Durable": ("durable", lambda text: text == "true"),
     "InternalQueue": ("internalQueue", lambda text: text == "true"),
 }  # fmt: skip
-_OF_ADDRESS = {
+_OF_ADDRESS: _Names = {
     "AddressSize": ("addressSize", int),
     "MessageCount": ("messageCount", int),
     "Internal": ("internal", lambda text: text == "true"),
@@ -67,11 +68,9 @@ _IDLE_SECONDS = 30.0
 #: Answers that may be under way.
 _WINDOW = 500
 
-Ask = Callable[..., Awaitable[Any]]
-
 
 class ManagementAddress:
-    """What `jolokia.Jolokia` is, for an account with an amqp or amqps URL. `seconds`: time for all requests of a
+    """A `jolokia.Agent` for an account with an amqp or amqps URL. `seconds`: time for all requests of a
     `post`."""
 
     def __init__(self, account: Account, seconds: float = 10.0) -> None:
@@ -174,7 +173,8 @@ class _Session:
 
     async def ready(self) -> None:
         """Wait for the address of the answers. Raises NotAllowed, BrokerUnreachable."""
-        await asyncio.wait([self._answers.address, self._answers.ended], return_when=asyncio.FIRST_COMPLETED)
+        first: list[asyncio.Future[Any]] = [self._answers.address, self._answers.ended]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if self._answers.ended.done():
             raise _reason(self._answers.ended.result())
         self.own = self._answers.address.result()
@@ -351,9 +351,7 @@ async def _listed(session: _Session, operation: str) -> list[Mapping[str, Any]]:
     return listed
 
 
-def _taken(
-    listed: Mapping[str, Any], names: Mapping[str, tuple[str, Callable[[Any], Any]]], attributes: Iterable[str]
-) -> dict[str, Any]:
+def _taken(listed: Mapping[str, Any], names: _Names, attributes: Iterable[str]) -> dict[str, Any]:
     """Return the attributes that an element of a list has. Lists have all values as text."""
     found = {}
     for attribute in attributes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from brokers.adapters.http import JsonHttp
@@ -150,7 +150,20 @@ def _is_fault(value: Any) -> bool:
     return isinstance(value, str) and value.startswith(_FAULT)
 
 
-async def refused(agent: Jolokia, requests: Sequence[Request]) -> list[Request]:
+class Agent(Protocol):
+    """What takes these requests: Jolokia itself, or what answers as it does."""
+
+    @property
+    def base(self) -> str: ...
+
+    async def post(self, requests: Sequence[Request], *, seconds: float = 0.0) -> list[Answer]: ...
+
+    async def one(self, request: Request, *, seconds: float = 0.0) -> Any: ...
+
+    async def close(self) -> None: ...
+
+
+async def refused(agent: Agent, requests: Sequence[Request]) -> list[Request]:
     """Return those of the requests that the user has no permission for. They are sent, so they must be for objects
     that do not exist: permissions are checked first."""
     answers = await agent.post(requests)
