@@ -56,6 +56,7 @@ DIALOGS = {
     "keys": ("/", "#keys"),
     "limits": ("/queues/default/orders/", "#edit-limits"),
     "purge": (f"/messages/?object={ORDERS}", "#purge"),
+    "act": (f"/messages/?object={ORDERS}", "#selection button"),
 }
 
 

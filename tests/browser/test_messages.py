@@ -1,22 +1,23 @@
 """The messages page in Chromium: the list with its filter and pages, one message, actions; and the dead letters page.
 
-The list, the filter and the queues are those of the broker in memory; answers that change messages are given by the
-test where it is about what the page makes of them.
+All answers are those of the broker in memory, but of jobs, which a worker does.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from django.db import connections
 from playwright.async_api import Page, Route, expect
 from proton import Message
 
+from brokers.model import object_name
 from brokers.testing import InMemoryBroker
+from console.audit.models import AuditEntry
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import LIMIT, Broker, People
 from tests.browser.test_overview import used
@@ -84,17 +85,7 @@ async def answering(page: Page, answers: Mapping[str, Any]) -> list[Any]:
     return sent
 
 
-@pytest.fixture
-def offering(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pages offer every operation, also one that the broker in memory lacks."""
-    import console.pages.messages as pages
-
-    monkeypatch.setattr(pages, "_offered", lambda _link: list(pages._OPERATIONS))
-
-
-async def test_list_shows_hostile_texts_as_text_with_visible_escapes(
-    people: People, broker: Broker, offering: None
-) -> None:
+async def test_list_shows_hostile_texts_as_text_with_visible_escapes(people: People, broker: Broker) -> None:
     broker.do(published)
     page = await people.page("vera", "viewers")
     await page.goto(PAGE)
@@ -212,34 +203,24 @@ async def test_rows_are_ticked_opened_and_closed_by_keys(people: People, broker:
 JSON = '{"id": 12345678901234567890, "name": "<b>\u202e</b>"}'
 
 
-def read(**more: Any) -> dict[str, Any]:
-    body = JSON.encode()
-    message = {"id": "x", "size": 9, "redeliveries": 0, "priority": 4, "state": "available", "properties": {}}
-    return {
-        "message": {**message, "annotations": {"x-opt-key": "v"}},
-        "body_kind": "data",
-        "body": base64.b64encode(body).decode(),
-        "body_bytes": len(body),
-        "cut": False,
-        **more,
-    }
+def audited() -> list[dict[str, Any]]:
+    """The audit trail. For a thread of its own: closes the thread's connection."""
+    found = list(AuditEntry.objects.values())
+    connections.close_all()
+    return found
 
 
-async def opened_message(people: People, broker: Broker, answer: Any) -> Page:
-    broker.do(published)
+async def opened_message(people: People, broker: Broker, body: Any) -> Page:
+    message = encoded(subject="one", body=body, annotations={"x-opt-key": "v"}, content_type="application/json")
+    broker.do(lambda memory: (used(memory, "orders", 10), memory.publish_encoded("orders", message)))
     page = await people.page("adele", "administrators")
     await page.goto(PAGE)
-    identifier = await rows(page).nth(1).get_attribute("data-id")
-    await page.route(
-        f"**/api/v1/messages/{identifier}/?*",
-        lambda route: route.fulfill(status=404, json={"detail": "-"}) if answer is None else route.fulfill(json=answer),
-    )
-    await rows(page).nth(1).locator("th a").click()
+    await rows(page).locator("th a").click()
     return page
 
 
-async def test_body_is_shown_as_json_text_and_hexadecimal(people: People, broker: Broker, offering: None) -> None:
-    page = await opened_message(people, broker, read(cut=True, body_bytes=4_200_000))
+async def test_body_is_shown_as_json_text_and_hexadecimal(people: People, broker: Broker) -> None:
+    page = await opened_message(people, broker, JSON.encode())
     body = page.locator(".body-text")
     await expect(body).to_contain_text('"id": 12345678901234567890')
     await expect(body.locator(".escape")).to_have_text(r"\u202E")
@@ -248,53 +229,73 @@ async def test_body_is_shown_as_json_text_and_hexadecimal(people: People, broker
     await expect(body).to_have_text(JSON.replace("\u202e", r"\u202E"))
     await page.get_by_role("button", name="Hex").click()
     await expect(body).to_contain_text("00000000  7b 22 69 64")
-    await expect(page.locator("#panel")).to_contain_text("of 4,200,000 bytes")
     await expect(page.locator("#panel")).to_contain_text("x-opt-key")
-    whole = page.get_by_role("link", name="Download the whole body")
-    assert re.search(r"/api/v1/messages/[^/]+/body/\?object=type", str(await whole.get_attribute("href")))
+    (entry,) = [entry for entry in await asyncio.to_thread(audited) if entry["operation"] == "read-message"]
+    assert (entry["user_name"], entry["object"]) == ("adele", ORDERS)
+    assert "12345678901234567890" not in str(entry)
 
 
-async def test_message_that_is_gone_meanwhile_is_said_to_be(people: People, broker: Broker, offering: None) -> None:
+async def test_cut_body_has_a_link_to_the_whole(people: People, broker: Broker) -> None:
+    whole = "é" * 100_000
+    page = await opened_message(people, broker, whole)
+    await expect(page.locator("#panel")).to_contain_text("of 200,000 bytes")
+    shown = await page.locator(".body-text").inner_text()
+    assert shown == "é" * 32_768
+    async with page.expect_download() as started:
+        await page.get_by_role("link", name="Download the whole body").click()
+    file = await (await started.value).path()
+    assert await asyncio.to_thread(file.read_text) == whole
+
+
+async def test_message_that_is_gone_meanwhile_is_said_to_be(people: People, broker: Broker) -> None:
     people.expected.append("status of 404")
-    page = await opened_message(people, broker, None)
+    broker.do(lambda memory: published(memory, 2))
+    page = await people.page("adele", "administrators")
+    await page.goto(PAGE)
+    await expect(rows(page)).to_have_count(2)
+    broker.do(lambda memory: memory.consume(memory.attach_consumer("orders"), 1))
+    await rows(page).first.locator("th a").click()
     await expect(page.locator("#panel")).to_contain_text("no longer in this queue")
 
 
 COUNTS = {"messages": 2, "bytes": 500, "skipped": [], "skipped_messages": 0, "complete": True, "blocked": ""}
 
 
-async def test_ticked_messages_are_moved_to_an_existing_queue_after_a_preview(
-    people: People, broker: Broker, offering: None
-) -> None:
-    broker.do(published)
+def acquired(memory: InMemoryBroker) -> None:
+    """A consumer has the first message."""
+    consumer = memory.attach_consumer("orders")
+    consumer.credit = 1
+    consumer.queue.touch()
+    memory.advance(50)
+
+
+async def test_ticked_messages_are_moved_to_an_existing_queue_after_a_preview(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: (published(memory), acquired(memory)))
     page = await people.page("ada")
-    preview = {**COUNTS, "messages": 1, "skipped": [{"id": "1", "why": "a consumer has acquired it"}]}
-    sent = await answering(
-        page, {"messages/move/?preview": {**preview, "skipped_messages": 1}, "messages/move/": COUNTS}
-    )
     await page.goto(PAGE)
     for n in (0, 2):
         await rows(page).nth(n).locator("input.pick").check()
     await page.locator("#selection").get_by_role("button", name="Move…").click()
     dialog = page.locator("dialog")
     await expect(dialog.locator("h2")).to_have_text("Move: 2 ticked messages")
-    await expect(dialog.locator("#target")).not_to_contain_text("orders")
+    await expect(dialog.locator("#target option")).to_have_text(["payments"])  # not the queue itself
     await dialog.locator("#target").select_option("payments")
-    await expect(dialog.locator(".preview")).to_contain_text("a consumer has acquired it")
+    await expect(dialog.locator(".preview")).to_contain_text("Skipped: 1 message")
     await dialog.get_by_label("Reason").fill("incident 7")
     await dialog.get_by_role("button", name="Move 1 message").click()
-    await expect(dialog).to_have_count(0)
-    await expect(page.locator("#toasts")).to_contain_text("Moved 2 messages")
-    ids = [await rows(page).nth(n).get_attribute("data-id") for n in (0, 2)]
-    assert sent == [
-        ("messages/move/", {"object": ORDERS, "ids": ids, "to": "payments", "preview": True}),
-        ("messages/move/", {"object": ORDERS, "ids": ids, "to": "payments", "preview": False, "reason": "incident 7"}),
-    ]
+    await expect(dialog.locator("h2")).to_have_text("Moved 1 message")
+    await expect(dialog).to_contain_text("consumer has acquired it")
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(rows(page)).to_have_count(2)
     await expect(page.locator("#selection")).to_contain_text("All messages of the queue")
+    await page.goto(PAGE.replace("orders", "payments"))
+    await expect(rows(page)).to_have_count(1)
+    await expect(rows(page)).to_contain_text("order 2")
+    assert "incident 7" in [entry["reason"] for entry in await asyncio.to_thread(audited)]
 
 
 async def test_all_that_the_filter_finds_are_deleted_by_a_job_that_can_be_interrupted(
-    people: People, broker: Broker, offering: None
+    people: People, broker: Broker
 ) -> None:
     broker.do(lambda memory: published(memory, 6))
     page = await people.page("ada")
@@ -341,26 +342,33 @@ async def test_all_that_the_filter_finds_are_deleted_by_a_job_that_can_be_interr
     assert sent[-1] == ("message-jobs/3/interrupt/", {})
 
 
-async def test_published_message_that_waits_is_shown_as_parked(people: People, broker: Broker, offering: None) -> None:
-    broker.do(published)
+async def test_published_message_is_in_the_queue_or_the_outcome_says_why_not(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: published(memory, 0))
     page = await people.page("adele", "administrators")
-    answer = {"outcome": "parked", "id": None, "sentence": "The queue is overfull: the message waits."}
-    sent = await answering(page, {"messages/publish/": answer})
     await page.goto(PAGE)
     await page.locator("#publish").click()
     dialog = page.locator("dialog")
     await dialog.get_by_label("Body", exact=True).fill("hello")
+    await dialog.get_by_label("Subject").fill("test")
     await dialog.get_by_label("Application properties").fill("colour=red\nbroken")
     await dialog.get_by_role("button", name="Publish").click()
     await expect(dialog).to_contain_text("broken is not NAME=VALUE.")
-    assert not sent
     await dialog.get_by_label("Application properties").fill("colour=red")
     await dialog.get_by_label("Time to live").fill("10m")
     await dialog.get_by_role("button", name="Publish").click()
-    await expect(dialog.locator(".publish-outcome")).to_contain_text("The queue is overfull: the message waits.")
-    message = sent[0][1]
-    assert message["application_properties"] == {"colour": "red"}
-    assert (message["body"], message["body_kind"], message["ttl"], message["priority"]) == ("hello", "text", "10m", 4)
+    await expect(dialog.locator(".publish-outcome")).to_contain_text("Accepted")
+    await expect(rows(page)).to_have_count(1)
+    await expect(rows(page)).to_contain_text("colour=red")
+    broker.do(stopped)
+    await dialog.get_by_role("button", name="Publish again").click()
+    await expect(dialog.locator(".publish-outcome")).to_contain_text(re.compile("stopped", re.IGNORECASE))
+    await expect(rows(page)).to_have_count(1)
+
+
+def stopped(memory: InMemoryBroker) -> None:
+    name = object_name("Queue", virtualhost="default", name="orders")
+    memory.management.call(name, "stop-producers", {"reason": "incident 7", "actor": "olga"}, "olga")
+    memory._end_turn()
 
 
 async def test_purge_says_what_it_will_delete_and_deletes_it(people: People, broker: Broker) -> None:
@@ -374,7 +382,7 @@ async def test_purge_says_what_it_will_delete_and_deletes_it(people: People, bro
     await expect(page.locator("#messages-empty")).to_have_text("The queue has no messages.")
 
 
-async def test_viewer_sees_actions_with_the_role_that_they_need(people: People, broker: Broker, offering: None) -> None:
+async def test_viewer_sees_actions_with_the_role_that_they_need(people: People, broker: Broker) -> None:
     broker.do(published)
     page = await people.page("vera", "viewers")
     await page.goto(PAGE)
@@ -410,38 +418,62 @@ async def test_without_dead_letter_queues_the_page_says_what_happens_instead(peo
     await expect(page.locator("#all-empty")).to_be_hidden()
 
 
-async def test_dead_letters_are_listed_by_reason_and_returned(people: People, broker: Broker, offering: None) -> None:
-    dead = {
-        "object": "type=Queue,virtualhost=default,name=dlq",
-        "virtualhost": "default",
-        "name": "dlq",
-        "state": "NORMAL",
-        "depth_messages": 3,
-        "depth_bytes": 300,
-        "oldest_message_at": 1,
-        "sources": 2,
-    }
-    empty = {**dead, "object": "type=Queue,virtualhost=default,name=dlq2", "name": "dlq2"}
-    group = {"reason": "rejected", "queue": "orders", "messages": 2, "bytes": 200, "oldest_at": None}
-    other = {"reason": "", "queue": "", "messages": 1, "bytes": 100, "oldest_at": None}
+def dead_lettered(memory: InMemoryBroker, count: int = 3) -> None:
+    """Dead letters of `orders`, whose consumer fails; and a message that was published to the same queue."""
+    name = object_name("Queue", virtualhost="default", name="orders")
+    memory.management.create(name, {"dead_letter_queue": "dead", "maximum_deliveries": 1})
+    memory.publish_encoded("orders", *(encoded(subject=f"order {n}", body="x") for n in range(count)))
+    consumer = memory.attach_consumer("orders")
+    consumer.credit = count
+    consumer.queue.touch()
+    memory.advance(50)
+    failed, memory.acquired = memory.acquired, []
+    for _, message in failed:
+        consumer.queue.put_back(consumer, message, failed=True)
+    memory.engine.detach(consumer)
+    memory.advance(50)
+    memory.publish_encoded("dead", encoded(subject="stranger"))
+
+
+async def test_dead_letters_are_listed_by_reason_with_a_preview_of_their_return(people: People, broker: Broker) -> None:
+    broker.do(dead_lettered)
     page = await people.page("ada")
-    answers = {
-        "dead-letters/": {"results": [{**empty, "depth_messages": 0, "consumers": 0}, {**dead, "consumers": 1}]},
-        "messages/summary/": {"groups": [group, other], "searched": 3, "complete": True},
-        "messages/retry/?preview": COUNTS,
-        "messages/retry/": {**COUNTS, "blocked": "Queue orders is overfull."},
-    }
-    sent = await answering(page, answers)
     await page.goto("/dead-letters/")
     reasons = page.locator(".dead-group")
     await expect(reasons).to_have_count(2)
-    await expect(page.locator("#dead-letters tr").first).to_contain_text("dlq")
-    await expect(reasons.first).to_contain_text("Rejected from orders")
-    await expect(reasons.nth(1).get_by_role("button")).to_have_count(0)
-    href = await reasons.first.get_by_role("link", name="Messages").get_attribute("href")
-    assert href is not None
-    assert "reason=rejected&source=orders" in href
-    await reasons.first.get_by_role("button", name="Retry…").click()
-    await page.locator("dialog").get_by_role("button", name="Retry 2 messages").click()
-    await expect(page.locator("dialog")).to_contain_text("Queue orders is overfull.")
-    assert sent[-1][1]["match"] == {"dead_letter_reason": "rejected", "dead_letter_queue": "orders"}
+    await expect(page.locator("#dead-letters-count")).to_contain_text("1 queue, 4 messages")
+    mine = reasons.filter(has_text="Maximum deliveries")
+    await expect(mine).to_contain_text("from orders")
+    await expect(mine.locator("[data-label=Messages]")).to_have_text("3")
+    stranger = reasons.filter(has_text="Not dead-lettered")
+    await expect(stranger.get_by_role("button")).to_have_count(0)
+    await mine.get_by_role("button", name="Retry…").click()
+    await expect(page.locator("dialog").get_by_role("button", name="Retry 3 messages")).to_be_enabled()
+    await page.keyboard.press("Escape")
+    await mine.get_by_role("link", name="Messages").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Messages: dead")
+    await expect(rows(page)).to_have_count(3)
+    await page.locator("#tick-all").check()
+    await page.locator("#selection").get_by_role("button", name="Retry…").click()
+    await page.locator("dialog").get_by_role("button", name="Retry 3 messages").click()
+    await expect(page.locator("#messages-empty")).to_contain_text("No message matches the filter")
+    await page.goto(PAGE)
+    await expect(rows(page)).to_have_count(3)
+
+
+async def test_sent_to_the_dead_letter_queue_of_the_effective_policy(people: People, broker: Broker) -> None:
+    def poisoned(memory: InMemoryBroker) -> None:
+        used(memory, "dead", 10)
+        name = object_name("Queue", virtualhost="default", name="orders")
+        memory.management.create(name, {"dead_letter_queue": "dead"})
+        memory.publish_encoded("orders", encoded(subject="poison"))
+
+    broker.do(poisoned)
+    page = await people.page("ada")
+    await page.goto(PAGE)
+    await rows(page).locator("th a").click()
+    await page.locator("#panel").get_by_role("button", name="Send to dead-letter queue…").click()
+    await expect(page.locator("dialog")).to_contain_text("Target queue: dead")
+    await page.locator("dialog").get_by_role("button", name="Send 1 message to dead-letter queue").click()
+    await expect(page.locator("#messages-empty")).to_have_text("The queue has no messages.")
+    await expect(page.locator("#panel")).to_be_hidden()

@@ -5,7 +5,7 @@ import { bytes, count, exact, exactAmount, words } from "../core/format.js";
 import { objectUrl, shortName } from "../core/object_names.js";
 import { sinceElement } from "../core/times.js";
 import { safeLine } from "./safe_text.js";
-import { textNode, timeOf, valueNode } from "./text_nodes.js";
+import { namesOf, textNode, timeOf, valueNode } from "./text_nodes.js";
 
 const MOST_PROPERTIES = 4;
 
@@ -103,8 +103,8 @@ export class MessageList {
   /** @param {any} message */
   #row(message) {
     const { id } = message;
-    const subject = message.properties?.subject;
-    const name = safeLine(subject || id, 60);
+    const [title, small] = namesOf(message);
+    const name = safeLine(title, 60);
     const box = h("input", {
       type: "checkbox",
       class: "pick",
@@ -113,7 +113,7 @@ export class MessageList {
       checked: this.#ticked.has(id),
     });
     box.addEventListener("change", () => this.#tick([message], box.checked));
-    const link = h("a", { href: this.urlOf(id) }, textNode(String(subject || id), { most: 80 }));
+    const link = h("a", { href: this.urlOf(id) }, textNode(title, { most: 80 }));
     link.addEventListener("click", (event) => {
       if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return; // in a tab of its own
       event.preventDefault();
@@ -135,7 +135,7 @@ export class MessageList {
         "th",
         { scope: "row", class: "c-message" },
         link,
-        subject ? h("small", { class: "muted vh" }, textNode(String(id))) : null,
+        small ? h("small", { class: "muted vh" }, textNode(small, { most: 80 })) : null,
       ),
       cell("Age", { class: "num" }, at === null ? "–" : sinceElement(at)),
       cell("Size", { class: "num", title: exactAmount(message.size, "bytes") }, bytes(message.size)),

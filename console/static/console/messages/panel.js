@@ -9,7 +9,7 @@ import { objectUrl, ofBroker, shortName } from "../core/object_names.js";
 import { may } from "../core/permissions.js";
 import { renderings } from "./body.js";
 import { safeLine } from "./safe_text.js";
-import { textNode, timeNode, valueNode } from "./text_nodes.js";
+import { namesOf, textNode, timeNode, valueNode } from "./text_nodes.js";
 
 const READ = 65_536; // bytes of a body that are shown
 const MOST = 2000; // characters of a value
@@ -95,7 +95,7 @@ export class MessagePanel {
    * @param {HTMLElement} body
    */
   #frame(id, message, body) {
-    const title = message?.properties?.subject || id;
+    const [title] = message ? namesOf(message) : [id];
     const close = h(
       "button",
       { type: "button", class: "quiet icon-only", "aria-label": "Close message", on: { click: this.#closed } },
@@ -106,7 +106,7 @@ export class MessagePanel {
       h(
         "header",
         { class: "card-head" },
-        h("h2", { id: "panel-title" }, "Message ", textNode(String(title), { most: 120 })),
+        h("h2", { id: "panel-title" }, "Message ", textNode(title, { most: 120 })),
         close,
       ),
       message ? h("div", { class: "panel-actions" }, this.#actions(message)) : null,

@@ -9,9 +9,9 @@ import { textNode } from "./text_nodes.js";
 /** What became of the message: [icon, words]. @type {Record<string, string[]>} */
 const OUTCOMES = {
   accepted: ["normal", "Accepted"],
-  parked: ["waiting", "Parked: it waits outside the queue"],
-  rejected: ["stop", "Rejected: it is not in the queue"],
-  discarded: ["stop", "Discarded: it is not in the queue"],
+  parked: ["stop", "Not published: it would be parked"],
+  rejected: ["stop", "Rejected"],
+  discarded: ["stop", "Discarded"],
 };
 
 /**

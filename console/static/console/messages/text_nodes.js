@@ -47,6 +47,19 @@ export function valueNode(value, most = MOST) {
 }
 
 /**
+ * What names a message for people: its subject, its message ID, or the ID in the queue, the first that there is; the
+ * second is shown smaller.
+ *
+ * @param {any} message
+ * @returns {string[]}
+ */
+export const namesOf = (message) =>
+  [message.properties?.subject, message.properties?.message_id, message.id]
+    .filter((name) => name !== undefined && name !== null && name !== "")
+    .map(String)
+    .slice(0, 2);
+
+/**
  * The time of a message, ms; null: not known, or not a time that can be shown.
  *
  * @param {any} value ms or ISO 8601
