@@ -16,7 +16,7 @@ from brokers.engine.values.message import rank_of, sequence_of
 from brokers.model.message_operations import ACQUIRED
 
 #: What one call may cost: messages that are compared, or a tenth of that if they are decoded.
-COST, DECODED = 10_000, 10
+COST, DECODED = 5_000, 10
 #: Bytes of bodies that one call reads, but at least one message.
 READ_BYTES = 8 << 20
 #: Messages looked at, and bytes of bodies loaded, at a time.
