@@ -179,6 +179,28 @@ def rates_figure() -> dict[str, Any]:
     return {"data": traces, "layout": layout}
 
 
+#: Colour and dash of each compared queue, so that colour is not the only sign.
+_COMPARED = tuple((f"var(--chart-{n})", dash) for n, dash in enumerate(("solid", "dash", "dot", "dashdot") * 2, 1))
+
+
+def compare_figure() -> dict[str, Any]:
+    """Return the figure of one measure of up to eight queues; `meta` of their lines is `queue-0` to `queue-7`."""
+    lines = [
+        _line(f"queue-{n}", "", colour, width=1.8 if n < 4 else 2.6, dash=dash)
+        for n, (colour, dash) in enumerate(_COMPARED)
+    ]
+    layout = {
+        **_LAYOUT,
+        "margin": {**_LAYOUT["margin"], "r": 14},
+        "height": 420,
+        "showlegend": False,
+        "xaxis": {**_AXIS, **TIME},
+        "yaxis": {**_AXIS, **amount_axis("")},
+        "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
+    }
+    return {"data": [_span(*SPANS[0]), *lines], "layout": layout}
+
+
 def heat_figure() -> dict[str, Any]:
     """Return the heat map of blocked time by queue and time slot, with time without a recording hatched above it."""
     traces = [

@@ -19,6 +19,7 @@ from console.pages.frame import brokers_of, frame
 
 _TABS = (
     ("history", "All queues"),
+    ("history-compare", "Compare"),
     ("history-incident", "Incident"),
     ("history-advice", "Recommendations"),
     ("history-status", "Status"),

@@ -16,6 +16,7 @@ from console.pages.first_steps import first_steps
 from console.pages.fleet import fleet
 from console.pages.history import history
 from console.pages.history_advice import history_advice
+from console.pages.history_compare import history_compare
 from console.pages.history_incident import history_incident
 from console.pages.history_queue import history_queue
 from console.pages.history_status import history_status
@@ -48,6 +49,7 @@ urlpatterns = [
     path("messages/", messages, name="messages"),
     path("dead-letters/", dead_letters, name="dead-letters"),
     path("history/", history, name="history"),
+    path("history/compare/", history_compare, name="history-compare"),
     path("history/incident/", history_incident, name="history-incident"),
     path("history/advice/", history_advice, name="history-advice"),
     path("history/status/", history_status, name="history-status"),

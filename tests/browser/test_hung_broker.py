@@ -67,6 +67,7 @@ PAGES: dict[str, tuple[dict[str, Any], str]] = {
     "messages": ({}, f"?object={ORDERS}"),
     "dead-letters": ({}, ""),
     "history": ({}, ""),
+    "history-compare": ({}, f"?queue={ORDERS}"),
     "history-incident": ({}, ""),
     "history-advice": ({}, ""),
     "history-status": ({}, ""),

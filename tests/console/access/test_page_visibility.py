@@ -35,6 +35,7 @@ PAGES: dict[str, list[str]] = {
     "timeline/": ["/timeline/"],
     "why/": [f"/why/?object={of(HIDDEN)}"],
     "history/": ["/history/"],
+    "history/compare/": ["/history/compare/", f"/history/compare/?queue={of(HIDDEN)}"],
     "history/incident/": ["/history/incident/"],
     "history/advice/": ["/history/advice/"],
     "history/status/": ["/history/status/"],

@@ -51,7 +51,7 @@ const trace = (figure, meta) => figure.data.find((/** @type {any} */ one) => one
  * @param {any} meta
  * @param {any[]} spans
  */
-function putSpans(figure, meta, spans) {
+export function putSpans(figure, meta, spans) {
   const bars = trace(figure, meta);
   if (!bars) return;
   if (!spans.length) {
@@ -119,7 +119,7 @@ function markText(event) {
  *
  * @param {any} series
  */
-function lineOf(series) {
+export function lineOf(series) {
   if (series.resolution === "raw") return { x: series.at, values: (/** @type {any[]} */ given) => given };
   const points = stepPoints(series, Date.now());
   return {

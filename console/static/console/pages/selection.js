@@ -7,6 +7,18 @@ import { inWords, openSaveDialog } from "../widgets/saved_selections.js";
 import { openStopDialog } from "../widgets/stop_dialog.js";
 
 const BROKER = "type=Broker";
+const COMPARED = 8; // queues in one chart
+
+/**
+ * Return a link to the chart of the selected queues, which says why there is none of more.
+ *
+ * @param {string[]} objects
+ */
+function compare(objects) {
+  const address = new URLSearchParams(objects.sort().map((object) => ["queue", object]));
+  if (objects.length <= COMPARED) return h("a", { class: "button", href: `/history/compare/?${address}` }, "Compare");
+  return h("span", { class: "muted" }, `Compare shows ${COMPARED} queues at most`);
+}
 
 export class Selection {
   #bar;
@@ -133,6 +145,7 @@ export class Selection {
         },
         "Save…",
       ),
+      picked > 1 ? compare([...this.#picked]) : null,
       picked ? h("button", { type: "button", class: "quiet", on: { click: () => this.clear() } }, "Clear") : null,
     );
   }
