@@ -15,7 +15,7 @@ from console.links.unreported import brokers_without_producers
 from console.pages.frame import check_sees
 from console.pages.history_frame import history_broker, history_frame
 
-#: Queues in one chart: more lines cannot be told apart.
+#: Queues in one chart: more lines cannot be distinguished.
 MOST = 8
 
 
