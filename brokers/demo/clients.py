@@ -127,10 +127,14 @@ class Producer(Client):
 
 
 class Consumer(Client):
-    """Takes messages, and acknowledges them at its rate. `window`: maximum of unacknowledged messages and credit."""
+    """Takes messages, and acknowledges them at its rate. `window`: maximum of unacknowledged messages and credit.
+    `rejected`: it rejects each message with a number that this divides; 0: none."""
 
-    def __init__(self, name: str, address: str, rate: float, *, window: int = 20, wanted: bool = True) -> None:
+    def __init__(
+        self, name: str, address: str, rate: float, *, window: int = 20, wanted: bool = True, rejected: int = 0
+    ) -> None:
         super().__init__(name, address, rate)
+        self.rejected = rejected
         self.window = window
         self.wanted = wanted
         self.acknowledged = 0
@@ -147,7 +151,11 @@ class Consumer(Client):
         while self._allowance >= 1 and self._unacknowledged:
             self._allowance -= 1
             self.acknowledged += 1
-            self.accept(self._unacknowledged.popleft())
+            delivery = self._unacknowledged.popleft()
+            if self.rejected and self.acknowledged % self.rejected == 0:
+                self.reject(delivery)
+            else:
+                self.accept(delivery)
         if not self._unacknowledged:
             self._allowance = min(self._allowance, 1.0)  # an idle consumer accumulates no allowance
         missing = self.window - len(self._unacknowledged) - self._link.credit

@@ -1,4 +1,5 @@
-"""Who is in the demo and what they play: the three causes of full queues, in a loop of a minute, beside healthy queues.
+"""Who is in the demo and what they play: the three causes of full queues, in a loop of a minute, beside healthy queues
+and a few dead letters.
 
 A scene is a generator that changes the pace of its clients and yields the seconds until it goes on. It ends where it
 began, with its queue emptied, so that it can be repeated indefinitely.
@@ -22,7 +23,8 @@ QUEUES: Mapping[str, Mapping[str, Any]] = {
     "orders": {"capacity_messages": 400, "flow_resume_messages": "70%"},
     "prices.audit": {"capacity_messages": 400, "flow_resume_messages": "60%"},
     "images.resize": {"capacity_bytes": 6 * KIB * KIB, "flow_resume_bytes": "50%"},
-    "payments": {"capacity_messages": 2000, "flow_resume_messages": "80%"},
+    "payments": {"capacity_messages": 2000, "flow_resume_messages": "80%", "dead_letter_queue": "payments.declined"},
+    "payments.declined": {"capacity_messages": 500},
     "mail.outbox": {"capacity_messages": 1000, "capacity_bytes": 4 * KIB * KIB},
     "stock.eu": {"capacity_messages": 1500, "flow_stop_messages": "90%", "flow_resume_messages": "70%"},
     "stock.us": {"capacity_messages": 1500, "flow_stop_messages": "90%", "flow_resume_messages": "70%"},
@@ -91,7 +93,8 @@ def cast(say: Say, seed: int = 942) -> Stage:
     producers(
         "payments", 5, record(method=["card", "transfer"], amount=[9, 49, 199]), "checkout-1", "checkout-2", "kiosk"
     )
-    consumer("bank-gateway", "payments", 40)
+    consumer("bank-gateway", "payments", 40, rejected=50)  # 18 a minute
+    stage.scenes.append(dead_letters(consumer("back-office", "payments.declined", 6, wanted=False)))
     letter = record(to="customer@example.org", subject=["Your order", "Your invoice"], text="Thank you. " * 30)
     producers("mail.outbox", 4, letter, "newsletter", "order-mails")
     consumer("smtp-relay", "mail.outbox", 30)
@@ -134,6 +137,15 @@ def silent_subscription(auditor: Consumer, silent: Consumer, say: Say) -> Scene:
         yield 12
         auditor.rate = usual
         yield MINUTE - 22 - 2 - 12
+
+
+def dead_letters(clerk: Consumer) -> Scene:
+    """Declined payments wait as dead letters until the back office works for a moment."""
+    while True:
+        clerk.wanted = False
+        yield MINUTE - 5
+        clerk.wanted = True
+        yield 5
 
 
 def large_messages(resizer: Consumer, say: Say) -> Scene:
