@@ -181,6 +181,7 @@ TEMPLATES = [
         "DIRS": [PACKAGE / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
+            "builtins": ["console.pages.help_tags"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
@@ -338,10 +339,10 @@ X_FRAME_OPTIONS = "DENY"
 _plotly = find_spec("plotly")
 assert _plotly is not None
 assert _plotly.origin is not None
-STATICFILES_DIRS = [("plotly", Path(_plotly.origin).parent / "package_data")]
+STATICFILES_DIRS = [("plotly", Path(_plotly.origin).parent / "package_data"), ("help", PACKAGE / "pictures")]
 STATIC_URL = "/static/"
 if not DEBUG:
-    _version = static_version([PACKAGE / "static"], ["plotly", "django", "djangorestframework"])
+    _version = static_version([PACKAGE / "static", PACKAGE / "pictures"], ["plotly", "django", "djangorestframework"])
     STATIC_URL = f"/static/{_version}/"
     SERVESTATIC_MAX_AGE = 365 * 24 * 3600  # the URL has the version of the content
 SERVESTATIC_USE_FINDERS = True

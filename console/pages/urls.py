@@ -14,6 +14,7 @@ from console.pages.bulk import bulk, bulk_job
 from console.pages.conditions import conditions
 from console.pages.first_steps import first_steps
 from console.pages.fleet import fleet
+from console.pages.help import help_page
 from console.pages.history import history
 from console.pages.history_advice import history_advice
 from console.pages.history_compare import history_compare
@@ -48,6 +49,8 @@ urlpatterns = [
     path("conditions/", conditions, name="conditions"),
     path("messages/", messages, name="messages"),
     path("dead-letters/", dead_letters, name="dead-letters"),
+    path("help/", help_page, name="help"),
+    path("help/<slug:slug>/", help_page, name="help-document"),
     path("history/", history, name="history"),
     path("history/compare/", history_compare, name="history-compare"),
     path("history/incident/", history_incident, name="history-incident"),

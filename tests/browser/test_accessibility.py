@@ -47,7 +47,7 @@ RING = """() => {
   return [seen, at.outerHTML.slice(0, 120)];
 }"""
 #: Values of the parameters in the pages' paths, and query strings of some pages.
-PARAMETERS = {"virtualhost": "default", "name": "orders", "number": "1"}
+PARAMETERS = {"virtualhost": "default", "name": "orders", "number": "1", "slug": "terms"}
 QUERIES = dict.fromkeys(("why", "objects", "policy", "messages"), f"?object={ORDERS}")
 DOWNLOADS = {"policies-export"}
 DIALOGS = {

@@ -54,6 +54,8 @@ ORDERS = "type=Queue,virtualhost=default,name=orders"
 PAGES: dict[str, tuple[dict[str, Any], str]] = {
     "overview": ({}, ""),
     "first-steps": ({}, ""),
+    "help": ({}, ""),
+    "help-document": ({"slug": "terms"}, ""),
     "fleet": ({}, ""),  # of one broker its overview; of several: test_fleet.py
     "queue": ({"virtualhost": "default", "name": "orders"}, ""),
     "policies": ({}, ""),

@@ -30,6 +30,8 @@ PAGES: dict[str, list[str]] = {
     "policies/export.yaml": ["/policies/export.yaml"],
     "conditions/": ["/conditions/"],
     "first-steps/": ["/first-steps/"],
+    "help/": ["/help/", "/help/?q=blocked"],
+    "help/<slug:slug>/": ["/help/terms/"],
     "messages/": [f"/messages/?object={of(HIDDEN)}"],
     "dead-letters/": ["/dead-letters/"],
     "timeline/": ["/timeline/"],

@@ -18,6 +18,7 @@ PAGES = "".join(
         *STATIC.rglob("*.js"),
         *(ROOT / "templates").rglob("*.html"),
         *(ROOT / "console/pages").rglob("*.py"),
+        *(ROOT / "console/help").rglob("*.py"),
     )
 )
 

@@ -109,7 +109,7 @@ register({
     search.select();
   },
 });
-register({ section: "Anywhere", keys: ["?"], says: "This list", act: showKeys });
+register({ section: "Anywhere", keys: ["?"], says: "This list, and help", act: showKeys });
 presses("Anywhere", ["t"], "Theme: system, light, dark", "#theme");
 presses("On this page", ["S"], "Stop all producers", "#stop-all");
 presses("On this page", ["A"], "Start all producers", "#start-all");
@@ -199,6 +199,18 @@ export function showKeys() {
             ),
           ),
         ),
+      h(
+        "section",
+        { class: "keys-help" },
+        h("h3", {}, "Help"),
+        h(
+          "p",
+          {},
+          h("a", { href: "/help/" }, "Documentation"),
+          h("a", { href: "/help/terms/" }, "Terms"),
+          h("a", { href: "/first-steps/" }, "First steps"),
+        ),
+      ),
       h("div", { class: "dialog-actions" }, close),
     ),
   );
