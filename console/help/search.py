@@ -46,11 +46,9 @@ def _hit(document: Document, section: Section, words: list[str]) -> Hit:
         return Hit(document, section, section.text[: 2 * AROUND], "", "")
     places = [(at, word) for word in words if (at := lower.find(word)) >= 0]
     at, word = min(places, default=(0, ""))
-    begin = max(0, at - AROUND)
-    return Hit(
-        document,
-        section,
-        ("… " if begin else "") + section.text[begin:at],
-        section.text[at : at + len(word)],
-        section.text[at + len(word) : at + len(word) + AROUND],
-    )
+    before, after = section.text[:at], section.text[at + len(word) :]
+    if len(before) > AROUND:
+        before = "… " + before[-AROUND:].partition(" ")[2]
+    if len(after) > AROUND:
+        after = after[:AROUND].rpartition(" ")[0] + " …"
+    return Hit(document, section, before, section.text[at : at + len(word)], after)
