@@ -40,6 +40,13 @@ class BacklogModel(RuleBasedStateMachine):
             self.backlog.insert(*entry)
             self.expected = sorted([*self.expected, entry])
 
+    @rule(data=st.data())
+    def pick_several(self, data: st.DataObject) -> None:
+        if self.expected:
+            entries = data.draw(st.lists(st.sampled_from(self.expected), unique=True))
+            self.backlog.pick_all(sorted(entry[0] for entry in entries))
+            self.expected = [entry for entry in self.expected if entry not in entries]
+
     @rule(data=st.data(), ttl=st.sampled_from([0, 3, 10]), here=st.booleans())
     def merge(self, data: st.DataObject, ttl: int, here: bool) -> None:
         """Insert at free numbers between and behind the others."""

@@ -15,6 +15,7 @@ from proton import Message
 from brokers.admin import InvalidValue, NotFound
 from brokers.model import ObjectName, object_name
 from brokers.testing import START, InMemoryBroker
+from tests.engine.fake_store import FakeStores
 
 
 def queue(name: str) -> ObjectName:
@@ -181,10 +182,10 @@ async def test_rest_of_the_time_to_live_and_the_delivery_time_go_with_a_message(
     await broker.call(ORDERS, "move-messages", {**ALL, "to": "other"})
     found = {m["properties"]["subject"]: m for m in await listed(broker, OTHER)}
     assert found["short"]["expires"] == START + 10_000
+    assert found["short"]["at"] == START + 4000
     assert (found["delayed"]["state"], found["delayed"]["due"]) == ("delayed", START + 20_000)
     assert (await broker.read(ORDERS))["depth_messages"] == (await broker.read(ORDERS))["delayed_messages"] == 0
-    broker.advance(6100)
-    broker.engine.expire()
+    broker.advance(6100)  # no sweep has removed it yet
     assert await subjects(broker, OTHER) == ["delayed"]
     broker.advance(10_000)
     assert [m["state"] for m in await listed(broker, OTHER)] == ["available"]
@@ -347,3 +348,22 @@ async def test_invalid_test_message_is_refused_by_what_is_wrong(broker, given, n
     with pytest.raises(InvalidValue) as refused:
         await publish(broker, **given)
     assert set(refused.value.errors) == {named}
+
+
+async def test_spooled_messages_move_out_of_the_temp_store(broker):
+    stores = FakeStores()
+    broker.engine.stores.provider = stores
+    await broker.update(ORDERS, {"capacity_messages": 3, "spool": "disk"}, 1)
+    broker.fill("orders", 3)
+    producer = broker.attach_producer("orders")
+    assert broker.publish(producer, 20) == 20
+    stores.by_name[""].write(broker.engine, "")
+    broker.advance(0)
+    assert broker.engine.queue("default", "orders").lanes.usual.backlog.bytes > 0
+    answer = await broker.call(ORDERS, "move-messages", {**ALL, "to": "other"})
+    assert (answer["messages"], answer["blocked"]) == (23, "")
+    stores.by_name[""].write(broker.engine, "")
+    assert stores.by_name[""].stored == {}
+    assert broker.consume(broker.attach_consumer("other"), 30) == 23
+    source = broker.engine.queue("default", "orders")
+    assert (source.gate.depth_messages, source.gate.depth_bytes, source.lanes.memory_bytes()) == (0, 0, 0)

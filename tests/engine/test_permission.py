@@ -167,6 +167,32 @@ def test_user_can_request_what_its_rights_allow(broker: Broker, user: str, reque
 
 
 @pytest.mark.parametrize(
+    ("grant", "may_read", "may_publish"),
+    [
+        ("a:manage", False, False),
+        ("a:manage,consume", True, False),
+        ("a:manage,publish", False, True),
+        ("b:manage,consume,publish", False, False),
+    ],
+)
+def test_bodies_are_for_those_who_may_consume_and_test_messages_for_those_who_may_publish(
+    broker: Broker, grant: str, may_read: bool, may_publish: bool
+) -> None:
+    broker.queue("a", "q").enqueue(b"secret")
+    (message,) = Management(broker).call(queue("a"), "list-messages", {})["messages"]
+    management = ManagementAs(Management(broker), "u", Rights(grants=parse_grants([grant])))
+    for operation, arguments, allowed in (
+        ("read-message", {"id": message["id"]}, may_read),
+        ("publish-message", {"body": ""}, may_publish),
+    ):
+        if allowed:
+            management.call(queue("a"), operation, arguments)
+        else:
+            with pytest.raises(NotAllowed, match="user u has no permission to"):
+                management.call(queue("a"), operation, arguments)
+
+
+@pytest.mark.parametrize(
     ("user", "hosts"),
     [("administrator", ["a", "b"]), ("manager of all", ["a", "b"]), ("manager of a", ["a"]), ("worker in a", [])],
 )

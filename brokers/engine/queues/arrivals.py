@@ -66,10 +66,11 @@ class Arrivals:
         return self._times[at] if at >= 0 else None
 
     def _thin(self, now: int) -> None:
-        """Leave out marks that are close to the one before for their age."""
+        """Leave out each mark whose messages arrived soon after the mark before it, for their age."""
         first, times = array("q"), array("q")
-        for sequence, time in zip(self._first, self._times, strict=True):
-            if not times or time - times[-1] > (now - time) // _PART:
+        ends = [*self._times[1:], now]
+        for sequence, time, end in zip(self._first, self._times, ends, strict=True):
+            if not times or end - times[-1] > (now - end) // _PART:
                 first.append(sequence)
                 times.append(time)
         self._first, self._times = first, times

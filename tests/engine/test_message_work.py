@@ -1,0 +1,119 @@
+"""Management of messages never stalls the broker: what one call searches, loads and moves is bounded, whatever the
+queue contains; others are served between the calls; and a job that goes on comes to an end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from proton import Message
+
+from brokers.engine.services.message_search import COST, DECODED, READ_BYTES
+from brokers.model import object_name
+from brokers.testing import InMemoryBroker
+from tests.engine.fake_store import FakeStore, FakeStores
+
+HERE, THERE, OTHER = (object_name("Queue", virtualhost="default", name=name) for name in ("here", "there", "other"))
+MANY = 30_000
+
+
+class Counted(FakeStore):
+    """`bytes`: of the bodies that were loaded since the last look."""
+
+    bytes = 0
+
+    def load(self, queue: int, numbers: Any) -> dict[int, bytes] | None:
+        bodies = super().load(queue, numbers)
+        self.bytes += sum(map(len, (bodies or {}).values()))
+        return bodies
+
+
+@pytest.fixture
+async def stores() -> FakeStores:
+    stores = FakeStores()
+    stores.by_name["default"] = Counted()
+    return stores
+
+
+@pytest.fixture
+async def broker(stores: FakeStores) -> InMemoryBroker:
+    broker = InMemoryBroker()
+    broker.engine.stores.provider = stores
+    for name in (HERE, THERE, OTHER):
+        await broker.create(name, {"durable": True})
+    return broker
+
+
+def fill(broker: InMemoryBroker, stores: FakeStores, count: int, size: int) -> None:
+    message = bytes(Message(durable=True, properties={"n": 1}, body=b"x" * size).encode())
+    for _ in range(count):
+        broker.engine.queue("default", "here").enqueue(message)
+    stores.by_name["default"].write(broker.engine)
+    broker.advance(0)
+
+
+@pytest.mark.parametrize("operation", ["move", "copy", "delete"])
+async def test_many_messages_are_changed_in_bounded_calls_while_others_are_served(broker, stores, operation):
+    fill(broker, stores, MANY, 10)
+    other, (store,) = broker.attach_producer("other"), stores.by_name.values()
+    given: dict[str, Any] = {"match": {}, **({} if operation == "delete" else {"to": "there"})}
+    done = calls = 0
+    while True:
+        answer = await broker.call(HERE, f"{operation}-messages", given)
+        calls, done = calls + 1, done + answer["messages"]
+        assert answer["messages"] <= 1000
+        assert answer["searched"] <= COST
+        assert broker.publish(other, 1) == 1
+        broker.publish_encoded("here", b"a producer that never ends")
+        store.write(broker.engine)
+        broker.advance(0)
+        if answer["next"] is None:
+            break
+        given |= {"after": answer["next"], "until": answer["until"]}
+        assert calls < 2 * MANY // 1000
+    assert done == MANY
+    assert (await broker.read(OTHER))["depth_messages"] == calls
+    left = MANY if operation == "copy" else 0
+    assert (await broker.read(HERE))["depth_messages"] == left + calls
+
+
+async def test_search_without_a_result_is_cut_and_goes_on_to_the_end(broker, stores):
+    fill(broker, stores, 5000, 10)
+    given: dict[str, Any] = {"match": {"selector": "n = 2"}}
+    calls = 0
+    while True:
+        answer = await broker.call(HERE, "list-messages", given)
+        calls += 1
+        assert answer["messages"] == []
+        assert answer["searched"] <= COST // DECODED + 1
+        if answer["next"] is None:
+            break
+        given["after"] = answer["next"]
+    assert calls >= 5000 * DECODED // COST
+
+
+async def test_large_bodies_are_loaded_a_few_at_a_time_and_never_listed(broker, stores):
+    fill(broker, stores, 40, 1 << 20)
+    (store,) = stores.by_name.values()
+    given: dict[str, Any] = {"count": 200}
+    listed = 0
+    while True:
+        store.bytes = 0
+        answer = await broker.call(HERE, "list-messages", given)
+        listed += len(answer["messages"])
+        assert store.bytes <= READ_BYTES + (2 << 20)
+        assert len(str(answer)) < 20_000
+        if answer["next"] is None:
+            break
+        given["after"] = answer["next"]
+    assert listed == 40
+
+
+async def test_long_properties_do_not_make_a_long_answer(broker):
+    long = {f"name{n}": "v" * 3000 for n in range(300)}
+    for _ in range(200):
+        broker.publish_encoded("here", bytes(Message(properties=long, body="x").encode()))
+    answer = await broker.call(HERE, "list-messages", {"count": 200})
+    assert 1 <= len(answer["messages"]) < 200
+    assert len(str(answer)) < 400_000
+    assert answer["messages"][0]["application_properties"]["..."] == "236 more"
