@@ -46,6 +46,19 @@ def why(page: Page) -> None:
     page.wait_for_timeout(1500)
 
 
+def messages(page: Page) -> None:
+    overview(page)
+    name = page.locator("#queue-rows th a").first.get_attribute("href") or ""
+    _, host, queue_name = name.strip("/").split("/", 2)
+    page.goto(f"/messages/?object=type=Queue,virtualhost={host},name={queue_name}")
+    page.wait_for_selector("#messages tr, #messages-empty strong", timeout=READY)
+
+
+def dead_letters(page: Page) -> None:
+    page.goto("/dead-letters/")
+    page.wait_for_selector("#dead-letters tr, #dead-letters-empty strong", timeout=READY)
+
+
 def conditions(page: Page) -> None:
     page.goto("/conditions/")
     page.wait_for_selector("#conditions li, #conditions-empty strong", timeout=READY)
@@ -150,6 +163,8 @@ SHOTS: dict[str, Callable[[Page], None]] = {
     "overview": overview,
     "queue": queue,
     "why": why,
+    "messages": messages,
+    "dead-letters": dead_letters,
     "conditions": conditions,
     "keys": keys,
     "timeline": timeline,

@@ -42,6 +42,9 @@ export function openActDialog({ action, object, ids, match, about, to = "", done
     h("h2", { id: "act-title" }, `${verb}: `, about),
     to ? h("p", {}, "Target queue: ", queueLink(keys.virtualhost, to)) : null,
     action === "retry" ? h("p", {}, "Each message returns to the queue from which it was dead-lettered.") : null,
+    action === "deadLetter"
+      ? h("p", { class: "muted" }, "They get no dead-letter reason: to return them, move them.")
+      : null,
     danger ? h("p", {}, "Deleted messages cannot be restored.") : null,
     chooser?.element,
     box,
@@ -103,7 +106,7 @@ export function openActDialog({ action, object, ids, match, about, to = "", done
     try {
       const answer = await post(`messages/${path}/`, { ...body(), reason: reason.value.trim(), preview: false });
       done(answer);
-      const left = skippedByReason(answer).length > 0 || Boolean(answer.blocked);
+      const left = skippedByReason(answer).length > 0 || Boolean(answer.blocked) || answer.complete === false;
       if (answer.job) {
         toast(`${verb}: the job has started. Its progress is shown above the messages.`);
         dialog.close();
@@ -123,7 +126,7 @@ export function openActDialog({ action, object, ids, match, about, to = "", done
     fill(
       form,
       h("h2", { id: "act-title" }, `${past} ${plural(answer.messages, "message")}`),
-      h("div", { class: "preview", role: "status" }, previewLines(answer)),
+      h("div", { class: "preview", role: "status" }, resultLines(answer)),
       h(
         "div",
         { class: "dialog-actions" },
@@ -141,21 +144,49 @@ export function openActDialog({ action, object, ids, match, about, to = "", done
 }
 
 /**
- * The counts of a preview or a result.
+ * The counts of a preview.
  *
  * @param {any} found
  */
 function previewLines(found) {
   const counted = `${plural(found.messages, "message")}, ${bytes(found.bytes)}`;
+  const cut = found.complete === false;
   return [
-    h("p", {}, h("strong", {}, found.complete === false ? `At least ${counted}` : counted)),
-    found.complete === false ? h("p", { class: "muted" }, "The preview ends here; the job goes on to the end.") : null,
-    ...skippedByReason(found).map(([why, count]) =>
-      h("p", {}, `Skipped: ${plural(count, why ? "message" : "more message")}`, why ? [" – ", textNode(why)] : ""),
-    ),
-    found.blocked ? h("p", { class: "hot-line" }, icon("overfull"), " ", textNode(found.blocked)) : null,
+    h("p", {}, h("strong", {}, cut ? `At least ${counted}` : counted)),
+    cut ? h("p", { class: "muted" }, "The preview counts a part of the queue; the action goes on to its end.") : null,
+    ...leftLines(found),
   ];
 }
+
+/**
+ * The counts of a result.
+ *
+ * @param {any} answer
+ */
+const resultLines = (answer) => [
+  h("p", {}, h("strong", {}, `${plural(answer.messages, "message")}, ${bytes(answer.bytes)}`)),
+  answer.complete === false && !answer.blocked
+    ? h(
+        "p",
+        { class: "hot-line" },
+        icon("overfull"),
+        " Not all were handled: repeat the action for those that are left.",
+      )
+    : null,
+  ...leftLines(answer),
+];
+
+/**
+ * What is or was left out, and why.
+ *
+ * @param {any} found
+ */
+const leftLines = (found) => [
+  ...skippedByReason(found).map(([why, count]) =>
+    h("p", {}, `Skipped: ${plural(count, why ? "message" : "more message")}`, why ? [" – ", textNode(why)] : ""),
+  ),
+  found.blocked ? h("p", { class: "hot-line" }, icon("overfull"), " ", textNode(found.blocked)) : null,
+];
 
 /**
  * @param {string} virtualhost
