@@ -34,7 +34,7 @@ LIMITS: dict[str, Limit] = {
     "digits": Limit(19, "digits", "a whole number, which has to be from -2^63 to 2^63-1"),
     "field_name": Limit(255, "characters", "the name of a field or parameter"),
     "text": Limit(4_000, "characters", "a text"),
-    "message_body": Limit(1_400_000, "characters", "the body of a message to publish, as base64"),
+    "message_body": Limit(700_000, "characters", "the body of a message to publish, as base64"),
     "reason": Limit(1_000, "characters", "a reason"),
     "label": Limit(150, "characters", "the name of a user, group, token, rule, receiver, schedule or selection"),
     "name": Limit(255, "characters", "the name of a queue, exchange or virtual host that is created"),

@@ -22,8 +22,8 @@ from console.operations import message_acts
 from console.operations.message_acts import Act
 from console.permissions.rights import Role
 
-#: Bytes of the body of a test message.
-MOST_OF_BODY = 1 << 20
+#: Bytes of the body of a test message: in base64, and with its properties, it fits into one request to the broker.
+MOST_OF_BODY = 1 << 19
 
 _RESPONSES = {200: messages_schema.MessageActAnswer, 202: messages_schema.MessageJobStarted, **messages_schema.WRITING}
 _HOW = (
