@@ -1,12 +1,13 @@
 """The WebSocket of a page: sign-in, messages within limits, numbered frames, heartbeats, and the end of the session.
 
-What the page watches is the subclasses' matter. A single task sends, so frames stay in order, and a slow page does not
-slow others. A socket never changes anything at a broker.
+What the page watches is the subclasses' matter; each page can follow firing alerts, too. A single task sends, so frames
+stay in order, and a slow page does not slow others. A socket never changes anything at a broker.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from importlib import import_module
@@ -16,15 +17,19 @@ from channels.auth import get_user
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
+from django.db import DatabaseError
 
 from brokers import input_limits as limits
 from brokers.admin import InvalidValue
 from brokers.input_checks import readable_sentences, shortened
 from console.access.user_rights import user_rights
 from console.intake.json_text import read_json
+from console.live import firing_alerts
 from console.live.snapshot_cache import encode
 from console.live.watching import BadWatch
 from console.permissions.rights import Rights
+
+log = logging.getLogger(__name__)
 
 #: Close codes: not signed in; no visible broker of that name; the user's permissions have changed, reconnect; message
 #: too large (the code of the server for even larger ones).
@@ -43,6 +48,8 @@ class PageSocket(AsyncWebsocketConsumer):
         await self.accept()
         self._sender: asyncio.Task[None] | None = None
         self._number = 0
+        self._alerts: list[dict[str, Any]] | None = None
+        self._alerts_due = float("inf")
         self._last_frame = time.monotonic()
         self._woken = asyncio.Event()
         user = self.scope["user"]
@@ -71,7 +78,10 @@ class PageSocket(AsyncWebsocketConsumer):
             message = read_json(text_data or "")
             if not isinstance(message, dict):
                 raise BadWatch("a message must be a JSON object")
-            self.take(message)
+            if "alerts" in message:
+                self._follow_alerts(message)
+            else:
+                self.take(message)
         except InvalidValue as error:
             text = " ".join(readable_sentences(error.errors).values())
             await self._frame({"type": "error", "detail": f"a message must be a JSON object: {text}"})
@@ -80,6 +90,31 @@ class PageSocket(AsyncWebsocketConsumer):
             await self._frame({"type": "error", "detail": shortened(str(error), 1000)})
             return
         self._woken.set()
+
+    # -- firing alerts ------------------------------------------------------------------------------------------------
+
+    def _follow_alerts(self, message: Mapping[str, Any]) -> None:
+        """Process {"alerts": true} or {"alerts": false}. Raises BadWatch."""
+        if not isinstance(message["alerts"], bool) or len(message) != 1:
+            raise BadWatch("alerts must be true or false, and the only member of its message")
+        self._alerts = None
+        self._alerts_due = float("-inf") if message["alerts"] else float("inf")
+
+    async def _send_alerts(self) -> None:
+        """Send the firing alerts that the user may see, if they have changed."""
+        source = firing_alerts.source
+        if source is None or time.monotonic() < self._alerts_due:
+            return
+        try:
+            found = await source.visible(self._rights)
+        except DatabaseError as error:
+            log.warning("the firing alerts could not be read: %s", error)
+            return
+        finally:
+            self._alerts_due = time.monotonic() + firing_alerts.EVERY
+        if found != self._alerts:
+            self._alerts = found
+            await self._frame({"type": "alerts", "at": now(), "alerts": found})
 
     # -- of subclasses ------------------------------------------------------------------------------------------------
 
@@ -122,12 +157,13 @@ class PageSocket(AsyncWebsocketConsumer):
                     await self.close(OTHER_RIGHTS)
                     return
             await self.send_due()
+            await self._send_alerts()
             if time.monotonic() - self._last_frame >= HEARTBEAT:
                 await self._frame({"type": "heartbeat", "at": now(), "as_of": self.as_of()})
 
     async def _wait(self) -> None:
         """Wait until something has changed or a frame is due."""
-        due = min(self._last_frame + HEARTBEAT, self.next_due())
+        due = min(self._last_frame + HEARTBEAT, self.next_due(), self._alerts_due)
         try:
             async with asyncio.timeout(max(0.0, due - time.monotonic())):
                 await self._woken.wait()

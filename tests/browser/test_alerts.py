@@ -14,12 +14,12 @@ from playwright.async_api import Route, expect
 from brokers.model import object_name
 from console.alerts import tasks
 from console.alerts.evaluator import Evaluator
-from console.alerts.models import AllowedNetwork, Delivery
+from console.alerts.models import Alert, AllowedNetwork, Delivery, Rule
 from console.links.registry import links
 from console.schedules import execution
 from console.schedules.models import Schedule
 from tests.browser.chromium import MISSING, PATH
-from tests.browser.conftest import Broker, People
+from tests.browser.conftest import Broker, People, until_in_page
 from tests.browser.test_overview import limited, opened
 from tests.console.alerts.receivers import Received, http_receiver
 from tests.console.conftest import until
@@ -183,7 +183,7 @@ async def test_rule_about_a_queue_begins_on_its_page(people: People, broker: Bro
     broker.do(lambda memory: memory.fill("orders", 6))
     broker.sample()
     page = await opened(await people.page("ada"), "/queues/default/orders/")
-    await page.get_by_role("link", name="Alert").filter(has_text="Alert…").click()
+    await page.get_by_role("link", name="Alert me…").click()
     await expect(page.get_by_label("Name")).to_have_value("Queue orders")
     await expect(page.get_by_label("Queues")).to_have_value("orders")
     await expect(page.get_by_label("Virtual host")).to_have_value("default")
@@ -195,6 +195,43 @@ async def test_rule_about_a_queue_begins_on_its_page(people: People, broker: Bro
     await expect(page.locator("#preview")).to_contain_text("No object meets it now.")
     await page.get_by_role("button", name="Save").click()
     await expect(page.locator("#rules")).to_contain_text("queues bills")
+
+
+async def test_browser_notification_is_shown_once_for_an_alert_that_begins(people: People, broker: Broker) -> None:
+    page = await people.page("ada")
+    await page.add_init_script("""
+        window.requests = 0;
+        window.shown = [];
+        window.Notification = class extends EventTarget {
+          static get permission() { return localStorage.getItem("test-permission") ?? "default"; }
+          static async requestPermission() {
+            window.requests += 1;
+            localStorage.setItem("test-permission", "granted");
+            return "granted";
+          }
+          constructor(title, options) { super(); window.shown.push([title, options.tag]); }
+          close() {}
+        };
+    """)
+    broker.do(lambda memory: limited(memory, "orders", 5))
+    broker.sample()
+    await opened(page, "/alerts/")
+    await expect(page.locator("#notifications")).to_contain_text("only while a page of this console is open")
+    assert await page.evaluate("window.requests") == 0, "requested upon a click only"
+    await page.locator("#notifications-change").click()
+    await expect(page.locator("#notifications")).to_contain_text("On in this browser.")
+    await until_in_page(page, "() => localStorage.getItem('headgate-notified') === '[]'")
+    await in_thread(lambda: Rule.objects.create(name="deep", kinds=["depth-above"], depth=5))
+    broker.do(lambda memory: memory.fill("orders", 6))
+    broker.sample()
+    await in_thread(lambda: until(lambda: (evaluate(), Alert.objects.filter(state="firing").exists())[1]))
+    await until_in_page(page, "() => window.shown.length === 1")
+    assert (await page.evaluate("window.shown"))[0][0] == "Depth above a number of messages: default/orders"
+    await opened(page, "/queues/default/orders/")
+    await until_in_page(page, "() => window.shown.length === 0 && localStorage.getItem('headgate-notified').length > 2")
+    await opened(page, "/alerts/")
+    await page.locator("#notifications-change").click()
+    await expect(page.locator("#notifications")).to_contain_text("Off in this browser.")
 
 
 async def test_viewer_sees_alerts_but_cannot_change_them(people: People, broker: Broker) -> None:

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, User
+from django.db import OperationalError
 from django.test import Client
 
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.asgi import application
-from console.live import page_socket
+from console.live import firing_alerts, page_socket
 from console.live.consumer import LiveConsumer
+from console.permissions.rights import Grant, Rights, Role
 from tests.console.conftest import Broker, until_async
 from tests.console.incident.test_conditions import raised
 from tests.console.websocket import WebSocket
@@ -332,3 +334,80 @@ async def test_conditions_are_watched_page_by_page(page: Page, broker: Broker) -
     await page.send(watch="conditions", severity="warning")
     data = (await page.frame_of("snapshot"))["data"]
     assert (data["count"], data["results"], data["page"]) == (0, [], 1)
+
+
+# -- firing alerts ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def firing(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the database has; `of`: the users who see it."""
+    found: list[dict[str, Any]] = []
+    source = firing_alerts.FiringAlerts(
+        lambda: list(found), lambda rights, each: rights.allows(Role.VIEWER, "local", each["virtualhost"])
+    )
+    monkeypatch.setattr(firing_alerts, "source", source)
+    monkeypatch.setattr(firing_alerts, "EVERY", 0.02)
+    return found
+
+
+async def next_alerts(page: Page) -> list[Any]:
+    async with asyncio.timeout(20):
+        while (frame := await page.frame(20)).get("type") != "alerts":
+            assert frame, "closed"
+        return list(frame["alerts"])
+
+
+async def test_page_that_follows_alerts_gets_each_change_and_another_gets_none(
+    page: Page, firing: list[dict[str, Any]]
+) -> None:
+    await page.send(watch="objects", object="")
+    await page.send(alerts=True)
+    assert await next_alerts(page) == []
+    firing.append({"id": "1", "virtualhost": "default"})
+    assert await next_alerts(page) == [{"id": "1", "virtualhost": "default"}]
+    firing.clear()
+    assert await next_alerts(page) == []
+    await page.send(alerts=False)
+    firing.append({"id": "2", "virtualhost": "default"})
+    await page.send(watch="objects", object="", after=0)
+    assert (await page.frame())["type"] != "alerts"
+
+
+async def test_page_gets_only_alerts_that_its_user_may_see(
+    broker: Broker, firing: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asyncio.to_thread(broker.connected)
+    rights = Rights((Grant(Role.VIEWER, "local", "default"),))
+    monkeypatch.setattr(page_socket, "user_rights", lambda user: rights)
+    firing += [{"id": "1", "virtualhost": "blue"}, {"id": "2", "virtualhost": "default"}]
+    page = Page()
+    assert await page.open()
+    await page.send(alerts=True)
+    assert [each["id"] for each in await next_alerts(page)] == ["2"]
+    await page.leave()
+
+
+async def test_database_that_fails_neither_ends_the_page_nor_hides_later_alerts(
+    page: Page, firing: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert firing_alerts.source is not None
+    read, fails = firing_alerts.source.read, [True]
+
+    def failing() -> Any:
+        if fails:
+            fails.pop()
+            raise OperationalError("locked")
+        return read()
+
+    monkeypatch.setattr(firing_alerts.source, "read", failing)
+    firing.append({"id": "1", "virtualhost": "default"})
+    await page.send(alerts=True)
+    assert [each["id"] for each in await next_alerts(page)] == ["1"]
+
+
+@pytest.mark.parametrize("message", [{"alerts": 1}, {"alerts": "yes"}, {"alerts": True, "watch": "objects"}])
+async def test_invalid_message_about_alerts_is_refused(page: Page, message: Any) -> None:
+    await page.send(**message)
+    frame = await page.frame()
+    assert (frame["type"], "alerts must be" in frame["detail"]) == ("error", True)

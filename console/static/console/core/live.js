@@ -9,6 +9,7 @@
 //            subject
 //   events   {events: [...], reset: bool}   reset: older events have expired, start a new list. The first list can be
 //                                           empty: there are no events
+//   alerts   {alerts: [...]}                the firing alerts, after `followAlerts`, whenever they have changed
 //   beat     {at, asOf}                     any frame; asOf: time of the console's data of the broker, ms; null: none;
 //                                           undefined: the page has newer data than the frame
 
@@ -34,6 +35,7 @@ export class Live extends EventTarget {
   #since = Date.now();
   #reset = false;
   #eventsBegan = false;
+  #followsAlerts = false;
 
   constructor(path = "/ws/live/") {
     super();
@@ -82,6 +84,16 @@ export class Live extends EventTarget {
     else this.#sendWatch();
   }
 
+  /**
+   * Follow the firing alerts, or no longer, beside what is watched.
+   *
+   * @param {boolean} follows
+   */
+  followAlerts(follows) {
+    this.#followsAlerts = follows;
+    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify({ alerts: follows }));
+  }
+
   /** Reconnect at once. */
   retry() {
     this.#now();
@@ -93,7 +105,11 @@ export class Live extends EventTarget {
     const socket = new WebSocket(this.#url);
     this.#socket = socket;
     this.#lastSnapshot = 0;
-    socket.addEventListener("open", () => socket === this.#socket && this.#sendWatch());
+    socket.addEventListener("open", () => {
+      if (socket !== this.#socket) return;
+      this.#sendWatch();
+      if (this.#followsAlerts) socket.send(JSON.stringify({ alerts: true }));
+    });
     socket.addEventListener("message", (message) => socket === this.#socket && this.#receive(JSON.parse(message.data)));
     socket.addEventListener("close", (event) => socket === this.#socket && this.#lost(event.code));
     this.#watchSilence();
@@ -135,6 +151,8 @@ export class Live extends EventTarget {
       this.#eventsBegan = true;
       if (events.length) this.#lastEvent = events.at(-1).number;
       this.#dispatch("events", { events, reset });
+    } else if (frame.type === "alerts") {
+      this.#dispatch("alerts", { alerts: frame.alerts });
     } else if (frame.type === "events-expired") {
       this.#lastEvent = Math.max(0, frame.first - 1);
       this.#reset = true;

@@ -109,7 +109,7 @@ function showPreview(values) {
     if (!conditions.kinds.length) return fill(place, "Select at least one condition or event.");
     try {
       const preview = await post("alerts/rules/preview/", conditions);
-      if (mine === newest) fill(place, previewSentences(preview));
+      if (mine === newest) fill(place, previewSentences(preview, conditions.holds));
     } catch (error) {
       if (mine === newest) fill(place, h("span", { class: "wrong" }, /** @type {Error} */ (error).message));
     }

@@ -48,7 +48,10 @@ export function setUpTemplates({ receivers, refresh }) {
     const place = byId(`preview-${template.id}`);
     const { name, enabled, send_resolved, ...conditions } = template.rule;
     try {
-      fill(place, previewSentences(await post("alerts/rules/preview/", { ...conditions, ...scope() })));
+      fill(
+        place,
+        previewSentences(await post("alerts/rules/preview/", { ...conditions, ...scope() }), conditions.holds),
+      );
     } catch (error) {
       fill(place, h("span", { class: "wrong" }, /** @type {Error} */ (error).message));
     }
@@ -117,7 +120,7 @@ export function setUpTemplates({ receivers, refresh }) {
       byId("templates-receivers"),
       targets.length
         ? `A rule that you create here notifies ${targets.join(", ")}.`
-        : "There are no receivers yet: a rule that you create here is shown on this page only, until you add receivers to it.",
+        : "There are no receivers yet: alerts of a rule that you create here are shown on this page only.",
     );
   }
 

@@ -11,6 +11,7 @@ import { settings } from "../core/settings.js";
 import { clockElement, sinceElement, untilElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
 import { openFormDialog, plainField } from "../widgets/form_dialog.js";
+import { setUpNotificationChoice } from "./alert_notifications.js";
 import { setUpReceivers } from "./alert_receivers.js";
 import { setUpTemplates } from "./alert_templates.js";
 
@@ -371,6 +372,7 @@ const { refresh, change } = poll(
 
 const showReceivers = setUpReceivers({ rules: () => rules, refresh });
 const showTemplates = setUpTemplates({ receivers: () => receivers, refresh });
+setUpNotificationChoice();
 setText(byId("no-links-setting"), `HEADGATE_URL=${location.origin}`);
 byId("new-silence").addEventListener("click", () => silence({}, "Silence a scope", true));
 byId("new-network").addEventListener("click", () =>

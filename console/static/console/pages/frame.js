@@ -10,6 +10,7 @@ import { settings } from "../core/settings.js";
 import { setUpTheme } from "../core/theme.js";
 import { toast } from "../core/toast.js";
 import { setUpBrokerSwitcher } from "../widgets/broker_switcher.js";
+import { setUpBrowserNotifications } from "../widgets/browser_notifications.js";
 import { ConnectionBanner } from "../widgets/connection_banner.js";
 import { showKeys } from "../widgets/keys.js";
 import { refreshStops } from "../widgets/stop_banner.js";
@@ -47,6 +48,7 @@ addEventListener("keydown", (event) => {
 byId("keys")?.addEventListener("click", () => showKeys());
 
 setUpBrokerSwitcher();
+setUpBrowserNotifications();
 
 // A disabled action stays focusable and says why.
 addEventListener(
