@@ -137,7 +137,11 @@ async def test_first_screen_leads_to_a_producer_that_is_blocked_and_released(
     for client in running:
         said, _ = await asyncio.wait_for(client.communicate(), 60)
         assert client.returncode == 0, said.decode()
-    await expect(page.locator('#steps > li[data-state="done"]')).to_have_count(5, timeout=15_000)
+    done = page.locator('#steps > li[data-state="done"]')
+    await expect(done).to_have_count(5, timeout=15_000)
+    await page.reload()  # it is read from the broker, not remembered by the page
+    await expect(done).to_have_count(5, timeout=15_000)
+    await expect(page.locator("#program-text")).to_contain_text("PASSWORD")
     await page.goto("/")
     await expect(row(page, "orders")).to_be_visible()
     await context.close()

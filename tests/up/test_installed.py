@@ -23,6 +23,7 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
+from console.help.documents import DOCUMENTS
 from tests.up.running import ROOT, Running, free_port
 from tests.up.test_up import READY, READY_WITHIN, STOPPED
 
@@ -112,6 +113,10 @@ class Site:
         with self._browser.open(f"{self.url}{path}", timeout=30) as answer:
             return str(answer.read().decode())
 
+    def get_bytes(self, path: str) -> bytes:
+        with self._browser.open(f"{self.url}{path}", timeout=30) as answer:
+            return bytes(answer.read())
+
     def create(self, name: str, attributes: dict[str, Any]) -> dict[str, Any]:
         found = re.search(r'"([A-Za-z0-9]{64})"', self.page)
         assert found, "the page has the token for its forms"
@@ -139,6 +144,12 @@ def test_installed_wheel_runs_in_an_empty_folder(installed: Installed, environme
     assert scripts
     for path in scripts:
         assert site.get(path)
+
+    for document in DOCUMENTS:
+        page = site.get(f"/help/{document.slug}/")
+        assert f'aria-current="page">{document.title}' in page
+        for picture in re.findall(r'<img class="in-\w+" src="([^"]+)"', page):
+            site.get_bytes(picture)
 
     site.create("type=Queue,virtualhost=default,name=parcels", {})
     user = site.create("type=User,name=app", {"grants": ["default:publish,consume"]})

@@ -364,6 +364,7 @@ if (settings.amqp) {
   fill(byId("steps"), ...marks.map(({ element }) => element));
   showProgram();
   refresh = poll(read, (answer, drawChanged) => drawChanged("steps", answer, show)).refresh;
+  refresh();
 } else {
   fill(
     find(".lead"),
