@@ -1,10 +1,23 @@
 // The permissions of a broker user: a row per virtual host with a checkbox per permission. The wire format is text
-// ("default:publish,consume").
+// ("default:publish,consume"). Virtual hosts are chosen from those that exist; one that a grant names stays a choice.
 
+import { get, query } from "../core/api.js";
 import { fill, find, h, setAttribute, setText } from "../core/elements.js";
 import { words } from "../core/format.js";
+import { settings } from "../core/settings.js";
 
 const RIGHTS = ["publish", "consume", "manage"];
+const ALL = "*";
+
+/** The names of the virtual hosts; none if they cannot be read: then "all" and those of the grants are choices. */
+async function hostNames() {
+  try {
+    const path = `brokers/${encodeURIComponent(settings.broker)}/objects/${query({ type: "VirtualHost", count: 500 })}`;
+    return (await get(path)).items.map((/** @type {any} */ host) => host.attributes.name);
+  } catch {
+    return [];
+  }
+}
 
 /**
  * Like `field` of fields.js, for a list of grants.
@@ -29,13 +42,41 @@ export function grantsField(
       on: {
         click() {
           append("", []);
-          find(".grant-row:last-child input", rows).focus();
+          find(".grant-row:last-child select", rows).focus();
         },
       },
     },
     "Add a virtual host",
   );
   const element = h("fieldset", { class: "field grants-field" }, h("legend", {}, label), rows, add, note, error);
+
+  const names = hostNames();
+
+  /**
+   * A choice of a virtual host. `host`: the chosen one, "" for none yet.
+   *
+   * @param {string} host
+   */
+  function hostChoice(host) {
+    const select = h("select", { class: "grant-host", "aria-label": "Virtual host" });
+    const offer = (/** @type {string[]} */ hosts) => {
+      const chosen = select.value || host;
+      const choices = new Set([...(chosen ? [] : [""]), ALL, ...hosts, ...(chosen ? [chosen] : [])]);
+      fill(
+        select,
+        ...[...choices].map((name) =>
+          h(
+            "option",
+            { value: name, selected: name === chosen },
+            name === ALL ? "All virtual hosts" : name || "Select a virtual host",
+          ),
+        ),
+      );
+    };
+    offer([]);
+    names.then(offer);
+    return select;
+  }
 
   /**
    * @param {any} host
@@ -45,14 +86,7 @@ export function grantsField(
     const row = h(
       "div",
       { class: "grant-row" },
-      h("input", {
-        type: "text",
-        class: "grant-host",
-        value: host,
-        placeholder: "* for all virtual hosts",
-        "aria-label": "Virtual host",
-        spellcheck: "false",
-      }),
+      hostChoice(host),
       RIGHTS.map((right) =>
         h(
           "label",
@@ -89,9 +123,9 @@ export function grantsField(
     /** Return texts such as "default:publish,consume". Throws Error for a row without permissions. */
     read() {
       return [...rows.children].map((/** @type {any} */ row) => {
-        const host = row.querySelector(".grant-host").value.trim();
+        const host = row.querySelector(".grant-host").value;
         const rights = [...row.querySelectorAll("input:checked")].map((box) => box.value);
-        if (!host) throw new Error("Enter a virtual host, or * for all.");
+        if (!host) throw new Error("Select a virtual host, or all.");
         if (!rights.length) throw new Error(`Select permissions on ${host}, or remove the row.`);
         const [, given = ""] = /^.*:(.*)$/.exec(row.dataset.given) ?? [];
         const same =
