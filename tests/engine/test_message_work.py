@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from proton import Message
 
+from brokers.engine.services import message_room
 from brokers.engine.services.message_search import COST, DECODED, READ_BYTES
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
@@ -117,3 +118,19 @@ async def test_long_properties_do_not_make_a_long_answer(broker):
     assert 1 <= len(answer["messages"]) < 200
     assert len(str(answer)) < 400_000
     assert answer["messages"][0]["application_properties"]["..."] == "236 more"
+
+
+async def test_moves_wait_for_a_store_that_is_slower(broker, stores, monkeypatch):
+    monkeypatch.setattr(message_room, "MOST_UNWRITTEN", 25)
+    fill(broker, stores, 100, 10)
+    (store,) = stores.by_name.values()
+    given: dict[str, Any] = {"match": {}, "to": "there", "count": 20}
+    first = await broker.call(HERE, "move-messages", given)
+    given |= {"after": first["next"], "until": first["until"]}
+    second = await broker.call(HERE, "move-messages", given)
+    assert (first["messages"], second["messages"]) == (20, 5)
+    assert "still writing 25 messages" in second["blocked"]
+    store.write(broker.engine)
+    broker.advance(0)
+    third = await broker.call(HERE, "move-messages", {**given, "after": second["next"]})
+    assert (third["messages"], third["blocked"]) == (20, "")

@@ -24,7 +24,7 @@ class Delayed:
     confirmed. `depth_bytes`: size of all bodies; `bytes`: size of those in stores. `visible_since`: sequence number ->
     when the message became visible; None: not recorded, since nothing needs the age of messages."""
 
-    __slots__ = ("_entries", "_heap", "_unread", "arriving", "bytes", "depth_bytes", "visible_since")
+    __slots__ = ("_entries", "_heap", "_order", "_unread", "arriving", "bytes", "depth_bytes", "visible_since")
 
     def __init__(self) -> None:
         self.arriving: dict[int, tuple[int, bool]] = {}
@@ -34,6 +34,7 @@ class Delayed:
         #: (delivery time, whether that is a time of day, message), in order of arrival.
         self._entries: OrderedDict[int, tuple[int, bool, Entry]] = OrderedDict()
         self._heap: list[tuple[int, int]] = []
+        self._order: list[int] | None = None  # the numbers in order, while no message is added
         self._unread: deque[int] = deque()
 
     def __len__(self) -> int:
@@ -44,6 +45,7 @@ class Delayed:
         number = entry[0]
         if number not in self._entries:
             self._count(entry, 1)
+            self._order = None
         self._entries[number] = due, of_day, entry
         if len(self._heap) > 2 * len(self._entries) + _SLACK:
             self._rebuild()
@@ -53,6 +55,7 @@ class Delayed:
     def add_unread(self, entry: Entry) -> None:
         """Add a message whose body has to be read for its delivery time; `add` it again then."""
         self._entries[entry[0]] = NEVER, True, entry
+        self._order = None
         self._count(entry, 1)
         self._unread.append(entry[0])
 
@@ -92,8 +95,10 @@ class Delayed:
         return found[2]
 
     def in_order(self) -> list[int]:
-        """Return all numbers, in order."""
-        return sorted(self._entries)
+        """Return all numbers, in order, and possibly some of messages that were taken."""
+        if self._order is None or len(self._order) > 2 * len(self._entries) + _SLACK:
+            self._order = sorted(self._entries)
+        return self._order
 
     def get(self, number: int) -> tuple[int, Entry] | None:
         """Return (delivery time, message) of the message with this number, if there is one; NEVER: not read yet."""
