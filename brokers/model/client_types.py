@@ -60,6 +60,13 @@ CONNECTION = ManagedType(
         _A("opened", Kind.TIMESTAMP, "When it was opened.", "ms"),
         _A("producers", Kind.INTEGER, "Producers on it.", "producers"),
         _A("consumers", Kind.INTEGER, "Consumers on it.", "consumers"),
+        _A("blocked_producers", Kind.INTEGER, "Producers on it that are blocked.", "producers"),
+        _A(
+            "unacknowledged_messages",
+            Kind.INTEGER,
+            "Messages its consumers received and have not settled.",
+            "messages",
+        ),
         _A("open_transactions", Kind.INTEGER, "Its open transactions.", "transactions"),
         _A("oldest_transaction", Kind.TIMESTAMP, "When the oldest of them began.", "ms", nullable=True),
         _A("idle_timeout", Kind.INTEGER, "The client's idle time-out. 0: none.", "ms"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from brokers.model import scope_label
+from brokers.model import ObjectName, scope_label
 from brokers.model.reasons import RESOURCES, Shortage
 from console.conditions.remedies import ALL, Remedies
 from console.conditions.trends import NO_RATES, Rates
@@ -60,7 +60,8 @@ SEVERITIES = ("trouble", "warning")
 class Observation(NamedTuple):
     """Facts about a queue besides its attributes. Times in ms since the epoch, by the broker's clock.
     `overfull`: recent times at which it became overfull. `broken`: (time, text of the event) of links that the broker
-    closed because they violated flow control. `short`: a shortage of the broker or virtual host blocks producers.
+    closed because they violated flow control. `short`: a shortage of the broker or virtual host, or an operator's stop
+    of some clients, blocks producers.
     `remedies`: what can be done about it on this broker."""
 
     now: int
@@ -328,6 +329,17 @@ def _set_capacity(remedies: Remedies) -> str:
     if not remedies.sets("capacity_messages", "capacity_bytes"):
         return f"Add consumers: without a capacity, {without}"
     return f"Set a capacity{', for example in a pattern policy' if remedies.patterns else ''}: without one, {without}"
+
+
+def covers_clients(stop: Mapping[str, Any], row: Row) -> bool:
+    """Return whether an operator's stop is restricted to clients, and may cover producers of a queue. Patterns and
+    bindings do not count: a queue that they leave out is taken as covered."""
+    if not (stop.get("user") or stop.get("container_id") or stop.get("link")):
+        return False
+    name = ObjectName.parse(str(stop["object"]))
+    if name.type == "Queue":
+        return bool(str(name) == row["object"])
+    return bool(name.type == "Broker" or row["virtualhost"] == name.get("virtualhost", name.get("name")))
 
 
 def _halted_start(row: Row, observed: Observation) -> tuple[str, str, str] | None:

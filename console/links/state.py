@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from brokers.model import TYPES, ManagedType, ObjectName
 from brokers.steady_clock import SteadyClock
 from console.conditions.active import ActiveConditions, Condition
-from console.conditions.detectors import broker_findings, host_findings
+from console.conditions.detectors import broker_findings, covers_clients, host_findings
 from console.conditions.remedies import Remedies
 from console.conditions.trends import Rates, Trends
 from console.links.event_window import EventWindow, Tail
@@ -245,6 +245,7 @@ class BrokerState:
         ]
         short = bool(broker.get("shortages"))
         short_hosts = {name for name, host in self.hosts.items() if host.get("store_overfull")}
+        stops = broker.get("stops") or ()
         now, clock_set = self.broker_now, self._broker_clock_set
         self._orders.end_unused()
         with self.lock:
@@ -257,7 +258,9 @@ class BrokerState:
             now,
             gone=[name for name, row in rows.items() if row is None],
             others=others,
-            short=lambda row: short or row["virtualhost"] in short_hosts,
+            short=lambda row: (
+                short or row["virtualhost"] in short_hosts or any(covers_clients(stop, row) for stop in stops)
+            ),
             remedies=remedies,
         )
         done = False

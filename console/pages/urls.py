@@ -11,6 +11,7 @@ from console.pages.api_docs import api_docs
 from console.pages.audit import audit
 from console.pages.brokers import brokers
 from console.pages.bulk import bulk, bulk_job
+from console.pages.clients import client, clients, connection
 from console.pages.conditions import conditions
 from console.pages.first_steps import first_steps
 from console.pages.fleet import fleet
@@ -46,6 +47,9 @@ urlpatterns = [
     path("policies/export.yaml", export, name="policies-export"),
     path("timeline/", timeline, name="timeline"),
     path("why/", why, name="why"),
+    path("clients/", clients, name="clients"),
+    path("clients/connection/", connection, name="connection"),
+    path("clients/client/", client, name="client"),
     path("conditions/", conditions, name="conditions"),
     path("messages/", messages, name="messages"),
     path("dead-letters/", dead_letters, name="dead-letters"),

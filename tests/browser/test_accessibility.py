@@ -48,7 +48,11 @@ RING = """() => {
 }"""
 #: Values of the parameters in the pages' paths, and query strings of some pages.
 PARAMETERS = {"virtualhost": "default", "name": "orders", "number": "1", "slug": "terms"}
-QUERIES = dict.fromkeys(("why", "objects", "policy", "messages"), f"?object={ORDERS}")
+QUERIES = {
+    **dict.fromkeys(("why", "objects", "policy", "messages"), f"?object={ORDERS}"),
+    "connection": "?object=type=Connection,virtualhost=default,id=1",
+    "client": "?virtualhost=default&user=anonymous&container_id=test",
+}
 DOWNLOADS = {"policies-export"}
 DIALOGS = {
     "stop": ("/", "#stop-all"),

@@ -13,6 +13,7 @@ from console.conditions.detectors import (
     Finding,
     Observation,
     broker_findings,
+    covers_clients,
     host_findings,
     queue_findings,
 )
@@ -350,3 +351,23 @@ def test_rates_in_a_sentence_have_units() -> None:
         " 3.1 messages/s in, 1.0 messages/s out."
     )
     assert DETECTORS[found.kind].title == "Filling up"
+
+
+@pytest.mark.parametrize(
+    ("stop", "covered"),
+    [
+        ({"object": "type=Broker", "user": "ann"}, True),
+        ({"object": "type=Broker"}, False),
+        ({"object": "type=Broker", "user": "", "container_id": "", "link": ""}, False),
+        ({"object": "type=VirtualHost,name=default", "container_id": "web"}, True),
+        ({"object": "type=VirtualHost,name=other", "container_id": "web"}, False),
+        ({"object": "type=Queue,virtualhost=default,name=orders", "link": "l"}, True),
+        ({"object": "type=Queue,virtualhost=default,name=bills", "link": "l"}, False),
+        ({"object": "type=Exchange,virtualhost=default,name=x", "user": "ann"}, True),
+        ({"object": "type=Exchange,virtualhost=other,name=x", "user": "ann"}, False),
+    ],
+)
+def test_stop_of_some_clients_explains_blocked_producers_of_an_open_queue(
+    stop: dict[str, Any], *, covered: bool
+) -> None:
+    assert covers_clients(stop, row("orders")) is covered

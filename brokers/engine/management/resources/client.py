@@ -68,6 +68,8 @@ class ConnectionResource(ManagedResource[Connection]):
             "opened": time_reader(broker.turn, lambda c: c.opened),
             "producers": lambda c: len(c.producers),
             "consumers": lambda c: len(c.consumers),
+            "blocked_producers": lambda c: sum(producer.blocked for producer in c.producers),
+            "unacknowledged_messages": lambda c: sum(consumer.unacknowledged for consumer in c.consumers),
             "open_transactions": lambda c: len(c.transactions),
             "oldest_transaction": lambda c: min((t.began for t in c.transactions.values()), default=None),
             "idle_timeout": lambda c: c.idle_timeout,

@@ -130,7 +130,8 @@ export const remove = (path) => call("DELETE", path);
 export const query = (values) => {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(values)) {
-    if (value !== "" && value !== null && value !== undefined) search.set(name, value);
+    for (const each of Array.isArray(value) ? value : [value])
+      if (each !== "" && each !== null && each !== undefined) search.append(name, each);
   }
   const text = search.toString();
   return text ? `?${text}` : "";

@@ -70,6 +70,7 @@ export function scopeInWords(scope) {
  * default/orders").
  *
  * @param {any} scope
+ * @returns {string}
  */
 export function stopInWords(scope) {
   const [words, of] = clientOf(scope);

@@ -1,0 +1,379 @@
+// A client with all its connections, or one connection: facts, links, what blocks them, and actions. What a broker does
+// not report is not known; what it cannot do has no button.
+
+import { get, objectPath, query } from "../core/api.js";
+import { UNKNOWN, whenBack } from "../core/away.js";
+import { watch } from "../core/connection.js";
+import { CounterRates } from "../core/counter_rates.js";
+import { byId, fill, h, icon, reconcile, setText } from "../core/elements.js";
+import { count, plural, rate, words } from "../core/format.js";
+import { shortName } from "../core/object_names.js";
+import { acting } from "../core/permissions.js";
+import { poll } from "../core/polling.js";
+import { settings } from "../core/settings.js";
+import { openStopDialog } from "../widgets/stop_dialog.js";
+import { stopLines } from "../widgets/stop_lines.js";
+import { isOnBanner } from "../widgets/stops_in_force.js";
+import { reasonInWords, valueNode } from "../widgets/values.js";
+import {
+  clientName,
+  clientUrl,
+  connectionUrl,
+  durationCell,
+  known,
+  linkCell,
+  stateCell,
+  updateDuration,
+  updateState,
+} from "./client_links.js";
+import { openCloseDialog } from "./close_dialog.js";
+
+const MOST = 500; // objects in an answer
+const AT_ONCE = 50; // connections in a request
+const objects = `brokers/${encodeURIComponent(settings.broker)}/objects/`;
+const published = new CounterRates("messages");
+const delivered = new CounterRates("messages");
+/** Facts of a connection that its heading or the tables have. */
+const SHOWN_ELSEWHERE = new Set(["virtualhost", "id", "version"]);
+
+/** @type {Map<string, any>} */
+const types = new Map();
+/** @type {any} */
+let who = settings.object ? null : { user: settings.client_user, container_id: settings.container_id };
+
+// -- reading -------------------------------------------------------------------------------------------------------
+
+/** @param {string} type @param {any} where */
+const list = (type, where) => get(objects + query({ type, count: MOST, ...where }));
+
+/**
+ * @param {string} type
+ * @param {string} attribute
+ */
+const has = (type, attribute) =>
+  Boolean(types.get(type)?.attributes.some((/** @type {any} */ each) => each.name === attribute));
+
+/** Return the items of the connections; null: the broker does not report connections. */
+async function readConnections() {
+  if (!types.has("Connection")) return null;
+  if (settings.object) {
+    try {
+      return [await get(objectPath(settings.broker, settings.object))];
+    } catch (error) {
+      if (error.status === 404) return [];
+      throw error;
+    }
+  }
+  /** @type {Record<string, any>} */
+  const where = { virtualhost: settings.virtualhost };
+  for (const name of ["user", "container_id"]) if (who[name] && has("Connection", name)) where[name] = who[name];
+  return (await list("Connection", where)).items;
+}
+
+/**
+ * Return the links of a type that belong to the connections; null: they are not known.
+ *
+ * @param {string} type
+ * @param {any[] | null} connections
+ */
+async function readLinks(type, connections) {
+  if (!connections || !has(type, "connection")) return null;
+  if (!connections.length) return [];
+  const names = connections.map((each) => each.name);
+  const chunks = Array.from({ length: Math.ceil(names.length / AT_ONCE) }, (_, at) =>
+    names.slice(at * AT_ONCE, (at + 1) * AT_ONCE),
+  );
+  const pages = await Promise.all(chunks.map((chunk) => list(type, { connection: chunk })));
+  return pages.flatMap((page) => page.items);
+}
+
+async function read() {
+  if (!types.size) {
+    const answer = await get(`brokers/${encodeURIComponent(settings.broker)}/types/`);
+    for (const type of Array.isArray(answer) ? answer : (answer.types ?? [])) types.set(type.name, type);
+  }
+  const connections = await readConnections();
+  const [producers, consumers, broker] = await Promise.all([
+    readLinks("Producer", connections),
+    readLinks("Consumer", connections),
+    get(objectPath(settings.broker, "type=Broker")),
+  ]);
+  return { connections, producers, consumers, stops: broker.attributes.stops ?? [] };
+}
+
+// -- actions -------------------------------------------------------------------------------------------------------
+
+/** Whether stops can be restricted to clients here. */
+const stopsClients = () =>
+  types
+    .get("VirtualHost")
+    ?.operations.find((/** @type {any} */ each) => each.name === "stop-producers")
+    ?.arguments.some((/** @type {any} */ each) => each.name === "container_id");
+
+/**
+ * @param {string} name icon
+ * @param {string} text
+ * @param {() => void} act
+ * @param {string} [className]
+ */
+const button = (name, text, act, className = "") =>
+  h(
+    "button",
+    { type: "button", class: className, ...acting("operate", settings.virtualhost), on: { click: act } },
+    name ? icon(name) : null,
+    text,
+  );
+
+/**
+ * @param {any} item
+ * @param {string} type
+ * @param {string} what
+ */
+const closeButton = (item, type, what) =>
+  types.get(type)?.operations.some((/** @type {any} */ each) => each.name === "close")
+    ? button("", "Close…", () => openCloseDialog({ object: item.name, type: types.get(type), what, done: refresh }))
+    : null;
+
+function drawActions() {
+  const aim = { scope: settings.scope, pattern: "", ...named(who) };
+  const label = clientLabel(who);
+  const able = stopsClients() && Boolean(who?.user || who?.container_id);
+  fill(
+    byId("actions"),
+    able ? button("stop", "Stop this client…", () => openStopDialog("stop", { ...aim, label }), "danger") : null,
+  );
+}
+
+/** @param {any} client */
+const named = (client) =>
+  Object.fromEntries(["user", "container_id"].filter((name) => client?.[name]).map((name) => [name, client[name]]));
+
+/** @param {any} client */
+const clientLabel = (client) =>
+  [client?.user ? `user ${client.user}` : "", client?.container_id ? `container ${client.container_id}` : ""]
+    .filter(Boolean)
+    .join(", ");
+
+// -- connections ---------------------------------------------------------------------------------------------------
+
+/** @param {any} item */
+function connectionNode(item) {
+  const { attributes } = item;
+  const declared = types.get("Connection").attributes.filter((/** @type {any} */ a) => !SHOWN_ELSEWHERE.has(a.name));
+  const client = settings.object ? clientUrl(attributes) : null;
+  return h(
+    "article",
+    { class: "client-connection" },
+    h(
+      "header",
+      {},
+      h(
+        "h3",
+        {},
+        settings.object
+          ? client
+            ? h("a", { href: client }, h("bdi", {}, clientName(attributes)))
+            : h("bdi", {}, clientName(attributes))
+          : h("a", { href: connectionUrl(item.name) }, `Connection ${attributes.id}`),
+      ),
+      closeButton(item, "Connection", `connection ${attributes.id}`),
+    ),
+    h(
+      "dl",
+      {},
+      declared.map((/** @type {any} */ each) =>
+        h("div", { data: { attribute: each.name } }, h("dt", { title: each.description }, words(each.name)), h("dd")),
+      ),
+    ),
+  );
+}
+
+/**
+ * Return a declaration without a unit that its name has already, as in "Producers: 1 producers".
+ *
+ * @param {any} declared
+ */
+const plain = (declared) => (declared.name.endsWith(declared.unit || " ") ? { ...declared, unit: "" } : declared);
+
+/**
+ * @param {any} node
+ * @param {any} item
+ */
+function updateConnection(node, item) {
+  for (const fact of node.querySelectorAll("[data-attribute]")) {
+    const name = fact.dataset.attribute;
+    const value = item.attributes[name];
+    const text = JSON.stringify(value ?? null);
+    if (fact.dataset.text === text) continue;
+    fact.dataset.text = text;
+    const declared = types.get("Connection").attributes.find((/** @type {any} */ each) => each.name === name);
+    fill(
+      fact.lastChild,
+      value === null || value === undefined || value === "" ? "–" : valueNode(plain(declared), value),
+    );
+  }
+}
+
+// -- links ---------------------------------------------------------------------------------------------------------
+
+/** @param {any} item */
+function producerRow(item) {
+  const { attributes } = item;
+  const what = `producer ${attributes.id} of ${attributes.queue ? shortName(attributes.queue) : "a queue"}`;
+  const aim = { scope: attributes.queue, ...named(who), link: attributes.link };
+  const able = stopsClients() && attributes.queue && attributes.link && who;
+  return h(
+    "tr",
+    {},
+    stateCell({ object: item.name }),
+    linkCell(attributes),
+    h("td", { class: "wrap", "data-label": "Reasons" }),
+    durationCell(),
+    h("td", { class: "num", "data-label": "Rate" }),
+    h("td", { class: "num", "data-label": "Sent" }),
+    h("td", { class: "num", "data-label": "Unsettled" }),
+    h(
+      "td",
+      { class: "c-acts" },
+      able
+        ? button("", "Stop…", () => openStopDialog("stop", { ...aim, label: `link ${attributes.link}` }), "danger")
+        : null,
+      closeButton(item, "Producer", what),
+    ),
+  );
+}
+
+/**
+ * @param {any} row
+ * @param {any} item
+ */
+function updateProducer(row, item) {
+  const { attributes } = item;
+  const [state, , reasons, since, speed, sent, unsettled] = row.children;
+  row.dataset.state = attributes.state ?? "";
+  updateState(state, attributes);
+  const texts = (attributes.reasons ?? []).map(reasonInWords);
+  const draining = texts.length && attributes.draining ? ["draining: messages in flight may still arrive"] : [];
+  setText(reasons, [...texts, ...draining].join("; ") || attributes.waits_for || "–");
+  reasons.title = attributes.release ? `Until ${attributes.release}` : "";
+  updateDuration(since, attributes);
+  setText(speed, rate(published.rateOf(item.name)));
+  setText(sent, count(attributes.messages));
+  setText(unsettled, count(attributes.unsettled_messages));
+}
+
+/** @param {any} item */
+function consumerRow(item) {
+  const { attributes } = item;
+  const what = `consumer ${attributes.id} of ${attributes.queue ? shortName(attributes.queue) : "a queue"}`;
+  const kind = known(attributes.browsing) ? (attributes.browsing ? "Browser" : "Consumer") : "not known";
+  return h(
+    "tr",
+    {},
+    h("td", { "data-label": "Kind" }, kind),
+    linkCell(attributes),
+    h("td", { class: "num", "data-label": "Rate" }),
+    h("td", { class: "num", "data-label": "Delivered" }),
+    h("td", { class: "num", "data-label": "Unacknowledged" }),
+    h("td", { class: "num", "data-label": "Credit" }),
+    h("td", { class: "c-acts" }, closeButton(item, "Consumer", what)),
+  );
+}
+
+/**
+ * @param {any} row
+ * @param {any} item
+ */
+function updateConsumer(row, item) {
+  const { attributes } = item;
+  const [, , speed, messages, unacknowledged, credit] = row.children;
+  setText(speed, rate(delivered.rateOf(item.name)));
+  setText(messages, count(attributes.messages));
+  setText(unacknowledged, count(attributes.unacknowledged_messages));
+  setText(credit, count(attributes.credit));
+}
+
+/**
+ * @param {string} name of the table
+ * @param {any[] | null} items null: not known
+ * @param {any} row
+ * @param {any} update
+ */
+function drawLinks(name, items, row, update) {
+  byId(name).hidden = !items?.length;
+  const empty = byId(`${name}-empty`);
+  empty.hidden = Boolean(items?.length);
+  fill(empty, h("p", {}, items ? `No ${name}.` : `This broker does not report which ${name} a connection has.`));
+  setText(byId(`${name}-count`), items ? count(items.length) : "");
+  reconcile(byId(`${name.slice(0, -1)}-rows`), items ?? [], (/** @type {any} */ item) => item.name, row, update);
+}
+
+// -- the page ------------------------------------------------------------------------------------------------------
+
+/**
+ * Return whether a stop is restricted to clients and applies to the client of the page.
+ *
+ * @param {any} stop
+ */
+const appliesHere = (stop) =>
+  Boolean(stop.user || stop.container_id || stop.link) &&
+  ["user", "container_id"].every((name) => !stop[name] || stop[name] === who?.[name]);
+
+/**
+ * @param {any} answer
+ * @param {import("../core/polling.js").DrawChanged} drawChanged
+ */
+function show({ connections, producers, consumers, stops }, drawChanged) {
+  const at = Date.now();
+  /** @param {any[] | null} items */
+  const rows = (items) => (items ?? []).map((each) => ({ object: each.name, messages: each.attributes.messages }));
+  published.add(at, rows(producers));
+  delivered.add(at, rows(consumers));
+  const [first] = connections ?? [];
+  if (settings.object && first) {
+    who = { user: first.attributes.user ?? "", container_id: first.attributes.container_id ?? "" };
+    setText(byId("who"), `${settings.virtualhost} / ${clientName(first.attributes)}`);
+  }
+  drawChanged("actions", [who, [...types.keys()]], drawActions);
+  const here = stops.filter((/** @type {any} */ stop) => appliesHere(stop) && !isOnBanner(stop));
+  drawChanged("stops", here, () => {
+    byId("stops").hidden = !here.length;
+    fill(byId("stops"), here.length ? stopLines(here, here.length) : []);
+  });
+  const gone = connections !== null && !connections.length;
+  byId("gone").hidden = !gone;
+  fill(
+    byId("gone"),
+    gone ? h("p", {}, settings.object ? "This connection has ended." : "This client is not connected.") : [],
+  );
+  reconcile(
+    byId("connections"),
+    connections ?? [],
+    (/** @type {any} */ item) => item.name,
+    connectionNode,
+    updateConnection,
+  );
+  const empty = byId("connections-empty");
+  empty.hidden = Boolean(connections?.length);
+  fill(empty, h("p", {}, connections ? "No open connection." : "This broker does not report its connections."));
+  if (!settings.object) setText(byId("connections-count"), connections ? plural(connections.length, "connection") : "");
+  drawLinks("producers", producers, producerRow, updateProducer);
+  drawLinks("consumers", consumers, consumerRow, updateConsumer);
+}
+
+/** Read; without an answer so far, the page says that nothing is known. */
+async function request() {
+  try {
+    return await read();
+  } catch (error) {
+    for (const name of ["connections", "producers", "consumers"])
+      if (byId(`${name}-empty`).querySelector(".loading")) fill(byId(`${name}-empty`), h("p", {}, UNKNOWN));
+    throw error;
+  }
+}
+
+const { refresh } = poll(request, show);
+whenBack(refresh);
+addEventListener("headgate-stops", refresh);
+watch({ watch: "objects", object: "" });
+refresh();

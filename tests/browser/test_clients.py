@@ -1,0 +1,86 @@
+"""The pages of clients in Chromium: a client is found, stopped and started, and links are closed with a preview."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.async_api import expect
+
+from brokers.engine.flow.producer import Producer
+from brokers.testing import InMemoryBroker
+from tests.browser.chromium import MISSING, PATH
+from tests.browser.conftest import LIMIT, Broker, People
+from tests.browser.test_overview import opened
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(PATH is None, reason=MISSING),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+expect.set_options(timeout=LIMIT)
+
+WEB = "/clients/client/?virtualhost=default&user=ann&container_id=web-7"
+
+
+def furnish(memory: InMemoryBroker) -> tuple[Producer, Producer]:
+    hers = memory.attach_producer("orders", link="out-7", user="ann", container_id="web-7")
+    his = memory.attach_producer("orders", link="out-8", user="bob", container_id="web-8")
+    return hers, his
+
+
+async def test_client_is_found_stopped_and_started_again(people: People, broker: Broker) -> None:
+    hers, his = broker.do(furnish)
+    page = await opened(await people.page("ada"), "/clients/")
+    await page.get_by_label("Search clients and producers").fill("out-7")
+    await expect(page.locator("#found-rows tr")).to_have_count(1)
+    await page.get_by_label("Search clients and producers").fill("web-7")
+    await expect(page.locator("#connection-rows tr")).to_have_count(1)
+    await page.get_by_role("link", name="ann · web-7", exact=True).click()
+    await expect(page.locator("h1")).to_have_text("ann · web-7")
+    await expect(page.locator('[data-attribute="product"] dd')).to_have_text("test client")
+
+    await page.get_by_role("button", name="Stop this client…").click()
+    dialog = page.locator("dialog")
+    await expect(dialog.locator(".preview-count")).to_have_text("This stops 1 producer of 1 queue.")
+    await dialog.get_by_label("Reason").fill("poison messages")
+    await dialog.locator("button[type=submit]").click()
+    await dialog.get_by_role("button", name="Close").click()
+    row = page.locator("#producer-rows tr")
+    await expect(row.locator(".state")).to_have_text("Blocked")
+    await expect(row).to_contain_text("user ann, container web-7")
+    assert broker.do(lambda memory: (hers.blocked, his.blocked)) == (True, False)
+    banner = page.locator("#banner-stops")
+    await expect(banner).to_contain_text(
+        "Producers of user ann, container web-7 in virtual host default are stopped: poison messages"
+    )
+    await banner.get_by_role("button", name="Start again").click()
+    await dialog.get_by_label("Reason").fill("mended")
+    await expect(dialog.locator("#stage")).to_have_count(0)
+    await dialog.locator("button[type=submit]").click()
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(row.locator(".state")).to_have_text("Running")
+    assert broker.do(lambda memory: hers.blocked) is False
+
+
+async def test_producer_is_closed_with_a_preview_and_a_reason(people: People, broker: Broker) -> None:
+    broker.do(furnish)
+    page = await opened(await people.page("ada"), WEB)
+    await page.locator("#producer-rows").get_by_role("button", name="Close…").click()
+    dialog = page.locator("dialog")
+    await expect(dialog).to_contain_text("Ends 1 producer.")
+    await dialog.get_by_role("button", name="Close", exact=True).click()
+    await expect(dialog).to_contain_text("Enter a reason.")
+    await dialog.get_by_label("Reason").fill("stuck")
+    await dialog.get_by_role("button", name="Close", exact=True).click()
+    await expect(page.locator("#producers-empty")).to_have_text("No producers.")
+    assert broker.do(lambda memory: len(memory.engine.producers)) == 1
+
+
+async def test_viewer_reads_the_page_and_has_no_actions(people: People, broker: Broker) -> None:
+    broker.do(furnish)
+    page = await opened(await people.page("vic", "viewers"), WEB)
+    await expect(page.locator("#producer-rows tr")).to_have_count(1)
+    for button in await page.get_by_role("button", name=re.compile("Stop|Close")).all():
+        await expect(button).to_have_attribute("aria-disabled", "true")
