@@ -58,3 +58,14 @@ def test_container_file_copies_and_runs_what_exists() -> None:
         check=False,
     )
     assert "'none' is not a port" in done.stderr
+
+
+def test_backups_are_written_and_deleted_in_one_folder_that_the_service_owns() -> None:
+    text = (DEPLOY / "headgate-backup.service").read_text()
+    [state] = re.findall(r"^StateDirectory=(\S+)$", text, re.MULTILINE)
+    [working] = re.findall(r"^WorkingDirectory=(\S+)$", text, re.MULTILINE)
+    assert working == f"/var/lib/{state}"
+    [written] = re.findall(r'headgate backup "([^/]+)/', text)
+    named = re.findall(r"^ExecStart(?:Pre|Post)=.* (/\S+)(?: -name .*)?$", text, re.MULTILINE)
+    assert named == [f"{working}/{written}"] * 2
+    assert f"`{named[0]}`" in (DEPLOY / "README.md").read_text()
