@@ -60,7 +60,7 @@ DIALOGS = {
     "keys": ("/", "#keys"),
     "limits": ("/queues/default/orders/", "#edit-limits"),
     "purge": (f"/messages/?object={ORDERS}", "#purge"),
-    "act": (f"/messages/?object={ORDERS}", "#selection button"),
+    "act": (f"/messages/?object={ORDERS}", "#selection button >> nth=0"),
 }
 
 
