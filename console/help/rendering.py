@@ -49,7 +49,7 @@ _PICTURE = re.compile(
 def render(text: str, places: Places) -> Page:
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     parser.add_render_rule("image", _image)
-    parser.add_render_rule("table_open", lambda *_: '<div class="table-box"><table class="grid">\n')
+    parser.add_render_rule("table_open", lambda *_: '<div class="table-box" tabindex="0"><table class="grid">\n')
     parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
     # The dark one goes where an image has its title: a picture of both themes is one image of Markdown.
     tokens = parser.parse(_PICTURE.sub(r'![\2](\3 "dark \1")', text))
