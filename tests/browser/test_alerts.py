@@ -173,7 +173,8 @@ async def test_template_is_previewed_and_becomes_a_rule_with_one_click(people: P
     await expect(page.locator("#template-broker-unreachable")).to_contain_text("No object meets it now.")
     await template.get_by_role("button", name="Create").click()
     await expect(page.locator("#rules")).to_contain_text("Queue nearly full")
-    await expect(template).to_contain_text("Created")
+    await expect(template.get_by_text("Created")).to_be_visible()
+    await expect(template.get_by_role("link")).to_have_text(["default/orders"])
     await in_thread(evaluate)
     await expect(page.locator("#firing")).to_contain_text("orders")
 

@@ -105,13 +105,15 @@ export function setUpTemplates({ receivers, refresh }) {
                 "Create",
               ),
               h("a", { href: `/alerts/rules/new/?template=${each.id}`, class: "small" }, "Adjust…"),
+              h("span", { class: "muted small" }, "Created"),
             ),
           ),
         );
       }
       const item = byId(`template-${each.id}`);
-      item.querySelector("button").hidden = done;
-      item.querySelector("a").textContent = done ? "Created" : "Adjust…";
+      const [button, adjust, created] = item.querySelector(".template-acts").children;
+      button.hidden = adjust.hidden = done;
+      created.hidden = !done;
     }
     const targets = receivers()
       .filter((each) => each.enabled)
