@@ -49,7 +49,9 @@ class BulkEditsView(BrokerView):
     def post(self, request: Request) -> Response:
         body = self.body
         chosen = Selection(**body["selection"])
-        job = editing.begin_bulk(self.actor, self.link, chosen, body["attributes"], reason=body["reason"])
+        job = editing.begin_bulk(
+            self.actor, self.link, chosen, body["attributes"], factors=body["factors"], reason=body["reason"]
+        )
         send(tasks.carry_out, job.pk)
         return Response(_job(job), status=201)
 
@@ -63,8 +65,11 @@ class BulkPreviewView(BrokerView):
     )
     def post(self, request: Request) -> Response:
         rows = editing.selected(self.link, Selection(**self.body["selection"]))
-        attributes = self.body["attributes"]
-        preview = editing.preview_bulk(self.link, rows, attributes) if attributes and rows else None
+        attributes, factors = self.body["attributes"], self.body["factors"]
+        preview, without = None, 0
+        if (attributes or factors) and rows:
+            preview = editing.preview_bulk(self.link, rows, attributes, factors=factors)
+            without = len(rows) - len(editing.wanted_values(self.link, rows, attributes, factors))
         queues = [
             {
                 "object": row["object"],
@@ -75,7 +80,7 @@ class BulkPreviewView(BrokerView):
             }
             for row in rows[:_MAX_NAMED]
         ]
-        return Response({"count": len(rows), "queues": queues, "preview": preview})
+        return Response({"count": len(rows), "queues": queues, "preview": preview, "without": without})
 
 
 class _JobView(PersonalView):

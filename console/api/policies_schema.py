@@ -10,6 +10,7 @@ from rest_framework import serializers
 from brokers.model import POLICY, QUEUE_STATES, TYPES
 from console.api.fields import FlagField, ObjectNameField, TextField
 from console.api.schema import OBJECT, REASON, VERSION, number_field, object_field, shape_of, text_field
+from console.bulk.relative import LEAST, MOST, RELATIVE_FIELDS
 
 PolicyChange = shape_of(
     "PolicyChange",
@@ -164,21 +165,33 @@ class BulkSelection(serializers.Serializer[Any]):
     objects = serializers.ListField(child=TextField(), default=list, help_text="These queues, by object name.")
 
 
+def _factors() -> serializers.DictField:
+    return serializers.DictField(
+        child=serializers.FloatField(min_value=LEAST, max_value=MOST),
+        default=dict,
+        help_text=f"Instead of a value: a factor of each queue's effective value, for {' and '.join(RELATIVE_FIELDS)}."
+        " Queues without a limit stay as they are.",
+    )
+
+
 class BulkRequest(serializers.Serializer[Any]):
     selection = BulkSelection(help_text="Queues to edit; {}: all.")
-    attributes = serializers.DictField(help_text="Policy fields and their new values; null: inherited.")
+    attributes = serializers.DictField(default=dict, help_text="Policy fields and their new values; null: inherited.")
+    factors = _factors()
     reason = TextField(REASON, default="")
 
 
 class BulkPreviewRequest(serializers.Serializer[Any]):
     selection = BulkSelection(help_text="Queues to edit; {}: all.")
     attributes = serializers.DictField(default=dict, help_text="As for the edit; empty: only list the queues.")
+    factors = _factors()
 
 
 class BulkPreview(serializers.Serializer[Any]):
     count = number_field("Number of matching queues.")
     queues = PolicyQueue(many=True, help_text="The first 200 of them by name.")
     preview = ChangePreview(allow_null=True)
+    without = number_field("Queues that stay as they are, since they have no limit to multiply.")
 
 
 class BulkJob(serializers.Serializer[Any]):

@@ -23,6 +23,7 @@ from brokers.model import ObjectName, check_attributes, object_name
 from brokers.model.patterns import matches, pattern_fault
 from console.access.actor import Actor
 from console.bulk.models import BulkEdit, BulkEditRow, RowState, State
+from console.bulk.relative import checked_factors, in_words, scaled
 from console.leases.leased_row import signed
 from console.links.registry import BrokerLink, link
 from console.links.visibility import as_visible
@@ -82,20 +83,42 @@ def selected(broker: BrokerLink, selection: Selection) -> list[Mapping[str, Any]
 
 
 def preview_bulk(
-    broker: BrokerLink, rows: Iterable[Mapping[str, Any]], attributes: Mapping[str, Any], *, largest: int = 20
+    broker: BrokerLink,
+    rows: Iterable[Mapping[str, Any]],
+    attributes: Mapping[str, Any],
+    *,
+    factors: Mapping[str, float] | None = None,
+    largest: int = 20,
 ) -> dict[str, Any]:
-    """Return the impact of the edit, as `preview_changes` does, with the queues that would refuse it."""
-    given = checked(broker, attributes)
-    changes = [PolicyChange(ObjectName.parse(row["object"]), given) for row in rows]
+    """Return the impact of the edit, as `preview_changes` does, with the queues that would refuse it. Queues that the
+    edit sets nothing on are not part of it."""
+    changes = [
+        PolicyChange(ObjectName.parse(name), wanted)
+        for name, wanted in wanted_values(broker, rows, attributes, factors or {}).items()
+    ]
     return preview_changes(broker, changes, largest=largest, one_by_one=True)
 
 
-def checked(broker: BrokerLink, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the validated attributes. Raises InvalidValue unless they are policy fields that can be set on queues of
-    this broker, at least one."""
-    if not attributes:
+def wanted_values(
+    broker: BrokerLink,
+    rows: Iterable[Mapping[str, Any]],
+    attributes: Mapping[str, Any],
+    factors: Mapping[str, Any],
+) -> dict[str, dict[str, Any]]:
+    """Return object name -> values to set, for the queues that get any: `attributes`, and the queue's effective values
+    multiplied by `factors`. Raises InvalidValue."""
+    multiplied = checked_factors(factors, attributes)
+    given = checked(broker, attributes, also=tuple(multiplied))
+    wanted = {row["object"]: {**given, **scaled(row, multiplied)} for row in rows}
+    return {name: values for name, values in wanted.items() if values}
+
+
+def checked(broker: BrokerLink, attributes: Mapping[str, Any], *, also: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the validated attributes. Raises InvalidValue unless they, and the fields `also`, are policy fields that
+    can be set on queues of this broker, at least one."""
+    if not attributes and not also:
         raise InvalidValue({"attributes": "attributes is empty: set the fields to change"})
-    check_settable(broker, [PolicyChange(_ANY_QUEUE, attributes)])
+    check_settable(broker, [PolicyChange(_ANY_QUEUE, {**attributes, **dict.fromkeys(also)})])
     good, wrong = check_attributes(broker.types["Queue"], attributes, creating=False)
     wrong += [(name, f"{name} is not a policy field") for name in good if name not in FIELDS]
     if wrong:
@@ -107,13 +130,21 @@ def checked(broker: BrokerLink, attributes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def begin_bulk(
-    by: Actor, broker: BrokerLink, selection: Selection, attributes: Mapping[str, Any], *, reason: str = ""
+    by: Actor,
+    broker: BrokerLink,
+    selection: Selection,
+    attributes: Mapping[str, Any],
+    *,
+    factors: Mapping[str, float] | None = None,
+    reason: str = "",
 ) -> BulkEdit:
-    """Create a job without changing any queue yet. Raises PermissionDenied, InvalidValue."""
-    given = checked(broker, attributes)
+    """Create a job without changing any queue yet. Values of `factors` are computed now, from the effective values of
+    each queue: resuming the job does not apply them again. Raises PermissionDenied, InvalidValue."""
     rows = selected(broker, selection)
-    planned = [BulkEditRow(object=row["object"], wanted=given) for row in rows]
-    return _begin(by, broker, planned, reason=reason, attributes=given, selection=selection.as_json())
+    wanted = wanted_values(broker, rows, attributes, factors or {})
+    planned = [BulkEditRow(object=name, wanted=values) for name, values in wanted.items()]
+    shown = {**checked(broker, attributes, also=tuple(factors or ())), **in_words(factors or {})}
+    return _begin(by, broker, planned, reason=reason, attributes=shown, selection=selection.as_json())
 
 
 def begin_undo(by: Actor, edit: BulkEdit, *, reason: str = "") -> BulkEdit:

@@ -34,7 +34,7 @@ class RowState(models.TextChoices):
 
 
 class BulkEdit(LeasedRow):
-    """`attributes`: policy fields for every queue; empty for an undo, whose rows have their own. `error`: why the job
+    """`attributes`: policy fields for every queue, a factor as text (`× 1.5`); empty for an undo, whose rows have their own. `error`: why the job
     was interrupted."""
 
     created = models.DateTimeField(auto_now_add=True)

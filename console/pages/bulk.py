@@ -10,6 +10,7 @@ from brokers.model import QUEUE_STATES
 from console.access.user_rights import request_rights
 from console.bulk.editing import is_visible
 from console.bulk.models import BulkEdit
+from console.bulk.relative import RELATIVE_FIELDS
 from console.pages.frame import frame
 from console.pages.policy_fields import fields_at, policy_fields
 from console.permissions.rights import Role
@@ -18,7 +19,7 @@ from console.permissions.rights import Role
 @require_safe
 def bulk(request: HttpRequest) -> HttpResponse:
     fields = fields_at(request, "Queue")
-    context = frame(request, "bulk", "Bulk edit", policy=fields)
+    context = frame(request, "bulk", "Bulk edit", policy=fields, relativeFields=RELATIVE_FIELDS)
     return render(request, "console/bulk.html", {**context, "page": "policies", "states": QUEUE_STATES})
 
 

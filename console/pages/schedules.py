@@ -15,9 +15,6 @@ from console.pages.policy_fields import policy_fields
 from console.schedules.editing import can_see
 from console.schedules.models import Schedule
 
-#: Queues that the form suggests.
-_SUGGESTED = 500
-
 
 @require_safe
 def schedules(request: HttpRequest) -> HttpResponse:
@@ -40,7 +37,6 @@ def schedule(request: HttpRequest, number: int = 0) -> HttpResponse:
     )
     here = visible_link(request_rights(request), context["broker"]["slug"])
     scopes = ["type=Broker", *(row["object"] for row in here.hosts.values())]
-    scopes += [row["object"] for row in here.queues()[:_SUGGESTED]]
     context["page_settings"] |= {"scopes": scopes, "fields": fields_anywhere(here), "effects": _effects(here)}
     return render(request, "console/schedule.html", {**context, "page": "schedules", "schedule": found})
 

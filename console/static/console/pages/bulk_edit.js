@@ -9,6 +9,7 @@ import { settings } from "../core/settings.js";
 import { field } from "../widgets/fields.js";
 import { inRows, labelOf, settingChips } from "../widgets/policy_fields.js";
 import { showPreview } from "../widgets/policy_preview.js";
+import { readFactor } from "../widgets/relative_amount.js";
 
 const TYPING = 300; // ms, minimum delay of a preview; a slow preview is not requested for each key
 const apply = byId("apply");
@@ -23,9 +24,17 @@ const fields = inRows(settings.policy).map((declared) => {
     inherits: true,
     label: labelOf(declared),
     placeholder: "inherited",
-    hint: declared.description,
+    hint: settings.relativeFields.includes(declared.name)
+      ? `${declared.description} Or +50%, x2: of what is effective for each queue.`
+      : declared.description,
     changed: soon,
   });
+  const check = f.check;
+  f.check = () => {
+    if (factorOf(f) === null) return check();
+    f.wrong(""); // a factor is no value of the field
+    return true;
+  };
   const tick = h("input", {
     type: "checkbox",
     name: `set-${declared.name}`,
@@ -72,12 +81,30 @@ const filter = () => ({
 const selection = () => (all.checked ? filter() : { objects: [...selected].sort() });
 const chosen = () => (all.checked ? total : selected.size);
 
-/** {field: value} of the selected fields. Throws Error if a value cannot be parsed. */
-const attributes = () =>
-  Object.fromEntries(fields.filter(({ tick }) => tick.checked).map(({ f }) => [f.declared.name, f.read()]));
+/**
+ * The factor that is entered in a field; null: a value, or nothing.
+ *
+ * @param {any} f
+ */
+const factorOf = (f) => (settings.relativeFields.includes(f.declared.name) ? readFactor(f.input.value) : null);
 
+/** What the selected fields set, or multiply. Throws Error if a value cannot be parsed. */
 function edit() {
-  return { selection: selection(), attributes: attributes() };
+  const chosenFields = fields.filter(({ tick }) => tick.checked).map(({ f }) => f);
+  const [relative, absolute] = [
+    chosenFields.filter((f) => factorOf(f) !== null),
+    chosenFields.filter((f) => factorOf(f) === null),
+  ];
+  return {
+    selection: selection(),
+    attributes: Object.fromEntries(absolute.map((f) => [f.declared.name, f.read()])),
+    factors: Object.fromEntries(relative.map((f) => [f.declared.name, factorOf(f)])),
+  };
+}
+
+/** The number of queues on the button: what one click changes. */
+function showButton() {
+  apply.textContent = chosen() ? `Apply to ${plural(chosen(), "queue")}` : "Apply";
 }
 
 /** @param {...any} content */
@@ -113,6 +140,7 @@ async function findQueues() {
 }
 
 function list() {
+  showButton();
   byId("count").textContent = all.checked ? (shown ? count(total) : "") : `${count(selected.size)} selected`;
   byId("rest").hidden = !shown || total <= shown.length;
   if (!shown) {
@@ -128,6 +156,7 @@ function list() {
           tick.addEventListener("change", () => {
             selected[tick.checked ? "add" : "delete"](queue.object);
             byId("count").textContent = `${count(selected.size)} selected`;
+            showButton();
             soon();
           });
           return h(
@@ -192,6 +221,10 @@ async function preview() {
     took = performance.now() - began;
     const effects = h("div", { class: "stack" });
     if (result.preview) showPreview(effects, result.preview);
+    if (result.without)
+      effects.append(
+        h("p", { class: "muted" }, `${plural(result.without, "queue stays", "queues stay")} without a limit.`),
+      );
     fill(box, effects);
     previewed = JSON.stringify(wanted);
   } catch (error) {
@@ -292,6 +325,18 @@ for (const id of ["search", "pattern", "state"]) {
     }, TYPING);
   });
 }
+/** Fill the form from the address: `queue=` selects queues, `clear=` lets fields inherit again. */
+function fillFromAddress() {
+  const given = new URLSearchParams(location.search);
+  for (const object of given.getAll("queue")) selected.add(object);
+  const cleared = given.getAll("clear");
+  for (const { f, tick } of fields) {
+    if (!cleared.includes(f.declared.name)) continue;
+    tick.checked = true;
+    f.element.hidden = false;
+  }
+}
+
 all.addEventListener("change", () => {
   list();
   soon();
@@ -301,5 +346,6 @@ whenBack(async () => {
   soon(); // previews what failed while the broker was disconnected
 });
 watch({ watch: "objects", object: "" });
-findQueues();
+fillFromAddress();
+findQueues().then(soon);
 jobs();

@@ -10,6 +10,7 @@ import { field } from "../widgets/fields.js";
 import { openFormDialog, plainField, showWrong } from "../widgets/form_dialog.js";
 import { inRows, labelOf } from "../widgets/policy_fields.js";
 import { inZone, weekdaysOf, whatInWords } from "../widgets/schedule_words.js";
+import { scopeChooser } from "../widgets/scope_chooser.js";
 
 const TYPING = 300; // ms
 const path = settings.schedule ? `schedules/${settings.schedule}/` : "schedules/";
@@ -67,11 +68,11 @@ async function show() {
         ["policy", "Set policy fields"],
       ],
     }),
-    target: plainField("target", "Target", {
+    target: scopeChooser("target", "Target", {
       value: was.target,
-      list: "scopes",
-      required: true,
-      hint: "An object name from the list. type=Broker: all queues of the broker.",
+      scopes: settings.scopes,
+      broker: settings.broker,
+      hint: "What exists now. The pattern below restricts the broker or a virtual host to some of its queues.",
     }),
     pattern: plainField("pattern", "Restrict to queues", {
       value: was.pattern,
@@ -265,10 +266,6 @@ async function show() {
   fill(
     byId("fields"),
     policy.map((each) => each.element),
-  );
-  fill(
-    byId("scopes"),
-    settings.scopes.map((/** @type {any} */ scope) => h("option", { value: scope })),
   );
   byId("remove").hidden = !settings.schedule;
   byId("save").disabled = false;

@@ -6,6 +6,20 @@ import { queueUrl, shortName } from "../core/object_names.js";
 import { declaredField, fieldText, labelBeside, labelOf } from "./policy_fields.js";
 import { stateElement } from "./states.js";
 
+/** Queues in the address of a bulk edit. */
+const CLEARED = 40;
+
+/**
+ * The address of a bulk edit, which shows its preview, that clears the fields that queues set themselves.
+ *
+ * @param {[any, string[]][]} own
+ */
+function clearUrl(own) {
+  const address = new URLSearchParams(own.map(([queue]) => ["queue", queue.object]));
+  for (const name of new Set(own.flatMap(([, set]) => set))) address.append("clear", name);
+  return `/policies/bulk/?${address}`;
+}
+
 /**
  * Show the response of a preview in `box`.
  *
@@ -236,14 +250,14 @@ function fullIn({ before, after }) {
 export function showOverrides(box, found, names) {
   const own = found
     .map((/** @type {any} */ queue) => [
-      queue.name,
+      queue,
       names.filter((/** @type {any} */ name) => (queue.set?.[name] ?? null) !== null),
     ])
     .filter((/** @type {any} */ [, set]) => set.length);
   if (!own.length) return;
   const shown = own
     .slice(0, 10)
-    .map((/** @type {any} */ [name, set]) =>
+    .map((/** @type {any} */ [{ name }, set]) =>
       h(
         "li",
         {},
@@ -266,7 +280,9 @@ export function showOverrides(box, found, names) {
         "p",
         { class: "muted" },
         "Overrides of a queue take precedence over patterns. ",
-        h("a", { href: "/policies/bulk/" }, "Edit the overrides"),
+        own.length <= CLEARED
+          ? h("a", { class: "button", href: clearUrl(own) }, `Clear them on ${plural(own.length, "queue")}…`)
+          : h("a", { href: "/policies/bulk/" }, "Edit the overrides"),
       ),
     ),
   );

@@ -1,10 +1,12 @@
-// Operator stops as text: one line for each, with buttons to start the producers.
+// Operator stops as text: one line for each, with buttons to start the producers, and to undo the stop at once.
 
+import { post } from "../core/api.js";
 import { h, icon } from "../core/elements.js";
 import { clock, duration, exact, plural } from "../core/format.js";
 import { hostOf, scopeInWords, shortName } from "../core/object_names.js";
 import { acting } from "../core/permissions.js";
 import { sinceElement, untilElement } from "../core/times.js";
+import { toast } from "../core/toast.js";
 import { aimOf, aimOfQueues, openStopDialog } from "./stop_dialog.js";
 import { groupStops } from "./stops_in_force.js";
 
@@ -90,18 +92,55 @@ function buttons(group) {
       icon(action),
       text,
     );
+  const undo = h(
+    "button",
+    {
+      type: "button",
+      class: "quiet lift undo",
+      title: "Remove this stop, and no other, at once",
+      ...acting("operate", hostOf(stop.object)),
+      on: { click: (/** @type {any} */ event) => undoStop(group, event.currentTarget) },
+    },
+    "Undo",
+  );
   return [
     " ",
-    button("start", stop.stage ? "Remove throttle" : "Start again"),
+    stop.stage ? null : undo,
+    button("start", stop.stage ? "Remove throttle" : "Start again…"),
     stop.stage ? button("stop", "Stop again") : null,
   ];
 }
 
 /**
+ * Remove the stops of a group, and no others of their scopes. The message offers to stop again.
+ *
+ * @param {any[]} group
+ * @param {HTMLButtonElement} button
+ */
+async function undoStop(group, button) {
+  const [stop] = group;
+  const { label, ...aim } = aimOfLine(group);
+  const what = label ?? scopeInWords(stop.scope);
+  button.disabled = true;
+  try {
+    const done = await post("start-producers/", { ...aim, reason: `undo: ${stop.reason || "stop"}` });
+    if (done.changed)
+      toast(`${what}: stop undone.`, "done", ["Stop again…", () => openStopDialog("stop", aimOfLine(group))]);
+    else toast(`${what}: this stop is no longer in force.`);
+  } catch (error) {
+    toast(`Undo failed: ${error.message}`, "error");
+  }
+  button.disabled = false;
+}
+
+/** @param {any[]} group @returns {any} */
+const aimOfLine = (group) => (group.length > 1 ? aimOfQueues(group) : aimOf(group[0]));
+
+/**
  * @param {any} group
  * @param {any} action
  */
-const lift = (group, action) => openStopDialog(action, group.length > 1 ? aimOfQueues(group) : aimOf(group[0]));
+const lift = (group, action) => openStopDialog(action, aimOfLine(group));
 
 /**
  * @param {any} stop
