@@ -167,9 +167,10 @@ class BulkSelection(serializers.Serializer[Any]):
 
 def _factors() -> serializers.DictField:
     return serializers.DictField(
-        child=serializers.FloatField(min_value=LEAST, max_value=MOST),
+        child=serializers.FloatField(),
         default=dict,
-        help_text=f"Instead of a value: a factor of each queue's effective value, for {' and '.join(RELATIVE_FIELDS)}."
+        help_text=f"Instead of a value: a factor of each queue's effective value, for {' and '.join(RELATIVE_FIELDS)}:"
+        f" {LEAST:g} to {MOST:g}."
         " Queues without a limit stay as they are.",
     )
 

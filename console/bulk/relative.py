@@ -48,5 +48,5 @@ def scaled(row: Mapping[str, Any], factors: Mapping[str, float]) -> dict[str, in
 
 
 def in_words(factors: Mapping[str, float]) -> dict[str, str]:
-    """Return the factors as the list of bulk edits shows them: "× 1.5"."""
-    return {name: f"× {factor:g}" for name, factor in factors.items()}
+    """Return the factors as the list of bulk edits shows them: "x 1.5"."""
+    return {name: f"x {factor:g}" for name, factor in factors.items()}

@@ -110,8 +110,9 @@ def policy_file(page: Page) -> None:
 def bulk(page: Page) -> None:
     page.goto("/policies/bulk/")
     page.wait_for_selector("#queues tr", timeout=READY)
+    page.check("#all")
     page.check("[name=set-capacity_messages]")
-    page.fill("form [name=capacity_messages]", "5")
+    page.fill("form [name=capacity_messages]", "+50%")
     page.wait_for_timeout(1200)
 
 

@@ -196,6 +196,7 @@ async def test_edits_survive_a_disconnection_and_are_saved_without_a_reload(peop
 
     bulk = await opened(await context.new_page(), "/policies/bulk/")
     await expect(bulk.locator("#queues tr")).to_have_count(1)
+    await bulk.get_by_label("All matching queues").check()
     await bulk.locator("[name=set-flow_control]").check()
     await bulk.get_by_label("Reason").fill("half typed")
 

@@ -119,6 +119,52 @@ def test_preview_lists_the_queues_that_would_refuse(four: Broker, as_viewer: API
     assert preview["refusals"][0]["object"] == str(queue("a.2"))
 
 
+def test_factor_multiplies_the_effective_value_of_each_queue(
+    four: Broker, as_operator: APIClient, as_viewer: APIClient
+) -> None:
+    four.do(lambda memory: memory.management.update(queue("a.2"), {"capacity_messages": 7}, 1))
+    four.do(lambda memory: memory.management.update(queue("b.1"), {"capacity_messages": 0}, 1))
+    until(lambda: four.link.queue(str(queue("b.1")))["effective_capacity_messages"] == 0)  # type: ignore[index]
+    half = {"selection": {}, "factors": {"capacity_messages": 1.5}}
+    seen = post(as_viewer, f"{BULK}preview/", **half).json()
+    assert (seen["count"], seen["without"], seen["preview"]["queues"]) == (4, 1, 3)  # one has no limit
+    assert capacities(four)["a.1"] == 100
+    job = post(as_operator, BULK, **half, reason="Black Friday").json()
+    assert capacities(four) == {"a.1": 150, "a.2": 11, "a.3": 150, "b.1": 0}
+    assert job["attributes"] == {"capacity_messages": "x 1.5"}
+    post(as_operator, f"{BULK}{job['id']}/undo/")
+    assert capacities(four) == {"a.1": 100, "a.2": 7, "a.3": 100, "b.1": 0}
+
+
+def test_resumed_job_does_not_multiply_again(four: Broker, by: Actor) -> None:
+    job = begin_bulk(by, four.link, Selection(), {}, factors={"capacity_messages": 2})
+    step(job.pk, "one", count=1)
+    interrupt_bulk(by, now(job))
+    resume_bulk(by, now(job))
+    finish(job.pk)
+    assert set(capacities(four).values()) == {200}
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"factors": {"flow_stop_messages": 2}}, "flow_stop_messages"),
+        ({"factors": {"colour": 2}}, "colour"),
+        ({"factors": {"capacity_messages": 0}}, "capacity_messages"),
+        ({"factors": {"capacity_messages": 1e9}}, "capacity_messages"),
+        ({"factors": {"capacity_messages": 2}, "attributes": {"capacity_messages": 5}}, "capacity_messages"),
+        ({}, "attributes"),
+    ],
+    ids=str,
+)
+def test_invalid_factor_is_refused_by_name(
+    four: Broker, as_operator: APIClient, given: dict[str, Any], field: str
+) -> None:
+    answer = post(as_operator, BULK, selection={}, **given)
+    assert (answer.status_code, list(answer.json())) == (400, [field])
+    assert set(capacities(four).values()) == {100}
+
+
 # -- running jobs ---------------------------------------------------------------------------------------------------
 
 

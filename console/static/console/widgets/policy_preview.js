@@ -12,7 +12,7 @@ const CLEARED = 40;
 /**
  * The address of a bulk edit, which shows its preview, that clears the fields that queues set themselves.
  *
- * @param {[any, string[]][]} own
+ * @param {any[][]} own pairs of a queue and names of fields
  */
 function clearUrl(own) {
   const address = new URLSearchParams(own.map(([queue]) => ["queue", queue.object]));
