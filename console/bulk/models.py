@@ -34,8 +34,8 @@ class RowState(models.TextChoices):
 
 
 class BulkEdit(LeasedRow):
-    """`attributes`: policy fields for every queue, a factor as text (`x 1.5`); empty for an undo, whose rows have their
-    own. `error`: why the job was interrupted."""
+    """`attributes`: policy fields for every queue; empty for an undo, whose rows have their own. `error`: why the job
+    was interrupted."""
 
     created = models.DateTimeField(auto_now_add=True)
     finished = models.DateTimeField(null=True)
