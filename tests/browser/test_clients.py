@@ -32,7 +32,11 @@ def furnish(memory: InMemoryBroker) -> tuple[Producer, Producer]:
 
 async def test_client_is_found_stopped_and_started_again(people: People, broker: Broker) -> None:
     hers, his = broker.do(furnish)
-    page = await opened(await people.page("ada"), "/clients/")
+    page = await opened(await people.page("ada"), "/?search=nothing-7")
+    await expect(page.get_by_role("link", name="Search clients")).to_have_attribute(
+        "href", re.compile(r"^/clients/\?search=nothing-7")
+    )
+    page = await opened(page, "/clients/")
     await page.get_by_label("Search clients and producers").fill("out-7")
     await expect(page.locator("#found-rows tr")).to_have_count(1)
     await page.get_by_label("Search clients and producers").fill("web-7")

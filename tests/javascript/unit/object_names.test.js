@@ -70,7 +70,11 @@ test("a name that a browser or proxy would change is escaped in a URL", () => {
   assert.equal(names.queueUrl("default", "~~x"), "/queues/default/~~~7E~7Ex/");
 });
 
-test("queues have their own page, other objects are in the object browser", () => {
+test("queues and connections have their own page, other objects are in the object browser", () => {
+  assert.equal(
+    names.objectUrl("type=Connection,virtualhost=v,id=1"),
+    "/clients/connection/?object=type%3DConnection%2Cvirtualhost%3Dv%2Cid%3D1",
+  );
   assert.equal(names.objectUrl("type=Queue,virtualhost=v,name=q"), "/queues/v/q/");
   assert.equal(names.objectUrl("type=User,name=app"), "/objects/?object=type%3DUser%2Cname%3Dapp");
 });

@@ -7,7 +7,7 @@ import { watch } from "../core/connection.js";
 import { CounterRates } from "../core/counter_rates.js";
 import { byId, fill, h, icon, reconcile, setText } from "../core/elements.js";
 import { count, plural, rate, words } from "../core/format.js";
-import { shortName } from "../core/object_names.js";
+import { objectUrl, shortName } from "../core/object_names.js";
 import { acting } from "../core/permissions.js";
 import { poll } from "../core/polling.js";
 import { settings } from "../core/settings.js";
@@ -18,7 +18,6 @@ import { reasonInWords, valueNode } from "../widgets/values.js";
 import {
   clientName,
   clientUrl,
-  connectionUrl,
   durationCell,
   known,
   linkCell,
@@ -174,7 +173,7 @@ function connectionNode(item) {
           ? client
             ? h("a", { href: client }, h("bdi", {}, clientName(attributes)))
             : h("bdi", {}, clientName(attributes))
-          : h("a", { href: connectionUrl(item.name) }, `Connection ${attributes.id}`),
+          : h("a", { href: objectUrl(item.name) }, `Connection ${attributes.id}`),
       ),
       closeButton(item, "Connection", `connection ${attributes.id}`),
     ),

@@ -15,9 +15,6 @@ export const known = (value) => value !== null && value !== undefined;
  */
 export const chosen = (text) => h("bdi", {}, text || "–");
 
-/** @param {string} name of the connection */
-export const connectionUrl = (name) => ofBroker(`/clients/connection/?object=${encodeURIComponent(name)}`);
-
 /**
  * Return the address of the page of a client; null if it has no name.
  *

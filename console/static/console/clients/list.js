@@ -5,6 +5,7 @@ import { UNKNOWN, whenBack } from "../core/away.js";
 import { watch } from "../core/connection.js";
 import { byId, fill, h, reconcile, setText } from "../core/elements.js";
 import { count, plural } from "../core/format.js";
+import { objectUrl } from "../core/object_names.js";
 import { poll } from "../core/polling.js";
 import { settings } from "../core/settings.js";
 import { setSince, sinceElement } from "../core/times.js";
@@ -13,7 +14,6 @@ import {
   chosen,
   clientName,
   clientUrl,
-  connectionUrl,
   durationCell,
   linkCell,
   stateCell,
@@ -73,11 +73,11 @@ function connectionRow(item) {
     h(
       "th",
       { scope: "row" },
-      h("a", { href: client ?? connectionUrl(item.name) }, h("bdi", {}, clientName(attributes))),
+      h("a", { href: client ?? objectUrl(item.name) }, h("bdi", {}, clientName(attributes))),
       h(
         "small",
         { class: "muted" },
-        h("a", { href: connectionUrl(item.name) }, `Connection ${attributes.id}`),
+        h("a", { href: objectUrl(item.name) }, `Connection ${attributes.id}`),
         ` in ${attributes.virtualhost}`,
       ),
     ),
@@ -118,7 +118,7 @@ const producerRow = (item) =>
       "td",
       { "data-label": "Client" },
       item.attributes.connection
-        ? h("a", { href: connectionUrl(item.attributes.connection) }, chosen(item.attributes.client))
+        ? h("a", { href: objectUrl(item.attributes.connection) }, chosen(item.attributes.client))
         : chosen(item.attributes.client),
     ),
     durationCell(),

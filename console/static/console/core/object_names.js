@@ -170,7 +170,7 @@ export function ofBroker(url, broker = new URLSearchParams(globalThis.location?.
 }
 
 /**
- * Return the URL of an object's page: queues have their own, others are in the object browser. `broker`: its slug, if
+ * Return the URL of an object's page: queues and connections have their own, others are in the object browser. `broker`: its slug, if
  * not that of this page.
  *
  * @param {string} text
@@ -179,6 +179,7 @@ export function ofBroker(url, broker = new URLSearchParams(globalThis.location?.
 export function objectUrl(text, broker) {
   const name = parseName(text);
   if (name?.type === "Queue") return queueUrl(name.keys.virtualhost, name.keys.name, broker);
+  if (name?.type === "Connection") return ofBroker(`/clients/connection/?object=${encodeURIComponent(text)}`, broker);
   return ofBroker(`/objects/?object=${encodeURIComponent(text)}`, broker);
 }
 

@@ -4,7 +4,7 @@ import { atThatTime, drawing, UNKNOWN } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
 import { byId, fill, find, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
 import { bytes, count, exact, exactAmount, middle } from "../core/format.js";
-import { queueUrl, whyUrl } from "../core/object_names.js";
+import { ofBroker, queueUrl, whyUrl } from "../core/object_names.js";
 import { acting, may } from "../core/permissions.js";
 import { settings } from "../core/settings.js";
 import { sinceElement } from "../core/times.js";
@@ -326,6 +326,13 @@ function showEmpty() {
       empty,
       h("p", {}, h("strong", {}, `No matching queues${atThatTime()}.`)),
       h("p", {}, h("button", { type: "button", on: { click: clear } }, "Show all queues")),
+      view.search
+        ? h(
+            "p",
+            {},
+            h("a", { href: ofBroker(`/clients/?${new URLSearchParams({ search: view.search })}`) }, "Search clients"),
+          )
+        : null,
     );
   } else {
     showFirstSteps(empty);
