@@ -193,6 +193,7 @@ function soon() {
   clearTimeout(pause);
   request?.abort();
   apply.disabled = true;
+  showButton();
   pause = setTimeout(preview, Math.min(2000, Math.max(TYPING, took)));
 }
 
@@ -227,6 +228,8 @@ async function preview() {
       );
     fill(box, effects);
     previewed = JSON.stringify(wanted);
+    const changed = chosen() - result.without;
+    apply.textContent = changed ? `Apply to ${plural(changed, "queue")}` : "Apply";
   } catch (error) {
     if (error.name === "AbortError") return;
     for (const { f } of chosenFields) f.wrong(error.fields?.[f.declared.name] ?? "");
