@@ -83,16 +83,17 @@ _PREVIEW_ANSWER = (
 
 
 def stop_and_start(scope: str, *, pattern: bool, queues: bool = False) -> tuple[Operation, ...]:
-    """`pattern`: a pattern can narrow the scope; `queues`: a list of queues can. Clients can narrow every scope."""
-    selecting = (*((_PATTERN,) if pattern else ()), *((_QUEUES,) if queues else ()))
-    selecting = (*selecting, *_CLIENT)
-    arguments = (REASON, ACTOR, *selecting)
+    """`pattern`: a pattern can narrow the scope; `queues`: a list of queues can. Clients can narrow every scope; they
+    are the last arguments, since Jolokia's clients give arguments by their place."""
+    queues_of = (*((_PATTERN,) if pattern else ()), *((_QUEUES,) if queues else ()))
+    selecting = (*queues_of, *_CLIENT)
+    arguments = (REASON, ACTOR, *queues_of)
     return (
         Operation(
             "stop-producers",
             f"Block every producer of {scope} until producers are started again, or until the given end."
             " Idempotent, survives restarts.",
-            (*arguments, *_END, EFFECT),
+            (*arguments, *_END, EFFECT, *_CLIENT),
             _STOP_ANSWER,
             "change",
             producer_effect="hold",
@@ -100,7 +101,7 @@ def stop_and_start(scope: str, *, pattern: bool, queues: bool = False) -> tuple[
         Operation(
             "start-producers",
             f"Lift the operator's stop of {scope}. An overfull queue still blocks its producers. Idempotent.",
-            (*arguments, _ONLY, *_STAGE),
+            (*arguments, _ONLY, *_STAGE, *_CLIENT),
             _STOP_ANSWER,
             "change",
         ),

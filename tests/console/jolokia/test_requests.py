@@ -254,7 +254,8 @@ def test_list_has_one_object_of_each_type(olga: Client) -> None:
     }
     assert queue["attr"]["producers"]["rw"] is False
     stop = queue["op"]["stop-producers"]
-    assert [argument["name"] for argument in stop["args"]] == ["reason", "for_ms", "below", "effect"]
+    arguments = [argument["name"] for argument in stop["args"]]
+    assert arguments == ["reason", "for_ms", "below", "effect", "user", "container_id", "link"]
     assert post(olga, {"type": "list"}, "/jolokia/?canonicalNaming=false")["value"]["headgate"].keys() >= {
         "type=Broker,broker=local"
     }
