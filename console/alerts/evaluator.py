@@ -21,12 +21,12 @@ from django.utils import timezone
 
 from brokers.admin import AdminError, Event
 from console.alerts.consumed_queues import ConsumedQueues
-from console.alerts.messages import items
+from console.alerts.messages import items, titles
 from console.alerts.models import Alert, AlertState, Delivery, Notification, Position, Rule, Silence
-from console.alerts.observing import active_conditions, dead_letter_queues_of, read_scopes, unreachable
+from console.alerts.observing import active_conditions, dead_letter_queues_of, is_paused, read_scopes, unreachable
 from console.alerts.queue_conditions import DEAD_LETTERS, QUEUE_CONDITIONS, Known, Row, matching_conditions
 from console.alerts.recording import NOT_RECORDING, SILENT, Recording
-from console.alerts.transitions import Evaluation, Observation, evaluate
+from console.alerts.transitions import UNREACHABLE, Evaluation, Observation, evaluate
 from console.brokers.models import ForeignBroker
 from console.links.queue_table import queue_of
 from console.links.registry import BrokerLink
@@ -168,6 +168,8 @@ class Evaluator:
         which it is not known."""
         if not link.connected:
             self._connected.pop(link.slug, None)
+            if is_paused(link):
+                return [], True, titles().keys() - {UNREACHABLE}
             away = self.now().timestamp() - link.status.since / 1000
             if away < GRACE:
                 return [], False, ()

@@ -9,6 +9,7 @@ from brokers.admin import BrokerAdmin, Page
 from brokers.model import ObjectName, object_name
 from console.alerts.queue_conditions import Row, dead_letter_queues
 from console.alerts.transitions import UNREACHABLE, Observation
+from console.brokers.configured import configured
 from console.links.link import BrokerLink
 
 _BROKER = object_name("Broker")
@@ -23,6 +24,11 @@ def unreachable(link: BrokerLink) -> Observation:
     saw = f"The console cannot reach the broker: {link.status.error}."
     advice = "Check that the broker is running. Its queues and producers are not visible until it reconnects."
     return Observation(UNREACHABLE, str(_BROKER), "trouble", saw, advice, _BROKER)
+
+
+def is_paused(link: BrokerLink) -> bool:
+    """Return whether an administrator has paused the broker: it is disconnected for that."""
+    return any(each["slug"] == link.slug and each.get("paused", False) for each in configured())
 
 
 def active_conditions(link: BrokerLink) -> list[Observation]:

@@ -11,7 +11,7 @@ from brokers.admin import AdminError
 from brokers.model import NOTIFICATIONS, ObjectName
 from console.alerts.messages import short_name, titles
 from console.alerts.models import ConsumedQueue, Rule
-from console.alerts.observing import active_conditions, dead_letter_queues_of, read_scopes, unreachable
+from console.alerts.observing import active_conditions, dead_letter_queues_of, is_paused, read_scopes, unreachable
 from console.alerts.queue_conditions import CONSUMERS_LOST, DEAD_LETTERS, QUEUE_CONDITIONS, Known, matching_conditions
 from console.alerts.recording import NOT_RECORDING, silence_of
 from console.alerts.transitions import Observation, within
@@ -89,7 +89,8 @@ def _of_link(
     rule: Rule, link: BrokerLink, last_sign: Callable[[str], dt.datetime | None], now: dt.datetime
 ) -> Iterable[Observation]:
     if not link.connected:
-        yield unreachable(link)
+        if not is_paused(link):
+            yield unreachable(link)
         return
     yield from active_conditions(link)
     if NOT_RECORDING in rule.kinds and (silent := silence_of(last_sign, link.slug, now)) is not None:

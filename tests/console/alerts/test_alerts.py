@@ -490,6 +490,24 @@ def test_unreachable_broker_resolves_after_a_restart_in_the_middle(broker: Broke
     assert [each["phase"] for each in hook.bodies] == ["firing", "resolved"]
 
 
+def test_a_paused_broker_is_not_unreachable(
+    broker: Broker, by: Actor, hook: Received, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.connected()
+    create_rule(by, hook, ["broker-unreachable"], holds=30, quiet=0)
+    clock = Clock()
+    alerts = evaluator(clock)
+    alerts.poll()
+    broker.lose()
+    for clock.seconds in (5, 40, 80):
+        alerts.poll()
+    assert [each["phase"] for each in hook.bodies] == ["firing"]
+    monkeypatch.setattr("console.alerts.observing.configured", lambda: [{"slug": "local", "paused": True}])
+    for clock.seconds in (100, 200, 300):
+        alerts.poll()
+    assert [each["phase"] for each in hook.bodies] == ["firing", "resolved"]
+
+
 def test_many_objects_that_fire_at_once_are_one_notification(broker: Broker, by: Actor, hook: Received) -> None:
     count = 1500
 
