@@ -54,7 +54,9 @@ def mend_store(path: Path, *, suspect: bool, now: datetime | None = None) -> lis
         if not findings:
             return []
         with failures_named(path):
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            busy = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if busy:  # its log would be taken for that of the rewritten file
+            raise StoreError(f"cannot repair {path}: a backup reads it. Start again when the backup has ended")
     draft = path.with_name(f"{path.name}-mended")
     draft.unlink(missing_ok=True)
     lost, saved = _copy(path, draft)

@@ -3,6 +3,8 @@
 They belong together: the configuration gives the stores' rows their meaning. So all are pinned at once, and the copies
 are checked as the broker checks its files at a start; if a virtual host was created or deleted in between, they are
 taken again.
+
+Damage stops no backup: what can be saved is saved, and the damage is named.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from brokers.server import config_store, event_journal, message_file, store_iden
 from brokers.server.sqlite_file import StoreError, failures_named
 from brokers.server.store_survey import CONFIG, read_records
 from console.backup.archive import BackupError
-from console.backup.contents import ADAPTERS, BROKER, files
-from console.backup.snapshot import copy, is_database, pinned
+from console.backup.contents import ADAPTERS, BROKER, files, is_database
+from console.backup.snapshot import copy, damage, pinned
 
 _TRIES = 5
 
@@ -27,34 +29,48 @@ _TRIES = 5
 SCHEMAS = {module.KIND: module.VERSION for module in (config_store, event_journal, message_file, adapter_store)}
 
 
-def take(data: Path, folder: Path) -> datetime:
-    """Copy the files into the folder, under their names in the data folder; return the moment. Raises BackupError,
-    OSError."""
+def take(data: Path, folder: Path) -> tuple[datetime, dict[str, str]]:
+    """Copy the files into the folder, under their names in the data folder; return the moment, and name -> damage of
+    damaged databases. Raises BackupError, OSError."""
     for number in range(_TRIES):
+        is_last = number == _TRIES - 1
         shutil.rmtree(folder, ignore_errors=True)
-        moment = _take(data, folder)
+        try:
+            moment = _take(data, folder)
+        except (BackupError, FileNotFoundError):  # for one, a virtual host was deleted meanwhile
+            if is_last:
+                raise
+            continue
+        found = damaged(folder)
         try:
             check(folder)
         except BackupError as error:
-            if number == _TRIES - 1:
+            if not is_last:
+                continue
+            if not found:
                 raise BackupError(str(error).replace(str(folder), str(data))) from error
-            continue
-        return moment
+        return moment, found
     raise AssertionError
+
+
+def damaged(folder: Path) -> dict[str, str]:
+    """Return name -> damage of the damaged databases of the broker and the adapters, which no process uses."""
+    found = (each for top in (BROKER, ADAPTERS) for each in files(folder, top))
+    return {name: text for name, path in found if is_database(name) and (text := damage(path))}
 
 
 def _take(data: Path, folder: Path) -> datetime:
     found = dict(files(data, BROKER)) | dict(files(data, ADAPTERS))
-    databases = {name: path for name, path in found.items() if is_database(path)}
+    databases = {name: path for name, path in found.items() if is_database(name)}
     # The configuration after the stores, the journal after the configuration: each knows all that those before it do.
     last = {f"{BROKER}/{CONFIG}": 1, f"{BROKER}/events.sqlite3": 2}
     ordered = {name: databases[name] for name in sorted(databases, key=lambda name: last.get(name, 0))}
+    moment = datetime.now(UTC)  # all that was confirmed before is in what is pinned from now on
     with pinned(ordered) as connections:
-        moment = datetime.now(UTC)
         for name, db in connections.items():
             copy(db, folder / name)
     for name, path in found.items():
-        if name not in databases:
+        if name not in connections:  # also a database that SQLite cannot even open: what there is of it
             place = folder / name
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             shutil.copyfile(path, place)
@@ -66,8 +82,8 @@ def check(folder: Path) -> None:
     together."""
     try:
         for top in (BROKER, ADAPTERS):
-            for _, path in files(folder, top):
-                if is_database(path):
+            for name, path in files(folder, top):
+                if is_database(name):
                     _check_version(path)
         store_identity.check(folder / BROKER, read_records(folder / BROKER))
     except StoreError as error:
@@ -76,6 +92,8 @@ def check(folder: Path) -> None:
 
 def _check_version(path: Path) -> None:
     with failures_named(path), closing(sqlite3.connect(path)) as db:
+        if not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            return  # it was just created
         row = db.execute("SELECT kind, version FROM schema_version").fetchone()
     if row is not None and row[1] > SCHEMAS.get(row[0], row[1]):
         raise BackupError(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from console.backup.archive import BackupError
+from console.backup.console_files import MISSING, OWN
 from console.backup.contents import strangers
 from console.backup.restoration import restore
 from console.backup.taking import take
+
+_NOT_THERE = "which was not in the data folder, and DATABASE_URL did not name it."
 
 
 def main_backup(argv: list[str]) -> int:
@@ -21,15 +24,19 @@ def main_backup(argv: list[str]) -> int:
     def work() -> list[str]:
         facts = take(data, file, os.environ)
         lines = [f"Backup of {data} as of {facts['moment']}: {file} ({_size(file.stat().st_size)})."]
-        if facts["database"] != "sqlite":
+        if facts["database"] == MISSING:
+            lines.append(f"Not in it: the console's database, {_NOT_THERE} If it is elsewhere, back it up there.")
+        elif facts["database"] != OWN:
             lines.append(f"Not in it: the console's database ({facts['database']}). Back it up with its own tools.")
         if facts["history"]:
             lines.append(f"Not in it: the history at {facts['history']}.")
         if left := strangers(data):
             lines.append(f"Not in it, since they are not Headgate's: {', '.join(left)}.")
+        damaged.extend(_named(facts["damage"]))
         return [*lines, "It contains secrets and messages; only its owner can read it."]
 
-    return _run("backup", work)
+    damaged: list[str] = []
+    return _run("backup", work) or (_fail("backup", f"it was made, but {'; '.join(damaged)}") if damaged else 0)
 
 
 def main_restore(argv: list[str]) -> int:
@@ -39,8 +46,11 @@ def main_restore(argv: list[str]) -> int:
     def work() -> list[str]:
         facts = restore(file, data, os.environ)
         lines = [f"Restored {data} as of {facts['moment']}, from release {facts['release']}."]
+        if facts["database"] == MISSING:
+            lines.append(f"It is without the console's database, {_NOT_THERE} If it was elsewhere, set DATABASE_URL.")
         if facts["history"]:
             lines.append(f"The history was at {facts['history']}: set HEADGATE_HISTORY_URL.")
+        lines += [f"{text}: the start repairs it, and names what is lost." for text in _named(facts["damaged"])]
         return [*lines, f"Start it with `headgate up --data {data}`."]
 
     return _run("restore", work)
@@ -58,6 +68,10 @@ def _run(name: str, work: Callable[[], list[str]]) -> int:
         return _fail(name, "stopped; nothing was left behind")
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
+
+
+def _named(damage: Mapping[str, str]) -> list[str]:
+    return [f"{name} is damaged ({text})" for name, text in sorted(damage.items())]
 
 
 def _fail(name: str, why: str) -> int:

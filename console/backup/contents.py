@@ -21,7 +21,37 @@ DATABASE = f"{CONSOLE}/console.sqlite3"
 #: Delta Lake's log of a table: which of its files are the table, by version.
 LOG = "_delta_log"
 
+#: The databases that processes write, by name. What else looks like one (a damaged store, or one that was set aside) is
+#: a file like others: nothing opens it, and its damage is known.
+_STORE = re.compile(rf"{BROKER}/messages/[^/]+-[^/]+\.sqlite3")
+_OTHERS = re.compile(rf"{BROKER}/(config|events)\.sqlite3|{ADAPTERS}/.+\.sqlite3|{re.escape(DATABASE)}")
+#: Nothing starts without these.
+_NEEDED = re.compile(rf"({BROKER}|{ADAPTERS})/config\.sqlite3|{re.escape(DATABASE)}")
+_SET_ASIDE = re.compile(rf"{BROKER}/messages-set-aside-[^/]+/[^/]+")
+
 _SKIPPED = re.compile(r"\..*|.*\.lock|.*-(wal|shm|journal|reserve)|temp\.sqlite3|.*\.log(\.\d+)?|.*-mended")
+
+
+def is_database(name: str) -> bool:
+    """Return whether a file with this name in the data folder is a database that a process may be writing."""
+    return is_store(name) or _OTHERS.fullmatch(name) is not None
+
+
+def is_needed(name: str) -> bool:
+    """Return whether it is a database that must be undamaged: what else is damaged is repaired when it is opened."""
+    return _NEEDED.fullmatch(name) is not None
+
+
+def is_store(name: str) -> bool:
+    """Return whether a file with this name in the data folder is the message store of a virtual host."""
+    return _STORE.fullmatch(name) is not None
+
+
+def _belongs(name: str) -> bool:
+    # A virtual host's name may begin with a dot. A store that was set aside has its newest messages in its log.
+    if is_store(name) or _SET_ASIDE.fullmatch(name):
+        return not name.endswith(("-shm", "-reserve"))
+    return not _SKIPPED.fullmatch(name.rpartition("/")[2])
 
 
 def files(data: Path, top: str) -> Iterator[tuple[str, Path]]:
@@ -30,8 +60,9 @@ def files(data: Path, top: str) -> Iterator[tuple[str, Path]]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = Path(folder, name)
-            if not _SKIPPED.fullmatch(name) and path.is_file():
-                yield path.relative_to(data).as_posix(), path
+            relative = path.relative_to(data).as_posix()
+            if _belongs(relative) and path.is_file():
+                yield relative, path
 
 
 def strangers(data: Path) -> list[str]:

@@ -12,14 +12,15 @@ from typing import Any
 
 from console.backup import archive, broker_files
 from console.backup.archive import BackupError
-from console.backup.contents import BROKER, DATABASE, files
-from console.backup.snapshot import damage, is_database
-from console.backup.taking import database_kind, partial_folder, sync
+from console.backup.console_files import MISSING, OWN, database_kind, same_kind
+from console.backup.contents import BROKER, DATABASE, is_needed
+from console.backup.snapshot import damage
+from console.backup.taking import partial_folder, sync
 
 
 def restore(file: Path, data: Path, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Restore the file into a folder that is missing or empty, and return the backup's facts. Raises BackupError,
-    OSError."""
+    """Restore the file into a folder that is missing or empty, and return the backup's facts, with what is `damaged`
+    in it: name -> damage. Raises BackupError, OSError."""
     _check_empty(data)
     data.parent.mkdir(parents=True, exist_ok=True)
     with file.open("rb") as source, partial_folder(data.with_name(f".{data.name}.restoring")) as folder:
@@ -29,7 +30,7 @@ def restore(file: Path, data: Path, environment: Mapping[str, str]) -> dict[str,
             facts = archive.extract(source, extracted)
         except BackupError as error:
             raise BackupError(f"{file}: {error}") from error
-        _check(extracted, facts, environment)
+        facts["damaged"] = _check(extracted, facts, database_kind(data, environment))
         for place, _, _ in os.walk(extracted):
             sync(Path(place))
         _check_empty(data)
@@ -50,24 +51,31 @@ def _check_empty(data: Path) -> None:
         raise BackupError(f"{data} is not an empty folder: move it away, or choose another with --data")
 
 
-def _check(data: Path, facts: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Raise BackupError unless this release, with these settings, can work with the extracted folder."""
-    made, wanted = facts["database"], database_kind(environment)
-    if made != wanted:
+def _check(data: Path, facts: Mapping[str, Any], wanted: str) -> dict[str, str]:
+    """Raise BackupError unless this release, with this kind of the console's database, can work with the extracted
+    folder. Return name -> damage of databases that the processes repair at their start, where they can be."""
+    made = same_kind(facts["database"])
+    if made not in (wanted, MISSING):
         raise BackupError(
             "the backup has the console's database as SQLite, and DATABASE_URL names another: unset DATABASE_URL"
-            if made == "sqlite"
+            if made == OWN
             else f"the console's database was {made} and is not in the backup: restore it with its own tools, then set"
             " DATABASE_URL"
         )
-    for top in (BROKER, "console", "adapters"):
-        for name, path in files(data, top):
-            if is_database(path) and (found := damage(path)):
-                raise BackupError(f"{name} in the backup is damaged: {found}")
+    found = broker_files.damaged(data)
+    if (data / DATABASE).exists() and (text := damage(data / DATABASE)):
+        found[DATABASE] = text
+    for name in filter(is_needed, found):
+        raise BackupError(f"{name} in the backup is damaged: {found[name]}")
     if (data / DATABASE).exists():
         _check_migrations(data / DATABASE)
     if (data / BROKER).exists():
-        broker_files.check(data)
+        try:
+            broker_files.check(data)
+        except BackupError:
+            if not found:
+                raise
+    return found
 
 
 def _check_migrations(path: Path) -> None:

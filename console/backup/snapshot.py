@@ -18,18 +18,13 @@ from console.backup.archive import BackupError
 _WAIT_SECONDS = 20.0
 
 
-def is_database(path: Path) -> bool:
-    """Return whether it is one of SQLite's. Never call this for one that this process reads: closing the file would end
-    its locks."""
-    with path.open("rb") as file:
-        return file.read(16) == b"SQLite format 3\0"
-
-
 @contextmanager
 def pinned(paths: Mapping[str, Path]) -> Iterator[dict[str, sqlite3.Connection]]:
-    """Yield a connection to each database by its name, with the content of one moment. Raises BackupError."""
+    """Yield a connection to each database by its name, with the content of one moment; none to one that is damaged so
+    much that it cannot be opened. Raises BackupError."""
     with ExitStack() as stack:
-        found = {}
+        found: dict[str, sqlite3.Connection] = {}
+        damaged: set[str] = set()
         for name, path in paths.items():
             with _failures_named(path):
                 uri = f"file:{quote(str(path.resolve()))}?mode=ro"
@@ -38,9 +33,15 @@ def pinned(paths: Mapping[str, Path]) -> Iterator[dict[str, sqlite3.Connection]]
         # Opened first, so that the moments are as close to each other as can be.
         for name, db in found.items():
             with _failures_named(paths[name]):
-                db.execute("BEGIN")
-                db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        yield found
+                try:
+                    db.execute("BEGIN")
+                    db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+                except sqlite3.DatabaseError as error:
+                    if error.sqlite_errorcode not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+                        raise
+                    db.close()
+                    damaged.add(name)
+        yield {name: db for name, db in found.items() if name not in damaged}
 
 
 def copy(db: sqlite3.Connection, to: Path) -> None:

@@ -17,14 +17,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from console.backup import broker_files, history_files
+from console.backup import broker_files, console_files, history_files
 from console.backup.archive import BackupError, Writer
-from console.backup.contents import CONSOLE, DATABASE, FOLDERS, HISTORY, files
-from console.backup.snapshot import copy, pinned
+from console.backup.contents import ADAPTERS, BROKER, FOLDERS, HISTORY, files
 
 
 def take(data: Path, file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Write a backup of the folder to a file that must not exist, and return its facts. Raises BackupError, OSError."""
+    """Write a backup of the folder to a file that must not exist, and return its facts. It is written even if it has
+    damaged databases: the fact `damage` names them. Raises BackupError, OSError."""
     _check_places(data, file)
     with partial_folder(file.with_name(f".{file.name}.partial")) as folder:
         draft = folder / "archive"
@@ -57,35 +57,26 @@ def _fill(archive: Writer, data: Path, copies: Path, environment: Mapping[str, s
     with_history = is_own_history(data, environment)
     if with_history:
         history_files.add_recorded(archive, data)
-    database = database_kind(environment)
-    if database == "sqlite" and (data / DATABASE).exists():
-        with pinned({DATABASE: data / DATABASE}) as connections:
-            copy(connections[DATABASE], copies / DATABASE)
-        archive.add(DATABASE, copies / DATABASE)
-        (copies / DATABASE).unlink()
+    kind, damaged = console_files.add_database(archive, data, copies, console_files.database_kind(data, environment))
     if with_history:
         history_files.add_logs(archive, data)
-    moment = broker_files.take(data, copies / "broker-files")
-    for name, path in files(copies, "broker-files"):
-        archive.add(name.partition("/")[2], path)
+    moment, found = broker_files.take(data, copies / "broker-files")
+    damaged |= found
+    for name, path in [*files(copies / "broker-files", BROKER), *files(copies / "broker-files", ADAPTERS)]:
+        archive.add(name, path)
+        path.unlink()  # the archive needs the space
     shutil.rmtree(copies, ignore_errors=True)
-    for name, path in files(data, CONSOLE):
-        if name != DATABASE:
-            archive.add(name, path)
+    console_files.add_others(archive, data)
     if with_history:
         history_files.add_tables(archive, data)
     return {
         "release": version("headgate"),
         "moment": moment.isoformat(timespec="milliseconds"),
         "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "database": database,
+        "database": kind,
+        "damage": damaged,
         "history": "" if with_history else environment.get("HEADGATE_HISTORY_URL", ""),
     }
-
-
-def database_kind(environment: Mapping[str, str]) -> str:
-    """Return the kind of the console's database: `sqlite`, in the data folder, or the scheme of DATABASE_URL."""
-    return (environment.get("DATABASE_URL") or "sqlite:").partition(":")[0]
 
 
 def is_own_history(data: Path, environment: Mapping[str, str]) -> bool:

@@ -1,0 +1,296 @@
+"""Backups and restorations of folders with damaged, set-aside, new and vanishing files, and of what changes while it is
+copied."""
+
+from __future__ import annotations
+
+import fcntl
+import random
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proton import Message
+from proton.utils import BlockingConnection
+
+from brokers.server.sqlite_file import StoreError
+from brokers.server.store_salvage import mend_store
+from brokers.server.store_survey import FOLDER, file_name, read_store
+from console.backup import broker_files, console_files
+from console.backup.archive import BackupError
+from console.backup.commands import main_backup, main_restore
+from console.backup.restoration import restore
+from console.backup.snapshot import copy, pinned
+from console.backup.taking import take
+from tests.amqp.broker_thread import BrokerThread
+from tests.server.test_store_identity import make_durable
+
+pytestmark = pytest.mark.timeout(300)
+
+STORE = Path("broker", FOLDER, file_name("default"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data folder of a broker with a durable queue and three messages."""
+    folder = tmp_path_factory.mktemp("made") / "data"
+    with BrokerThread(folder / "broker") as broker:
+        make_durable(broker, "dq")
+        client = BlockingConnection(broker.url, allowed_mechs="ANONYMOUS")
+        sender = client.create_sender("dq")
+        for body in ("first", "second", "third"):
+            sender.send(Message(body=body, durable=True))
+        client.close()
+    return folder
+
+
+@pytest.fixture
+def data(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("DATABASE_URL", "HEADGATE_HISTORY_URL", "HEADGATE_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    return Path(shutil.copytree(made, tmp_path / "data"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "b.headgate"
+
+
+@pytest.fixture
+def restored(tmp_path: Path) -> Path:
+    return tmp_path / "restored"
+
+
+def damage_table(path: Path, table: str) -> None:
+    """Overwrite the first page of a table."""
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        [root] = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+        [size] = db.execute("PRAGMA page_size").fetchone()
+    content = bytearray(path.read_bytes())
+    content[(root - 1) * size : root * size] = random.Random(1).randbytes(size)
+    path.write_bytes(content)
+
+
+# -- damaged files ------------------------------------------------------------------------------------------------
+
+
+def test_damaged_and_set_aside_stores_are_carried_as_they_are(data: Path, file: Path, restored: Path) -> None:
+    aside = data / "broker" / f"{FOLDER}-set-aside-2026-01-01T00-00-00Z" / file_name("old")
+    preserved = data / f"{STORE}-damaged-2026-01-01T00-00-00"
+    aside.parent.mkdir()
+    for path in (aside, preserved):
+        shutil.copyfile(data / STORE, path)
+        damage_table(path, "message")
+    log = aside.with_name(f"{aside.name}-wal")
+    log.write_bytes(b"the newest messages")
+    content = {path.relative_to(data): path.read_bytes() for path in (aside, log, preserved)}
+    assert take(data, file, {})["damage"] == {}
+    assert restore(file, restored, {})["damaged"] == {}
+    assert {name: (restored / name).read_bytes() for name in content} == content
+    assert content == {name: (data / name).read_bytes() for name in content}
+
+
+def test_damaged_store_is_backed_up_with_an_error_and_repaired_after_the_restoration(
+    data: Path, file: Path, restored: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage_table(data / STORE, "message")
+    assert main_backup([str(file), "--data", str(data)]) == 1
+    assert f"headgate backup: it was made, but {STORE} is damaged (" in capsys.readouterr().err
+    assert main_restore([str(file), "--data", str(restored)]) == 0
+    assert f"{STORE} is damaged (" in capsys.readouterr().out
+    assert "damaged" in mend_store(restored / STORE, suspect=True)[0]
+    assert not read_store(restored / STORE).damage
+
+
+def test_store_that_cannot_be_opened_stops_no_backup(data: Path, file: Path, restored: Path) -> None:
+    size = (data / STORE).stat().st_size
+    (data / STORE).write_bytes(random.Random(2).randbytes(size))
+    assert list(take(data, file, {})["damage"]) == [str(STORE)]
+    restore(file, restored, {})
+    assert (restored / STORE).read_bytes() == (data / STORE).read_bytes()
+    assert (restored / "broker" / "config.sqlite3").exists()
+
+
+@pytest.mark.parametrize("name", ["broker/config.sqlite3", "console/console.sqlite3"])
+def test_damaged_configuration_or_console_database_is_named_and_not_restored(
+    data: Path, file: Path, restored: Path, name: str
+) -> None:
+    (data / "console").mkdir()
+    with closing(sqlite3.connect(data / "console" / "console.sqlite3")) as db:
+        db.execute("CREATE TABLE django_migrations (app, name)")
+    table = "django_migrations" if "console" in name.partition("/")[0] else "record"
+    damage_table(data / name, table)
+    assert list(take(data, file, {})["damage"]) == [name]
+    with pytest.raises(BackupError, match=f"{name} in the backup is damaged"):
+        restore(file, restored, {})
+    assert not restored.exists()
+
+
+def test_damaged_store_is_not_rewritten_while_a_backup_reads_it(data: Path) -> None:
+    path = data / STORE
+    damage_table(path, "message")
+    with closing(sqlite3.connect(path)) as writer:  # the log has pages
+        writer.execute("CREATE TABLE later (id)")
+        writer.commit()
+        with pinned({"store": path}):
+            before = path.stat().st_ino
+            with pytest.raises(StoreError, match="a backup reads it"):
+                mend_store(path, suspect=True)
+            assert path.stat().st_ino == before
+    assert "was damaged" in mend_store(path, suspect=True)[0]
+
+
+# -- files that come and go -----------------------------------------------------------------------------------------
+
+
+def test_virtual_host_whose_name_begins_with_a_dot_is_backed_up(tmp_path: Path, file: Path, restored: Path) -> None:
+    data = tmp_path / "dotted"
+    with BrokerThread(data / "broker") as broker:
+        broker.do(lambda s: s.broker.create_virtualhost(".x"))
+        make_durable(broker, "dq", virtualhost=".x")
+    name = Path("broker", FOLDER, file_name(".x"))
+    assert (data / name).exists()
+    take(data, file, {})
+    restore(file, restored, {})
+    assert (restored / name).exists()
+
+
+def test_empty_store_of_a_virtual_host_that_is_being_created_is_a_database(
+    data: Path, file: Path, restored: Path
+) -> None:
+    new = data / "broker" / FOLDER / file_name("new")
+    new.touch()
+    assert take(data, file, {})["damage"] == {}
+    restore(file, restored, {})
+    assert read_store(restored / new.relative_to(data)).blank
+
+
+def test_store_that_goes_while_it_is_listed_is_left_out(
+    data: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = data / "broker" / "gone.txt"
+    gone.touch()
+    whole = broker_files.pinned
+
+    def pinned_then(paths: Any) -> Any:
+        gone.unlink(missing_ok=True)
+        return whole(paths)
+
+    monkeypatch.setattr(broker_files, "pinned", pinned_then)
+    assert take(data, file, {})["damage"] == {}
+
+
+def test_moment_is_before_anything_is_pinned(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    began: list[Any] = []
+    whole, clock = broker_files.pinned, broker_files.datetime
+
+    class Clock:
+        @staticmethod
+        def now(zone: Any) -> Any:
+            assert began == []
+            return clock.now(zone)
+
+    def pinned_later(paths: Any) -> Any:
+        began.append(paths)
+        return whole(paths)
+
+    monkeypatch.setattr(broker_files, "datetime", Clock)
+    monkeypatch.setattr(broker_files, "pinned", pinned_later)
+    broker_files.take(data, tmp_path / "copies")
+    assert len(began) == 1
+
+
+# -- the console's database -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def console(data: Path) -> Path:
+    """The console's database in the data folder, with a secret."""
+    path = data / "console" / "console.sqlite3"
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("CREATE TABLE django_migrations (app, name)")
+        db.execute("CREATE TABLE secret (encrypted)")
+        db.execute("INSERT INTO secret VALUES ('with key 1')")
+        db.commit()
+    (path.parent / "brokers.key").write_text("key 1")
+    (path.parent / "brokers.lock").touch()
+    return path
+
+
+def test_database_in_another_file_is_not_taken_for_the_one_in_the_folder(
+    data: Path, file: Path, restored: Path, tmp_path: Path, console: Path
+) -> None:
+    elsewhere = {"DATABASE_URL": f"sqlite:///{tmp_path}/other.sqlite3"}
+    here = {"DATABASE_URL": f"sqlite:///{console}"}
+    assert take(data, file, elsewhere)["database"] == "another SQLite file"
+    with pytest.raises(BackupError, match="the console's database was another SQLite file"):
+        restore(file, restored, {})
+    restore(file, restored, elsewhere)
+    assert not (restored / "console" / "console.sqlite3").exists()
+    assert take(data, tmp_path / "c.headgate", here)["database"] == "sqlite"
+    restore(tmp_path / "c.headgate", tmp_path / "second", {})
+    assert (tmp_path / "second" / "console" / "console.sqlite3").exists()
+
+
+def test_database_that_is_not_there_is_named_in_both_commands(
+    data: Path, file: Path, restored: Path, console: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console.unlink()
+    assert main_backup([str(file), "--data", str(data)]) == 0
+    assert "Not in it: the console's database, which was not in the data folder" in capsys.readouterr().out
+    assert main_restore([str(file), "--data", str(restored)]) == 0
+    assert "It is without the console's database" in capsys.readouterr().out
+
+
+def test_both_names_of_postgresql_are_one(data: Path, file: Path, restored: Path) -> None:
+    assert take(data, file, {"DATABASE_URL": "postgres://db/h"})["database"] == "postgresql"
+    restore(file, restored, {"DATABASE_URL": "postgresql://db/h"})
+
+
+def test_keys_fit_the_database_although_they_are_changed_meanwhile(
+    data: Path, file: Path, restored: Path, console: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The change is tried when the database is pinned, and done when the lock is free: as `rotate_broker_key` does."""
+    whole, excluded = console_files.pinned, []
+
+    def rotate() -> None:
+        (console.parent / "brokers.key").write_text("key 2")
+        with closing(sqlite3.connect(console)) as db:
+            db.execute("UPDATE secret SET encrypted = 'with key 2'")
+            db.commit()
+
+    def is_locked() -> bool:
+        with (console.parent / "brokers.lock").open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    @contextmanager
+    def pinned_then(paths: Any) -> Iterator[Any]:
+        with whole(paths) as connections:
+            excluded.append(is_locked())
+            if not excluded[0]:
+                rotate()
+            yield connections
+
+    def copied_later(*given: Any) -> None:
+        if not is_locked():
+            rotate()
+        copy(*given)
+
+    monkeypatch.setattr(console_files, "pinned", pinned_then)
+    monkeypatch.setattr(console_files, "copy", copied_later)
+    take(data, file, {})
+    assert (console.parent / "brokers.key").read_text() == "key 2", "a change is not delayed by the copy"
+    restore(file, restored, {})
+    with closing(sqlite3.connect(restored / "console" / "console.sqlite3")) as db:
+        [found] = db.execute("SELECT encrypted FROM secret").fetchone()
+    assert found == f"with {(restored / 'console' / 'brokers.key').read_text()}" == "with key 1"
