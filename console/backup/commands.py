@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -41,7 +42,7 @@ def main_backup(argv: list[str]) -> int:
 
 def main_restore(argv: list[str]) -> int:
     options = _options("restore", "Restore a backup into an empty folder, with nothing running there.", argv)
-    data, file = options.data.absolute(), options.file.absolute()
+    data, file = options.data.resolve(), options.file.absolute()
 
     def work() -> list[str]:
         facts = restore(file, data, os.environ)
@@ -51,6 +52,16 @@ def main_restore(argv: list[str]) -> int:
         if facts["history"]:
             lines.append(f"The history was at {facts['history']}: set HEADGATE_HISTORY_URL.")
         lines += [f"{text}: the start repairs it, and names what is lost." for text in _named(facts["damaged"])]
+        lines += facts["settled"]
+        if (owner := data.parent.stat().st_uid) != os.geteuid():
+            lines.append(
+                f"It belongs to the user {os.geteuid()}, and the folder around it to {owner}: if that is the user of"
+                f" the service, `chown -R {owner} {data}`."
+            )
+        lines.append(
+            "Do not run it beside the original: both would deliver the same messages, send the same alerts and act on"
+            " the same brokers."
+        )
         return [*lines, f"Start it with `headgate up --data {data}`."]
 
     return _run("restore", work)
@@ -58,6 +69,7 @@ def main_restore(argv: list[str]) -> int:
 
 def _run(name: str, work: Callable[[], list[str]]) -> int:
     """Run a command; return its exit code: 1 after a line with the reason."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what is unfinished is removed
     try:
         lines = work()
     except BackupError as error:
@@ -66,6 +78,8 @@ def _run(name: str, work: Callable[[], list[str]]) -> int:
         return _fail(name, f"{error.filename or 'the disk'}: {error.strerror or error}")
     except KeyboardInterrupt:
         return _fail(name, "stopped; nothing was left behind")
+    finally:
+        signal.signal(signal.SIGTERM, before)
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
 

@@ -14,13 +14,14 @@ from console.backup import archive, broker_files
 from console.backup.archive import BackupError
 from console.backup.console_files import MISSING, OWN, database_kind, same_kind
 from console.backup.contents import BROKER, DATABASE, is_needed
+from console.backup.restored_console import settle
 from console.backup.snapshot import damage
 from console.backup.taking import partial_folder, sync
 
 
 def restore(file: Path, data: Path, environment: Mapping[str, str]) -> dict[str, Any]:
     """Restore the file into a folder that is missing or empty, and return the backup's facts, with what is `damaged`
-    in it: name -> damage. Raises BackupError, OSError."""
+    in it, name -> damage, and what was `settled` in the console's database, lines. Raises BackupError, OSError."""
     _check_empty(data)
     data.parent.mkdir(parents=True, exist_ok=True)
     with file.open("rb") as source, partial_folder(data.with_name(f".{data.name}.restoring")) as folder:
@@ -31,6 +32,7 @@ def restore(file: Path, data: Path, environment: Mapping[str, str]) -> dict[str,
         except BackupError as error:
             raise BackupError(f"{file}: {error}") from error
         facts["damaged"] = _check(extracted, facts, database_kind(data, environment))
+        facts["settled"] = settle(extracted / DATABASE, facts["moment"]) if (extracted / DATABASE).exists() else []
         for place, _, _ in os.walk(extracted):
             sync(Path(place))
         _check_empty(data)

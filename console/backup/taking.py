@@ -7,11 +7,13 @@ that it has not recorded. The moment of the backup is that of the broker's files
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -21,11 +23,17 @@ from console.backup import broker_files, console_files, history_files
 from console.backup.archive import BackupError, Writer
 from console.backup.contents import ADAPTERS, BROKER, FOLDERS, HISTORY, files
 
+#: What file systems answer that know no second name of a file.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+#: The user and password in a URL.
+_USER = re.compile(r"(?<=://)[^/]*@")
+
 
 def take(data: Path, file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
     """Write a backup of the folder to a file that must not exist, and return its facts. It is written even if it has
     damaged databases: the fact `damage` names them. Raises BackupError, OSError."""
     _check_places(data, file)
+    _remove_left_behind(file.parent)
     with partial_folder(file.with_name(f".{file.name}.partial")) as folder:
         draft = folder / "archive"
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
@@ -34,12 +42,30 @@ def take(data: Path, file: Path, environment: Mapping[str, str]) -> dict[str, An
                 archive.complete(facts)
             out.flush()
             os.fsync(out.fileno())
-        try:
-            os.link(draft, file)  # unlike a rename, this replaces no file
-        except FileExistsError:
-            raise BackupError(f"{file} exists: choose another name") from None
+        _publish(draft, file)
         sync(file.parent)
     return facts
+
+
+def _publish(draft: Path, file: Path) -> None:
+    try:
+        try:
+            os.link(draft, file)  # unlike a rename, this replaces no file
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            os.replace(draft, file)
+    except FileExistsError:
+        raise BackupError(f"{file} exists: choose another name") from None
+
+
+def _remove_left_behind(folder: Path) -> None:
+    """Remove unfinished work of backups that were killed, also of other names: those of a timer are never repeated."""
+    for left in folder.glob(".*.headgate.partial"):
+        if left.is_dir() and not left.is_symlink():
+            with suppress(BackupError, FileNotFoundError), partial_folder(left):
+                pass
 
 
 def _check_places(data: Path, file: Path) -> None:
@@ -75,7 +101,7 @@ def _fill(archive: Writer, data: Path, copies: Path, environment: Mapping[str, s
         "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "database": kind,
         "damage": damaged,
-        "history": "" if with_history else environment.get("HEADGATE_HISTORY_URL", ""),
+        "history": "" if with_history else _USER.sub("", environment.get("HEADGATE_HISTORY_URL", "")),
     }
 
 

@@ -3,28 +3,38 @@ copied."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import json
+import os
 import random
 import shutil
+import signal
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.sessions.models import Session
 from proton import Message
 from proton.utils import BlockingConnection
 
 from brokers.server.sqlite_file import StoreError
 from brokers.server.store_salvage import mend_store
 from brokers.server.store_survey import FOLDER, file_name, read_store
-from console.backup import broker_files, console_files
-from console.backup.archive import BackupError
+from console.backup import broker_files, console_files, history_files, restored_console, taking
+from console.backup.archive import BackupError, Writer
 from console.backup.commands import main_backup, main_restore
+from console.backup.contents import LOG
 from console.backup.restoration import restore
 from console.backup.snapshot import copy, pinned
 from console.backup.taking import take
+from console.bulk.models import BulkEdit
+from console.bulk.models import State as BulkState
+from console.messages.models import MessageJob
+from console.messages.models import State as MessageState
 from tests.amqp.broker_thread import BrokerThread
 from tests.server.test_store_identity import make_durable
 
@@ -294,3 +304,180 @@ def test_keys_fit_the_database_although_they_are_changed_meanwhile(
     with closing(sqlite3.connect(restored / "console" / "console.sqlite3")) as db:
         [found] = db.execute("SELECT encrypted FROM secret").fetchone()
     assert found == f"with {(restored / 'console' / 'brokers.key').read_text()}" == "with key 1"
+
+
+# -- the history, which changes while it is copied ------------------------------------------------------------------
+
+
+def put(path: Path, content: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+@contextmanager
+def after_adding(monkeypatch: pytest.MonkeyPatch, ending: str, then: Callable[[], None]) -> Iterator[None]:
+    """Have something happen once, when the first file whose name ends so is in the archive."""
+    whole, happened = Writer.add, []
+
+    def add(self: Writer, name: str, path: Path) -> None:
+        whole(self, name, path)
+        if name.endswith(ending) and not happened:
+            happened.append(name)
+            then()
+
+    monkeypatch.setattr(Writer, "add", add)
+    yield
+    assert happened
+
+
+def test_note_of_a_run_that_ends_while_logs_are_copied_is_there_or_its_last_commit(
+    data: Path, file: Path, restored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = data / "history"
+    note = put(history / "pipeline" / "pending" / "local.json", "{}")
+    put(history / "events" / LOG / "0.json")
+    put(history / "minutes" / LOG / "0.json")
+    whole, ended = history_files._log, []
+
+    def log_then(log: Path) -> dict[Path, bytes]:
+        found = whole(log)
+        if log.parent.name == "minutes" and not ended:
+            ended.append(put(history / "minutes" / LOG / "1.json"))
+            note.unlink()
+        return found
+
+    monkeypatch.setattr(history_files, "_log", log_then)
+    take(data, file, {})
+    restore(file, restored, {})
+    assert ended
+    has_note = (restored / note.relative_to(data)).exists()
+    has_rollups = (restored / "history" / "minutes" / LOG / "1.json").exists()
+    assert (has_note, has_rollups) in ((True, False), (False, True))
+
+
+def test_note_of_unfinished_work_is_restored(data: Path, file: Path, restored: Path) -> None:
+    note = put(data / "history" / "pipeline" / "pending" / "local.json", "{}")
+    put(data / "history" / "minutes" / LOG / "0.json")
+    take(data, file, {})
+    restore(file, restored, {})
+    assert (restored / note.relative_to(data)).read_text() == "{}"
+
+
+def test_position_of_an_import_is_not_after_its_rows(
+    data: Path, file: Path, restored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    position = put(data / "history" / "imports" / "other~1.json", "1")
+    landing = data / "history" / "landing" / "events"
+    put(landing / "1.parquet")
+
+    def import_more() -> None:
+        put(landing / "2.parquet")
+        position.write_text("2")
+
+    with after_adding(monkeypatch, "/1.parquet", import_more):
+        take(data, file, {})
+    restore(file, restored, {})
+    rows = len(list((restored / landing.relative_to(data)).iterdir()))
+    assert int((restored / position.relative_to(data)).read_text()) <= rows
+
+
+def test_files_that_a_recorders_catalog_names_are_in_the_backup(
+    data: Path, file: Path, restored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = data / "history" / "recorder" / "local"
+    put(folder / "events~1.parquet")
+    put(folder / "published.json", '["events~1.parquet"]')
+
+    def publish() -> None:
+        put(folder / "events~2.parquet")
+        put(folder / "published.json", '["events~2.parquet"]')
+
+    with after_adding(monkeypatch, "events~1.parquet", publish):
+        take(data, file, {})
+    restore(file, restored, {})
+    there = restored / folder.relative_to(data)
+    assert all((there / name).exists() for name in json.loads((there / "published.json").read_text()))
+
+
+# -- after a restoration, and around both ---------------------------------------------------------------------------
+
+
+def test_jobs_that_ran_are_interrupted_and_sessions_have_ended(
+    data: Path, file: Path, restored: Path, console: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(sqlite3.connect(console)) as db:
+        db.execute("CREATE TABLE django_session (session_key)")
+        db.execute("INSERT INTO django_session VALUES ('stolen')")
+        db.execute("CREATE TABLE message_jobs_messagejob (state, error, blocked)")
+        db.execute("INSERT INTO message_jobs_messagejob VALUES ('running', '', 'full'), ('done', '', '')")
+        db.execute("CREATE TABLE bulk_bulkedit (state, error)")
+        db.execute("INSERT INTO bulk_bulkedit VALUES ('running', '')")
+        db.commit()
+    take(data, file, {})
+    assert main_restore([str(file), "--data", str(restored)]) == 0
+    said = capsys.readouterr().out
+    assert "All sessions have ended. Users, roles and API tokens are those of the backup" in said
+    assert "that were running are interrupted (2)" in said
+    assert "Do not run it beside the original" in said
+    with closing(sqlite3.connect(restored / "console" / "console.sqlite3")) as db:
+        assert db.execute("SELECT * FROM django_session").fetchall() == []
+        assert [state for (state,) in db.execute("SELECT state FROM bulk_bulkedit")] == ["interrupted"]
+        jobs = db.execute("SELECT state, blocked FROM message_jobs_messagejob").fetchall()
+    assert jobs == [("interrupted", ""), ("done", "")]
+    assert not list((restored / "console").glob("*-wal"))
+
+
+def test_tables_of_jobs_have_the_names_that_a_restoration_knows() -> None:
+    assert (MessageJob._meta.db_table, BulkEdit._meta.db_table) == restored_console._JOBS
+    assert Session._meta.db_table == restored_console._SESSIONS
+    assert (MessageState.RUNNING, MessageState.INTERRUPTED) == ("running", "interrupted")
+    assert (BulkState.RUNNING, BulkState.INTERRUPTED) == ("running", "interrupted")
+
+
+def test_user_and_password_of_a_url_are_in_neither_output_nor_manifest(data: Path, file: Path) -> None:
+    facts = take(data, file, {"HEADGATE_HISTORY_URL": "s3://key:sec@ret@host/history"})
+    assert facts["history"] == "s3://host/history"
+
+
+def test_terminated_backup_leaves_nothing_behind(
+    data: Path, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with after_adding(monkeypatch, "config.sqlite3", lambda: os.kill(os.getpid(), signal.SIGTERM)):
+        assert main_backup([str(file), "--data", str(data)]) == 1
+    assert "stopped; nothing was left behind" in capsys.readouterr().err
+    assert [path.name for path in file.parent.iterdir()] == ["data"]
+
+
+def test_unfinished_work_of_killed_backups_is_removed_unless_they_run(data: Path, file: Path, tmp_path: Path) -> None:
+    killed, runs = tmp_path / ".monday.headgate.partial", tmp_path / ".tuesday.headgate.partial"
+    put(killed / "archive")
+    put(runs / "archive")
+    descriptor = os.open(runs, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    take(data, file, {})
+    os.close(descriptor)
+    assert not killed.exists()
+    assert (runs / "archive").exists()
+
+
+def test_file_system_without_hard_links_has_whole_backups_too(
+    data: Path, file: Path, restored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    take(data, file, {})
+    with pytest.raises(BackupError, match="exists: choose another name"):
+        taking._publish(put(file.parent / "draft"), file)
+    restore(file, restored, {})
+
+
+def test_symbolic_link_to_an_empty_folder_is_restored_into(data: Path, file: Path, tmp_path: Path) -> None:
+    take(data, file, {})
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    assert main_restore([str(file), "--data", str(tmp_path / "link")]) == 0
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "disk" / STORE).exists()
