@@ -17,6 +17,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from time import monotonic
 
 from brokers.engine.ports import Place
 from brokers.server.disk_reserve import DiskReserve
@@ -30,6 +31,8 @@ SPARE_BYTES, SPARE_PART = 16 << 20, 8
 
 #: How long a write-back of the log waits for readers, ms.
 _CHECKPOINT_WAIT_MS = 50
+#: How long none is tried after one that readers, such as a backup, prevented, s. Each would delay a group.
+_READERS_WAIT_SECONDS = 5.0
 
 #: Messages of deleted queues that are removed with one group, so that a large queue does not delay the others.
 DROP_ROWS = 5000
@@ -54,6 +57,7 @@ class GroupWriter:
         self._log_bytes = log_bytes
         self._group_bytes = group_bytes
         self._refused = False
+        self._no_checkpoint_until = 0.0  # s of the monotonic clock
         self._unwritten = Changes()  # of groups that could not be written
         self._dropping: list[int] = []  # queues whose messages are being deleted
         with failures_named(path):
@@ -218,12 +222,13 @@ class GroupWriter:
                 self._runs.replace(row)
 
     def _keep_log_short(self) -> None:
-        """Write the log back. SQLite does so at intervals of pages, unless the disk is full: then the reserve is
-        used."""
-        if self._log_size() <= 2 * self._log_bytes:
+        """Write the log back. SQLite does so at intervals of pages, unless the disk is full, where the reserve is used,
+        or a backup reads the file: then it is tried again later."""
+        if self._log_size() <= 2 * self._log_bytes or monotonic() < self._no_checkpoint_until:
             return
-        self._shorten_log()
-        if self._log_size() and self._reserve is not None:
+        if self._shorten_log():
+            self._no_checkpoint_until = monotonic() + _READERS_WAIT_SECONDS
+        elif self._log_size() and self._reserve is not None:
             self._reserve.release()
             self._shorten_log()
             self._reserve.allocate()
@@ -234,16 +239,17 @@ class GroupWriter:
         except OSError:
             return 0
 
-    def _shorten_log(self) -> None:
+    def _shorten_log(self) -> bool:
         """Write as much of the log as possible back into the file, and truncate it. While a backup reads the file, the
-        log only grows: groups do not wait for it."""
+        log only grows: groups do not wait for it. Return whether a reader prevented it."""
         with contextlib.suppress(sqlite3.Error):
             before = self._db.execute("PRAGMA busy_timeout").fetchone()[0]
             self._db.execute(f"PRAGMA busy_timeout={_CHECKPOINT_WAIT_MS}")
             try:
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                return bool(self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
             finally:
                 self._db.execute(f"PRAGMA busy_timeout={before}")
+        return False
 
     def _room_inside(self) -> int:
         """Bytes of free pages in the file."""
