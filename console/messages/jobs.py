@@ -175,8 +175,9 @@ def _batch(job: MessageJob, worker: str) -> bool:
 
 
 def _counted(job: MessageJob, worker: str, answer: Mapping[str, Any]) -> bool:
-    """Store cursor and counts of a batch in one update, and end the job behind the last one."""
-    blocked = answer["blocked"]
+    """Store cursor and counts of a batch in one update; behind the last batch it also ends the job, which without a
+    cursor would repeat it."""
+    blocked, last = answer["blocked"], answer["next"] is None and not answer["blocked"]
     counts = {
         "messages": F("messages") + answer["messages"],
         "bytes": F("bytes") + answer["bytes"],
@@ -187,15 +188,15 @@ def _counted(job: MessageJob, worker: str, answer: Mapping[str, Any]) -> bool:
         "waits": job.waits if blocked and not answer["messages"] else 0,
         "blocked": blocked,
     }
+    if last:
+        # Also if a user has interrupted it meanwhile: there is nothing left to interrupt.
+        return _end(_mine(job, worker).exclude(state=State.DONE), job, State.DONE, **counts)
     if answer["next"] is not None:
         counts["after"] = answer["next"]
     _mine(job, worker).update(**counts)
     if blocked:
         job.refresh_from_db()
         return _waits(job, worker, blocked)
-    if answer["next"] is None:
-        _end(job, State.DONE)
-        return False
     return True
 
 
@@ -207,30 +208,32 @@ def _waits(job: MessageJob, worker: str, why: str) -> bool:
 
 
 def _interrupted(job: MessageJob, worker: str, why: str) -> bool:
-    _end(job, State.INTERRUPTED, why)
-    return False
+    # Not if a user interrupted it meanwhile, which is audited.
+    return _end(MessageJob.objects.filter(pk=job.pk, state=State.RUNNING), job, State.INTERRUPTED, why)
 
 
-def _end(job: MessageJob, state: State, why: str = "") -> None:
-    """End a running job and write its audit row, both or neither."""
-    ended = {"state": state, "error": why, "blocked": "", "worker": ""}
+def _end(rows: Any, job: MessageJob, state: State, why: str = "", **counts: Any) -> bool:
+    """End the job, if it is one of `rows`, and write its audit row, both or neither. `counts`: columns to set in the
+    same update. Return False."""
+    ended = {**counts, "state": state, "error": why, "blocked": "", "worker": ""}
     finished = {"finished": timezone.now()} if state == State.DONE else {}
     with transaction.atomic():
-        if not MessageJob.objects.filter(pk=job.pk, state=State.RUNNING).update(**ended, **finished):
-            return  # a user interrupted it meanwhile, which is audited
+        if not rows.update(**ended, **finished):
+            return False
         job.refresh_from_db()
-        act, counts = _act(job), counts_of(job)
+        act, done = _act(job), counts_of(job)
         happened(
             Actor(job.user or User(username=job.user_name), job.source_address),
             job.broker,
             act.queue,
             act.operation,
             reason=job.reason,
-            detail=f"message job {job.pk} {'ends' if state == State.DONE else 'is interrupted'}: {_in_words(counts)}",
+            detail=f"message job {job.pk} {'ends' if state == State.DONE else 'is interrupted'}: {_in_words(done)}",
             error=why,
             outcome=Outcome.DONE if state == State.DONE else Outcome.FAILED,
-            after=counts,
+            after=done,
         )
+    return False
 
 
 def counts_of(job: MessageJob) -> dict[str, Any]:

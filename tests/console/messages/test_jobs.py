@@ -350,6 +350,46 @@ def test_interrupt_during_a_batch_loses_no_counts(broker: Broker, messages: Mess
     assert (now(job).state, job.messages, job.unconfirmed, job.after) == (State.INTERRUPTED, 6, 0, "6")
 
 
+def test_copy_that_is_interrupted_during_its_last_batch_copies_it_once(
+    broker: Broker, messages: Messages, by: Actor
+) -> None:
+    messages.queues["a"] = [1, 2, 3]
+    job = begun(broker, by, "copy")
+    counted = jobs._counted
+
+    def interrupted(*given: Any) -> bool:
+        jobs.interrupt(by, job)  # while the broker does the batch
+        return counted(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jobs, "_counted", interrupted)
+        job = finish(job)
+    assert (job.state, job.messages, job.unconfirmed, job.error) == (State.DONE, 3, 0, "")
+    assert [row[0] for row in texts()] == ["copy-messages", "interrupt-message-job", "copy-messages"]
+    assert "ends: messages: 3" in texts()[-1][2]
+    with pytest.raises(InvalidValue, match="is done"):
+        jobs.resume(by, job)
+    assert (messages.copies, jobs.due()) == ([1, 2, 3], [])
+
+
+def test_copy_whose_worker_is_killed_at_its_end_repeats_nothing_without_a_choice(
+    broker: Broker, messages: Messages, by: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages.queues["a"] = [1, 2, 3]
+    job = begun(broker, by, "copy")
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise Killed  # after the counts, before the audit row
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs, "happened", killed)
+        with pytest.raises(Killed):
+            finish(job)
+    worker_ended()
+    job = finish(job, "another")
+    assert (job.state, job.unconfirmed, messages.copies) == (State.INTERRUPTED, 4, [1, 2, 3])
+
+
 def test_job_of_a_user_who_lost_the_role_is_interrupted(broker: Broker, messages: Messages, by: Actor) -> None:
     job = begun(broker, by)
     jobs.step(job.pk, "worker")
