@@ -38,6 +38,8 @@ _FILTERS = {
     "dead_letter_reason": "reason",
     "source": "source",
 }
+#: Options whose name is not that of their parameter.
+_NAMES = {"properties": "property"}
 
 
 def _filter_options(command: F) -> F:
@@ -60,9 +62,15 @@ def _filter_options(command: F) -> F:
 
 
 def _filter(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the API."""
-    found = {parameter: given[option] for option, parameter in _FILTERS.items()}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items() if value}
+    """Return the parameters of the API. An empty text, such as of an unset variable of a shell, would be no filter, and
+    select all messages. Raises UsageError."""
+    found = {option: given[option] for option in _FILTERS if given[option] not in (None, ())}
+    for option, value in found.items():
+        if value == "" or (isinstance(value, tuple) and "" in value):
+            raise click.UsageError(
+                f"--{_NAMES.get(option, option).replace('_', '-')} is empty: omit it, or give a value"
+            )
+    return {_FILTERS[option]: list(value) if isinstance(value, tuple) else value for option, value in found.items()}
 
 
 @cli.group(cls=Group)

@@ -84,6 +84,24 @@ def test_wrong_filter_is_refused_by_its_name(olga: Terminal, wrong: tuple[str, s
     assert (refused.exit_code, wrong[0].lstrip("-").replace("-", "_") in refused.output) == (4, True)
 
 
+@pytest.mark.parametrize(("option", "key"), [("--max-redeliveries", "max_redeliveries"), ("--max-size", "max_bytes")])
+def test_filter_of_zero_is_a_filter(olga: Terminal, messages: Messages, option: str, key: str) -> None:
+    ok(olga.run("messages", "delete", "a", "--state", "available", option, "0", "--yes"))
+    done = [given["match"] for name, given in messages.calls if name == "delete-messages"]
+    assert done
+    assert all(match == {"state": "available", key: 0} for match in done)
+
+
+@pytest.mark.parametrize("option", ["--selector", "--property", "--older-than", "--dead-letter-reason", "--source"])
+def test_empty_filter_is_refused_by_its_name_and_selects_nothing(
+    olga: Terminal, messages: Messages, option: str
+) -> None:
+    for more in ((), ("--min-size", "0"), ("--all",)):
+        refused = olga.run("messages", "delete", "a", option, "", *more, "--yes")
+        assert (refused.exit_code, f"{option} is empty" in refused.output) == (2, True)
+    assert messages.queues["a"] == [1, 2, 3]
+
+
 def test_message_reader_shows_and_downloads_a_body_and_others_do_not(
     rita: Terminal, vera: Terminal, olga: Terminal
 ) -> None:
