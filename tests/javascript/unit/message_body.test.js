@@ -68,6 +68,23 @@ test("the first view: JSON for objects and lists, text for UTF-8, else hexadecim
   assert.equal(of("").first, "text");
 });
 
+test("JSON that is nested deep or long is not indented, and a sentence says why", () => {
+  const nested = (depth) => "[".repeat(depth) + "]".repeat(depth);
+  const levels = body.DEEPEST;
+  assert.equal(of(nested(levels)).first, "json");
+  assert.equal(of(nested(levels)).remark, "");
+  for (const text of [nested(levels + 1), nested(14_000)]) {
+    const shown = of(text);
+    assert.deepEqual([shown.first, Object.keys(shown.views)], ["text", ["text", "hex"]]);
+    assert.equal(shown.remark, "The body is not shown as JSON: it is nested deeper than 100 levels.");
+  }
+  // Shallower, and many lines with a long indentation each.
+  const wide = `${"[".repeat(90)}${"1,".repeat(20_000)}1${"]".repeat(90)}`;
+  assert.deepEqual(Object.keys(of(wide).views), ["text", "hex"]);
+  assert.match(of(wide).remark, /longer than 1 MiB/);
+  assert.equal(of("[".repeat(14_000)).remark, ""); // not JSON
+});
+
 test("a body that is cut within a character is still text", () => {
   const whole = Buffer.from("aé");
   const part = whole.subarray(0, 2);

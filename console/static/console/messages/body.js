@@ -61,15 +61,24 @@ export function hexDump(bytes, offset = 0) {
 
 const TOKEN = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
 
+/** Nesting and length of JSON that is indented: the length of the indentation grows with the square of the depth. */
+export const DEEPEST = 100;
+export const LONGEST = 1024 * 1024; // characters
+
+/** Why there is no indented JSON of a text that is JSON. */
+export class NotIndented extends Error {}
+
 /**
- * Indent JSON. Returns null if the text is not JSON. Keys, their order, duplicates and numbers stay as written.
+ * Indent JSON. Returns null if the text is not JSON. Keys, their order, duplicates and numbers stay as written. Throws
+ * NotIndented if it is nested too deep, or too long.
  *
  * @param {string} text
  */
 export function prettyJson(text) {
   try {
     JSON.parse(text);
-  } catch {
+  } catch (error) {
+    if (error instanceof RangeError) throw new NotIndented("The body is not shown as JSON: it is nested too deep.");
     return null;
   }
   let out = "";
@@ -77,6 +86,7 @@ export function prettyJson(text) {
   let opened = false; // the token before opened an object or list
   const line = () => `\n${"  ".repeat(depth)}`;
   for (const [token] of text.matchAll(TOKEN)) {
+    if (out.length > LONGEST) throw new NotIndented("The body is not shown as JSON: indented it is longer than 1 MiB.");
     const closes = token === "}" || token === "]";
     if (closes) {
       depth -= 1;
@@ -87,6 +97,8 @@ export function prettyJson(text) {
     if (opened) out += line();
     opened = token === "{" || token === "[";
     if (opened) depth += 1;
+    if (depth > DEEPEST)
+      throw new NotIndented(`The body is not shown as JSON: it is nested deeper than ${DEEPEST} levels.`);
     out += token === "," ? token + line() : token === ":" ? ": " : token;
   }
   return out;
@@ -103,22 +115,35 @@ function looksBinary(text) {
 }
 
 /**
+ * @param {string | null} text
+ * @returns {{json: string | null, remark: string}}
+ */
+function indented(text) {
+  try {
+    return { json: text === null ? null : prettyJson(text), remark: "" };
+  } catch (error) {
+    if (error instanceof NotIndented) return { json: null, remark: error.message };
+    throw error;
+  }
+}
+
+/**
  * The views that a body has, each with its text; `first`: the one to show first. A cut body has no JSON view unless the
- * part that is there is JSON.
+ * part that is there is JSON. `remark`: why a body that is JSON has no such view; "" otherwise.
  *
  * @param {{body: string, cut: boolean, body_kind: string}} message
- * @returns {{first: View, views: Partial<Record<View, string>>}}
+ * @returns {{first: View, views: Partial<Record<View, string>>, remark: string}}
  */
 export function renderings(message) {
   const bytes = bytesOf(message.body);
   const text = textOf(bytes, message.cut);
   const views = /** @type {Partial<Record<View, string>>} */ ({});
-  const json = text === null ? null : prettyJson(text);
+  const { json, remark } = indented(text);
   if (json !== null) views.json = json;
   if (text !== null) views.text = text;
   views.hex = hexDump(bytes);
   const structured = json !== null && /^\s*[[{]/.test(/** @type {string} */ (text));
   const declared = message.body_kind === "value" || message.body_kind === "sequence";
-  if (structured || (declared && json !== null)) return { first: "json", views };
-  return { first: text === null || looksBinary(text) ? "hex" : "text", views };
+  if (structured || (declared && json !== null)) return { first: "json", views, remark };
+  return { first: text === null || looksBinary(text) ? "hex" : "text", views, remark };
 }

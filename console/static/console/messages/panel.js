@@ -130,7 +130,7 @@ export class MessagePanel {
     if (kind === "none" || (read.body_bytes === 0 && kind !== "undecodable"))
       return h("p", { class: "muted" }, kind === "none" ? "The message has no body." : "The body is empty.");
     const whole = ofBroker(`/api/v1/${pathOf(id)}body/${query({ object: this.#object })}`);
-    const { first, views } = renderings(read);
+    const { first, views, remark } = renderings(read);
     const pre = h("pre", { class: "body-text", tabindex: "0", role: "region", "aria-label": "Body" });
     const show = (/** @type {any} */ view) => {
       for (const button of buttons) button.setAttribute("aria-pressed", String(button.dataset.view === view));
@@ -158,6 +158,7 @@ export class MessagePanel {
         h("a", { class: "button", href: whole, download: "" }, "Download"),
       ),
       kind === "undecodable" ? h("p", { class: "muted" }, "The message cannot be decoded: these are its bytes.") : null,
+      remark ? h("p", { class: "muted" }, remark) : null,
       read.cut
         ? h(
             "p",
