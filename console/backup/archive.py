@@ -13,7 +13,7 @@ import json
 import os
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -28,9 +28,11 @@ class BackupError(Exception):
 
 
 class Writer:
-    """A context that writes an archive to `file`. `complete` ends it: without that, no reader accepts it."""
+    """A context that writes an archive to `file`. `complete` ends it: without that, no reader accepts it. `look` is
+    called with each block of a file."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], look: Callable[[], None] = lambda: None) -> None:
+        self.look = look
         self._packed = gzip.GzipFile(fileobj=file, mode="wb", compresslevel=1, filename="", mtime=0)
         self._tar = tarfile.open(fileobj=self._packed, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115
         self._files: dict[str, Any] = {}
@@ -40,7 +42,7 @@ class Writer:
         """Add a file as long as it is now. Raises OSError, FileNotFoundError before anything of it was added."""
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            hashing = _Hashing(file, size, path)
+            hashing = _Hashing(file, size, path, self.look)
             self._tar.addfile(_member(name, size), hashing)  # type: ignore[arg-type]
         self._files[name] = {"size": size, "sha256": hashing.digest}
 
@@ -138,13 +140,15 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 class _Hashing:
     """The first `size` bytes of a file; hashed as they are read. A file that is shorter than it was is an error."""
 
-    def __init__(self, file: IO[bytes], size: int, path: Path) -> None:
+    def __init__(self, file: IO[bytes], size: int, path: Path, look: Callable[[], None]) -> None:
+        self._look = look
         self._file = file
         self._left = size
         self._path = path
         self._sha = hashlib.sha256()
 
     def read(self, size: int) -> bytes:
+        self._look()
         block = self._file.read(min(size, self._left))
         if len(block) < min(size, self._left):
             raise BackupError(f"{self._path} was changed while it was read")

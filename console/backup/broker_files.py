@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ from brokers.server.store_survey import CONFIG, read_records
 from console.backup.archive import BackupError
 from console.backup.contents import ADAPTERS, BROKER, files, is_database
 from console.backup.snapshot import copy, damage, pinned
+from console.backup.space import NoSpace
 
 _TRIES = 5
 
@@ -29,14 +31,16 @@ _TRIES = 5
 SCHEMAS = {module.KIND: module.VERSION for module in (config_store, event_journal, message_file, adapter_store)}
 
 
-def take(data: Path, folder: Path) -> tuple[datetime, dict[str, str]]:
+def take(data: Path, folder: Path, look: Callable[[], None]) -> tuple[datetime, dict[str, str]]:
     """Copy the files into the folder, under their names in the data folder; return the moment, and name -> damage of
-    damaged databases. Raises BackupError, OSError."""
+    damaged databases. `look` is called with each part, and may raise NoSpace. Raises BackupError, OSError."""
     for number in range(_TRIES):
         is_last = number == _TRIES - 1
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            moment = _take(data, folder)
+            moment = _take(data, folder, look)
+        except NoSpace:
+            raise
         except (BackupError, FileNotFoundError):  # for one, a virtual host was deleted meanwhile
             if is_last:
                 raise
@@ -59,7 +63,7 @@ def damaged(folder: Path) -> dict[str, str]:
     return {name: text for name, path in found if is_database(name) and (text := damage(path))}
 
 
-def _take(data: Path, folder: Path) -> datetime:
+def _take(data: Path, folder: Path, look: Callable[[], None]) -> datetime:
     found = dict(files(data, BROKER)) | dict(files(data, ADAPTERS))
     databases = {name: path for name, path in found.items() if is_database(name)}
     # The configuration after the stores, the journal after the configuration: each knows all that those before it do.
@@ -68,9 +72,10 @@ def _take(data: Path, folder: Path) -> datetime:
     moment = datetime.now(UTC)  # all that was confirmed before is in what is pinned from now on
     with pinned(ordered) as connections:
         for name, db in connections.items():
-            copy(db, folder / name)
+            copy(db, folder / name, look)
     for name, path in found.items():
         if name not in connections:  # also a database that SQLite cannot even open: what there is of it
+            look()
             place = folder / name
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             shutil.copyfile(path, place)

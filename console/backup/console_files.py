@@ -54,7 +54,7 @@ def add_database(archive: Writer, data: Path, copies: Path, kind: str) -> tuple[
             if (data / KEYS).exists():
                 archive.add(KEYS, data / KEYS)
         for db in connections.values():
-            copy(db, copied)
+            copy(db, copied, archive.look)
     if kind != OWN or not path.exists():
         return kind, {}
     if not connections:  # SQLite cannot even open it

@@ -7,7 +7,7 @@ and delays no writer. `copy` is SQLite's own copy of the pages, so that checksum
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -16,6 +16,8 @@ from console.backup.archive import BackupError
 
 #: How long to wait for a process that has just opened or is closing a database, s.
 _WAIT_SECONDS = 20.0
+#: Pages that are copied at once.
+_PART_PAGES = 1000
 
 
 @contextmanager
@@ -44,15 +46,16 @@ def pinned(paths: Mapping[str, Path]) -> Iterator[dict[str, sqlite3.Connection]]
         yield {name: db for name, db in found.items() if name not in damaged}
 
 
-def copy(db: sqlite3.Connection, to: Path) -> None:
-    """Copy what a pinned connection sees into a new file, and release the database. Raises BackupError."""
+def copy(db: sqlite3.Connection, to: Path, look: Callable[[], None]) -> None:
+    """Copy what a pinned connection sees into a new file, and release the database. `look` is called with each part.
+    Raises BackupError, and what `look` raises."""
     to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     to.touch(mode=0o600, exist_ok=False)
     with _failures_named(to):
         with closing(sqlite3.connect(to, isolation_level=None)) as target:
             # A copy that a crash destroys is worth nothing anyway: the archive is what is made durable.
             target.execute("PRAGMA synchronous=OFF")
-            db.backup(target)
+            db.backup(target, pages=_PART_PAGES, progress=lambda *_: look())
         db.execute("ROLLBACK")
 
 

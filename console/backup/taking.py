@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from console.backup import broker_files, console_files, history_files
+from console.backup import broker_files, console_files, history_files, space
 from console.backup.archive import BackupError, Writer
 from console.backup.contents import ADAPTERS, BROKER, FOLDERS, HISTORY, files
 
@@ -34,10 +34,12 @@ def take(data: Path, file: Path, environment: Mapping[str, str]) -> dict[str, An
     damaged databases: the fact `damage` names them. Raises BackupError, OSError."""
     _check_places(data, file)
     _remove_left_behind(file.parent)
+    with_history = is_own_history(data, environment)
+    look = space.check(data, file.parent, FOLDERS if with_history else set(FOLDERS) - {HISTORY})
     with partial_folder(file.with_name(f".{file.name}.partial")) as folder:
         draft = folder / "archive"
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-            with Writer(out) as archive:
+            with Writer(out, look) as archive:
                 facts = _fill(archive, data, folder / "copies", environment)
                 archive.complete(facts)
             out.flush()
@@ -86,7 +88,7 @@ def _fill(archive: Writer, data: Path, copies: Path, environment: Mapping[str, s
     kind, damaged = console_files.add_database(archive, data, copies, console_files.database_kind(data, environment))
     if with_history:
         history_files.add_logs(archive, data)
-    moment, found = broker_files.take(data, copies / "broker-files")
+    moment, found = broker_files.take(data, copies / "broker-files", archive.look)
     damaged |= found
     for name, path in [*files(copies / "broker-files", BROKER), *files(copies / "broker-files", ADAPTERS)]:
         archive.add(name, path)

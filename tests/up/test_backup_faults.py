@@ -24,7 +24,7 @@ from proton.utils import BlockingConnection
 from brokers.server.sqlite_file import StoreError
 from brokers.server.store_salvage import mend_store
 from brokers.server.store_survey import FOLDER, file_name, read_store
-from console.backup import broker_files, console_files, history_files, restored_console, taking
+from console.backup import broker_files, console_files, history_files, restored_console, space, taking
 from console.backup.archive import BackupError, Writer
 from console.backup.commands import main_backup, main_restore
 from console.backup.contents import LOG
@@ -210,7 +210,7 @@ def test_moment_is_before_anything_is_pinned(data: Path, tmp_path: Path, monkeyp
 
     monkeypatch.setattr(broker_files, "datetime", Clock)
     monkeypatch.setattr(broker_files, "pinned", pinned_later)
-    broker_files.take(data, tmp_path / "copies")
+    broker_files.take(data, tmp_path / "copies", lambda: None)
     assert len(began) == 1
 
 
@@ -481,3 +481,55 @@ def test_symbolic_link_to_an_empty_folder_is_restored_into(data: Path, file: Pat
     assert main_restore([str(file), "--data", str(tmp_path / "link")]) == 0
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "disk" / STORE).exists()
+
+
+# -- disk space -----------------------------------------------------------------------------------------------------
+
+
+def test_backup_that_does_not_fit_is_refused_before_it_begins(
+    data: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = sum(path.stat().st_size for path in data.rglob("*") if path.is_file())
+    monkeypatch.setattr(space, "_free", lambda _: free)
+    with pytest.raises(BackupError, match="of free disk space, and the backup needs up to"):
+        take(data, file, {})
+    assert [path.name for path in file.parent.iterdir()] == ["data"]
+
+
+def test_backup_leaves_the_space_of_logs_and_reserves(data: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(space, "_free", lambda _: 1 << 30)
+    reserve = put(data / f"{STORE}-reserve")
+    os.truncate(reserve, 1 << 30)
+    with pytest.raises(BackupError, match="the backup needs up to"):
+        take(data, file, {})
+    os.truncate(reserve, 1 << 20)
+    take(data, file, {})
+
+
+@pytest.mark.parametrize("at", ["config.sqlite3", "_copy_"])
+def test_backup_stops_when_the_disk_of_the_data_folder_gets_full(
+    data: Path, file: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    os.truncate(put(data / f"{STORE}-reserve"), 1 << 20)
+    left, copies = [1 << 30], []
+
+    def copied(*given: Any) -> None:
+        copies.append(given)
+        if at == "_copy_":
+            left[0] = 1000
+        copy(*given)
+
+    monkeypatch.setattr(broker_files, "copy", copied)
+    monkeypatch.setattr(space, "_free", lambda _: left[0])
+    whole = Writer.add
+
+    def add(self: Writer, name: str, path: Path) -> None:
+        if name.endswith(at):
+            left[0] = 1000
+        whole(self, name, path)
+
+    monkeypatch.setattr(Writer, "add", add)
+    with pytest.raises(BackupError, match="it was stopped, since the disk of"):
+        take(data, file, {})
+    assert len(copies) == (1 if at == "_copy_" else 3), "it is not tried again"
+    assert sorted(path.name for path in file.parent.iterdir()) == ["data"]
