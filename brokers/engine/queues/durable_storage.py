@@ -8,7 +8,7 @@ their `TransientStorage` has them, in the order of the lane. The store confirms 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from brokers.engine.flow.metering import Meter
 from brokers.engine.flow.producer import Producer, Receipt
@@ -100,6 +100,13 @@ class DurableStorage:
         ticket = self.store.put(self.store_id, number, body, self._expiry(number))
         self._wait(Unsafe(number, body, ticket, receipt, stored=True))
         return Verdict.PENDING
+
+    def receive(self, header: Header, body: bytes, give_back: Callable[[], None]) -> None:
+        """Add a durable message of a queue that is not durable. `give_back`: called if the store refuses it."""
+        header, body = self._lanes.timed(header, body)
+        number = self._lanes.count(header, body)
+        ticket = self.store.put(self.store_id, number, body, self._expiry(number))
+        self._wait(Unsafe(number, body, ticket, stored=True, give_back=give_back))
 
     def place_run(self, producer: Producer, bodies: list[bytes], size: int, *, durable: bool) -> Verdict:
         """Add a run of durable messages, or a transient one behind messages that the store has not confirmed. `size`:
@@ -211,6 +218,7 @@ class DurableStorage:
             pass
         elif each.late:
             lanes.restore((number, body))
+            lanes.announce(number)
         elif each.stored and (lane.deep or lanes.memory_bytes() > READY_BYTES or len(lane.ready) >= READY_MESSAGES):
             lanes.deadlines.forget(number)
             lane.backlog.append(number, len(body), STORE, None, expires)
@@ -259,6 +267,8 @@ class DurableStorage:
         self._lanes.delayed.arriving.pop(each.number, None)
         if each.receipt is not None:
             self._gate.settlement.resolve(each.receipt, Outcome.NOT_STORED)
+        if each.give_back is not None:
+            each.give_back()
 
     def _confirm(self, ticket: int) -> None:
         removing, confirmed = self.removing, dict[Consumer, int]()

@@ -1,19 +1,21 @@
 """Messages leave a queue without a consumer: for another queue, as a copy, or altogether.
 
 A stored message that goes to a durable queue is moved by one change of the store, so that after a crash it is in
-exactly one of the two queues. The work is proportional to the messages and to the part of the queue that they are in,
+exactly one of the two queues. One that comes from a queue that is not durable returns to the end of that queue if the
+target's store refuses it. The work is proportional to the messages and to the part of the queue that they are in,
 however long the queue is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from itertools import groupby
 
 from brokers.engine.queues.backlog import STORE, TEMP
 from brokers.engine.queues.browsing import Seen
 from brokers.engine.queues.queue import Queue
-from brokers.engine.values.message import NEVER, Header, rank_of
+from brokers.engine.values.message import NEVER, Header, number_of, rank_of
 from brokers.model.message_operations import DELAYED
 
 
@@ -38,7 +40,10 @@ def move(queue: Queue, seen: Seen, body: bytes, target: Queue, sent: bytes) -> N
     header = arriving(queue, seen, sent)
     if source is None or durable is None or not source.stored or not source.is_durable(body):
         drop(queue, seen, body)
-        target.storage.place(header, sent, None, None)
+        if source is None and durable is not None and header.durable:
+            durable.receive(header, sent, partial(_give_back, queue, header, body))
+        else:
+            _put(target, header, sent)
         return
     queue.lanes.discount(seen.number, seen.size)
     source.move((seen.number, body), durable, sent, header)
@@ -46,7 +51,20 @@ def move(queue: Queue, seen: Seen, body: bytes, target: Queue, sent: bytes) -> N
 
 def copy(queue: Queue, seen: Seen, target: Queue, sent: bytes) -> None:
     """Put a copy of a message into another queue."""
-    target.storage.place(arriving(queue, seen, sent), sent, None, None)
+    _put(target, arriving(queue, seen, sent), sent)
+
+
+def _put(queue: Queue, header: Header, body: bytes) -> None:
+    if queue.storage.spooling:
+        queue.lanes.lane_of(number_of(0, header.priority)).deep = True  # so that its body goes to the temp store
+    queue.storage.place(header, body, None, None)
+
+
+def _give_back(queue: Queue, header: Header, body: bytes) -> None:
+    """Put a message that the target's store has refused at the end of the queue that it came from."""
+    if not queue.deleted:
+        _put(queue, header, body)
+        queue.touch()
 
 
 def drop(queue: Queue, seen: Seen, body: bytes | None) -> None:

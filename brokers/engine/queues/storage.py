@@ -7,6 +7,7 @@ for messages that need not survive a restart, `DurableStorage` for durable ones;
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from brokers.engine.flow.metering import Meter
@@ -20,9 +21,10 @@ from brokers.engine.values.outcomes import Verdict
 
 class Unsafe:
     """A message that the store has not confirmed, or a transient one behind such a message. `moved`: it is in the store
-    as a message of another queue. `transaction`: the number of its transaction; 0: none."""
+    as a message of another queue. `transaction`: the number of its transaction; 0: none. `give_back`: returns it to the
+    queue that it came from, if the store refuses it."""
 
-    __slots__ = ("body", "late", "moved", "number", "receipt", "stored", "ticket", "transaction")
+    __slots__ = ("body", "give_back", "late", "moved", "number", "receipt", "stored", "ticket", "transaction")
 
     count = 1
 
@@ -36,6 +38,7 @@ class Unsafe:
         stored: bool,
         moved: bool = False,
         transaction: int = 0,
+        give_back: Callable[[], None] | None = None,
     ) -> None:
         self.number = number
         self.body = body
@@ -45,6 +48,7 @@ class Unsafe:
         self.moved = moved
         self.late = False  # later messages are visible already
         self.transaction = transaction
+        self.give_back = give_back
 
 
 class UnsafeRun:

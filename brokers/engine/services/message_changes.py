@@ -194,8 +194,9 @@ class MessageChanges:
         if room.never_fits(len(sent)):
             return f"it is larger than the stop level of queue {target.name}"
         if not call.preview:
-            added = call.action == COPY or seen.body is None
-            call.blocked = room.refusal(len(sent)) or (room.shortage(sent) if added else "")
+            stores = queue.durable is None and target.is_durable(body)
+            added = call.action == COPY or seen.body is None or stores
+            call.blocked = room.refusal(len(sent)) or room.shortage(sent, added=added)
             if call.blocked:
                 return ""
             room.put(len(sent))

@@ -68,10 +68,11 @@ class Room:
         room."""
         return size > self.queue.gate.stop_bytes
 
-    def shortage(self, body: bytes) -> str:
-        """Return the sentence why it takes no further message, one that was not in memory before; "": it does."""
+    def shortage(self, body: bytes, *, added: bool) -> str:
+        """Return the sentence why it takes no further message; "": it does. `added`: the message takes memory or disk
+        space that it did not take before."""
         gate = self.queue.gate
-        short = [usage.reason for usage in gate.shortages]
+        short = [usage.reason for usage in gate.shortages] if added else []
         if short and not gate.admits(self.queue.resource_of(body)):
             return f"queue {self.queue.name} takes no new messages: {', '.join(short)}"
         durable = self.queue.durable
