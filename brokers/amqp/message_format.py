@@ -6,12 +6,22 @@ Nothing that a producer sends raises an error: what cannot be read is missing. S
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from brokers.amqp.dead_letter import DESCRIPTION, FAILED, REASON, SOURCE, without_marks
 from brokers.amqp.filters import compile_selector
 from brokers.amqp.message_drafts import encoded
 from brokers.amqp.message_parts import parts
-from brokers.amqp.message_sections import APPLICATION_PROPERTIES, MESSAGE_ANNOTATIONS, PROPERTIES, decoded, front
+from brokers.amqp.message_sections import (
+    APPLICATION_PROPERTIES,
+    MESSAGE_ANNOTATIONS,
+    MOST_DECODED,
+    MOST_SEARCHED,
+    PROPERTIES,
+    Section,
+    decoded,
+    front,
+)
 from brokers.amqp.plain_values import plain, plain_map
 from brokers.engine.values.message_format import DeadLetterMark, Draft, Head, Parts
 
@@ -39,18 +49,19 @@ _DEAD = b"x-opt-dead-letter-"
 class AmqpFormat:
     """See `brokers.engine.values.message_format.MessageFormat`."""
 
-    def head(self, body: bytes) -> Head:
-        found = front(body)
-        values = decoded(body, found.get(PROPERTIES))
-        given = {
+    def head(self, body: bytes, *, whole: bool = False) -> Head:
+        found, most = front(body), MOST_DECODED if whole else MOST_SEARCHED
+        standard, own = found.get(PROPERTIES), found.get(APPLICATION_PROPERTIES)
+        values = decoded(body, standard, most)
+        given: dict[str, Any] = {
             name: plain(value)
             for name, value in zip(NAMES, values if isinstance(values, list) else [], strict=False)
             if value is not None
         }
         created = given.get("creation_time")
         return Head(
-            given,
-            plain_map(decoded(body, found.get(APPLICATION_PROPERTIES))),
+            given | _too_long(standard, most),
+            plain_map(decoded(body, own, most)) | _too_long(own, most),
             created if isinstance(created, int) and created > 0 else 0,
             self.dead_letter(body),
         )
@@ -59,7 +70,7 @@ class AmqpFormat:
         section = front(body).get(MESSAGE_ANNOTATIONS)
         if section is None or body.find(_DEAD, section.value, section.end) < 0:
             return None
-        annotations = decoded(body, section)
+        annotations = decoded(body, section, MOST_SEARCHED)
         if not isinstance(annotations, Mapping) or not isinstance(annotations.get(SOURCE), str):
             return None
         failed, description = annotations.get(FAILED), annotations.get(DESCRIPTION)
@@ -69,6 +80,10 @@ class AmqpFormat:
             int(failed) if isinstance(failed, int) and failed > 0 else 0,
             description if isinstance(description, str) else "",
         )
+
+    def decoded_bytes(self, body: bytes) -> int:
+        sizes = (section.end - section.start for section in front(body).values())
+        return sum(size for size in sizes if size <= MOST_SEARCHED)
 
     def retried(self, body: bytes) -> bytes:
         return without_marks(body)
@@ -80,4 +95,14 @@ class AmqpFormat:
         return encoded(draft)
 
     def selects(self, selector: str) -> Callable[[bytes], bool]:
-        return compile_selector(selector)
+        condition = compile_selector(selector)
+        return lambda body: condition(body) if _searchable(body) else False
+
+
+def _searchable(body: bytes) -> bool:
+    return all(section.end - section.value <= MOST_SEARCHED for section in front(body).values())
+
+
+def _too_long(section: Section | None, most: int) -> dict[str, Any]:
+    size = 0 if section is None else section.end - section.value
+    return {"...": f"{size:,} bytes, too long to be shown"} if size > most else {}

@@ -37,7 +37,8 @@ _MATCH = _A(
     Kind.MAP,
     "Conditions, all of which must hold: selector (JMS), properties (map: name -> text that it equals; an application"
     " property, or a standard one such as subject), older_than_ms, newer_than_ms (since their arrival), min_bytes,"
-    " max_bytes, min_redeliveries, max_redeliveries, state, dead_letter_reason, dead_letter_queue. Not set: all.",
+    " max_bytes, min_redeliveries, max_redeliveries, state, dead_letter_reason, dead_letter_queue. Not set: all. A"
+    " section of properties above 64 KiB is not searched.",
     nullable=True,
 )
 _AFTER = _A("after", Kind.STRING, "Where to go on: `next` of the call before. Not set: from the front.", nullable=True)

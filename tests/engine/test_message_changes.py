@@ -167,6 +167,17 @@ async def test_invalid_argument_is_refused_by_its_name(broker, given, named):
     assert set(refused.value.errors) == {named}
 
 
+@pytest.mark.parametrize(
+    "match", [{"selector": ""}, {"selector": None}, {"dead_letter_reason": None}, {"properties": {}}, {"state": None}]
+)
+async def test_condition_without_a_value_deletes_nothing(broker, match):
+    broker.publish_encoded("orders", encoded(1))
+    with pytest.raises(InvalidValue) as refused:
+        await broker.call(ORDERS, "delete-messages", {"match": match})
+    assert list(refused.value.errors) == list(match)
+    assert await subjects(broker, ORDERS) == ["1"]
+
+
 async def test_unknown_target_is_refused(broker):
     with pytest.raises(NotFound, match="nowhere"):
         await broker.call(ORDERS, "move-messages", {**ALL, "to": "nowhere"})

@@ -16,9 +16,11 @@ from brokers.engine.queues import relocation
 from brokers.engine.queues.browsing import Browsing, Seen
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.registry import Registry
+from brokers.engine.services.message_lists import MOST_ANSWER
 from brokers.engine.services.message_match import Match
 from brokers.engine.services.message_room import Room
 from brokers.engine.services.message_search import Search, place
+from brokers.engine.services.message_values import shortened
 from brokers.engine.services.queue_facts import queue_fact
 from brokers.engine.values.message_ids import id_of, number_in
 from brokers.model.message_operations import ACQUIRED, MOST_HANDLED
@@ -57,12 +59,16 @@ class _Call:
     messages: int = 0
     bytes: int = 0
     blocked: str = ""
+    text: int = 0  # characters of `skipped`
 
     @property
     def full(self) -> bool:
-        return len(self.skipped) >= MOST_HANDLED or (not self.preview and self.messages >= self.most)
+        if len(self.skipped) >= MOST_HANDLED or self.text >= MOST_ANSWER:
+            return True
+        return not self.preview and self.messages >= self.most
 
     def skip(self, identity: str, why: str) -> None:
+        self.text += len(identity) + len(why)
         self.skipped.append({"id": identity, "why": why})
 
 
@@ -180,7 +186,7 @@ class MessageChanges:
             return "it came from this queue"
         source = self.registry.host_of(queue).queues.get(mark.queue)
         if source is None:
-            return f"queue {mark.queue} does not exist any more"
+            return f"queue {shortened(mark.queue)} does not exist any more"
         room = call.rooms.get(mark.queue)
         if room is None:
             room = call.rooms[mark.queue] = Room(source)

@@ -12,13 +12,14 @@ from brokers.engine.queues.browsing import Browsing, Seen
 from brokers.engine.queues.queue import Queue
 from brokers.engine.services.message_match import Match, arrival
 from brokers.engine.services.message_search import Search, place
+from brokers.engine.services.message_values import MOST_TEXT, shortened, shortened_map
 from brokers.engine.values.message import NEVER, sequence_of
 from brokers.engine.values.message_format import DeadLetterMark, Head
 from brokers.engine.values.message_ids import id_of, priority_of
 from brokers.model.message_operations import AVAILABLE, DELAYED, MOST_LISTED, UNACKNOWLEDGED
 
-#: Characters of a value, values of a map, and characters of an answer.
-MOST_TEXT, MOST_VALUES, MOST_ANSWER = 256, 64, 256 << 10
+#: Characters of an answer.
+MOST_ANSWER = 256 << 10
 
 _USUAL = 50
 #: Begins the cursor of a list whose first part, the acquired messages, is done.
@@ -35,7 +36,7 @@ class MessageLists:
         match, browsing = Match(given.get("match"), queue.turn.format), Browsing(queue)
         if given.get("order") == UNACKNOWLEDGED:
             return self._acquired_first(queue, match, browsing, given.get("after") or "", count)
-        search = Search(queue, match, browsing.after, place(given.get("after")))
+        search = Search(queue, match, browsing.after, place(given.get("after")), decodes=True)
         messages = self._described(queue, browsing, search, count)
         return answer(messages, None if search.ended else str(search.last), search.searched)
 
@@ -50,12 +51,12 @@ class MessageLists:
                 at = bisect_right(oldest, sequence, key=_sequence)
                 return oldest[at : at + most]
 
-            search = Search(queue, match, after, place(cursor), place_of=_sequence)
+            search = Search(queue, match, after, place(cursor), decodes=True, place_of=_sequence)
             messages = self._described(queue, browsing, search, count)
             searched, cursor = search.searched, ""
             if not search.ended or len(messages) >= count:
                 return answer(messages, str(search.last), searched)
-        others = Search(queue, match, browsing.not_acquired_after, place(cursor.removeprefix(_OTHERS)))
+        others = Search(queue, match, browsing.not_acquired_after, place(cursor.removeprefix(_OTHERS)), decodes=True)
         messages += self._described(queue, browsing, others, count - len(messages))
         rest = None if others.ended else f"{_OTHERS}{others.last}"
         return answer(messages, rest, searched + others.searched)
@@ -64,7 +65,8 @@ class MessageLists:
         messages: list[dict[str, Any]] = []
         left = MOST_ANSWER
         for seen, body in search:
-            messages.append(described(queue, browsing, seen, body))
+            head = Head() if body is None else search.heads.of(body)
+            messages.append(described(queue, browsing, seen, body, head=head))
             left -= len(str(messages[-1]))
             if len(messages) >= count or left <= 0:
                 break
@@ -72,16 +74,15 @@ class MessageLists:
 
 
 def described(
-    queue: Queue, browsing: Browsing, seen: Seen, body: bytes | None, most: int = MOST_TEXT
+    queue: Queue, browsing: Browsing, seen: Seen, body: bytes | None, *, head: Head, most: int = MOST_TEXT
 ) -> dict[str, Any]:
-    """Return a message as the model describes it, with values of at most `most` characters."""
+    """Return a message as the model describes it, with values of at most `most` characters. `head`: that of `body`."""
     turn = queue.turn
     header = turn.header(body or b"")
-    head = Head() if body is None else turn.format.head(body)
     return {
         "id": id_of(seen.number, body),
         "position": browsing.position(seen.number) if seen.state == AVAILABLE else None,
-        "at": arrival(queue, seen.number, body),
+        "at": arrival(queue, seen.number, body, lambda _: head),
         "size": seen.size,
         "durable": header.durable and queue.durable is not None,
         "priority": priority_of(seen.number),
@@ -99,7 +100,7 @@ def described(
 def _mark(mark: DeadLetterMark, most: int) -> dict[str, Any]:
     return {
         "reason": shortened(mark.reason, most),
-        "queue": mark.queue,
+        "queue": shortened(mark.queue, most),
         "failed_deliveries": mark.failed_deliveries,
         "description": shortened(mark.description, most),
     }
@@ -122,24 +123,6 @@ def counted(given: Mapping[str, Any], name: str, usual: int, most: int) -> int:
     if count > most:
         raise InvalidValue({name: f"{name} is {count}: it must be from 1 to {most:,}"})
     return count
-
-
-def shortened(value: Any, most: int = MOST_TEXT) -> Any:
-    """Return a value that is short enough for a list: a long text is cut, a long list or map becomes a text."""
-    if isinstance(value, (list, dict)):
-        text = str(value)
-        return value if len(text) <= most else shortened(text, most)
-    if isinstance(value, str) and len(value) > most:
-        return value[: most - 3] + "..."
-    return value
-
-
-def shortened_map(values: Mapping[str, Any], most: int = MOST_TEXT) -> dict[str, Any]:
-    """Return the first values of a map, each short enough for a list."""
-    found = {str(shortened(name)): shortened(value, most) for name, value in list(values.items())[:MOST_VALUES]}
-    if len(values) > MOST_VALUES:
-        found["..."] = f"{len(values) - MOST_VALUES:,} more"
-    return found
 
 
 def _sequence(seen: Seen) -> int:

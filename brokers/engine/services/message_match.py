@@ -8,8 +8,10 @@ from typing import Any
 from brokers.admin import InvalidValue
 from brokers.engine.queues.browsing import Seen
 from brokers.engine.queues.queue import Queue
+from brokers.engine.services.message_heads import Heads
+from brokers.engine.services.message_values import shortened
 from brokers.engine.values.message import sequence_of
-from brokers.engine.values.message_format import MessageFormat
+from brokers.engine.values.message_format import Head, MessageFormat
 from brokers.model import parse_count
 from brokers.model.message_operations import STATES
 
@@ -22,26 +24,22 @@ MOST_PROPERTIES = 32
 
 
 class Match:
-    """Raises InvalidValue, which names each wrong condition. `decodes`: some need the message decoded."""
+    """Raises InvalidValue, which names each wrong condition. `decodes`: some need the message decoded. `heads`:
+    those of the messages that are matched."""
 
     def __init__(self, given: Mapping[str, Any] | None, reads: MessageFormat) -> None:
-        values = {key: value for key, value in (given or {}).items() if value is not None}
+        values = dict(given or {})
         wrong = {
             key: f"match has no condition {key!r}: there are {', '.join(KEYS)}" for key in values if key not in KEYS
         }
-        for key in (*_NUMBERS, *_TEXTS):
+        for key in (each for each in KEYS if each in values):
             try:
-                if key in _NUMBERS and key in values:
-                    values[key] = parse_count(key, values[key])
-                elif key in values and not isinstance(values[key], str):
-                    wrong[key] = f"{key} is {values[key]!r}: it must be text"
+                values[key] = _checked(key, values[key])
             except ValueError as error:
                 wrong[key] = str(error)
-        if "state" in values and "state" not in wrong and values["state"] not in STATES:
-            wrong["state"] = f"state is {values['state']!r}: it must be one of {', '.join(STATES)}"
-        self._properties = self._checked_properties(values.get("properties", {}), wrong)
+        self._properties = self._checked_properties(values, wrong)
         self._selects: Callable[[bytes], bool] | None = None
-        if values.get("selector") and "selector" not in wrong:
+        if "selector" in values and "selector" not in wrong:
             try:
                 self._selects = reads.selects(values["selector"])
             except InvalidValue as error:
@@ -50,14 +48,21 @@ class Match:
             raise InvalidValue(wrong)
         self._given = values
         self._reads = reads
+        self.heads = Heads(reads)
         self._age = "older_than_ms" in values or "newer_than_ms" in values
         self._dead = "dead_letter_reason" in values or "dead_letter_queue" in values
         self.decodes = bool(self._properties) or self._selects is not None or self._dead or self._age
 
-    def _checked_properties(self, given: Any, wrong: dict[str, str]) -> dict[str, str]:
+    @staticmethod
+    def _checked_properties(values: Mapping[str, Any], wrong: dict[str, str]) -> dict[str, str]:
+        if "properties" not in values or "properties" in wrong:
+            return {}
+        given = values["properties"]
         if not isinstance(given, Mapping):
             wrong["properties"] = f"properties is {given!r}: it must be a map"
             return {}
+        if not given:
+            wrong["properties"] = "properties is empty: it must have a value, or be left out"
         if len(given) > MOST_PROPERTIES:
             wrong["properties"] = f"properties has {len(given)} names: {MOST_PROPERTIES} at most"
         return {str(name): as_text(value) for name, value in given.items()}
@@ -83,14 +88,15 @@ class Match:
         if self._dead:
             mark, given = self._reads.dead_letter(body), self._given
             reason, source = (mark.reason, mark.queue) if mark is not None else ("", "")
-            if given.get("dead_letter_reason", reason) != reason or given.get("dead_letter_queue", source) != source:
-                return False
+            for own, wanted in ((reason, given.get("dead_letter_reason")), (source, given.get("dead_letter_queue"))):
+                if wanted is not None and wanted not in (own, shortened(own)):
+                    return False
         if self._selects is not None and not self._selects(body):
             return False
         return not self._properties or self._properties_match(body)
 
     def _properties_match(self, body: bytes) -> bool:
-        head = self._reads.head(body)
+        head = self.heads.of(body)
         for name, wanted in self._properties.items():
             own = head.application_properties
             if name not in own and name not in head.properties:
@@ -102,7 +108,7 @@ class Match:
     def _age_matches(self, queue: Queue, seen: Seen, body: bytes | None) -> bool:
         """An age that is not known is at least that of the broker's run."""
         turn, given = queue.turn, self._given
-        at = arrival(queue, seen.number, body)
+        at = arrival(queue, seen.number, body, self.heads.of)
         latest = at if at is not None else queue.arrivals.began + turn.ahead
         if latest > turn.time_of_day - given.get("older_than_ms", 0):
             return False
@@ -110,15 +116,34 @@ class Match:
         return newer is None or (at is not None and at >= turn.time_of_day - newer)
 
 
-def arrival(queue: Queue, number: int, body: bytes | None) -> int | None:
+def _checked(key: str, value: Any) -> Any:
+    """Return the value of a condition. Raises ValueError. One without a value is refused, since it could stand for all
+    messages by mistake."""
+    if value is None:
+        raise ValueError(f"{key} is null: it must have a value, or be left out")
+    if key in _NUMBERS:
+        return parse_count(key, value)
+    if key in _TEXTS and not isinstance(value, str):
+        raise ValueError(f"{key} is {value!r}: it must be text")
+    if key == "state" and value not in STATES:
+        raise ValueError(f"state is {value!r}: it must be one of {', '.join(STATES)}")
+    if key == "selector" and not value.strip():
+        raise ValueError("selector is empty: it must have a value, or be left out")
+    return value
+
+
+def arrival(
+    queue: Queue, number: int, body: bytes | None, head_of: Callable[[bytes], Head] | None = None
+) -> int | None:
     """Return when a message arrived in the queue, ms since the epoch; None: not known. For a message of an earlier run
-    of the broker it is its creation time, if it has one and did not come from another queue."""
+    of the broker it is its creation time, if it has one and did not come from another queue. `head_of`: returns a
+    message's head; None: it is decoded for this alone."""
     at = queue.arrived_at(number)
     if at is not None:
         return at + queue.turn.ahead
     if body is None or sequence_of(number) > queue.arrivals.recovered:
         return None
-    head = queue.turn.format.head(body)
+    head = (head_of or queue.turn.format.head)(body)
     created = head.created if head.dead_letter is None else 0
     return created if 0 < created <= queue.arrivals.began + queue.turn.ahead else None
 

@@ -9,10 +9,11 @@ from typing import Any
 from brokers.admin import AdminError, InvalidValue, NotFound
 from brokers.engine.queues.browsing import Browsing, Seen
 from brokers.engine.queues.queue import Queue
-from brokers.engine.services.message_lists import described, shortened_map
+from brokers.engine.services.message_lists import described
 from brokers.engine.services.message_match import Match, arrival
 from brokers.engine.services.message_search import Search, place
-from brokers.engine.values.message_format import Parts
+from brokers.engine.services.message_values import shortened, shortened_map
+from brokers.engine.values.message_format import Head, Parts
 from brokers.engine.values.message_ids import id_of, number_in
 from brokers.model.message_operations import MOST_OF_BODY, USUAL_PART
 
@@ -32,7 +33,8 @@ class MessageReading:
         browsing = Browsing(queue)
         seen, body = self._found(queue, browsing, given["id"])
         parts = Parts("undecodable", b"") if body is None else queue.turn.format.parts(body)
-        message = described(queue, browsing, seen, body, _MOST_TEXT)
+        head = Head() if body is None else queue.turn.format.head(body, whole=True)
+        message = described(queue, browsing, seen, body, head=head, most=_MOST_TEXT)
         for name in ("annotations", "delivery_annotations", "footer"):
             message[name] = shortened_map(getattr(parts, name), _MOST_TEXT)
         part = bytes(parts.body[offset : offset + size])
@@ -65,14 +67,14 @@ class MessageReading:
         search = Search(queue, match, browsing.after, place(given.get("after")), decodes=True)
         for seen, body in search:
             mark = None if body is None else reads.dead_letter(body)
-            key = ("", "") if mark is None else (mark.reason, mark.queue)
+            key = ("", "") if mark is None else (shortened(mark.reason), shortened(mark.queue))
             group = groups.get(key)
             if group is None:
                 names = {"reason": key[0], "queue": key[1]}
                 group = groups[key] = {**names, "messages": 0, "bytes": 0, "oldest_at": None}
             group["messages"] += 1
             group["bytes"] += seen.size
-            at = arrival(queue, seen.number, body)
+            at = arrival(queue, seen.number, body, match.heads.of)
             if at is not None:
                 group["oldest_at"] = at if group["oldest_at"] is None else min(at, group["oldest_at"])
             if len(groups) >= MOST_GROUPS:

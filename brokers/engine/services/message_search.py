@@ -17,6 +17,8 @@ from brokers.model.message_operations import ACQUIRED
 
 #: What one call may cost: messages that are compared, or a tenth of that if they are decoded.
 COST, DECODED = 5_000, 10
+#: Bytes that one call decodes, but at least one message: about a quarter of a second.
+DECODED_BYTES = 512 << 10
 #: Bytes of bodies that one call reads, but at least one message.
 READ_BYTES = 8 << 20
 #: Messages looked at, and bytes of bodies loaded, at a time.
@@ -31,7 +33,7 @@ class Search:
     """The matching messages after a place, each with its body; None for one that is missing from a damaged store.
 
     `after`: returns the first messages after a place; `place_of`: that of a message. `until`: the last sequence number
-    that is searched. `decodes`: the caller decodes each message. `last`: the place of the last message that was
+    that is searched. `decodes`: the caller decodes each one, by `heads`. `last`: the place of the last message that was
     returned or passed over. `ended`: no message is left. Messages may be removed meanwhile up to the last one that was
     returned.
     """
@@ -55,6 +57,8 @@ class Search:
         self._cost = DECODED if match.decodes or decodes else 1
         self._left = COST
         self._bytes = READ_BYTES
+        self._decoded = DECODED_BYTES
+        self.heads = match.heads
         self.last = last
         self.searched = 0
         self.ended = False
@@ -62,7 +66,7 @@ class Search:
     @property
     def spent(self) -> bool:
         """Whether this call must end."""
-        return self._left <= 0 or self._bytes <= 0
+        return self._left <= 0 or self._bytes <= 0 or self._decoded <= 0
 
     def __iter__(self) -> Iterator[Found]:
         while not self.spent:
@@ -96,6 +100,8 @@ class Search:
                 self._left -= self._cost
                 self._bytes -= seen.size
                 body = bodies.get(seen.number)
+                if self._cost == DECODED and body is not None:
+                    self._decoded -= queue.turn.format.decoded_bytes(body)
                 if self._match.matches(queue, seen, body):
                     yield seen, body
                 if self.spent:

@@ -59,8 +59,13 @@ class Draft:
 class MessageFormat(Protocol):
     """Reads encoded messages. Nothing that a producer may send raises an error."""
 
-    def head(self, body: bytes) -> Head:
-        """Return what precedes the body; empty if it cannot be read."""
+    def head(self, body: bytes, *, whole: bool = False) -> Head:
+        """Return what precedes the body; empty if it cannot be read. Long sections are not decoded, unless `whole`: in
+        their place is an entry "..." with their size."""
+        ...
+
+    def decoded_bytes(self, body: bytes) -> int:
+        """Return about how many bytes `head`, `dead_letter` or a selector decodes; that is far less work."""
         ...
 
     def dead_letter(self, body: bytes) -> DeadLetterMark | None: ...
@@ -78,15 +83,19 @@ class MessageFormat(Protocol):
         ...
 
     def selects(self, selector: str) -> Callable[[bytes], bool]:
-        """Return whether encoded messages match a selector, as a function. Raises InvalidValue."""
+        """Return whether encoded messages match a selector, as a function. One with properties that
+        are too long to be searched matches none. Raises InvalidValue."""
         ...
 
 
 class Unknown:
     """A format of which nothing is known."""
 
-    def head(self, body: bytes) -> Head:
+    def head(self, body: bytes, *, whole: bool = False) -> Head:
         return Head()
+
+    def decoded_bytes(self, body: bytes) -> int:
+        return 0
 
     def dead_letter(self, body: bytes) -> DeadLetterMark | None:
         return None
