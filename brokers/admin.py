@@ -144,6 +144,10 @@ class BrokerUnreachable(AdminError):
     not."""
 
 
+class TryAgain(AdminError):
+    """The broker cannot do it now, and has done nothing; the same request can succeed later."""
+
+
 class EventsExpired(AdminError):
     """The requested events are no longer available. `first` is the number of the oldest one that is."""
 

@@ -28,6 +28,7 @@ from brokers.admin import (
     NotFound,
     Page,
     StaleVersion,
+    TryAgain,
 )
 from brokers.drivers.amqp_client import AmqpClient, ConnectionLost, SignInRefused
 from brokers.drivers.amqp_links import LinkEnded
@@ -290,6 +291,8 @@ def _raise_for_status(answer: Message) -> None:
             raise EffectNotConfirmed(text, str(body.get("effect", "")))
         case "broker-unreachable":
             raise BrokerUnreachable(text)
+        case "try-again":
+            raise TryAgain(text)
         case _:
             raise AdminError(text)
 

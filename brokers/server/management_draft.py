@@ -31,6 +31,7 @@ from brokers.admin import (
     NotFound,
     Page,
     StaleVersion,
+    TryAgain,
 )
 from brokers.input_checks import readable, readable_sentences, shortened, value_faults
 from brokers.input_limits import TEXT
@@ -248,6 +249,8 @@ def _status(error: AdminError) -> tuple[int, str, dict[str, Any]]:
             return 403, "not-allowed", {}
         case BrokerUnreachable():
             return 503, "broker-unreachable", {}
+        case TryAgain():
+            return 503, "try-again", {}
         case _:
             return 500, "internal", {}
 

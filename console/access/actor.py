@@ -9,6 +9,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 
+from console.access.models import ApiToken
 from console.access.user_rights import request_rights, user_rights
 from console.permissions.rights import Need, Rights
 
@@ -16,17 +17,20 @@ from console.permissions.rights import Need, Rights
 @dataclass(frozen=True, slots=True)
 class Actor:
     """`user`: a Django user; `address`: source of the request. `granted`: the permissions to use, such as those of a
-    token; None: the user's current permissions, read from the database each time."""
+    token; None: the user's current permissions, read from the database each time. `token`: the API token of the
+    request, if it has one."""
 
     user: AbstractBaseUser | AnonymousUser
     address: str = ""
     granted: Rights | None = None
+    token: ApiToken | None = None
 
     @classmethod
     def of(cls, request: HttpRequest) -> Actor:
         address, token = request.META.get("REMOTE_ADDR") or "", getattr(request, "auth", None)
         where = f"{address}, token {token}" if token else address
-        return cls(request.user, where[:64], request_rights(request))
+        used = token if isinstance(token, ApiToken) else None
+        return cls(request.user, where[:64], request_rights(request), used)
 
     @property
     def name(self) -> str:

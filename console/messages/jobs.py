@@ -1,7 +1,8 @@
 """Run message jobs: `step` does one batch and returns whether the same worker goes on at once.
 
-The worker owns the job's lease, so that two never do the same batch. While the target is blocked or the broker is not
-reachable the job waits: its lease runs out after a short time, and the sweep sends it to a worker again.
+The worker owns the job's lease, so that two never do the same batch. A job that was begun with an API token has the
+permissions of the token and of its owner, as they are at each batch. While the target is blocked, a store cannot be
+read, or the broker is not reachable, the job waits: its lease runs out after a short time, and the sweep sends it to a worker again.
 
 A worker that is killed, or a connection that is lost, between a batch and its answer leaves the batch unconfirmed: the
 broker did it or not. Moving, retrying and deleting again is harmless, since what was done is no longer in the queue;
@@ -20,9 +21,11 @@ from django.db import transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
-from brokers.admin import AdminError, BrokerUnreachable, InvalidValue
+from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, TryAgain
 from brokers.model import ObjectName
 from console.access.actor import Actor
+from console.access.models import ApiToken
+from console.access.user_rights import user_rights
 from console.audit.models import Outcome
 from console.leases.leased_row import signed
 from console.links.registry import BrokerLink, UnknownBroker, link
@@ -54,6 +57,7 @@ def begin(by: Actor, broker: BrokerLink, act: Act, *, reason: str = "") -> Messa
         job = MessageJob.objects.create(
             user=by.user if isinstance(by.user, User) else None,
             user_name=by.name,
+            token_number=_token_number(by),
             source_address=by.address,
             broker=broker.slug,
             virtualhost=host_of(act.queue) or "",
@@ -87,6 +91,8 @@ def resume(by: Actor, job: MessageJob, *, reason: str = "", unconfirmed: str = "
         if job.state == State.DONE:
             raise InvalidValue({"detail": f"message job {job.pk} is done"})
         resumed: dict[str, Any] = {"state": State.RUNNING, "error": "", "worker": "", "waits": 0}
+        if by.user.pk == job.user_id:
+            resumed["token_number"] = _token_number(by)
         if job.state == State.INTERRUPTED and job.action == "copy" and job.unconfirmed:
             if not unconfirmed:
                 raise InvalidValue({"unconfirmed": f"unconfirmed is missing: {_unconfirmed(job)}"})
@@ -168,6 +174,9 @@ def _batch(job: MessageJob, worker: str) -> bool:
         )
     except BrokerUnreachable as error:
         return _waits(job, worker, str(error))  # the batch stays unconfirmed
+    except TryAgain as error:
+        _mine(job, worker).update(unconfirmed=job.unconfirmed)  # nothing was done
+        return _waits(job, worker, str(error))
     except AdminError:
         _mine(job, worker).update(unconfirmed=job.unconfirmed)  # it was refused: nothing was done
         raise
@@ -269,7 +278,18 @@ def _arguments(job: MessageJob) -> dict[str, Any]:
 def _actor(job: MessageJob) -> Actor:
     if job.user is None:
         raise PermissionDenied(f"the account of {job.user_name} no longer exists")
-    return Actor(job.user, job.source_address)
+    if job.token_number is None:
+        return Actor(job.user, job.source_address)
+    token = ApiToken.objects.filter(pk=job.token_number).first()
+    if token is None:
+        raise PermissionDenied("the API token with which the job was begun no longer exists")
+    if token.state != "usable":
+        raise PermissionDenied(f"the API token {token.name}, with which the job was begun, is {token.state}")
+    return Actor(job.user, job.source_address, user_rights(job.user).intersection(token.limit), token)
+
+
+def _token_number(by: Actor) -> int | None:
+    return None if by.token is None else by.token.pk
 
 
 def _reason(job: MessageJob) -> str:

@@ -23,12 +23,13 @@ class State(models.TextChoices):
 
 class MessageJob(LeasedRow):
     """`action`: of `console.operations.message_acts.ACTIONS`. `blocked`: why it waits. `error`: why it was
-    interrupted. `waits`: consecutive attempts that did nothing. `at_least`: the counts may miss a batch."""
+    interrupted. `token_number`: of the API token with which it was begun; None: without one. `waits`: consecutive attempts that did nothing. `at_least`: the counts may miss a batch."""
 
     created = models.DateTimeField(auto_now_add=True)
     finished = models.DateTimeField(null=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     user_name = models.CharField(max_length=150)
+    token_number = models.BigIntegerField(null=True)
     source_address = models.CharField(max_length=64, blank=True)
     broker = models.CharField(max_length=64)
     virtualhost = models.CharField(max_length=255)

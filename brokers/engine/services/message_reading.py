@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from brokers.admin import AdminError, InvalidValue, NotFound
+from brokers.admin import InvalidValue, NotFound, TryAgain
 from brokers.engine.queues.browsing import Browsing, Seen
 from brokers.engine.queues.queue import Queue
 from brokers.engine.services.message_lists import described
@@ -54,7 +54,7 @@ class MessageReading:
             if body is None:
                 loaded = queue.storage.bodies([seen.entry])
                 if loaded is None:
-                    raise AdminError(f"the stored messages of queue {queue.name} cannot be read now: try again")
+                    raise TryAgain(f"the stored messages of queue {queue.name} cannot be read now: try again")
                 body = loaded.get(number)
             if id_of(number, body) == identity:
                 return seen, body

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from brokers.admin import AdminError, InvalidValue
+from brokers.admin import InvalidValue, TryAgain
 from brokers.engine.queues.browsing import FRONT, Seen
 from brokers.engine.queues.queue import Queue
 from brokers.engine.services.message_match import Match
@@ -114,7 +114,7 @@ class Search:
         if stored:
             loaded = self._queue.storage.bodies(stored)
             if loaded is None:
-                raise AdminError(f"the stored messages of queue {self._queue.name} cannot be read now: try again")
+                raise TryAgain(f"the stored messages of queue {self._queue.name} cannot be read now: try again")
             bodies.update(loaded)
         return bodies
 

@@ -16,13 +16,16 @@ from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from brokers.admin import BrokerUnreachable, InvalidValue
+from brokers.admin import BrokerUnreachable, InvalidValue, TryAgain
 from brokers.model import object_name
+from console.access import administration
 from console.access.actor import Actor
+from console.access.models import ApiToken
 from console.audit.models import AuditEntry
 from console.messages import jobs, tasks
 from console.messages.models import MessageJob, State
 from console.operations.message_acts import Act
+from console.permissions.rights import Grant, Role
 from tests.console.conftest import Broker, signed_in
 from tests.console.messages.standin import Killed, Messages, WithMessages
 from tests.console.test_api import post
@@ -256,6 +259,25 @@ def test_answer_that_was_lost_is_unconfirmed_and_the_move_goes_on(
     assert (messages.queues["a"], len(messages.queues["b"])) == ([], 20)
 
 
+@pytest.mark.parametrize("action", ["move", "copy"])
+def test_store_that_cannot_be_read_now_is_waited_for(
+    broker: Broker, messages: Messages, by: Actor, action: str
+) -> None:
+    why = "the stored messages of queue a cannot be read now: try again"
+
+    def fail() -> None:
+        raise TryAgain(why)
+
+    job = begun(broker, by, action)
+    messages.before = once(fail)
+    job = finish(job)
+    assert (job.state, job.blocked, job.unconfirmed) == (State.RUNNING, why, 0)
+    assert not jobs.is_stalled(job)
+    worker_ended()
+    job = finish(job)
+    assert (job.state, job.messages, job.at_least, job.blocked) == (State.DONE, 20, False, "")
+
+
 # -- blocked targets --------------------------------------------------------------------------------------------------
 
 
@@ -398,6 +420,57 @@ def test_job_of_a_user_who_lost_the_role_is_interrupted(broker: Broker, messages
     assert (job.state, "role of operator" in job.error, job.messages) == (State.INTERRUPTED, True, 6)
     assert len(messages.queues["a"]) == 14
     assert texts()[-1][1] == "failed"
+
+
+def begun_with_token(broker: Broker, messages: Messages, operator: User) -> tuple[MessageJob, ApiToken]:
+    """A move by a request with an API token of the operator, which waits after 8 messages."""
+    token, secret = administration.create_token(Actor(operator), "cli", [Grant(Role.OPERATOR)], days=1)
+    messages.room["b"] = 8
+    client = APIClient(HTTP_AUTHORIZATION=f"Bearer {secret}")
+    answer = post(client, "/api/v1/messages/move/", object=str(A), match={}, to="b", reason="r")
+    assert answer.status_code == 202, answer.content
+    messages.room.clear()
+    worker_ended()
+    job = MessageJob.objects.get()
+    assert (job.state, job.messages) == (State.RUNNING, 8)
+    return job, token
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"revoked": timezone.now()}, "the API token cli, with which the job was begun, is revoked"),
+        ({"expires": timezone.now() - timedelta(days=1)}, "is expired"),
+        ({"grants": [["viewer", "", ""]]}, "role of operator"),
+        (None, "no longer exists"),
+    ],
+    ids=["revoked", "expired", "narrowed", "deleted"],
+)
+def test_job_has_no_more_rights_than_its_token_at_each_batch(
+    broker: Broker, messages: Messages, operator: User, change: dict[str, Any] | None, why: str
+) -> None:
+    job, token = begun_with_token(broker, messages, operator)
+    this = ApiToken.objects.filter(pk=token.pk)
+    this.delete() if change is None else this.update(**change)
+    job = finish(job)
+    assert (job.state, why in job.error, job.messages) == (State.INTERRUPTED, True, 8)
+    assert len(messages.queues["a"]) == 12
+    jobs.resume(Actor(operator), job)  # by its owner without the token
+    assert finish(job).state == State.DONE
+
+
+def test_resume_by_another_user_gives_a_job_no_more_rights_than_its_token(
+    broker: Broker, messages: Messages, operator: User, admin: User
+) -> None:
+    job, token = begun_with_token(broker, messages, operator)
+    ApiToken.objects.filter(pk=token.pk).update(revoked=timezone.now())
+    jobs.resume(Actor(admin), finish(job))
+    assert (finish(job).state, len(messages.queues["a"])) == (State.INTERRUPTED, 12)
+
+
+def test_job_of_a_usable_token_goes_on(broker: Broker, messages: Messages, operator: User) -> None:
+    job, _ = begun_with_token(broker, messages, operator)
+    assert finish(job).state == State.DONE
 
 
 def test_job_of_a_queue_or_broker_that_is_gone_is_interrupted(
