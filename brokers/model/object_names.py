@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -87,15 +88,20 @@ def _quote(value: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
 
 
-_CLIENT = re.compile(r'client (?:(?:user|container_id|link)=(?:"(?:[^"\\]|\\.)*"|[^ "]+) )+of ')
+_PART = r'(user|container_id|link)=("(?:[^"\\]|\\.)*"|[^ "]+) '
+_CLIENT = re.compile(f"client ((?:{_PART})+)of ", re.DOTALL)
 
 
 def scope_label(scope: str) -> str:
     """Return the text of a stop's scope, which quotes the virtual host `/`, for people: `queue /orders`, as in `label`,
-    and `virtualhost /`."""
+    and `virtualhost /`; and names clients in words: `user ann, container web in queue default/orders`."""
     client = _CLIENT.match(scope)
     if client is not None:
-        return scope[: client.end()] + scope_label(scope[client.end() :])
+        parts = re.findall(_PART, client[1], re.DOTALL)
+        words = ", ".join(
+            f"{'container' if name == 'container_id' else name} {_unquoted(text)}" for name, text in parts
+        )
+        return f"{words} in {scope_label(scope[client.end() :])}"
     for quoted, plain in (
         ('queue "/"/', "queue /"),
         ('exchange "/"/', "exchange /"),
@@ -104,6 +110,10 @@ def scope_label(scope: str) -> str:
         if scope.startswith(quoted):
             return plain + scope[len(quoted) :]
     return scope
+
+
+def _unquoted(text: str) -> str:
+    return str(json.loads(text)) if text.startswith('"') else text
 
 
 def object_name(type_name: str, /, **keys: str | int) -> ObjectName:

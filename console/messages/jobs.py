@@ -2,7 +2,8 @@
 
 The worker owns the job's lease, so that two never do the same batch. A job that was begun with an API token has the
 permissions of the token and of its owner, as they are at each batch. While the target is blocked, a store cannot be
-read, or the broker is not reachable, the job waits: its lease runs out after a short time, and the sweep sends it to a worker again.
+read, or the broker is not reachable, the job waits: its lease runs out after a short time, and the sweep sends it to a
+worker again.
 
 A worker that is killed, or a connection that is lost, between a batch and its answer leaves the batch unconfirmed: the
 broker did it or not. Moving, retrying and deleting again is harmless, since what was done is no longer in the queue;

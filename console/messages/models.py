@@ -22,8 +22,9 @@ class State(models.TextChoices):
 
 
 class MessageJob(LeasedRow):
-    """`action`: of `console.operations.message_acts.ACTIONS`. `blocked`: why it waits. `error`: why it was
-    interrupted. `token_number`: of the API token with which it was begun; None: without one. `waits`: consecutive attempts that did nothing. `at_least`: the counts may miss a batch."""
+    """`action`: of `console.operations.message_acts.ACTIONS`. `token_number`: of the API token with which it was begun;
+    None: without one. `blocked`: why it waits. `error`: why it was interrupted. `waits`: consecutive attempts that did
+    nothing. `at_least`: the counts may miss a batch."""
 
     created = models.DateTimeField(auto_now_add=True)
     finished = models.DateTimeField(null=True)

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from brokers.engine.values.clients import Client
+from brokers.engine.values.stops import Scope
 from brokers.model import ObjectName, object_name
 from console.audit.models import AuditEntry
 from console.cli import names, output, queries
@@ -201,6 +203,42 @@ def test_stop_and_start_of_several_brokers_name_each_result(olga: Terminal, brok
     assert "no broker has the tag prod" in wrong.output
     for mixed in (("--all-brokers", "--tag", "x"), ("--broker", "local", "orders"), ("--all-brokers", "--all")):
         assert olga.run("stop", *mixed, "-r", "test", "-y").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("aim", "wanted"),
+    [
+        (["--user", "ann"], {"ann web", "ann batch"}),
+        (["--container", "web"], {"ann web", "bob web"}),
+        (["orders", "--user", "ann", "--container", "web"], {"ann web"}),
+        (["--virtualhost", "default", "--user", "carl"], set()),
+    ],
+)
+def test_stop_and_start_of_clients(olga: Terminal, broker: Broker, aim: list[str], wanted: set[str]) -> None:
+    for user, container in (("ann", "web"), ("ann", "batch"), ("bob", "web")):
+        broker.do(
+            lambda memory, user=user, container=container: memory.attach_producer(
+                "orders", user=user, container_id=container
+            )
+        )
+
+    def blocked() -> set[str]:
+        clients = broker.do(lambda memory: [p.connection.client for p in memory.engine.producers.values() if p.blocked])
+        return {" ".join(client.split(" · ")[:2]) for client in clients}
+
+    ok(olga.run("stop", *aim, "--reason", "test", "--yes"))
+    assert blocked() == wanted
+    assert not stopped(broker)  # the queues stay open to other clients
+    ok(olga.run("start", *aim, "--reason", "test", "--yes"))
+    assert not blocked()
+
+
+def test_stop_of_a_link_is_recorded_with_its_client(olga: Terminal, broker: Broker) -> None:
+    ok(olga.run("stop", "orders", "--user", "ann", "--link", "out 1", "-r", "test", "-y"))
+    scope = Scope("default", "orders", client=Client("ann", link="out 1"))
+    assert broker.do(lambda memory: set(memory.engine.stops)) == {scope}
+    ok(olga.run("start", "orders", "--user", "ann", "--link", "out 1", "-r", "test", "-y"))
+    assert not broker.do(lambda memory: set(memory.engine.stops))
 
 
 def test_stop_with_an_end_and_staged_start(olga: Terminal, broker: Broker) -> None:

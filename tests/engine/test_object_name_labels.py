@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from brokers.engine.values.clients import Client
 from brokers.engine.values.stops import Scope
 from brokers.model import ObjectName, object_name, scope_label
 
@@ -33,6 +34,20 @@ def test_scopes_of_a_queue_and_an_exchange_are_labelled_as_their_objects(virtual
 @pytest.mark.parametrize("scope", [Scope(), Scope("eu"), Scope("eu", pattern="//a"), Scope(pattern="orders.>")])
 def test_other_scopes_stay_as_they_are(scope: Scope) -> None:
     assert scope_label(str(scope)) == str(scope)
+
+
+@pytest.mark.parametrize(
+    ("client", "words"),
+    [
+        (Client(user="ann"), "user ann"),
+        (Client("ann", "web", "l"), "user ann, container web, link l"),
+        (Client("ann", 'a "b\n of', "of"), 'user ann, container a "b\n of, link of'),
+    ],
+)
+def test_clients_of_a_scope_are_named_in_words(client: Client, words: str) -> None:
+    assert scope_label(str(Scope(client=client))) == f"{words} in broker"
+    assert scope_label(str(Scope("/", "orders", client=client))) == f"{words} in queue /orders"
+    assert scope_label(str(Scope("eu", pattern="a.>", client=client))) == f"{words} in virtualhost eu a.>"
 
 
 def test_scope_of_the_virtual_host_of_a_slash_has_no_quotes() -> None:

@@ -73,7 +73,7 @@ class _Call:
 
 
 class MessageChanges:
-    """See the module. Each method takes the arguments of its operation; raises InvalidValue, NotFound, and AdminError
+    """See the module. Each method takes the arguments of its operation; raises InvalidValue, NotFound, and TryAgain
     if a store cannot be read now."""
 
     def __init__(self, registry: Registry) -> None:

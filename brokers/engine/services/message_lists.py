@@ -30,7 +30,7 @@ class MessageLists:
     """See the module."""
 
     def page(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a page of messages. `given`: the arguments of `list-messages`. Raises InvalidValue; AdminError if a
+        """Return a page of messages. `given`: the arguments of `list-messages`. Raises InvalidValue; TryAgain if a
         store cannot be read now."""
         count = counted(given, "count", _USUAL, MOST_LISTED)
         match, browsing = Match(given.get("match"), queue.turn.format), Browsing(queue)

@@ -22,7 +22,7 @@ _MOST_TEXT, MOST_GROUPS = 4096, 200
 
 
 class MessageReading:
-    """See the module. Each method takes the arguments of its operation; raises InvalidValue, NotFound, and AdminError
+    """See the module. Each method takes the arguments of its operation; raises InvalidValue, NotFound, and TryAgain
     if a store cannot be read now."""
 
     def read(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:

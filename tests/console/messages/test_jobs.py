@@ -460,11 +460,11 @@ def test_job_has_no_more_rights_than_its_token_at_each_batch(
 
 
 def test_resume_by_another_user_gives_a_job_no_more_rights_than_its_token(
-    broker: Broker, messages: Messages, operator: User, admin: User
+    broker: Broker, messages: Messages, operator: User, administrator: User
 ) -> None:
     job, token = begun_with_token(broker, messages, operator)
     ApiToken.objects.filter(pk=token.pk).update(revoked=timezone.now())
-    jobs.resume(Actor(admin), finish(job))
+    jobs.resume(Actor(administrator), finish(job))
     assert (finish(job).state, len(messages.queues["a"])) == (State.INTERRUPTED, 12)
 
 
