@@ -21,6 +21,7 @@ from brokers.admin import (
     NotFound,
     Samples,
     StaleVersion,
+    TryAgain,
 )
 from brokers.drivers.bundled import BundledBroker
 from brokers.model import TYPES, ObjectName
@@ -275,6 +276,7 @@ async def test_more_requests_than_credit_are_all_answered(fake: FakeBroker) -> N
         (400, {"error": "invalid-value"}, {"errors": {"a": "a is 1: no"}}, InvalidValue),
         (400, {}, {}, InvalidValue),
         (409, {"error": "stale-version"}, {"current": 9}, StaleVersion),
+        (503, {"error": "try-again"}, {}, TryAgain),
         (500, {}, None, AdminError),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from proton import Message
 
+from brokers.admin import TryAgain
 from brokers.engine.flow.usage import Resource
 from brokers.model import ObjectName, object_name
 from brokers.testing import InMemoryBroker
@@ -125,3 +126,16 @@ async def test_messages_for_a_spooling_queue_leave_memory_as_those_of_producers_
     assert target.lanes.memory_bytes() == 0
     assert len(temp.stored) == 10
     assert await subjects(broker, DISK) == [str(n) for n in range(10)]
+
+
+@pytest.mark.parametrize("operation", ["list-messages", "move-messages", "delete-messages"])
+async def test_store_that_cannot_be_read_now_is_an_error_after_which_to_try_again(broker, operation):
+    for n in range(5000):
+        broker.publish_encoded("other", durable(n))
+    written(broker)
+    store(broker).readable = False
+    given = {"match": {"selector": "n = 1"}, "after": "4500", **({"to": "disk"} if "move" in operation else {})}
+    with pytest.raises(TryAgain):
+        await broker.call(OTHER, operation, given)
+    store(broker).readable = True
+    assert (await broker.call(OTHER, operation, given))["searched"] > 0
