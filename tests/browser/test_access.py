@@ -129,7 +129,7 @@ async def test_administrator_assigns_and_revokes_a_role(people: People, console:
     await form.locator("select[name=holder]").select_option("user:vic")
     await form.locator("select[name=role]").select_option("operator")
     await form.locator("select[name=broker]").select_option("local")
-    await form.locator("input[name=virtualhost]").fill("default")
+    await form.locator("select[name=virtualhost]").select_option("default")
     await form.get_by_role("button", name="Assign").click()
     row = page.locator("#grants tr", has_text="vic")
     await row.get_by_role("cell", name="Virtual host default of broker local", exact=True).wait_for()

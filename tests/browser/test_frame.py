@@ -95,7 +95,7 @@ async def test_page_has_no_errors_and_never_scrolls_sideways(path: str, people: 
     page = await people.page("ada", viewport={"width": 1440, "height": 800})
     await page.goto(path)
     await page.wait_for_load_state("networkidle")
-    for width in (2560, 1440, 1101, 1024, 959, 900, 820, 768, 741, 400):
+    for width in (2560, 1440, 1181, 1101, 1024, 959, 900, 820, 768, 741, 400):
         await page.set_viewport_size({"width": width, "height": 800})
         wide = await page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert wide[0] <= wide[1], (width, wide)

@@ -318,6 +318,8 @@ async def test_bulk_edit_is_previewed_applied_and_undone(people: People, broker:
     for name in ("a.1", "a.2", "b.1"):
         broker.do(lambda memory, name=name: (limited(memory, name, 100), memory.fill(name, 10)))  # type: ignore[misc]
     page = await opened(await people.page("ada"), "/policies/bulk/")
+    await expect(page.locator("#count")).to_have_text("None selected")
+    await page.get_by_label("All matching queues").check()
     await expect(page.locator("#count")).to_have_text("3")
     await page.locator("#pattern").fill("a.>")
     await expect(page.locator("#count")).to_have_text("2")

@@ -110,6 +110,9 @@ def test_types_are_the_declared_model(as_viewer: APIClient) -> None:
         "for_ms",
         "below",
         "effect",
+        "user",
+        "container_id",
+        "link",
     ]
 
 

@@ -19,6 +19,7 @@ from console.leases import leased_row
 from console.leases.leased_row import LONGEST, LeasedRow, signed
 from console.leases.models import Lease
 from console.leases.process import start_time, this_process
+from console.messages.models import MessageJob
 from console.schedules.models import Run
 
 pytestmark = pytest.mark.django_db
@@ -65,7 +66,17 @@ def a_job() -> Lease:
 
 
 #: A row of each model with a lease.
-ROWS: dict[str, Callable[[], LeasedRow]] = {"Delivery": a_row, "BulkEdit": a_bulk_edit, "Run": a_run, "Lease": a_job}
+def a_message_job() -> LeasedRow:
+    return MessageJob.objects.create(user_name="ada", broker="local", virtualhost="default", object="q", action="move")
+
+
+ROWS: dict[str, Callable[[], LeasedRow]] = {
+    "Delivery": a_row,
+    "BulkEdit": a_bulk_edit,
+    "Run": a_run,
+    "Lease": a_job,
+    "MessageJob": a_message_job,
+}
 
 
 def elsewhere(until: dt.datetime) -> None:

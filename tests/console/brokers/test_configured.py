@@ -41,7 +41,7 @@ def test_an_added_broker_follows_those_of_the_settings_with_a_link() -> None:
     assert [each.slug for each in links()] == ["local", "rabbit"]
     assert link() is local
     assert local.connected
-    with pytest.raises(BrokerUnreachable, match=r"manage\.py adapters"):
+    with pytest.raises(BrokerUnreachable, match="headgate adapters"):
         link("rabbit").require_snapshot()
 
 

@@ -139,9 +139,11 @@ async function findQueues() {
   }
 }
 
+const selectedInWords = () => (selected.size ? `${count(selected.size)} selected` : "None selected");
+
 function list() {
   showButton();
-  byId("count").textContent = all.checked ? (shown ? count(total) : "") : `${count(selected.size)} selected`;
+  byId("count").textContent = all.checked ? (shown ? count(total) : "") : selectedInWords();
   byId("rest").hidden = !shown || total <= shown.length;
   if (!shown) {
     fill(byId("queues"), h("tr", {}, h("td", { colspan: "2", class: "muted" }, "Not known.")));
@@ -155,7 +157,7 @@ function list() {
           tick.checked = all.checked || selected.has(queue.object);
           tick.addEventListener("change", () => {
             selected[tick.checked ? "add" : "delete"](queue.object);
-            byId("count").textContent = `${count(selected.size)} selected`;
+            byId("count").textContent = selectedInWords();
             showButton();
             soon();
           });

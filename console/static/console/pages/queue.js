@@ -451,7 +451,7 @@ const render = drawing(() => {
   limits.show(queue, data.explain);
   const stopped = queue.state?.includes("STOPPED");
   byId("start").classList.toggle("primary", stopped);
-  byId("why").hidden = queue.state === "NORMAL" && !queue.blocked_producers;
+  byId("why").classList.toggle("vacant", queue.state === "NORMAL" && !queue.blocked_producers);
 });
 
 live.addEventListener("snapshot", (event) => {
