@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
@@ -12,6 +13,7 @@ from brokers.testing import InMemoryBroker
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import LIMIT, Broker, People
 from tests.browser.test_overview import opened
+from tests.console.conftest import until
 
 pytestmark = [
     pytest.mark.browser,
@@ -79,7 +81,7 @@ async def test_producer_is_closed_with_a_preview_and_a_reason(people: People, br
     await dialog.get_by_label("Reason").fill("stuck")
     await dialog.get_by_role("button", name="Close", exact=True).click()
     await expect(page.locator("#producers-empty")).to_have_text("No producers.")
-    assert broker.do(lambda memory: len(memory.engine.producers)) == 1
+    await asyncio.to_thread(until, lambda: broker.do(lambda memory: len(memory.engine.producers)) == 1)
 
 
 async def test_viewer_reads_the_page_and_has_no_actions(people: People, broker: Broker) -> None:
