@@ -11,7 +11,7 @@ from brokers.admin import SAMPLED
 from brokers.drivers.bundled import _object
 from brokers.model import TYPES
 from console.alerts.models import Rule
-from console.alerts.queue_conditions import QUEUE_CONDITIONS, matching_conditions
+from console.alerts.queue_conditions import QUEUE_CONDITIONS, Known, matching_conditions
 from console.conditions.detectors import Observation, queue_findings
 from console.conditions.trends import Rates
 from console.live.overview import View, totals
@@ -45,8 +45,8 @@ def test_conditions_of_partly_unknown_queues(reported: dict[str, Any]) -> None:
 @pytest.mark.parametrize("reported", [REPORTED, SILENT])
 def test_alert_rules_on_partly_unknown_queues(reported: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.alerts.queue_conditions.within", lambda *_: True)
-    rule: Any = SimpleNamespace(enabled=True, kinds=list(QUEUE_CONDITIONS), depth=3)
-    found = {each.kind: each.saw for each in matching_conditions(rule, "rabbit", [row(reported)], ())}
+    rule: Any = SimpleNamespace(enabled=True, kinds=list(QUEUE_CONDITIONS), depth=3, depth_percent=80, message_age=60)
+    found = {each.kind: each.saw for each in matching_conditions(rule, "rabbit", [row(reported)], Known())}
     if reported is SILENT:
         assert not found
     else:

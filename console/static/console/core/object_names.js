@@ -170,7 +170,8 @@ export function ofBroker(url, broker = new URLSearchParams(globalThis.location?.
 }
 
 /**
- * Return the URL of an object's page: queues and connections have their own, others are in the object browser. `broker`: its slug, if
+ * Return the URL of an object's page: queues and connections have their own, others are in the object browser.
+ * `broker`: its slug, if
  * not that of this page.
  *
  * @param {string} text

@@ -1,4 +1,5 @@
-// The shapes of a small chart over time: steps through values of equal length, with gaps where a value is unknown. Pure.
+// The shapes of a small chart over time: steps through values of equal length, with gaps where a value is unknown.
+// Pure.
 
 /**
  * The points of a series with values per `step_ms` from each of `at` on.
@@ -15,7 +16,8 @@
 export const highest = (series) => Math.max(0, ...series.flat().filter((value) => value !== null));
 
 /**
- * Return the path of a line in steps, in a box of `width` units (a step each) and `height` down from `most`; a gap where
+ * Return the path of a line in steps, in a box of `width` units (a step each) and `height` down from `most`; a gap
+ * where
  * a value is null. `closed`: each part encloses the area down to 0.
  *
  * @param {(number | null)[]} values

@@ -43,7 +43,8 @@ const NO_FIELDS = { element: null, read: () => ({}), limit: () => {} };
 
 /**
  * Open the dialog. `aim`: the object name of the broker, a virtual host, an exchange or a queue; or a map of `scope`
- * and optionally `pattern` (fixed), `user`, `container_id`, `link` (of the clients), `queues` (their names), `match` (a filter: search and states), `only` (remove
+ * and optionally `pattern` (fixed), `user`, `container_id`, `link` (of the clients), `queues` (their names), `match` (a
+ * filter: search and states), `only` (remove
  * exactly this stop), `label`, a text for the scope, and `brokers`: the slugs of the brokers that are selected at
  * first, or ["*"] for all, if the scope is the broker.
  *
