@@ -58,12 +58,12 @@ def test_types_attributes_and_operations_are_those_declared(manager: Managing) -
         "actor",
         "pattern",
         "queues",
-        "user",
-        "container_id",
-        "link",
         "for_ms",
         "below",
         "effect",
+        "user",
+        "container_id",
+        "link",
     ]
     assert manager.ask("GET-TYPES", entityType="Nothing").status == 404
 
