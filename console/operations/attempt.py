@@ -26,7 +26,8 @@ from brokers.model import TYPES, ObjectName
 from console.access.actor import Actor
 from console.audit.models import AuditEntry, Outcome
 from console.links.registry import BrokerLink
-from console.operations import message_records
+from console.operations.message_records import fault as fault_of_message
+from console.operations.message_records import recorded as recorded_of_message
 from console.permissions.rights import Need, needed
 
 log = logging.getLogger(__name__)
@@ -103,7 +104,7 @@ def attempt(
         outcome = Outcome.DONE
     except Exception as error:
         outcome = outcome_of(error, sent=this.sent, changed=this.after is not None)
-        this.fail(message_records.fault(operation, error) or _words(error))
+        this.fail(fault_of_message(operation, error) or _words(error))
         raise
     finally:
         this.record(outcome)
@@ -157,7 +158,7 @@ def require_reason(reason: str) -> str:
 def recorded(name: ObjectName, operation: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the audit trail records of attributes, arguments or an answer: neither secrets nor what messages
     contain."""
-    return without_secrets(name, message_records.recorded(operation, values))
+    return without_secrets(name, recorded_of_message(operation, values))
 
 
 def without_secrets(name: ObjectName, values: Mapping[str, Any]) -> dict[str, Any]:
