@@ -115,7 +115,8 @@ def _least(help_text: str) -> serializers.IntegerField:
 
 
 class MessageMatch(serializers.Serializer[Any]):
-    selector = TextField("JMS selector.", required=False)
+    # Empty texts are refused: taken as omitted, they would match every message.
+    selector = TextField("JMS selector.", required=False, allow_blank=False)
     properties = serializers.DictField(
         child=TextField(allow_blank=True), required=False, help_text="Application or standard property -> its value."
     )
@@ -126,8 +127,10 @@ class MessageMatch(serializers.Serializer[Any]):
     min_redeliveries = _least("Minimum number of failed deliveries.")
     max_redeliveries = _least("Maximum number of failed deliveries.")
     state = serializers.ChoiceField(choices=list(STATES), required=False, help_text="State of the messages.")
-    dead_letter_reason = TextField("Reason of the dead letters.", required=False)
-    dead_letter_queue = TextField("Name of the queue that the dead letters come from.", required=False)
+    dead_letter_reason = TextField("Reason of the dead letters.", required=False, allow_blank=False)
+    dead_letter_queue = TextField(
+        "Name of the queue that the dead letters come from.", required=False, allow_blank=False
+    )
 
 
 class MessageActRequest(serializers.Serializer[Any]):

@@ -43,13 +43,14 @@ class PageSocket(AsyncWebsocketConsumer):
     """The protocol is shared with `static/console/core/live.js`."""
 
     _rights: Rights
+    #: The firing alerts sent last, and when they are due again, s (monotonic). A page follows them on request.
+    _alerts: list[dict[str, Any]] | None = None
+    _alerts_due = float("inf")
 
     async def connect(self) -> None:
         await self.accept()
         self._sender: asyncio.Task[None] | None = None
         self._number = 0
-        self._alerts: list[dict[str, Any]] | None = None
-        self._alerts_due = float("inf")
         self._last_frame = time.monotonic()
         self._woken = asyncio.Event()
         user = self.scope["user"]

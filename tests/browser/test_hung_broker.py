@@ -263,7 +263,7 @@ LOADED = """() => ![...document.querySelectorAll("main .loading")].some((e) => e
 KNOWN = """() => {
     let said = document.getElementById("main").innerText;
     for (const entry of document.querySelectorAll("#entries > li, #audit-rows tbody tr"))
-        if (/read-message/i.test(entry.textContent)) said = said.replace(entry.innerText, "");
+        if (/read[- ]message/i.test(entry.textContent)) said = said.replace(entry.innerText, "");
     return !/not known|Local broker (cannot be reached|did not answer|has not)/i.test(said);
 }"""
 ENABLED = """() => [...document.querySelectorAll("[data-acts]")].filter((e) => e.getClientRects().length && !e.disabled
@@ -309,7 +309,11 @@ async def check_back(name: str, page: Page) -> None:
     await expect(page.locator("#banner-lost"), name).to_be_hidden()
     await expect(page.locator("[data-off]"), name).to_have_count(0)
     if not name.endswith("api-docs"):  # which says it of calls
-        await until_in_page(page, KNOWN)
+        try:
+            await until_in_page(page, KNOWN)
+        except TimeoutError:
+            said = await page.evaluate(WORDS)
+            raise AssertionError(f"{name} does not know again: {said}") from None
     assert await page.evaluate("window.notReloaded === true"), f"{name} was loaded again"
 
 

@@ -244,8 +244,9 @@ def test_beat_finds_due_work_and_the_worker_does_it(tmp_path: Path) -> None:
         with closing(sqlite3.connect(data / "console" / "console.sqlite3", timeout=20)) as database:
             delivery = ("0" * 32, "2027-01-01 00:00:00", "rule", "local", "firing", "[]", 1)
             database.execute(
-                "insert into alerts_notification (id, at, rule_name, broker, phase, items, count)"
-                " values (?, ?, ?, ?, ?, ?, ?)",
+                "insert into alerts_notification"
+                " (id, at, rule_name, broker, phase, items, count, incident, still_firing)"
+                " values (?, ?, ?, ?, ?, ?, ?, '', 0)",
                 delivery,
             )
             database.execute(

@@ -1,6 +1,7 @@
 // A field for a scope: chosen from a list of what exists, with a search, never typed.
 
 import { get, query } from "../core/api.js";
+import { live } from "../core/connection.js";
 import { fill, h, setAttribute, setText } from "../core/elements.js";
 import { plural } from "../core/format.js";
 import { parseName, scopeInWords } from "../core/object_names.js";
@@ -39,6 +40,8 @@ export function scopeChooser(name, label, { value, scopes, broker, hint = "" }) 
   const note = h("small", { class: "hint", role: "status" });
   let newest = 0;
   let pause = 0;
+  let returns = 0; // of the broker, after its connection was lost
+  let known = true;
 
   /** @param {string} scope */
   const option = (scope) => h("option", { value: scope, selected: scope === list.value }, inWords(scope));
@@ -62,12 +65,17 @@ export function scopeChooser(name, label, { value, scopes, broker, hint = "" }) 
   async function load() {
     newest += 1;
     const mine = newest;
+    const before = returns;
     try {
       const given = { broker, search: search.value.trim(), sort: "name", page_size: LISTED };
       const found = await get(`queues/${query(given)}`);
-      if (mine === newest) show(found.results, found.count);
+      if (mine !== newest) return;
+      known = true;
+      show(found.results, found.count);
     } catch (error) {
       if (mine !== newest) return;
+      if (before !== returns) return void load(); // it has returned since the request began
+      known = false;
       show([], 0);
       setText(note, `The queues are not known: ${error.message}`);
     }
@@ -81,6 +89,11 @@ export function scopeChooser(name, label, { value, scopes, broker, hint = "" }) 
   search.addEventListener("keydown", (event) => {
     if (event.key === "Enter") event.preventDefault(); // it would submit the form
     if (event.key === "ArrowDown") list.focus();
+  });
+  live.addEventListener("broker", (/** @type {any} */ event) => {
+    if (!event.detail.connected) return;
+    returns += 1;
+    if (!known) load();
   });
   show([], 0);
   load();
