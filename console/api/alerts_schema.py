@@ -286,6 +286,13 @@ class Schedule(ScheduleGiven):
     id = serializers.IntegerField()
     version = serializers.IntegerField()
     user_name = serializers.CharField(help_text="Owner: runs use the permissions that the owner has at that time.")
+    token = serializers.CharField(
+        allow_blank=True,
+        help_text="API token it was saved with: runs have at most its permissions. Empty: none, or it was deleted.",
+    )
+    cannot_run = serializers.CharField(
+        allow_blank=True, help_text="Why a run would be refused now, such as a revoked token; empty: it would not."
+    )
     upcoming = serializers.ListField(child=serializers.DateTimeField(), help_text="Next runs.")
     open_run = serializers.IntegerField(allow_null=True, help_text="Number of the run that is active; null: none.")
 

@@ -65,7 +65,8 @@ class ScheduleView(PersonalView):
         request=shapes.ScheduleChange,
         responses={200: shapes.Schedule, **schema.WRITE_REFUSALS, 409: schema.Refusal},
         summary="Change a schedule",
-        description="The user who changes it becomes its owner: it runs with the owner's permissions.",
+        description="The user who changes it becomes its owner: it runs with the owner's permissions, and if it is"
+        " changed with an API token, with at most those of the token, while the token is usable.",
     )
     def patch(self, request: Request, number: int) -> Response:
         found = _found(self, Schedule.objects.all(), number, "schedule")

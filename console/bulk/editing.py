@@ -2,7 +2,8 @@
 
 A job is a row of `console/bulk/models.py`. `step` changes a few of its queues and returns whether any are left; a
 worker calls it until none are. The worker owns the job's lease, so two workers never process the same rows. Each queue
-is changed like any other object, with its own audit row.
+is changed like any other object, with its own audit row and with the permissions that the job's user, and the API token
+with which it was begun, have at that moment.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotFound,
 from brokers.model import ObjectName, check_attributes, object_name
 from brokers.model.patterns import matches, pattern_fault
 from console.access.actor import Actor
+from console.access.later_rights import later_actor, token_number
+from console.audit.models import Outcome
 from console.bulk.models import BulkEdit, BulkEditRow, RowState, State
 from console.bulk.relative import checked_factors, in_words, scaled
 from console.leases.leased_row import signed
-from console.links.registry import BrokerLink, link
+from console.links.registry import BrokerLink, UnknownBroker, link
 from console.links.visibility import as_visible
-from console.operations.attempt import attempt
+from console.operations.attempt import attempt, happened
 from console.operations.objects import update_object
 from console.operations.policies import FIELDS, PolicyChange, check_settable, preview_changes
 from console.permissions.rights import Need, Role, host_of
@@ -166,7 +169,7 @@ def undo_changes(edit: BulkEdit) -> list[PolicyChange]:
 
 def _begin(by: Actor, broker: BrokerLink, planned: list[BulkEditRow], *, reason: str, **values: Any) -> BulkEdit:
     requested = {"queues": len(planned), **values.get("attributes", {})}
-    operation = "undo-bulk-edit" if values.get("undo_of") else "bulk-edit"
+    operation = _operation(values.get("undo_of"))
     hosts = sorted({_host(row.object) for row in planned})
     need = Need((Role.POLICY_EDITOR,), tuple(hosts) or (None,))
     with attempt(by, broker, _BROKER, operation, reason=reason, requested=requested, need=need):
@@ -176,6 +179,7 @@ def _begin(by: Actor, broker: BrokerLink, planned: list[BulkEditRow], *, reason:
             edit = BulkEdit.objects.create(
                 user=by.user if isinstance(by.user, User) else None,
                 user_name=by.name,
+                token_number=token_number(by),
                 source_address=by.address,
                 broker=broker.slug,
                 reason=reason.strip(),
@@ -190,10 +194,13 @@ def _begin(by: Actor, broker: BrokerLink, planned: list[BulkEditRow], *, reason:
 
 
 def resume_bulk(by: Actor, edit: BulkEdit) -> None:
-    """Resume a job, failed rows included. Raises PermissionDenied."""
+    """Resume a job, failed rows included. Raises PermissionDenied. If its own user resumes it, it has from now on the
+    permissions of this request: those of its API token, or without one those of the user."""
     by.check(edit.broker, _need(edit), f"bulk edit {edit.pk}")
     edit.rows.filter(state=RowState.FAILED).update(state=RowState.WAITING, detail="")
-    resumed = {"state": State.RUNNING, "error": "", "finished": None, "worker": ""}
+    resumed: dict[str, Any] = {"state": State.RUNNING, "error": "", "finished": None, "worker": ""}
+    if by.user.pk is not None and by.user.pk == edit.user_id:
+        resumed["token_number"] = token_number(by)
     this = BulkEdit.objects.filter(pk=edit.pk)
     if not this.exclude(state=State.RUNNING).update(**resumed, **signed(LEASE)):
         this.claim(LEASE, timezone.now(), **resumed)  # running without a worker
@@ -238,14 +245,19 @@ def step(number: int, worker: str, count: int = STEP, *, keep_on_disconnect: boo
     mine = this.filter(Q(worker="") | Q(worker=worker))
     if not mine.update(worker=worker, **signed(LEASE)) and not this.claim(LEASE, timezone.now(), worker=worker):
         return False
-    edit = BulkEdit.objects.select_related("user").get(pk=number)
-    by, broker = _actor(edit), link(edit.broker)
-    for row in edit.rows.filter(state__in=_OPEN)[:count]:
-        if not BulkEdit.objects.filter(pk=number, state=State.RUNNING, worker=worker).exists():
+    rows = list(BulkEditRow.objects.filter(edit=number, state__in=_OPEN)[:count])
+    for row in rows:
+        # Read again for each queue: the job may be interrupted, its user deactivated and its token revoked meanwhile.
+        edit = this.filter(worker=worker).select_related("user").first()
+        if edit is None:
             return False  # interrupted
         try:
-            _change_queue(by, broker, edit, row)
-        except (BrokerUnreachable, PermissionDenied) as error:
+            by = _actor(edit)
+        except PermissionDenied as error:
+            return _without_rights(edit, str(error))
+        try:
+            _change_queue(by, link(edit.broker), edit, row)
+        except (BrokerUnreachable, PermissionDenied, UnknownBroker) as error:
             if keep_on_disconnect and isinstance(error, BrokerUnreachable):
                 BulkEdit.objects.filter(pk=number, worker=worker).update(**signed(RECONNECT_LEASE))
                 raise
@@ -253,7 +265,7 @@ def step(number: int, worker: str, count: int = STEP, *, keep_on_disconnect: boo
         except Exception as error:
             _interrupted(number, f"{type(error).__name__}: {error}")
             raise
-    if edit.rows.filter(state__in=_OPEN).exists():
+    if BulkEditRow.objects.filter(edit=number, state__in=_OPEN).exists():
         return True
     BulkEdit.objects.filter(pk=number, state=State.RUNNING).update(state=State.DONE, finished=timezone.now())
     return False
@@ -269,10 +281,31 @@ def _interrupted(number: int, why: str) -> bool:
     return False
 
 
+def _without_rights(edit: BulkEdit, why: str) -> bool:
+    """Interrupt a job whose account or token is gone, and write an audit row, both or neither: no row of a queue
+    says so."""
+    with transaction.atomic():
+        if BulkEdit.objects.filter(pk=edit.pk, state=State.RUNNING).update(state=State.INTERRUPTED, error=why):
+            happened(
+                Actor(edit.user or User(username=edit.user_name), edit.source_address),
+                edit.broker,
+                _BROKER,
+                _operation(edit.undo_of_id),
+                reason=edit.reason,
+                detail=f"bulk edit {edit.pk} is interrupted",
+                error=why,
+                outcome=Outcome.REFUSED,
+                need=_need(edit),
+            )
+    return False
+
+
+def _operation(undo_of: object) -> str:
+    return "undo-bulk-edit" if undo_of else "bulk-edit"
+
+
 def _actor(edit: BulkEdit) -> Actor:
-    if edit.user is None:
-        raise PermissionDenied(f"the account of {edit.user_name} no longer exists")
-    return Actor(edit.user, edit.source_address)
+    return later_actor(edit.user, edit.user_name, edit.token_number, edit.source_address, ordered="the job was begun")
 
 
 def _change_queue(by: Actor, broker: BrokerLink, edit: BulkEdit, row: BulkEditRow) -> None:

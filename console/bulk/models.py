@@ -34,13 +34,14 @@ class RowState(models.TextChoices):
 
 
 class BulkEdit(LeasedRow):
-    """`attributes`: policy fields for every queue; empty for an undo, whose rows have their own. `error`: why the job
-    was interrupted."""
+    """`token_number`: of the API token with which it was begun; None: without one. `attributes`: policy fields for
+    every queue; empty for an undo, whose rows have their own. `error`: why the job was interrupted."""
 
     created = models.DateTimeField(auto_now_add=True)
     finished = models.DateTimeField(null=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     user_name = models.CharField(max_length=150)
+    token_number = models.BigIntegerField(null=True)
     source_address = models.CharField(max_length=64, blank=True)
     broker = models.CharField(max_length=64)
     reason = models.TextField(blank=True)

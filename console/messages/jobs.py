@@ -25,8 +25,7 @@ from django.utils import timezone
 from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, TryAgain
 from brokers.model import ObjectName
 from console.access.actor import Actor
-from console.access.models import ApiToken
-from console.access.user_rights import user_rights
+from console.access.later_rights import later_actor, token_number
 from console.audit.models import Outcome
 from console.leases.leased_row import signed
 from console.links.registry import BrokerLink, UnknownBroker, link
@@ -58,7 +57,7 @@ def begin(by: Actor, broker: BrokerLink, act: Act, *, reason: str = "") -> Messa
         job = MessageJob.objects.create(
             user=by.user if isinstance(by.user, User) else None,
             user_name=by.name,
-            token_number=_token_number(by),
+            token_number=token_number(by),
             source_address=by.address,
             broker=broker.slug,
             virtualhost=host_of(act.queue) or "",
@@ -93,7 +92,7 @@ def resume(by: Actor, job: MessageJob, *, reason: str = "", unconfirmed: str = "
             raise InvalidValue({"detail": f"message job {job.pk} is done"})
         resumed: dict[str, Any] = {"state": State.RUNNING, "error": "", "worker": "", "waits": 0}
         if by.user.pk == job.user_id:
-            resumed["token_number"] = _token_number(by)
+            resumed["token_number"] = token_number(by)
         if job.state == State.INTERRUPTED and job.action == "copy" and job.unconfirmed:
             if not unconfirmed:
                 raise InvalidValue({"unconfirmed": f"unconfirmed is missing: {_unconfirmed(job)}"})
@@ -277,20 +276,7 @@ def _arguments(job: MessageJob) -> dict[str, Any]:
 
 
 def _actor(job: MessageJob) -> Actor:
-    if job.user is None:
-        raise PermissionDenied(f"the account of {job.user_name} no longer exists")
-    if job.token_number is None:
-        return Actor(job.user, job.source_address)
-    token = ApiToken.objects.filter(pk=job.token_number).first()
-    if token is None:
-        raise PermissionDenied("the API token with which the job was begun no longer exists")
-    if token.state != "usable":
-        raise PermissionDenied(f"the API token {token.name}, with which the job was begun, is {token.state}")
-    return Actor(job.user, job.source_address, user_rights(job.user).intersection(token.limit), token)
-
-
-def _token_number(by: Actor) -> int | None:
-    return None if by.token is None else by.token.pk
+    return later_actor(job.user, job.user_name, job.token_number, job.source_address, ordered="the job was begun")
 
 
 def _reason(job: MessageJob) -> str:

@@ -121,10 +121,12 @@ def happened(
     outcome: Outcome,
     error: str = "",
     after: Mapping[str, Any] | None = None,
+    need: Need | None = None,
 ) -> None:
     """Write the audit row of what has been done already, such as the end of a job. `broker`: slug. `error`: why it
-    ended early."""
-    this = Attempt(by, broker, name, operation, reason, needed(name, operation), after=after, detail=detail)
+    ended early. `need`: as in `attempt`."""
+    need = need or needed(name, operation)
+    this = Attempt(by, broker, name, operation, reason, need, after=after, detail=detail)
     if error:
         this.fail(error)
     this.record(outcome)

@@ -6,13 +6,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
+from console.access.later_rights import token_name
 from console.access.user_rights import request_rights
 from console.links.link import BrokerLink
 from console.links.visible import visible_link
 from console.operations.policies import fields_anywhere
 from console.pages.frame import frame
 from console.pages.policy_fields import policy_fields
-from console.schedules.editing import can_see
+from console.schedules.editing import can_see, cannot_run
 from console.schedules.models import Schedule
 
 
@@ -38,7 +39,14 @@ def schedule(request: HttpRequest, number: int = 0) -> HttpResponse:
     here = visible_link(request_rights(request), context["broker"]["slug"])
     scopes = ["type=Broker", *(row["object"] for row in here.hosts.values())]
     context["page_settings"] |= {"scopes": scopes, "fields": fields_anywhere(here), "effects": _effects(here)}
-    return render(request, "console/schedule.html", {**context, "page": "schedules", "schedule": found})
+    return render(request, "console/schedule.html", {**context, "page": "schedules", **_owned(found)})
+
+
+def _owned(found: Schedule | None) -> dict[str, object]:
+    """Return the schedule with what the page says about the permissions of its runs."""
+    if found is None:
+        return {"schedule": None}
+    return {"schedule": found, "token": token_name(found.token_number), "cannot_run": cannot_run(found)}
 
 
 def _effects(here: BrokerLink) -> dict[str, dict[str, str]]:

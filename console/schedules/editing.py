@@ -1,4 +1,5 @@
-"""Changes to schedules: validated, authorized and audited. The user who saves a schedule becomes its owner.
+"""Changes to schedules: validated, authorized and audited. The user who saves a schedule becomes its owner; if it was
+saved with an API token, its runs have at most the permissions of the token.
 
 The serializers in `console/api/alerts_schema.py` have already checked types and ranges; here follow the checks that
 depend on other data."""
@@ -10,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
 from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
@@ -18,6 +20,7 @@ from brokers.admin import EffectNotConfirmed, InvalidValue, NotFound, StaleVersi
 from brokers.input_checks import label_fault
 from brokers.model import ObjectName, check_attributes
 from console.access.actor import Actor
+from console.access.later_rights import token_name, token_number
 from console.links.registry import BrokerLink, UnknownBroker, link
 from console.operations.console_changes import Change, console_change
 from console.operations.policies import FIELDS, SCOPES, PolicyChange, check_settable
@@ -50,11 +53,25 @@ def schedule_json(schedule: Schedule) -> dict[str, Any]:
         "version": schedule.version,
         **{field: getattr(schedule, field) for field in FIELDS_GIVEN},
         "user_name": schedule.user_name,
+        "token": token_name(schedule.token_number),
+        "cannot_run": cannot_run(schedule),
         "upcoming": next_runs,
         "open_run": schedule.runs.filter(state__in=[RunState.OPEN, RunState.ENDING])
         .values_list("pk", flat=True)
         .first(),
     }
+
+
+def cannot_run(schedule: Schedule) -> str:
+    """Return why a run would be refused now: its owner or its API token lacks the permission or is gone. Empty: it
+    would not."""
+    target = ObjectName.parse(schedule.target)
+    try:
+        need = need_of(schedule.action, target, schedule.attributes)
+        execution.actor_of(schedule).check(schedule.broker, need, target)
+    except PermissionDenied as error:
+        return str(error)
+    return ""
 
 
 def run_json(run: Run) -> dict[str, Any]:
@@ -109,12 +126,19 @@ def change(by: Actor, schedule: Schedule, given: Mapping[str, Any], version: int
 
 
 def pause(by: Actor, schedule: Schedule, paused: bool) -> Schedule:
-    """Pause or resume a schedule. A paused schedule starts no runs; an open run still ends. The owner stays the same.
-    Raises PermissionDenied."""
-    with _change(by, schedule, "pause" if paused else "go-on"):
+    """Pause or resume a schedule. A paused schedule starts no runs; an open run still ends. The owner stays the same;
+    if the owner resumes it with an API token, its runs have at most the permissions of that token. Raises
+    PermissionDenied."""
+    with _change(by, schedule, "pause" if paused else "go-on") as this:
+        limit: dict[str, Any] = {}
+        if not paused and by.token is not None and by.user.pk == schedule.user_id:
+            limit = {"token_number": by.token.pk}
+            this.detail = f"runs have at most the permissions of the API token {by.token}"
         # Runs that were due during the pause are skipped.
         _plan(schedule)
-        Schedule.objects.filter(pk=schedule.pk).update(paused=paused, next=schedule.next, version=F("version") + 1)
+        Schedule.objects.filter(pk=schedule.pk).update(
+            paused=paused, next=schedule.next, version=F("version") + 1, **limit
+        )
         schedule = Schedule.objects.get(pk=schedule.pk)
         _wake(schedule)
         return schedule
@@ -150,7 +174,8 @@ def preview(given: Mapping[str, Any]) -> list[Any]:
 
 
 def _acting(by: Actor) -> dict[str, Any]:
-    return {"user": by.user if isinstance(by.user, User) else None, "user_name": by.name}
+    user = by.user if isinstance(by.user, User) else None
+    return {"user": user, "user_name": by.name, "token_number": token_number(by)}
 
 
 def _plan(schedule: Schedule) -> None:
@@ -165,14 +190,14 @@ def _wake(schedule: Schedule) -> None:
 
 
 def _audited(schedule: Schedule) -> dict[str, Any]:
-    return {**{field: getattr(schedule, field) for field in FIELDS_GIVEN}, "acts for": schedule.user_name}
+    token = {"with token": token_name(schedule.token_number)} if schedule.token_number is not None else {}
+    return {**{field: getattr(schedule, field) for field in FIELDS_GIVEN}, "acts for": schedule.user_name, **token}
 
 
 def need_of(action: str, target: ObjectName, attributes: Mapping[str, Any]) -> Need:
     """Return the permission that the action itself needs: to edit a schedule, a user must be permitted to do what it
     does."""
-    operation = "update" if action == Action.POLICY else f"{action}-producers"
-    return needed(target, operation, attributes)
+    return needed(target, execution.operation_of(action), attributes)
 
 
 def can_see(rights: Rights, of: Schedule | Run) -> bool:

@@ -1,9 +1,10 @@
 """Execution of due schedules: start a run, and revert its change at the end of its window. A worker owns the lease of
 the run that it executes.
 
-A run uses the operations of the pages with the permissions that the schedule's owner has at that time, and each change
-is audited. Previous values are saved before the change; at the end, only values that are still as the schedule set them
-are reverted. A stop has its end as a duration, so that the broker lifts it even if the console is down.
+A run uses the operations of the pages with the permissions that the schedule's owner, and the API token with which it
+was saved, have at that time, and each change is audited; so is a run whose account or token is gone. Previous values
+are saved before the change; at the end, only values that are still as the schedule set them are reverted. A stop has
+its end as a duration, so that the broker lifts it even if the console is down.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from django.utils import timezone
 from brokers.admin import AdminError, BrokerUnreachable, NotFound, StaleVersion
 from brokers.model import ObjectName, object_name
 from console.access.actor import Actor
+from console.access.later_rights import later_actor
+from console.audit.models import Outcome
 from console.leases.leased_row import LeasedRows
 from console.links.registry import BrokerLink, UnknownBroker, link
+from console.operations.attempt import happened
 from console.operations.objects import update_object
 from console.operations.stops import Aim, is_of, start_producers, stop_producers
 from console.schedules.models import Action, Run, RunState, Schedule
@@ -96,7 +100,18 @@ def _has_run(schedule: Schedule, due: dt.datetime) -> bool:
 def _create_run(schedule: Schedule, rule: Rule, due: dt.datetime, **state: Any) -> None:
     """Create a run unless there is one for that time, which a clock that was set back reaches twice. A missed run is
     replaced: it was missed because the clock was ahead."""
-    copied = ("broker", "action", "target", "pattern", "attributes", "effect", "reason", "user_id", "user_name")
+    copied = (
+        "broker",
+        "action",
+        "target",
+        "pattern",
+        "attributes",
+        "effect",
+        "reason",
+        "user_id",
+        "user_name",
+        "token_number",
+    )
     if _has_run(schedule, due):
         return
     values = {
@@ -163,13 +178,13 @@ def execute(number: int, now: dt.datetime | None = None, *, by: Actor | None = N
 def _attempt(run: Run, now: dt.datetime, by: Actor | None) -> str:
     """Start or end a run, set its new state and return the outcome."""
     if run.state != RunState.BEGINNING:
-        outcome = _end(by or _actor(run), run)
+        outcome = _end(by or _audited_actor(run), run)
         run.state = RunState.DONE
         return outcome
     if late := _too_late(run, now):
         run.state = RunState.MISSED
         return late
-    outcome = _begin(_actor(run), run, now)
+    outcome = _begin(_audited_actor(run), run, now)
     run.began, run.tries = now, 0
     run.state = RunState.OPEN if run.ends is not None else RunState.DONE
     return outcome
@@ -183,10 +198,38 @@ def _too_late(run: Run, now: dt.datetime) -> str:
     return f"it could not start within {MAX_DELAY.seconds // 60} minutes{why}" if now - run.due > MAX_DELAY else ""
 
 
-def _actor(run: Run) -> Actor:
-    if not isinstance(run.user, User) or not run.user.is_active:
-        raise PermissionDenied(f"{run.user_name} has no active account: another user must save the schedule")
-    return Actor(run.user, "schedule")
+def actor_of(of: Schedule | Run) -> Actor:
+    """Return who acts in a run that is executed now. Raises PermissionDenied if the account or the token is gone."""
+    if not isinstance(of.user, User) or not of.user.is_active:
+        raise PermissionDenied(f"{of.user_name} has no active account: another user must save the schedule")
+    try:
+        return later_actor(of.user, of.user_name, of.token_number, "schedule", ordered="the schedule was saved")
+    except PermissionDenied as error:
+        raise PermissionDenied(f"{error}: save the schedule again") from None
+
+
+def _audited_actor(run: Run) -> Actor:
+    """As `actor_of`; a refusal has an audit row, since the run does not come to a change that would have one."""
+    try:
+        return actor_of(run)
+    except PermissionDenied as error:
+        part = "start" if run.state == RunState.BEGINNING else "end"
+        happened(
+            Actor(run.user or User(username=run.user_name), "schedule"),
+            run.broker,
+            ObjectName.parse(run.target),
+            operation_of(run.action),
+            reason=_reason(run),
+            detail=f"{part} of the run of {run.due:%Y-%m-%d %H:%M} UTC",
+            error=str(error),
+            outcome=Outcome.REFUSED,
+        )
+        raise
+
+
+def operation_of(action: str) -> str:
+    """Return the operation of the target that a schedule with this action calls."""
+    return "update" if action == Action.POLICY else f"{action}-producers"
 
 
 def _reason(run: Run) -> str:

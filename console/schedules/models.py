@@ -36,7 +36,8 @@ class Schedule(models.Model):
     """`target`: an object name as text; `pattern` restricts a stop to matching queues; `effect`: what the stop does to
     producers, as its owner has confirmed; empty: it holds them. `once`: local time in `zone`;
     else `minute` to `weekdays` are cron fields. `lasts`: minutes of local time until the change is reverted, 0: never.
-    `user`: the owner, whose permissions apply at each run. `next`: next run, UTC; null: none."""
+    `user`: the owner, whose permissions apply at each run; `token_number`: of the API token with which it was saved,
+    whose permissions apply, too; None: without one. `next`: next run, UTC; null: none."""
 
     name = models.CharField(max_length=100, unique=True)
     broker = models.CharField(max_length=64)
@@ -58,6 +59,7 @@ class Schedule(models.Model):
     next = models.DateTimeField(null=True, db_index=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     user_name = models.CharField(max_length=150)
+    token_number = models.BigIntegerField(null=True)
     version = models.PositiveIntegerField(default=1)
 
     objects: ClassVar[models.Manager[Schedule]] = models.Manager()
@@ -85,6 +87,7 @@ class Run(LeasedRow):
     reason = models.TextField(blank=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     user_name = models.CharField(max_length=150)
+    token_number = models.BigIntegerField(null=True)
     due = models.DateTimeField(db_index=True)
     ends = models.DateTimeField(null=True)
     state = models.CharField(max_length=16, choices=RunState.choices, default=RunState.BEGINNING)
