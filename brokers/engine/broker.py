@@ -108,7 +108,9 @@ class Broker:
         self.message_lists = MessageLists()
         self.message_reading = MessageReading()
         self.message_changes = MessageChanges(registry)
-        self.upkeep = Upkeep(registry, agenda, self.queue_lifecycle, self.slow_consumers, self.stopping)
+        self.upkeep = Upkeep(
+            registry, agenda, self.queue_lifecycle, self.slow_consumers, self.stopping, self.dead_letters
+        )
         self.restoring = Restoring(
             registry,
             agenda,

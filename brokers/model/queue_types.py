@@ -45,7 +45,8 @@ QUEUE = ManagedType(
         _A(
             "delayed_messages",
             Kind.INTEGER,
-            "Messages before their delivery time, part of the depth: not delivered to consumers yet.",
+            "Messages before their delivery time, and dead letters that wait until the store has room for them: part of"
+            " the depth, not delivered to consumers.",
             "messages",
         ),
         _A("delayed_bytes", Kind.INTEGER, "Bytes of delayed messages, part of the depth.", "bytes"),

@@ -115,7 +115,7 @@ class GroupWriter:
         self._shorten_log()
         try:
             for part in self._parts(group.changes):
-                self.execute([], part)
+                self.execute([], part, drops=not part.moved)
                 self._shorten_log()
         except StoreError as error:
             # Changes that were made are repeated, which is harmless.
@@ -150,8 +150,11 @@ class GroupWriter:
                 yield Changes(removed={queue: set(ascending[at : at + most])})
         yield Changes(failed=changes.failed, named=changes.named)
 
-    def execute(self, rows: Sequence[int | bytes], changes: Changes, runs: Sequence[Run] = ()) -> None:
-        """Write all of it or, after a StoreError, nothing; and remove some messages of dropped queues."""
+    def execute(
+        self, rows: Sequence[int | bytes], changes: Changes, runs: Sequence[Run] = (), *, drops: bool = True
+    ) -> None:
+        """Write all of it or, after a StoreError, nothing; and remove some messages of dropped queues. `drops`: False
+        while messages may be left to move, since they may leave a dropped queue."""
         if not (rows or runs or changes or changes.named or self._dropping):
             return
         db = self._db
@@ -171,7 +174,7 @@ class GroupWriter:
             for queue, removed in changes.removed.items():
                 if singles := self._runs.remove(queue, sorted(removed)):
                     delete_messages(db, queue, singles)
-            left = self._drop_some()
+            left = self._drop_some() if drops else self._dropping
         self._dropping = left
 
     def _move(self, place: Place, moved: Sequence[int | bytes]) -> None:

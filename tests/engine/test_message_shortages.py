@@ -68,17 +68,17 @@ async def test_durable_message_stays_where_it_is_while_the_disk_is_full(broker, 
     assert await subjects(broker, DISK) == [str(n) for n in range(10)]
 
 
-async def test_durable_message_from_memory_returns_when_the_disk_fills_afterwards(broker):
+async def test_durable_message_from_memory_returns_to_its_place_when_the_disk_fills_afterwards(broker):
     broker.publish_encoded("memory", *(durable(n, ttl=60) for n in range(10)))
     before = await depth(broker, MEMORY)
     assert (await broker.call(MEMORY, "move-messages", MOVE))["messages"] == 10
     broker.publish_encoded("memory", durable("later"))
     written(broker, fault=True)
     assert await depth(broker, DISK) == (0, 0)
-    assert await subjects(broker, MEMORY) == ["later", *(str(n) for n in range(10))]
+    assert await subjects(broker, MEMORY) == [*(str(n) for n in range(10)), "later"]
     assert (await depth(broker, MEMORY))[1] == before[1] + len(durable("later"))
     found = (await broker.call(MEMORY, "list-messages", {}))["messages"]
-    assert [message["expires"] is not None for message in found] == [False] + [True] * 10
+    assert [message["expires"] is not None for message in found] == [True] * 10 + [False]
     assert broker.consume(broker.attach_consumer("memory"), 20) == 11
 
 

@@ -31,11 +31,13 @@ class SteppedStore(MessageStore):
         self.groups.append(group.messages)
         return super().write(group)
 
-    def _executed(self, rows: Sequence[int | bytes], changes: Changes, runs: Sequence[Run] = ()) -> None:
+    def _executed(
+        self, rows: Sequence[int | bytes], changes: Changes, runs: Sequence[Run] = (), *, drops: bool = True
+    ) -> None:
         if self.faults:
             self.faults -= 1
             raise StoreError("the disk is full")
-        self._execute(rows, changes, runs)
+        self._execute(rows, changes, runs, drops=drops)
 
 
 async def test_messages_that_arrive_while_a_group_is_written_are_the_next_group(tmp_path: Path) -> None:

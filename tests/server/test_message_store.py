@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -21,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from brokers.engine.values.message import number_of, sequence_of
 from brokers.server.group_writer import DROP_ROWS
 from brokers.server.message_file import PAGE_BYTES
-from brokers.server.message_groups import Written
+from brokers.server.message_groups import Changes, Written
 from brokers.server.message_store import MessageStore
 from brokers.server.sqlite_file import StoreError
 from tests.server import message_writer
@@ -359,6 +360,29 @@ def test_a_full_disk_moves_messages_and_keeps_them(small_disk: Path) -> None:
         *((2, number) for number in range(200)),
     ]
     store.close()
+
+
+def test_a_full_disk_moves_messages_of_a_queue_that_is_deleted_at_once(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        store.put(1, number, b"moved", 77)
+    write(store)
+    execute = store.writer.execute
+
+    def small(rows: Any, changes: Changes, *more: Any, **options: Any) -> None:
+        """Only small transactions fit on the disk."""
+        if len(changes.moved) > 1:
+            raise StoreError("the disk is full")
+        execute(rows, changes, *more, **options)
+
+    monkeypatch.setattr(store.writer, "execute", small)
+    for number in range(4):
+        store.move((1, number), (2, number), b"moved", 77)
+    store.drop_queue(1)
+    write(store)
+    write(store)
+    assert [(q, n) for q, n, *_ in store.recover()] == [(2, number) for number in range(4)]
 
 
 def test_a_file_of_the_first_release_opens_with_all_its_messages(path: Path) -> None:

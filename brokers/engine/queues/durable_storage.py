@@ -101,12 +101,13 @@ class DurableStorage:
         self._wait(Unsafe(number, body, ticket, receipt, stored=True))
         return Verdict.PENDING
 
-    def receive(self, header: Header, body: bytes, give_back: Callable[[], None]) -> None:
-        """Add a durable message of a queue that is not durable. `give_back`: called if the store refuses it."""
+    def receive(self, header: Header, body: bytes, answered: Callable[[bool], None]) -> None:
+        """Add a durable message of a queue that is not durable, and has it until the store has answered. `answered`:
+        called with whether it is stored."""
         header, body = self._lanes.timed(header, body)
         number = self._lanes.count(header, body)
         ticket = self.store.put(self.store_id, number, body, self._expiry(number))
-        self._wait(Unsafe(number, body, ticket, stored=True, give_back=give_back))
+        self._wait(Unsafe(number, body, ticket, stored=True, answered=answered))
 
     def place_run(self, producer: Producer, bodies: list[bytes], size: int, *, durable: bool) -> Verdict:
         """Add a run of durable messages, or a transient one behind messages that the store has not confirmed. `size`:
@@ -202,6 +203,8 @@ class DurableStorage:
             self._make_visible(each)
             if each.receipt is not None:
                 self._gate.settlement.resolve(each.receipt, Outcome.ACCEPTED)
+            if each.answered is not None:
+                each.answered(True)
         unsafe.extendleft(reversed(pending))
         if lost:
             self._gate.measure()
@@ -262,13 +265,13 @@ class DurableStorage:
         self._gate.depth_messages -= 1
         self._gate.depth_bytes -= len(each.body)
         self.stored -= each.stored
-        self._gate.rejected += not each.transaction
+        self._gate.rejected += not each.transaction and each.answered is None
         self._lanes.deadlines.forget(each.number)
         self._lanes.delayed.arriving.pop(each.number, None)
         if each.receipt is not None:
             self._gate.settlement.resolve(each.receipt, Outcome.NOT_STORED)
-        if each.give_back is not None:
-            each.give_back()
+        if each.answered is not None:
+            each.answered(False)
 
     def _confirm(self, ticket: int) -> None:
         removing, confirmed = self.removing, dict[Consumer, int]()
@@ -356,6 +359,9 @@ class DurableStorage:
     def drop_all(self) -> None:
         """Remove all messages; the links that would get their outcomes are detached."""
         self.store.drop_queue(self.store_id)
+        refused = [each.answered for each in self.unsafe if isinstance(each, Unsafe) and each.answered is not None]
         self.unsafe.clear()
+        for answered in refused:
+            answered(False)
         self.removing.clear()
         self._transient.drop_all()

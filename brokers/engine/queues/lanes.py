@@ -37,8 +37,8 @@ _number = itemgetter(0)
 
 class PriorityLanes:
     """`lanes`: the highest priority first; `usual`: the lane of the default priority. `deliveries`: message number ->
-    failed deliveries, if not 0; `excluded`: message number -> consumers that must not get it again. `announce` is
-    called with the number of each message whose delivery time has come. The queue sets `storage`."""
+    failed deliveries, if not 0; `excluded`: message number -> consumers that must not get it again. `leaving`: see
+    `leaving.py`. `announce` is called with the number of each message whose delivery time has come. The queue sets `storage`."""
 
     __slots__ = (
         "_by_rank",
@@ -53,6 +53,7 @@ class PriorityLanes:
         "expired",
         "gate",
         "lanes",
+        "leaving",
         "queue",
         "storage",
         "turn",
@@ -75,6 +76,7 @@ class PriorityLanes:
         self.delayed = Delayed()
         self.deliveries: dict[int, int] = {}
         self.excluded: dict[int, set[Consumer]] = {}
+        self.leaving: dict[int, bytes] = {}
         self.dequeued = 0
         self.dropped = 0
         self.unreported_drops = 0  # dropped since the last fact about drops
@@ -440,7 +442,7 @@ class PriorityLanes:
     def unacknowledged(self) -> int:
         """Number of messages that consumers have acquired."""
         unsafe = sum(each.count for each in self.storage.unsafe)
-        available = sum(map(len, self.lanes)) + unsafe + len(self.delayed)
+        available = sum(map(len, self.lanes)) + unsafe + len(self.delayed) + len(self.leaving)
         return self.gate.depth_messages - self.gate.uncommitted_messages - available
 
     def oldest(self) -> int | None:

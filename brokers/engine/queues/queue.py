@@ -397,17 +397,23 @@ class Queue:
         if barred:
             lanes.deliveries.setdefault(number, 0)
             lanes.excluded.setdefault(number, set()).add(consumer)
+        self.restore(message)
+        if count and self.durable is not None:
+            self.durable.fail(message, count)
+
+    def restore(self, message: Message) -> None:
+        """Put a message that is part of the queue, and in no lane, at its former place."""
+        number, lanes = message[0], self.lanes
         lanes.restore(message)
         if lanes.deadlines.at and (at := lanes.deadlines.at.get(number, NEVER)) <= self.turn.now:
             lanes.expires(number, at)  # it expired while it was acquired
         for chooser in self.dispatcher.choosers:
             chooser.revisit(number)
         self.touch()
-        if count and self.durable is not None:
-            self.durable.fail(message, count)
 
     def hand_over(self, consumer: Consumer, message: Message, target: Queue, body: bytes) -> int:
-        """Move an acquired message to another queue, with this body. Return as `remove` does."""
+        """Move an acquired message to another queue, with this body. Return as `remove` does. Not for a message that
+        the other queue must store first: see `leaving.py`."""
         source, durable = self.durable, target.durable
         if source is None or durable is None or not source.stored or not source.is_durable(message[1]):
             ticket = self.remove(consumer, message)
@@ -458,6 +464,15 @@ class Queue:
     def credit_forgone(self, producer: Producer, count: int) -> None:
         """Take back `count` credits that the client used up without sending messages."""
         self.gate.credit_forgone(producer, count)
+
+    def must_store(self, message: Message, source: Queue) -> bool:
+        """Return whether a message of another queue would have to be stored to move here."""
+        return source.durable is None and self.is_durable(message[1])
+
+    @property
+    def has_room_in_store(self) -> bool:
+        """Whether its store takes further messages now, as is known."""
+        return self.durable is not None and not self.durable.store.full and self.gate.admits(Resource.STORE)
 
     def refuses(self, body: bytes) -> bool:
         """Return whether the message would be rejected now."""

@@ -1,8 +1,8 @@
 """Messages leave a queue without a consumer: for another queue, as a copy, or altogether.
 
 A stored message that goes to a durable queue is moved by one change of the store, so that after a crash it is in
-exactly one of the two queues. One that comes from a queue that is not durable returns to the end of that queue if the
-target's store refuses it. The work is proportional to the messages and to the part of the queue that they are in,
+exactly one of the two queues. One that comes from a queue that is not durable is part of that queue until the target's
+store has it (`leaving.py`), and returns to its place there if the store refuses it. The work is proportional to the messages and to the part of the queue that they are in,
 however long the queue is.
 """
 
@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from functools import partial
 from itertools import groupby
 
-from brokers.engine.queues.backlog import STORE, TEMP
+from brokers.engine.queues.backlog import HERE, STORE, TEMP
 from brokers.engine.queues.browsing import Seen
+from brokers.engine.queues.leaving import send
 from brokers.engine.queues.queue import Queue
 from brokers.engine.values.message import NEVER, Header, number_of, rank_of
 from brokers.model.message_operations import DELAYED
@@ -38,12 +39,13 @@ def move(queue: Queue, seen: Seen, body: bytes, target: Queue, sent: bytes) -> N
     """Put a message that was taken out into another queue. `body`: as it was; `sent`: as it goes there."""
     source, durable = queue.durable, target.durable
     header = arriving(queue, seen, sent)
+    if source is None and durable is not None and header.durable:
+        queue.storage.loaded(seen.number, seen.place)
+        send(queue, (seen.number, body), durable, header, sent, partial(_answered, queue, seen, body))
+        return
     if source is None or durable is None or not source.stored or not source.is_durable(body):
         drop(queue, seen, body)
-        if source is None and durable is not None and header.durable:
-            durable.receive(header, sent, partial(_give_back, queue, header, body))
-        else:
-            _put(target, header, sent)
+        _put(target, header, sent)
         return
     queue.lanes.discount(seen.number, seen.size)
     source.move((seen.number, body), durable, sent, header)
@@ -60,11 +62,18 @@ def _put(queue: Queue, header: Header, body: bytes) -> None:
     queue.storage.place(header, body, None, None)
 
 
-def _give_back(queue: Queue, header: Header, body: bytes) -> None:
-    """Put a message that the target's store has refused at the end of the queue that it came from."""
-    if not queue.deleted:
-        _put(queue, header, body)
-        queue.touch()
+def _answered(queue: Queue, seen: Seen, body: bytes, stored: bool) -> None:
+    """Put a message that the target's store has refused at its former place."""
+    if stored:
+        return
+    number, lanes = seen.number, queue.lanes
+    if seen.expires != NEVER:
+        lanes.expires(number, seen.expires)
+    if seen.state == DELAYED and seen.due != NEVER:
+        lanes.delayed.add(seen.due, (number, seen.size, HERE, body, seen.expires), of_day=True)
+        lanes.agenda.delay(queue, seen.due)
+    else:
+        queue.restore((number, body))
 
 
 def drop(queue: Queue, seen: Seen, body: bytes | None) -> None:

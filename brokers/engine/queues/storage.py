@@ -21,10 +21,10 @@ from brokers.engine.values.outcomes import Verdict
 
 class Unsafe:
     """A message that the store has not confirmed, or a transient one behind such a message. `moved`: it is in the store
-    as a message of another queue. `transaction`: the number of its transaction; 0: none. `give_back`: returns it to the
-    queue that it came from, if the store refuses it."""
+    as a message of another queue. `transaction`: the number of its transaction; 0: none. `answered`: of a message that
+    is part of another queue until it is stored: called with whether it is."""
 
-    __slots__ = ("body", "give_back", "late", "moved", "number", "receipt", "stored", "ticket", "transaction")
+    __slots__ = ("answered", "body", "late", "moved", "number", "receipt", "stored", "ticket", "transaction")
 
     count = 1
 
@@ -38,7 +38,7 @@ class Unsafe:
         stored: bool,
         moved: bool = False,
         transaction: int = 0,
-        give_back: Callable[[], None] | None = None,
+        answered: Callable[[bool], None] | None = None,
     ) -> None:
         self.number = number
         self.body = body
@@ -48,7 +48,7 @@ class Unsafe:
         self.moved = moved
         self.late = False  # later messages are visible already
         self.transaction = transaction
-        self.give_back = give_back
+        self.answered = answered
 
 
 class UnsafeRun:

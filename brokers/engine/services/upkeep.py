@@ -6,6 +6,7 @@ from __future__ import annotations
 from brokers.engine.queues.agenda import Agenda
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.registry import Registry
+from brokers.engine.services.dead_letters import DeadLetters
 from brokers.engine.services.queue_lifecycle import QueueLifecycle
 from brokers.engine.services.slow_consumers import SlowConsumers
 from brokers.engine.services.stopping import Stopping
@@ -22,6 +23,7 @@ class Upkeep:
         queues: QueueLifecycle,
         slow_consumers: SlowConsumers,
         stopping: Stopping,
+        dead_letters: DeadLetters,
     ) -> None:
         self.registry = registry
         self.agenda = agenda
@@ -29,6 +31,7 @@ class Upkeep:
         self.queues = queues
         self.slow_consumers = slow_consumers
         self.stopping = stopping
+        self.dead_letters = dead_letters
         self._minute = self.turn.now // 60_000
         self._sampled_at = self.turn.now
 
@@ -44,10 +47,11 @@ class Upkeep:
                 queue.gate.ledger.new_minute()
 
     def expire(self) -> None:
-        """Remove expired messages; called about once a second."""
+        """Remove expired messages, and try again to move the dead letters that wait; called about once a second."""
         for queue in list(self.agenda.expiring):
             if not queue.lanes.expire_all():
                 self.agenda.expiring.discard(queue)
+        self.dead_letters.retry()
 
     def release(self) -> bool:
         """Make messages visible whose delivery time has come; called at `agenda.release_at`, or some ms later. Return
