@@ -15,8 +15,8 @@ from brokers.amqp import proton as pn
 from brokers.amqp.header import without_ttl
 from brokers.amqp.message_sections import MESSAGE_ANNOTATIONS, decoded, front
 
-#: Annotations of a dead letter: the reason ("rejected" or "maximum-deliveries"), its queue, the number of failed
-#: deliveries there, and the description of the consumer that rejected it.
+#: Annotations of a dead letter: the reason ("rejected", "maximum-deliveries" or "moved-by-operator"), its queue, the
+#: number of failed deliveries there, and the description of the consumer that rejected it.
 REASON, SOURCE, FAILED, DESCRIPTION = (
     symbol(f"x-opt-dead-letter-{name}") for name in ("reason", "queue", "failed-deliveries", "description")
 )

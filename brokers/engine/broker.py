@@ -107,9 +107,14 @@ class Broker:
         self.stored_messages = StoredMessages(agenda, self.transactions)
         self.message_lists = MessageLists()
         self.message_reading = MessageReading()
-        self.message_changes = MessageChanges(registry)
+        self.message_changes = MessageChanges(registry, self.dead_letters)
         self.upkeep = Upkeep(
-            registry, agenda, self.queue_lifecycle, self.slow_consumers, self.stopping, self.dead_letters
+            registry,
+            agenda,
+            queues=self.queue_lifecycle,
+            slow_consumers=self.slow_consumers,
+            stopping=self.stopping,
+            dead_letters=self.dead_letters,
         )
         self.restoring = Restoring(
             registry,

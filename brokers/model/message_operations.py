@@ -95,7 +95,8 @@ _CHANGE_ANSWER = (
 
 MOVE_MESSAGES = Operation(
     "move-messages",
-    "Move messages to another queue that has room for them. One that a consumer has acquired is skipped.",
+    "Move messages to another queue that has room for them. One that a consumer has acquired is skipped. In the queue's"
+    " dead-letter queue they are dead letters, with the reason moved-by-operator.",
     (_TO, *_SELECTION),
     _CHANGE_ANSWER,
     "change",

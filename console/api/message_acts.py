@@ -59,7 +59,9 @@ class MoveMessagesView(_ActView):
         request=messages_schema.MessageTargetRequest,
         responses=_RESPONSES,
         summary="Move messages to another queue",
-        description="Each message is in one of the two queues at any moment, also if the broker is killed." + _HOW,
+        description="Each message is in one of the two queues at any moment, also if the broker is killed. In the"
+        " queue's dead-letter queue they are dead letters, with the reason moved-by-operator, which a retry returns."
+        + _HOW,
     )
     def post(self, request: Request) -> Response:
         return super().post(request)

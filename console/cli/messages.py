@@ -146,7 +146,10 @@ _IDS = click.argument("ids", nargs=-1, metavar="[ID]...")
 @_IDS
 @_act_options
 def move(ctx: click.Context, /, *, queue: str, target: str, ids: tuple[str, ...], **given: Any) -> None:
-    """Move messages of QUEUE to the queue TARGET of the same virtual host: those with an ID, or that a filter finds."""
+    """Move messages of QUEUE to the queue TARGET of the same virtual host: those with an ID, or that a filter finds.
+
+    In the dead-letter queue of QUEUE they are dead letters, with the reason moved-by-operator, which retry moves back.
+    """
     _act(ctx, "move", {"queue": queue, "ids": ids, "to": target, **given})
 
 

@@ -38,7 +38,8 @@ _number = itemgetter(0)
 class PriorityLanes:
     """`lanes`: the highest priority first; `usual`: the lane of the default priority. `deliveries`: message number ->
     failed deliveries, if not 0; `excluded`: message number -> consumers that must not get it again. `leaving`: see
-    `leaving.py`. `announce` is called with the number of each message whose delivery time has come. The queue sets `storage`."""
+    `leaving.py`. `announce` is called with the number of each message whose delivery time has come. The queue sets
+    `storage`."""
 
     __slots__ = (
         "_by_rank",

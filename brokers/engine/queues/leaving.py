@@ -19,8 +19,9 @@ def send(
     queue: Queue,
     message: Message,
     target: DurableStorage,
-    header: Header,
     sent: bytes,
+    *,
+    header: Header,
     answered: Callable[[bool], None],
 ) -> None:
     """Send a message that is in no lane of the queue to another queue, as `sent` with `header`. `answered`: called with

@@ -2,8 +2,8 @@
 
 A stored message that goes to a durable queue is moved by one change of the store, so that after a crash it is in
 exactly one of the two queues. One that comes from a queue that is not durable is part of that queue until the target's
-store has it (`leaving.py`), and returns to its place there if the store refuses it. The work is proportional to the messages and to the part of the queue that they are in,
-however long the queue is.
+store has it (`leaving.py`), and returns to its place there if the store refuses it. The work is proportional to the
+messages and to the part of the queue that they are in, however long the queue is.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def move(queue: Queue, seen: Seen, body: bytes, target: Queue, sent: bytes) -> N
     header = arriving(queue, seen, sent)
     if source is None and durable is not None and header.durable:
         queue.storage.loaded(seen.number, seen.place)
-        send(queue, (seen.number, body), durable, header, sent, partial(_answered, queue, seen, body))
+        send(queue, (seen.number, body), durable, sent, header=header, answered=partial(_answered, queue, seen, body))
         return
     if source is None or durable is None or not source.stored or not source.is_durable(body):
         drop(queue, seen, body)
@@ -94,11 +94,11 @@ def settle(queue: Queue) -> None:
 
 def arriving(queue: Queue, seen: Seen, sent: bytes) -> Header:
     """Return the header with which a message arrives in another queue: with the rest of its time to live, and its
-    delivery time if that has not come."""
+    delivery time if that has not come. Neither if `sent` has none any more."""
     turn = queue.turn
     header = turn.header(sent)
     left = 0 if not header.ttl or seen.expires == NEVER else max(1, seen.expires - turn.now)
     due = 0
-    if seen.state == DELAYED:
+    if seen.state == DELAYED and header.due:
         due = header.due if seen.due == NEVER else seen.due + turn.ahead
     return header._replace(ttl=left, due=due, delay=0)

@@ -29,7 +29,6 @@ from brokers.engine.values.events import Fact, dead_letter_words
 from brokers.engine.values.message import NEVER, Message
 from brokers.engine.values.outcomes import MAXIMUM
 
-
 #: Of the waiting messages of a queue, how many are sent at a time, and their bytes, but at least one message. The next
 #: ones follow when the store has those.
 MOST_SENT, MOST_SENT_BYTES = 1000, 4 << 20
@@ -61,10 +60,9 @@ class DeadLetters:
     def dead_letter(self, queue: Queue, consumer: Consumer, message: Message, reason: str, error: str) -> int | None:
         """Dead-letter or discard an acquired message. Return as `Queue.remove` does; None: it must stay in the queue.
         `error`: the consumer's error."""
-        circular = self._circular(queue)
-        if queue.deleted or (circular and reason == MAXIMUM):
+        if queue.deleted or (self._circular(queue) and reason == MAXIMUM):
             return None
-        name = "" if circular else queue.gate.limits.dead_letter_queue
+        name = self.queue_of(queue)
         if not name:
             ticket = queue.remove(consumer, message)
             queue.discarded += 1
@@ -78,14 +76,20 @@ class DeadLetters:
             consumer.unacknowledged -= 1
             self._send(queue, letter, target)
             return 0
-        ticket = queue.hand_over(consumer, message, target, self._body(queue, letter))
+        ticket = queue.hand_over(
+            consumer, message, target, self.marked(queue, letter.message, letter.reason, letter.error)
+        )
         self._count(queue, name, reason)
         return ticket
 
-    def _body(self, queue: Queue, letter: _Letter) -> bytes:
-        number, body = letter.message
-        failed = queue.lanes.deliveries.get(number, 0)
-        return self.turn.as_dead_letter(body, letter.reason, queue.name, failed, letter.error)
+    def queue_of(self, queue: Queue) -> str:
+        """Return the name of its dead-letter queue; "": it has none."""
+        return "" if self._circular(queue) else queue.gate.limits.dead_letter_queue
+
+    def marked(self, queue: Queue, message: Message, reason: str, error: str = "") -> bytes:
+        """Return a message of the queue as a dead letter. `error`: the consumer's."""
+        number, body = message
+        return self.turn.as_dead_letter(body, reason, queue.name, queue.lanes.deliveries.get(number, 0), error)
 
     # -- messages that must be stored ------------------------------------------------------------------------------
 
@@ -94,9 +98,9 @@ class DeadLetters:
         if target.durable is None or not target.has_room_in_store:
             self._wait(queue, letter)
             return
-        body = self._body(queue, letter)
+        body = self.marked(queue, letter.message, letter.reason, letter.error)
         answered = partial(self._answered, queue, letter, target.name)
-        send(queue, letter.message, target.durable, self.turn.header(body), body, answered)
+        send(queue, letter.message, target.durable, body, header=self.turn.header(body), answered=answered)
 
     def _answered(self, queue: Queue, letter: _Letter, target: str, stored: bool) -> None:
         if not stored:
@@ -124,7 +128,7 @@ class DeadLetters:
 
     def _retry(self, queue: Queue) -> None:
         waiting, delayed = self._waiting[queue], queue.lanes.delayed
-        name = "" if self._circular(queue) else queue.gate.limits.dead_letter_queue
+        name = self.queue_of(queue)
         target = self._target(queue, name) if name else None
         sent = size = 0
         for number, letter in list(islice(waiting.items(), MOST_SENT)):
@@ -144,7 +148,7 @@ class DeadLetters:
             elif target.durable is not None:
                 self._send(queue, letter, target)
             else:
-                body = self._body(queue, letter)
+                body = self.marked(queue, letter.message, letter.reason, letter.error)
                 queue.lanes.discount(number, len(letter.message[1]))
                 queue.gate.measure()
                 target.enqueue(body)

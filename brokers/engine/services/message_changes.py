@@ -1,8 +1,9 @@
 """Operators' changes of the messages of a queue: move, copy, retry and delete, a bounded part in each call.
 
 Only messages that no consumer has acquired are touched, and that no open transaction contains. A call that was begun
-with a mark (`until`) touches none that arrived after it. A message that the target does not take stays where it is,
-and so do those behind it: `blocked` says why, and `next` where a later call goes on.
+with a mark (`until`) touches none that arrived after it. What is moved to the dead-letter queue of its queue becomes a
+dead letter, as if a consumer had rejected it, with a reason of its own. A message that the target does not take stays
+where it is, and so do those behind it: `blocked` says why, and `next` where a later call goes on.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from brokers.engine.queues import relocation
 from brokers.engine.queues.browsing import Browsing, Seen
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.registry import Registry
+from brokers.engine.services.dead_letters import DeadLetters
 from brokers.engine.services.message_lists import MOST_ANSWER
 from brokers.engine.services.message_match import Match
 from brokers.engine.services.message_room import Room
@@ -23,6 +25,7 @@ from brokers.engine.services.message_search import Search, place
 from brokers.engine.services.message_values import shortened
 from brokers.engine.services.queue_facts import queue_fact
 from brokers.engine.values.message_ids import id_of, number_in
+from brokers.engine.values.outcomes import MOVED
 from brokers.model.message_operations import ACQUIRED, MOST_HANDLED
 
 COPY, MOVE, RETRY, DELETE = "copy", "move", "retry", "delete"
@@ -44,7 +47,8 @@ class Chosen:
 @dataclass(slots=True)
 class _Call:
     """One call on `queue`. `ids`: number -> id of the messages that it names. `room`: that of its one target; `rooms`:
-    those of the sources of dead letters, by name. `gone`: the named messages that are not in the queue."""
+    those of the sources of dead letters, by name. `gone`: the named messages that are not in the queue. `dead`: the
+    messages become dead letters."""
 
     queue: Queue
     action: str
@@ -60,6 +64,7 @@ class _Call:
     bytes: int = 0
     blocked: str = ""
     text: int = 0  # characters of `skipped`
+    dead: bool = False
 
     @property
     def full(self) -> bool:
@@ -76,8 +81,9 @@ class MessageChanges:
     """See the module. Each method takes the arguments of its operation; raises InvalidValue, NotFound, and TryAgain
     if a store cannot be read now."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, dead_letters: DeadLetters) -> None:
         self.registry = registry
+        self.dead_letters = dead_letters
 
     def move(self, queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
         return self._perform(queue, MOVE, given, self._target(queue, given))
@@ -109,9 +115,10 @@ class MessageChanges:
         until, mark = _until(queue, given.get("until"))
         match = Match(given.get("match"), queue.turn.format)
         call = _Call(queue, action, most, bool(given.get("preview")), ids, room)
+        call.dead = action == MOVE and room is not None and room.queue.name == self.dead_letters.queue_of(queue)
         browsing = Browsing(queue)
         after = browsing.after if ids is None else _Named(browsing, call, ids).after
-        search = Search(queue, match, after, last, until=until, decodes=action == RETRY)
+        search = Search(queue, match, after, last, until=until, decodes=action == RETRY or call.dead)
         if room is not None and not call.preview:
             call.blocked = room.closed()
         ended = False
@@ -166,7 +173,8 @@ class MessageChanges:
             found = self._back(call, seen, body)
         else:
             assert call.room is not None
-            found = self._to(call, call.room, seen, body, body)
+            sent = self.dead_letters.marked(call.queue, (seen.number, body), MOVED) if call.dead else body
+            found = self._to(call, call.room, seen, body, sent)
         if isinstance(found, str):
             if found:
                 call.skip(identity, found)

@@ -20,6 +20,7 @@ class Upkeep:
         self,
         registry: Registry,
         agenda: Agenda[Queue],
+        *,
         queues: QueueLifecycle,
         slow_consumers: SlowConsumers,
         stopping: Stopping,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 #: Why a message is dead-lettered.
-MAXIMUM, REJECTED = "maximum-deliveries", "rejected"
+MAXIMUM, REJECTED, MOVED = "maximum-deliveries", "rejected", "moved-by-operator"
 
 
 class Verdict(Enum):

@@ -217,6 +217,21 @@ def test_dead_letters_are_listed_by_reason_and_go_back(olga: APIClient, orders: 
     assert numbers(olga, "dead") == [50]
 
 
+def test_messages_sent_to_the_dead_letter_queue_are_counted_by_reason_and_go_back(
+    olga: APIClient, orders: Broker
+) -> None:
+    chosen = {"object": str(ORDERS), "ids": ids(olga)[:3], "to": "dead", "reason": "poison"}
+    assert olga.post(f"{MESSAGES}move/", chosen, format="json").json()["messages"] == 3
+    dead = {"object": str(queue("dead"))}
+    summary = olga.get(f"{MESSAGES}summary/", dead).json()
+    assert [(g["reason"], g["queue"], g["messages"]) for g in summary["groups"]] == [("moved-by-operator", "orders", 3)]
+    assert numbers(olga, "dead") == [0, 1, 2]
+    answer = olga.post(
+        f"{MESSAGES}retry/", {**dead, "match": {"dead_letter_reason": "moved-by-operator"}}, format="json"
+    )
+    assert (job_of(answer).messages, numbers(olga, "orders")[-3:]) == (3, [0, 1, 2])
+
+
 def _dead(count: int) -> list[bytes]:
     from brokers.amqp.dead_letter import as_dead_letter
 

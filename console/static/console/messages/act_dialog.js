@@ -43,7 +43,7 @@ export function openActDialog({ action, object, ids, match, about, to = "", done
     to ? h("p", {}, "Target queue: ", queueLink(keys.virtualhost, to)) : null,
     action === "retry" ? h("p", {}, "Each message returns to the queue from which it was dead-lettered.") : null,
     action === "deadLetter"
-      ? h("p", { class: "muted" }, "They get no dead-letter reason: to return them, move them.")
+      ? h("p", { class: "muted" }, "They become dead letters with the reason “moved by operator”; Retry returns them.")
       : null,
     danger ? h("p", {}, "Deleted messages cannot be restored.") : null,
     chooser?.element,
