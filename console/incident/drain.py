@@ -68,9 +68,13 @@ def _deliverable(queue: Row, unit: str) -> int:
     return int(queue[f"depth_{unit}"] or 0) - int(queue.get(f"delayed_{unit}") or 0)
 
 
+#: Dead letters that wait count as delayed, without a time.
+_NO_TIME = ", or as dead letters for room in the store"
+
+
 def _delayed(queue: Row) -> str:
     count, next_at = queue["delayed_messages"], queue.get("next_delivery_time")
-    at = f", the next at {datetime.fromtimestamp(next_at / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if next_at else ""
+    at = f", the next at {datetime.fromtimestamp(next_at / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if next_at else _NO_TIME
     waits = "message waits for its delivery time" if count == 1 else "messages wait for their delivery time"
     return f"{count:,} {waits}{at}"
 

@@ -1,7 +1,7 @@
 """Messages on their way from a queue that is not durable to a durable one, which must store them first.
 
 Until the store has answered, a message is part of the queue that it comes from: it counts in that queue's depth, is in
-none of its lanes, and nobody can take it. So it is lost neither when the store refuses it nor when the other queue is
+none of its lanes, and cannot be taken. So it is lost neither when the store refuses it nor when the other queue is
 deleted, and producers get no room that it may need again. Like every message, it is removed with its queue.
 """
 
