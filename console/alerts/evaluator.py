@@ -21,6 +21,7 @@ from django.utils import timezone
 
 from brokers.admin import AdminError, Event
 from console.alerts.consumed_queues import ConsumedQueues
+from console.alerts.event_position import Rewinds, journal_of, marked
 from console.alerts.messages import items, titles
 from console.alerts.models import Alert, AlertState, Delivery, Notification, Position, Rule, Silence
 from console.alerts.observing import active_conditions, dead_letter_queues_of, is_paused, read_scopes, unreachable
@@ -68,6 +69,7 @@ class Evaluator:
     _connected: dict[str, float] = field(default_factory=dict)
     _cleaned: float = float("-inf")
     _scopes: dict[str, tuple[float, list[Row]]] = field(default_factory=dict)
+    _rewinds: Rewinds = field(default_factory=Rewinds)
     _consumed: ConsumedQueues = field(default_factory=ConsumedQueues)
 
     def run(self, ended: Callable[[], bool], pause: Callable[[float], object]) -> None:
@@ -209,10 +211,13 @@ class Evaluator:
             if link.connected and journal:  # first use of alerts: start at the newest event
                 position = Position.objects.create(broker=link.slug, journal=journal, event=link.newest_event)
             return position or Position(broker=link.slug, journal="", event=0), []
-        if position.journal != journal:
+        if journal_of(position) != journal:
             log.warning("%s has a new event journal: reading it from the beginning", link.slug)
             Position.objects.filter(broker=link.slug).update(journal=journal, event=0)
             position.journal, position.event = journal, 0
+        elif (after := self._rewinds.restored_position(link, position)) is not None:
+            Position.objects.filter(broker=link.slug).update(journal=journal, event=after)
+            position.journal, position.event = journal, after
         if link.newest_event <= position.event:
             return position, []
         tail = asyncio.run(link.events_after(position.event, MAX_EVENTS))
@@ -225,9 +230,9 @@ class Evaluator:
     def _advance(self, position: Position, events: list[_EventObservation]) -> None:
         if not events:
             return
-        last = events[-1].number
+        last = events[-1]
         mine = Position.objects.filter(broker=position.broker, journal=position.journal, event=position.event)
-        if not mine.update(event=last):
+        if not mine.update(event=last.number, journal=marked(journal_of(position), last.at, last.saw)):
             raise Superseded(f"another process evaluates alerts of {position.broker}")
 
     def _save(self, rule: Rule, slug: str, evaluation: Evaluation, now: dt.datetime) -> list[int]:
@@ -277,11 +282,12 @@ class Evaluator:
 @dataclass(frozen=True, slots=True)
 class _EventObservation(Observation):
     number: int = 0
+    at: int = 0  # ms
 
 
 def _observation(event: Event) -> _EventObservation:
     about = queue_of(event) or event.object
-    return _EventObservation(event.kind, str(about), "warning", event.text, "", about, number=event.number)
+    return _EventObservation(event.kind, str(about), "warning", event.text, "", about, number=event.number, at=event.at)
 
 
 _FIELDS = [

@@ -177,7 +177,8 @@ class ConsumedQueue(models.Model):
 
 
 class Position(models.Model):
-    """The last event of a broker that the rules have processed. `journal`: identity of the journal that numbers it."""
+    """The last event of a broker that the rules have processed. `journal`: identity of the journal that numbers it, and
+    behind a space the mark of the event (`event_position.py`)."""
 
     broker = models.CharField(max_length=64, primary_key=True)
     journal = models.CharField(max_length=100)

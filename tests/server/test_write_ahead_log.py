@@ -6,6 +6,7 @@ import contextlib
 import random
 import shutil
 import sqlite3
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,34 @@ def test_frames_of_an_earlier_round_of_the_log_are_its_end(tmp_path: Path) -> No
         shutil.copy(tmp_path / "live.sqlite3-wal", tmp_path / "db.sqlite3-wal")
     assert mend_log(tmp_path / "db.sqlite3") is None
     assert rows(tmp_path / "db.sqlite3") == list(range(1, 41))
+
+
+@pytest.mark.parametrize("offset", [None, 300_000])
+def test_memory_does_not_grow_with_the_log(tmp_path: Path, offset: int | None) -> None:
+    live = tmp_path / "live.sqlite3"
+    with contextlib.closing(sqlite3.connect(live, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA wal_autocheckpoint=0")  # as while a reader pins it
+        db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, body BLOB)")
+        db.execute("INSERT INTO t VALUES (1, randomblob(2000000))")
+        shutil.copy(live, tmp_path / "db.sqlite3")
+        shutil.copy(tmp_path / "live.sqlite3-wal", tmp_path / "db.sqlite3-wal")
+    log = log_of(tmp_path / "db.sqlite3")
+    size = log.stat().st_size
+    assert size > 2_000_000
+    if offset is not None:
+        with log.open("r+b") as file:
+            file.seek(offset)
+            byte = file.read(1)[0]
+            file.seek(offset)
+            file.write(bytes([byte ^ 1]))
+    tracemalloc.start()
+    try:
+        found = mend_log(tmp_path / "db.sqlite3")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (found is None) == (offset is None)
+    assert peak < 1_000_000
+    assert log.stat().st_size == size
+    assert list(tmp_path.glob("*-mended")) == []
