@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from django.db import connection, transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 
 from brokers.admin import AdminError, Event
@@ -68,7 +68,7 @@ class Evaluator:
     _silences: list[int] = field(default_factory=list)
     _connected: dict[str, float] = field(default_factory=dict)
     _cleaned: float = float("-inf")
-    _scopes: dict[str, tuple[float, list[Row]]] = field(default_factory=dict)
+    _scopes: dict[str, tuple[float, list[Row] | None]] = field(default_factory=dict)
     _rewinds: Rewinds = field(default_factory=Rewinds)
     _consumed: ConsumedQueues = field(default_factory=ConsumedQueues)
 
@@ -118,7 +118,7 @@ class Evaluator:
     def _poll_broker(self, link: BrokerLink, rules: list[Rule], silences: list[Silence]) -> None:
         now, slug = self.now(), link.slug
         conditions, settled, unknown = self._conditions(link)
-        rows, known = self._queues(link, rules, settled=settled)
+        rows, known, unknown_too = self._queues(link, rules, settled=settled)
         position, events = self._events(link)
         open_alerts: dict[int, list[Alert]] = {}
         for alert in Alert.objects.filter(broker=slug):
@@ -133,7 +133,7 @@ class Evaluator:
                 silences=silences,
                 now=now,
                 settled=settled,
-                unknown=unknown,
+                unknown={*unknown, *unknown_too},
             )
             for rule in rules
         }
@@ -148,8 +148,10 @@ class Evaluator:
             self.deliver(number)
 
     def _removed(self) -> list[str]:
-        """Return the brokers with alerts in progress that are configured no more, by the database."""
-        open_ = Alert.objects.filter(state__in=(AlertState.PENDING, AlertState.FIRING))
+        """Return the brokers with alerts in progress, or still to be notified, that are configured no more, by the
+        database."""
+        in_progress = Q(state__in=(AlertState.PENDING, AlertState.FIRING))
+        open_ = Alert.objects.filter(in_progress | Q(notification_due=True))
         present = {link.slug for link in self.links()} | set(ForeignBroker.objects.values_list("slug", flat=True))
         return [slug for slug in open_.values_list("broker", flat=True).distinct().order_by() if slug not in present]
 
@@ -185,23 +187,34 @@ class Evaluator:
         silent = self.recording.observation(link.slug)
         return [*found, *([] if silent is None else [silent])], True, ()
 
-    def _queues(self, link: BrokerLink, rules: list[Rule], *, settled: bool) -> tuple[list[Row], Known]:
-        """Return the rows of all queues, for queue conditions, and what else they need. Empty if no rule needs them or
-        the broker is disconnected."""
+    def _queues(
+        self, link: BrokerLink, rules: list[Rule], *, settled: bool
+    ) -> tuple[list[Row], Known, Collection[str]]:
+        """Return the rows of all queues, for queue conditions, what else they need, and the kinds of which it is not
+        known whether they have ended. Empty if no rule needs them or the broker is disconnected."""
         named = {kind for rule in rules if rule.enabled for kind in rule.kinds}
         if not link.connected:
-            return [], Known()
+            return [], Known(), ()
         rows = link.queues() if named & QUEUE_CONDITIONS.keys() else []
         consumed = self._consumed.update(link.slug, rules, rows, complete=settled)
-        dead = self._dead_letter_queues(link, rows) if DEAD_LETTERS in named else frozenset()
-        return rows, Known(link.broker_now, dead, consumed)
+        if DEAD_LETTERS not in named:
+            return rows, Known(link.broker_now, (), consumed), ()
+        scopes = self._scopes_of(link)
+        dead = dead_letter_queues_of(link, rows, scopes or ())
+        return rows, Known(link.broker_now, dead, consumed), (DEAD_LETTERS,) if scopes is None else ()
 
-    def _dead_letter_queues(self, link: BrokerLink, rows: list[Row]) -> frozenset[str]:
-        read_at, scopes = self._scopes.get(link.slug, (float("-inf"), []))
+    def _scopes_of(self, link: BrokerLink) -> list[Row] | None:
+        """Return the patterns and exchanges of a broker; None if they could not be read. They are read every
+        `SCOPES_TTL` seconds, also after an error, which may have taken long."""
+        read_at, scopes = self._scopes.get(link.slug, (float("-inf"), None))
         if self.clock() - read_at > SCOPES_TTL:
-            scopes = read_scopes(link)
+            try:
+                scopes = read_scopes(link)
+            except AdminError as error:
+                log.warning("%s: dead-letter queues of patterns and exchanges are not known: %s", link.slug, error)
+                scopes = None
             self._scopes[link.slug] = self.clock(), scopes
-        return dead_letter_queues_of(link, rows, scopes)
+        return scopes
 
     def _events(self, link: BrokerLink) -> tuple[Position, list[_EventObservation]]:
         """Return the stored position and the events after it."""
@@ -298,7 +311,7 @@ _FIELDS = [
 def shift_times(by: dt.timedelta, silences: list[int]) -> None:
     """Shift the stored times of alerts, and the ends of `silences` (primary keys)."""
     with transaction.atomic():
-        moments = ("since", "last_seen", "ended", "notified")
+        moments = ("since", "fired", "last_seen", "ended", "notified")  # `reported_since` is by the broker's clock
         Alert.objects.update(**{moment: F(moment) + by for moment in moments})
         Rule.objects.exclude(last_notified=None).update(last_notified=F("last_notified") + by)
         Silence.objects.filter(pk__in=silences).update(until=F("until") + by)

@@ -135,8 +135,11 @@ class Silence(models.Model):
 
 
 class Alert(models.Model):
-    """State of one rule for one object. `notification_due`: a notification is to be sent. `firing_notified`: one was
-    sent about its firing. `notified`: time of the last notification; `count`: events since then."""
+    """State of one rule for one object. `notification_due`: a notification is to be sent. `firing_notified`: its
+    receivers were notified that it fires, and not yet that it has ended, whatever has happened meanwhile;
+    `firing_number`: how many times they were. `notified`: time of the last notification; `count`: events since then.
+    `since`: the start of its condition by the console's clock; `reported_since`: as the broker reported it at that
+    time, by its own clock; `fired`: when it began to fire last."""
 
     rule = models.ForeignKey(Rule, on_delete=models.CASCADE, related_name="alerts")
     broker = models.CharField(max_length=64)
@@ -147,10 +150,13 @@ class Alert(models.Model):
     saw = models.TextField(blank=True)
     advice = models.TextField(blank=True)
     since = models.DateTimeField()
+    reported_since = models.DateTimeField(null=True)
+    fired = models.DateTimeField(null=True)
     last_seen = models.DateTimeField()
     ended = models.DateTimeField(null=True)
     notification_due = models.BooleanField(default=False)
     firing_notified = models.BooleanField(default=False)
+    firing_number = models.PositiveIntegerField(default=0)
     silenced = models.BooleanField(default=False)
     notified = models.DateTimeField(null=True)
     count = models.PositiveIntegerField(default=0)
@@ -193,7 +199,7 @@ class Position(models.Model):
 class Notification(models.Model):
     """A message of one rule. `phase`: firing, resolved, event or test. `items`: the affected objects, at most a
     hundred; `count`: their number. `incident`: the rule and the broker, also after the rule is deleted;
-    `still_firing`: number of their alerts that fire after it and were notified."""
+    `still_firing`: number of their alerts that receivers know to fire after it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     at = models.DateTimeField(db_index=True)

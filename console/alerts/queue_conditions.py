@@ -78,8 +78,8 @@ def _blocked(row: Row, rule: Rule, known: Known) -> _Found:
     if not row["blocked_producers"]:
         return None
     saw = f"Blocked producers: {row['blocked_producers']:,} of {_count(row['producers'])}."
-    since = [at for at in (row.get("overfull_since"), row.get("stopped_since")) if at]
-    return "trouble", saw, "Check why they are blocked.", _moment(min(since, default=None))
+    # No start: the queue may have been overfull or stopped for hours before a producer attached and was blocked.
+    return "trouble", saw, "Check why they are blocked.", None
 
 
 def _stopped(row: Row, rule: Rule, known: Known) -> _Found:

@@ -4,6 +4,9 @@ An alert is PENDING when its condition is first observed, FIRING when the condit
 and RESOLVED when it has ended. `notification_due` stays set until the notification may be sent: not during a silence,
 not within the repeat interval after the alert's last notification, and not within `GROUP_WAIT` seconds after the rule's
 last notification, so that a hundred queues that fill up together cause one message.
+
+Whoever is notified that an alert fires is notified of its end, too: `firing_notified` stays set until then, also while
+the alert is pending or fires again before the notification of its end could be sent.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ class Observation:
 @dataclass(slots=True)
 class Evaluation:
     """Result: alerts to save, alerts to delete because no notification was sent, alerts to notify by phase, and the
-    number of alerts that fire after that and were notified."""
+    number of alerts that receivers know to fire after that."""
 
     changed: dict[int, Alert] = field(default_factory=dict)
     obsolete: list[Alert] = field(default_factory=list)
@@ -115,9 +118,14 @@ def evaluate(
                 alert = known[key] = Alert(rule=rule, broker=broker, object=each.object, kind=each.kind)
             _update_event(alert, each, now, evaluation)
     _select_notifications(rule, broker, known.values(), silences, evaluation, now=now)
-    firing = (alert for alert in known.values() if alert.state == AlertState.FIRING)
-    evaluation.still_firing = sum(alert.firing_notified for alert in firing)
+    evaluation.still_firing = sum(_is_open(alert) for alert in known.values())
     return evaluation
+
+
+def _is_open(alert: Alert) -> bool:
+    """Return whether receivers were notified that an alert fires, and its end is still to come or to be notified."""
+    in_progress = alert.state in (AlertState.PENDING, AlertState.FIRING)
+    return alert.firing_notified and (in_progress or alert.notification_due)
 
 
 def _update_condition(
@@ -127,16 +135,22 @@ def _update_condition(
     pending = alert.state == AlertState.PENDING
     ended = alert.state not in (AlertState.PENDING, AlertState.FIRING)  # or never began
     gap = pending and not _within(MAX_GAP, alert.last_seen, now)
-    began_again = pending and condition.since is not None and condition.since > alert.since  # between two polls
-    if ended or gap or began_again:
+    if ended or gap or (pending and _began_again(alert, condition)):
         _start_pending(alert, condition, now)
     fires = alert.state == AlertState.PENDING and now - alert.since >= dt.timedelta(seconds=rule.holds)
     if fires:
-        alert.state, alert.notification_due, alert.firing_notified = AlertState.FIRING, True, False
+        alert.state, alert.notification_due, alert.fired = AlertState.FIRING, True, now
     # The description changes with every poll: it is saved on transitions, and every `REFRESH` seconds.
     if fires or alert.pk is None or alert.since == now or now - alert.last_seen >= dt.timedelta(seconds=REFRESH):
         _describe(alert, condition, now)
         evaluation.change(alert)
+
+
+def _began_again(alert: Alert, condition: Observation) -> bool:
+    """Return whether a condition ended and began between two polls: by two times of the broker's clock, whose
+    difference from the console's does not matter."""
+    before, reported = alert.reported_since, condition.since
+    return before is not None and reported is not None and reported > before
 
 
 def _update_event(alert: Alert, event: Observation, now: dt.datetime, evaluation: Evaluation) -> None:
@@ -162,7 +176,7 @@ def _applies(rule: Rule, broker: str, each: Observation) -> bool:
 def _start_pending(alert: Alert, each: Observation, now: dt.datetime) -> None:
     # The broker's clock may be ahead: the start is never in the future.
     alert.state, alert.since, alert.ended = AlertState.PENDING, min(each.since or now, now), None
-    alert.notification_due = alert.firing_notified = False
+    alert.reported_since, alert.notification_due = each.since, False
 
 
 def _describe(alert: Alert, each: Observation, now: dt.datetime) -> None:
@@ -170,10 +184,9 @@ def _describe(alert: Alert, each: Observation, now: dt.datetime) -> None:
 
 
 def _resolve(rule: Rule, alert: Alert, now: dt.datetime, evaluation: Evaluation) -> None:
-    was_sent = alert.state == AlertState.FIRING and alert.firing_notified
     alert.state, alert.ended = AlertState.RESOLVED, now
-    alert.notification_due = was_sent and rule.send_resolved and rule.enabled
-    if was_sent or alert.notified is not None:
+    alert.notification_due = alert.firing_notified and rule.send_resolved and rule.enabled
+    if alert.notified is not None:
         evaluation.change(alert)
     elif alert.pk is not None:
         evaluation.obsolete.append(alert)  # no notification was sent
@@ -207,5 +220,6 @@ def _select_notifications(
         phase = {AlertState.RESOLVED: "resolved", AlertState.HAPPENED: "event"}.get(AlertState(alert.state), "firing")
         alert.notification_due, alert.notified = False, now
         alert.firing_notified = phase == "firing"
+        alert.firing_number += alert.firing_notified
         evaluation.change(alert)
         evaluation.notify.setdefault(phase, []).append(alert)

@@ -114,7 +114,9 @@ def send_json(
     try:
         connection.request("POST", path, body, {**general, **(headers or {})})
         answer = connection.getresponse()
-        text = answer.read(MAX_RESPONSE).decode(errors="replace")
+        content = answer.read(MAX_RESPONSE)
+        # A response that the timer cuts off looks complete if only the end of the connection marks its end.
+        complete = answer.length == 0 or answer.chunked or len(content) == MAX_RESPONSE or not connection.timed_out
     except (http.client.HTTPException, OSError) as error:
         if connection.timed_out:
             raise OSError(late) from error
@@ -124,9 +126,11 @@ def send_json(
     finally:
         timer.cancel()
         connection.close()
-    if connection.timed_out:
-        raise OSError(late)  # a truncated response looks complete
-    response = Response(answer.status, answer.reason, text, _wait(answer.headers.get("Retry-After")))
+    if not complete:
+        raise OSError(late)
+    response = Response(
+        answer.status, answer.reason, content.decode(errors="replace"), _wait(answer.headers.get("Retry-After"))
+    )
     if 300 <= response.status < 400:
         raise Refused(f"HTTP {response.status}: redirects are not followed, use the URL that it leads to")
     return response
@@ -145,31 +149,54 @@ def _wait(header: str | None) -> float:
 
 
 class _Connection(http.client.HTTPConnection):
-    """Connects to the checked addresses without another look-up, which could return other addresses."""
+    """Connects to the checked addresses without another look-up, which could return other addresses. `timeout`: for
+    the whole request; an address gets an equal share of what is left of it, so that one that does not respond leaves
+    time for the next."""
 
     def __init__(self, host: str, port: int, addresses: list[Address], *, tls: bool, timeout: float) -> None:
         super().__init__(host, port, timeout=timeout)
         self.default_port = 443 if tls else 80
         self._addresses = addresses
         self._tls = tls
+        self._deadline = time.monotonic() + timeout
         self.timed_out = False
 
     def connect(self) -> None:
         problem: OSError | None = None
-        for address in self._addresses:
+        for number, address in enumerate(self._addresses):
+            share = self._left() / (len(self._addresses) - number)
             try:
-                plain = socket.create_connection((str(address), self.port), self.timeout)
+                plain = socket.create_connection((str(address), self.port), share)
             except OSError as error:
                 problem = error
                 continue
-            self.sock = (
-                ssl.create_default_context().wrap_socket(plain, server_hostname=self.host) if self._tls else plain
-            )
+            self._use(plain)
+            if self._tls:
+                # The handshake is another step, so that `abort` ends it, too.
+                context = ssl.create_default_context()
+                wrapped = context.wrap_socket(plain, do_handshake_on_connect=False, server_hostname=self.host)
+                self._use(wrapped)
+                wrapped.do_handshake()
+            self._left()
             return
         raise problem or OSError(f"{self.host} has no address")
 
+    def _use(self, sock: socket.socket) -> None:
+        """Raises OSError if the time has passed. Together with `abort` there is no moment at which it is missed: this
+        one sets the socket and then looks at `timed_out`, the other one does it in reverse."""
+        self.sock = sock
+        sock.settimeout(self._left())
+
+    def _left(self) -> float:
+        """Return the seconds that are left. Raises OSError if there are none."""
+        left = self._deadline - time.monotonic()
+        if self.timed_out or left <= 0:
+            self.timed_out = True
+            raise OSError("no time is left")
+        return left
+
     def abort(self) -> None:
         self.timed_out = True  # before the shutdown wakes the thread that waits on the socket
-        if self.sock is not None:
+        if (sock := self.sock) is not None:
             with contextlib.suppress(OSError):
-                self.sock.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # not that of TLS, which is not for another thread

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
-from django.db.models import Model, QuerySet
+from django.db.models import F, Model, QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
@@ -33,6 +34,9 @@ from console.alerts.receiver_editing import receiver_json
 from console.api import alerts_schema as shapes
 from console.api import schema
 from console.api.base_views import PersonalView, choice_in, number_in
+
+#: Alerts that are listed at most.
+MAX_ALERTS = 1000
 
 
 def actor(request: Request) -> Actor:
@@ -90,6 +94,13 @@ class AlertsView(PersonalView):
     def get(self, request: Request) -> Response:
         title_of = titles()
         rows = Alert.objects.select_related("rule").filter(state__in=[AlertState.PENDING, AlertState.FIRING])
+        # An alert that has just fired may have an old start.
+        newest_first = rows.order_by("state", F("fired").desc(nulls_last=True), "-since")
+        visible = (
+            alert
+            for alert in newest_first.iterator()
+            if visibility.can_see_object(self.rights, alert.broker, alert.object)
+        )
         shown = [
             {
                 "rule": alert.rule_id,
@@ -107,8 +118,7 @@ class AlertsView(PersonalView):
                 "notified": alert.notified,
                 "silenced": alert.silenced,
             }
-            for alert in rows.order_by("state", "-since")[:1000]
-            if visibility.can_see_object(self.rights, alert.broker, alert.object)
+            for alert in islice(visible, MAX_ALERTS)
         ]
         return Response(shown)
 

@@ -7,7 +7,6 @@ stay in order, and a slow page does not slow others. A socket never changes anyt
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Mapping
 from importlib import import_module
@@ -17,7 +16,6 @@ from channels.auth import get_user
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
-from django.db import DatabaseError
 
 from brokers import input_limits as limits
 from brokers.admin import InvalidValue
@@ -28,8 +26,6 @@ from console.live import firing_alerts
 from console.live.snapshot_cache import encode
 from console.live.watching import BadWatch
 from console.permissions.rights import Rights
-
-log = logging.getLogger(__name__)
 
 #: Close codes: not signed in; no visible broker of that name; the user's permissions have changed, reconnect; message
 #: too large (the code of the server for even larger ones).
@@ -106,14 +102,10 @@ class PageSocket(AsyncWebsocketConsumer):
         source = firing_alerts.source
         if source is None or time.monotonic() < self._alerts_due:
             return
-        try:
-            found = await source.visible(self._rights)
-        except DatabaseError as error:
-            log.warning("the firing alerts could not be read: %s", error)
-            return
-        finally:
-            self._alerts_due = time.monotonic() + firing_alerts.EVERY
-        if found != self._alerts:
+        found = source.visible(self._rights)
+        wait = firing_alerts.EVERY if found is not None else min(firing_alerts.SOON, firing_alerts.EVERY)
+        self._alerts_due = time.monotonic() + wait
+        if found is not None and found != self._alerts:
             self._alerts = found
             await self._frame({"type": "alerts", "at": now(), "alerts": found})
 

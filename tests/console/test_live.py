@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -404,6 +405,40 @@ async def test_database_that_fails_neither_ends_the_page_nor_hides_later_alerts(
     firing.append({"id": "1", "virtualhost": "default"})
     await page.send(alerts=True)
     assert [each["id"] for each in await next_alerts(page)] == ["1"]
+
+
+async def test_database_that_hangs_delays_no_frame(
+    page: Page, firing: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert firing_alerts.source is not None
+    began, go_on = threading.Event(), threading.Event()
+
+    def hanging() -> Any:
+        began.set()
+        assert go_on.wait(60)
+        return list(firing)
+
+    monkeypatch.setattr(firing_alerts.source, "read", hanging)
+    monkeypatch.setattr(page_socket, "HEARTBEAT", 0.02)
+    firing.append({"id": "1", "virtualhost": "default"})
+    try:
+        await page.send(alerts=True)
+        await until_async(began.is_set)
+        for _ in range(5):
+            assert await page.frame_of("heartbeat")
+    finally:
+        go_on.set()
+    assert [each["id"] for each in await next_alerts(page)] == ["1"]
+
+
+async def test_alerts_that_were_read_long_ago_count_as_unknown(
+    firing: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, rights = firing_alerts.source, Rights((Grant(Role.VIEWER),))
+    assert source is not None
+    await until_async(lambda: source.visible(rights) == [])
+    monkeypatch.setattr(firing_alerts, "STALE", -1.0)
+    assert source.visible(rights) is None
 
 
 @pytest.mark.parametrize("message", [{"alerts": 1}, {"alerts": "yes"}, {"alerts": True, "watch": "objects"}])

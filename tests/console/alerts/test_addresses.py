@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import ipaddress
 import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -127,5 +129,89 @@ def test_slow_response_times_out_and_the_error_says_so(monkeypatch: pytest.Monke
         try:
             with pytest.raises(OSError, match="no response within 1 s"):
                 post(url, "secret", {}, delivery="1", allowed=LOOPBACK, timeout=1)
+        finally:
+            finished.set()
+
+
+def test_address_that_does_not_respond_leaves_time_for_the_next(
+    hook: Received, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = socket.create_connection
+
+    def drops_packets_of_the_first(address: Any, timeout: float) -> socket.socket:
+        if address[0] == "127.0.0.9":
+            threading.Event().wait(timeout)
+            raise TimeoutError("timed out")
+        return connect(address, timeout)
+
+    monkeypatch.setattr("console.alerts.webhook.socket.create_connection", drops_packets_of_the_first)
+    addresses = [ipaddress.ip_address(each) for each in ("127.0.0.9", "127.0.0.1")]
+    monkeypatch.setattr("console.alerts.webhook.resolved", lambda *_: addresses)
+    assert post(hook.url, "secret", {}, delivery="1", allowed=LOOPBACK, timeout=2) == 200
+    assert len(hook.requests) == 1
+    hook.url = hook.url.replace("127.0.0.1", "receiver.example.org")
+    addresses.pop()
+    with pytest.raises(OSError, match=r"timed out|no response"):
+        post(hook.url, "secret", {}, delivery="1", allowed=LOOPBACK, timeout=0.1)
+
+
+def test_nothing_is_sent_after_the_time_has_passed(hook: Received, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the receiver would get a notification that counts as not delivered."""
+    connect, aborted, abort = socket.create_connection, threading.Event(), _Connection.abort
+
+    def connects_too_late(address: Any, timeout: float) -> socket.socket:
+        made = connect(address, timeout)
+        assert aborted.wait(20)
+        return made
+
+    def abort_without_a_socket(self: _Connection) -> None:
+        abort(self)
+        aborted.set()
+
+    monkeypatch.setattr("console.alerts.webhook.socket.create_connection", connects_too_late)
+    monkeypatch.setattr(_Connection, "abort", abort_without_a_socket)
+    with pytest.raises(OSError, match=r"no response within 0\.1 s"):
+        post(hook.url, "secret", {}, delivery="1", allowed=LOOPBACK, timeout=0.1)
+    assert not hook.requests
+
+
+@pytest.mark.parametrize(("headers", "text", "delivered"), [("0", "", True), ("3", "abc", True), ("9", "abc", False)])
+def test_complete_response_counts_though_the_time_passes_while_it_is_read(
+    hook: Received, monkeypatch: pytest.MonkeyPatch, headers: str, text: str, delivered: bool
+) -> None:
+    hook.headers, hook.text = {"Content-Length": headers}, text
+    respond = _Connection.getresponse
+
+    def time_passes(self: _Connection) -> http.client.HTTPResponse:
+        answer = respond(self)
+        assert answer.fp.peek(len(text)) or not text
+        self.abort()
+        return answer
+
+    monkeypatch.setattr(_Connection, "getresponse", time_passes)
+    if delivered:
+        assert post(hook.url, "secret", {}, delivery="1", allowed=LOOPBACK) == 200
+        return
+    with pytest.raises(OSError, match="no response within"):
+        post(hook.url, "secret", {}, delivery="1", allowed=LOOPBACK)
+
+
+def test_slow_handshake_is_bounded_by_the_time_of_the_request() -> None:
+    finished = threading.Event()
+
+    def drip(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.send(b"\x16\x03\x03\x40\x00")  # a record of the handshake with 16 KiB
+            while not finished.wait(0.02):
+                connection.send(b"\0")
+
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(2) as others:
+        others.submit(drip, server)
+        url = f"https://127.0.0.1:{server.getsockname()[1]}/"
+        sent = others.submit(post, url, "secret", {}, delivery="1", allowed=LOOPBACK, timeout=0.5)
+        try:
+            with pytest.raises(OSError, match=r"no response within 0\.5 s"):
+                sent.result(20)
         finally:
             finished.set()

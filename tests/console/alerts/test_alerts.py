@@ -14,15 +14,19 @@ from rest_framework.test import APIClient
 
 from brokers.model import object_name
 from console.access.actor import Actor
-from console.alerts import editing, receiver_editing, tasks
-from console.alerts.evaluator import Evaluator
+from console.access.user_rights import user_rights
+from console.alerts import editing, firing, receiver_editing, tasks
+from console.alerts.evaluator import Evaluator, shift_times
 from console.alerts.models import Alert, AllowedNetwork, Delivery, DeliveryState, Notification, Position, Receiver, Rule
+from console.api.alerts import MAX_ALERTS
 from console.audit.models import AuditEntry
 from console.brokers.models import ForeignBroker
 from console.links.registry import close_links, links
 from console.operations import Aim, stop_producers
+from console.permissions.rights import Grant, Role
+from tests.console.access.conftest import person
 from tests.console.alerts.receivers import Received, http_receiver, smtp_receiver
-from tests.console.conftest import Broker, until
+from tests.console.conftest import Broker, signed_in, until
 
 pytestmark = pytest.mark.django_db
 
@@ -212,6 +216,24 @@ def test_alerts_of_a_removed_broker_end(stuck: Broker, by: Actor, hook: Received
     evaluator(clock).poll()
     assert not Alert.objects.filter(broker="rabbit", state__in=["pending", "firing"]).exists()
     assert Alert.objects.get(broker="local").state == before
+
+
+def test_end_of_the_alert_of_a_removed_broker_is_notified_though_it_has_to_wait(
+    stuck: Broker, by: Actor, hook: Received
+) -> None:
+    create_rule(by, hook, [STUCK], quiet=0)
+    clock = Clock()
+    evaluator(clock).poll()
+    alert = Alert.objects.get()
+    alert.pk, alert.broker = None, "rabbit"
+    alert.save()
+    for clock.seconds in (1, 2):  # within the group wait
+        evaluator(clock).poll()
+        assert Alert.objects.get(broker="rabbit").state == "resolved"
+        assert len(hook.requests) == 1
+    for clock.seconds in (20, 40, 60):
+        evaluator(clock).poll()
+    assert [(each["phase"], each["broker"]) for each in hook.bodies] == [("firing", "local"), ("resolved", "rabbit")]
 
 
 def test_firing_alert_survives_a_restart_without_another_notification(stuck: Broker, by: Actor, hook: Received) -> None:
@@ -578,6 +600,62 @@ def test_a_paused_broker_is_not_unreachable(
     for clock.seconds in (100, 200, 300):
         alerts.poll()
     assert [each["phase"] for each in hook.bodies] == ["firing", "resolved"]
+
+
+def fire(rule: Rule, broker: str, host: str, count: int, at: dt.datetime, **more: Any) -> None:
+    Alert.objects.bulk_create(
+        Alert(
+            rule=rule,
+            broker=broker,
+            object=f"type=Queue,virtualhost={host},name=q.{number}",
+            kind=STUCK,
+            state="firing",
+            **{"since": at, "last_seen": at, "fired": at, "notified": at, "firing_notified": True, **more},
+        )
+        for number in range(count)
+    )
+
+
+def test_alerts_that_a_user_may_not_see_do_not_hide_their_own(broker: Broker, by: Actor) -> None:
+    rule = editing.create_rule(by, {"name": "rule", "kinds": [STUCK]})
+    now = timezone.now()
+    fire(rule, "local", "default", MAX_ALERTS + 5, now)
+    fire(rule, "local", "blue", 1, now - dt.timedelta(hours=1))
+    nils = person("nils", Grant(Role.VIEWER, "local", "blue"))
+    assert [each["name"] for each in signed_in(nils).get(API).json()] == ["blue/q.0"]
+    assert len(signed_in(by.user).get(API).json()) == MAX_ALERTS
+    shown = [each for each in firing.firing_alerts() if firing.is_visible(user_rights(nils), each)]
+    assert [each["name"] for each in shown] == ["blue/q.0"]
+
+
+def test_alert_that_has_just_fired_is_among_the_newest_though_its_condition_is_old(broker: Broker, by: Actor) -> None:
+    rule = editing.create_rule(by, {"name": "rule", "kinds": [STUCK]})
+    now = timezone.now()
+    fire(rule, "local", "default", MAX_ALERTS + 5, now - dt.timedelta(minutes=1))
+    fire(rule, "local", "old", 1, now, since=now - dt.timedelta(days=2))
+    assert signed_in(by.user).get(API).json()[0]["name"] == "old/q.0"
+    Alert.objects.filter(object__contains="virtualhost=old").update(object="type=Queue,virtualhost=default,name=old")
+    assert firing.firing_alerts()[0]["name"] == "default/old"
+    assert len(firing.firing_alerts()) == firing.MAX_ALERTS
+
+
+def test_browser_notification_is_the_same_after_the_clock_was_set_and_another_for_the_next_firing(
+    stuck: Broker, by: Actor, hook: Received
+) -> None:
+    create_rule(by, hook, [STUCK], quiet=0)
+    clock = Clock()
+    evaluator(clock).poll()
+    (first,) = firing.firing_alerts()
+    shift_times(dt.timedelta(hours=-3), [])
+    assert firing.firing_alerts() == [first]
+    alert = Alert.objects.get()
+    alert.state, alert.firing_notified = "resolved", False
+    alert.save()
+    assert firing.firing_alerts() == []
+    clock.seconds = 60
+    evaluator(clock).poll()
+    (second,) = firing.firing_alerts()
+    assert second["id"] != first["id"]
 
 
 def test_many_objects_that_fire_at_once_are_one_notification(broker: Broker, by: Actor, hook: Received) -> None:

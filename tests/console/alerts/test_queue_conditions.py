@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from brokers.admin import NotAllowed
 from brokers.model import object_name
 from console.alerts.consumed_queues import ConsumedQueues
 from console.alerts.evaluator import Evaluator
@@ -148,12 +149,24 @@ class TestConsumedQueues:
         assert not ConsumedQueue.objects.exists()
 
 
-@pytest.mark.parametrize("kind", ["overfull", "producers-blocked", "stopped"])
+@pytest.mark.parametrize("kind", ["overfull", "stopped"])
 def test_pending_period_starts_when_the_condition_began(kind: str) -> None:
     world = World(kinds=[kind], holds=3600)
     assert world.notified(*matching_conditions(world.rule, "local", [row(**CASES[kind])], known()), at=7200) == {
         "firing": 1
     }
+
+
+def test_producer_that_attaches_to_a_queue_overfull_for_hours_has_just_been_blocked() -> None:
+    world = World(kinds=["producers-blocked"], holds=300)
+
+    def notified(at: float, producers: int) -> Any:
+        rows = [row(**{**CASES["producers-blocked"], "stopped_since": ms(0), "blocked_producers": producers})]
+        return world.notified(*matching_conditions(world.rule, "local", rows, known(at)), at=at)
+
+    assert notified(7200, 0) == {}
+    assert [notified(at, 1) for at in range(7230, 7530, 30)] == [{}] * 10
+    assert notified(7530, 1) == {"firing": 1}
 
 
 def test_condition_that_restarted_between_two_polls_is_pending_again() -> None:
@@ -200,3 +213,48 @@ def test_dead_letters_of_a_live_broker_fire_an_alert(broker: Broker) -> None:
     alert = Alert.objects.get()
     assert (alert.kind, alert.object, alert.saw) == ("dead-letters", dead, "Dead letters in the queue: 3.")
     assert Notification.objects.get().phase == "firing"
+
+
+@pytest.mark.django_db
+def test_scopes_that_cannot_be_read_disable_no_other_rule_and_end_no_alert(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = broker.connected()
+    broker.do(lambda memory: memory.fill("orders", 6))
+    broker.sample()
+    orders = str(object_name("Queue", virtualhost="default", name="orders"))
+    until(lambda: (link.queue(orders) or {}).get("depth_messages") == 6)
+    Rule.objects.create(name="letters", kinds=["dead-letters"], holds=0)
+    Rule.objects.create(name="deep", kinds=["depth-above"], depth=5, holds=0)
+    reads: list[Any] = []
+    scopes: list[Any] = [{"virtualhost": "default", "dead_letter_queue": "orders"}]
+
+    def read_scopes(link: Any) -> Any:
+        reads.append(link)
+        if not scopes:
+            raise NotAllowed("you may not list patterns")
+        return list(scopes)
+
+    monkeypatch.setattr("console.alerts.evaluator.read_scopes", read_scopes)
+    seconds = 0.0
+    evaluator = Evaluator(
+        lambda: [link], lambda number: None, clock=lambda: seconds, now=lambda: T0 + dt.timedelta(seconds=seconds)
+    )
+
+    def state() -> dict[str, str]:
+        return dict(Alert.objects.values_list("kind", "state"))
+
+    evaluator.poll()
+    assert state() == {"dead-letters": "firing", "depth-above": "firing"}
+    scopes.clear()
+    Alert.objects.filter(kind="depth-above").delete()
+    reads.clear()
+    for second in range(31, 60):
+        seconds = float(second)
+        evaluator.poll()
+    assert state() == {"dead-letters": "firing", "depth-above": "firing"}
+    assert len(reads) == 1, "a refusal is remembered, too"
+    scopes.append({})
+    seconds = 100.0
+    evaluator.poll()
+    assert state() == {"dead-letters": "resolved", "depth-above": "firing"}

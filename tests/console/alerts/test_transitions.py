@@ -16,8 +16,10 @@ BILLS = "type=Queue,virtualhost=default,name=bills"
 STUCK = "blocked-without-consumer"
 
 
-def observed(kind: str = STUCK, name: str = ORDERS) -> Observation:
-    return Observation(kind, name, "trouble", "2 producers are blocked", "Start a consumer.")
+def observed(kind: str = STUCK, name: str = ORDERS, since: float | None = None) -> Observation:
+    """`since`: the start by the broker's clock, seconds after T0."""
+    start = None if since is None else T0 + dt.timedelta(seconds=since)
+    return Observation(kind, name, "trouble", "2 producers are blocked", "Start a consumer.", since=start)
 
 
 class World:
@@ -165,6 +167,24 @@ def test_long_gap_restarts_the_pending_period() -> None:
     world.notified(observed(), at=0)
     assert world.notified(observed(), at=MAX_GAP + 30) == {}
     assert world.notified(observed(), at=MAX_GAP + 90) == {"firing": 1}
+
+
+def test_clock_of_a_broker_that_is_ahead_does_not_delay_an_alert() -> None:
+    world = World(holds=60)
+    assert [world.notified(observed(since=100), at=at) for at in range(60)] == [{}] * 60
+    assert world.notified(observed(since=100), at=60) == {"firing": 1}
+    slow = World(holds=60)
+    assert [slow.notified(observed(since=30), at=at) for at in range(60)] == [{}] * 60
+    assert slow.notified(observed(since=30), at=60) == {"firing": 1}
+
+
+def test_condition_that_began_again_between_two_polls_restarts_the_pending_period() -> None:
+    for ahead in (0, 100):
+        world = World(holds=60)
+        assert world.notified(observed(since=ahead), at=0) == {}
+        assert world.notified(observed(since=ahead + 29), at=30) == {}
+        assert world.notified(observed(since=ahead + 29), at=62) == {}
+        assert world.notified(observed(since=ahead + 29), at=90) == {"firing": 1}
 
 
 def test_short_gap_does_not_restart_the_pending_period() -> None:
