@@ -5,8 +5,8 @@ and RESOLVED when it has ended. `notification_due` stays set until the notificat
 not within the repeat interval after the alert's last notification, and not within `GROUP_WAIT` seconds after the rule's
 last notification, so that a hundred queues that fill up together cause one message.
 
-Whoever is notified that an alert fires is notified of its end, too: `firing_notified` stays set until then, also while
-the alert is pending or fires again before the notification of its end could be sent.
+Receivers that are notified that an alert fires are notified of its end, too: `firing_notified` stays set until then,
+also while the alert is pending or fires again before the notification of its end could be sent.
 """
 
 from __future__ import annotations

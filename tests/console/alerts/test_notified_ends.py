@@ -1,4 +1,4 @@
-"""Whoever was notified that an alert fires is notified of its end, whatever happens in between."""
+"""Receivers that were notified that an alert fires are notified of its end, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ STEPS = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(STEPS, st.sampled_from([0, 20]), st.sampled_from([0, 300]))
-def test_everyone_who_was_notified_of_a_firing_is_notified_of_its_end(
+def test_end_of_each_notified_firing_is_notified(
     steps: list[tuple[int, set[str], int | None]], holds: int, quiet: int
 ) -> None:
     world, at, believed = World(holds=holds, quiet=quiet), 0, set[str]()
@@ -78,7 +78,7 @@ def test_everyone_who_was_notified_of_a_firing_is_notified_of_its_end(
         evaluation = world.evaluate(*(observed(name=name) for name in sorted(active)), at=at)
         firing = {alert.object for alert in evaluation.notify.get("firing", ())}
         ended = {alert.object for alert in evaluation.notify.get("resolved", ())}
-        assert ended <= believed, "the end of an alert of which nobody knew"
+        assert ended <= believed, "the end of an alert whose firing was not notified"
         assert firing <= active, "an alert whose condition is not active"
         believed.difference_update(ended)
         believed.update(firing)
