@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { lastAndHighest, overfullTime, valuesOf } from "../../../console/static/console/history/compared.js";
+import {
+  Answers,
+  lastAndHighest,
+  overfullTime,
+  valuesOf,
+  withTicks,
+} from "../../../console/static/console/history/compared.js";
 
 const series = {
   from: 0,
@@ -40,4 +46,50 @@ test("overfull time counts recorded time of the range only", () => {
     overfullTime(episodes, series, (episode) => episode.end),
     10 + 20 + 10,
   );
+});
+
+const [a, b, c] = ["a", "b", "c"].map((object) => ({ object }));
+
+test("a queue that is removed while a request is under way leaves the others their own figures", () => {
+  const answers = new Answers();
+  assert.equal(answers.take([a, b, c], ["of a", "of b", "of c"], [b, c]), true);
+  assert.deepEqual(
+    [a, b, c].map((queue) => answers.of(queue)),
+    [undefined, "of b", "of c"],
+  );
+});
+
+test("an answer without a queue that was added meanwhile is loaded again", () => {
+  const answers = new Answers();
+  assert.equal(answers.take([a], ["of a"], [a, b]), false);
+  assert.equal(answers.of(b), undefined);
+  assert.equal(answers.take([a, b], ["of a", "of b"], [a, b]), true);
+  assert.equal(answers.of(b), "of b");
+});
+
+test("ticks during a slow request are left out, and the next one after it runs, also after a failure", async () => {
+  let runs = 0;
+  /** @type {{resolve: (value?: any) => void, reject: (error: Error) => void}[]} */
+  const pending = [];
+  const { run, tick } = withTicks(() => {
+    runs += 1;
+    return new Promise((resolve, reject) => pending.push({ resolve, reject }));
+  });
+  const first = run();
+  await Promise.all([tick(), tick()]);
+  assert.equal(runs, 1);
+  const forced = run();
+  assert.equal(runs, 2);
+  pending[0].resolve();
+  await first;
+  await tick();
+  assert.equal(runs, 2);
+  pending[1].resolve();
+  await forced;
+  const third = tick();
+  assert.equal(runs, 3);
+  pending[2].reject(new Error("no answer"));
+  await assert.rejects(third);
+  tick();
+  assert.equal(runs, 4);
 });

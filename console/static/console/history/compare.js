@@ -7,7 +7,7 @@ import { settings } from "../core/settings.js";
 import { plain } from "../widgets/chart_figures.js";
 import { TimeChart } from "../widgets/charts.js";
 import { describeResolution, lineOf, putSpans } from "./chart.js";
-import { lastAndHighest, MEASURES, overfullTime, valuesOf } from "./compared.js";
+import { Answers, lastAndHighest, MEASURES, overfullTime, valuesOf, withTicks } from "./compared.js";
 import { begin, fetchHistory, historyQueueUrl, Loading, repeat, showEmpty } from "./data.js";
 import { knownUntil } from "./episode_end.js";
 import { RangePicker } from "./range_picker.js";
@@ -16,8 +16,7 @@ const LIVE = 3_000; // ms between two updates of a range of up to an hour
 const broker = settings.comparedBroker;
 /** @type {any[]} */
 let queues = settings.queues;
-/** @type {any[]} */
-let answers = [];
+const answers = new Answers();
 const loading = new Loading();
 const range = new RangePicker(byId("range"), { initial: "15m" });
 const chart = new TimeChart(byId("chart"), settings.figure, {
@@ -57,12 +56,17 @@ function showRows() {
   fill(
     byId("rows"),
     queues.map((queue, index) => {
-      const answer = answers[index];
+      const answer = answers.of(queue);
       const values = answer ? valuesOf(answer.series, measure) : [];
       const [last, highest] = lastAndHighest(values, measure);
       const remove = h(
         "button",
-        { type: "button", class: "quiet", "aria-label": `Remove ${queue.queue}`, on: { click: () => drop(index) } },
+        {
+          type: "button",
+          class: "quiet",
+          "aria-label": `Remove ${queue.queue}`,
+          on: { click: () => drop(queue.object) },
+        },
         "Remove",
       );
       return h(
@@ -109,10 +113,9 @@ function lineSample(index) {
 
 const rangeInAddress = () => (range.length ? { range: range.length } : {});
 
-/** @param {number} index */
-function drop(index) {
-  queues = queues.filter((_, at) => at !== index);
-  answers = answers.filter((_, at) => at !== index);
+/** @param {string} object */
+function drop(object) {
+  queues = queues.filter((queue) => queue.object !== object);
   putIntoAddress();
   chart.clear();
   show();
@@ -180,8 +183,8 @@ function show() {
     );
     return;
   }
-  if (answers.length !== queues.length) return;
-  const [{ series: first }] = answers;
+  if (!queues.every((queue) => answers.of(queue))) return;
+  const { series: first } = answers.of(queues[0]);
   setText(byId("resolution"), describeResolution(first));
   chart.show(first.from, first.until, (/** @type {any} */ figure) => {
     figure.layout.yaxis.title.text = MEASURES[measure].axis;
@@ -194,11 +197,12 @@ function show() {
     figure.data.forEach((/** @type {any} */ trace) => {
       const [, number] = /^queue-(\d+)$/.exec(trace.meta) ?? [];
       if (number === undefined) return;
-      const answer = answers[Number(number)];
-      trace.visible = Boolean(answer);
-      if (!answer) return;
+      const queue = queues[Number(number)];
+      trace.visible = Boolean(queue);
+      if (!queue) return;
+      const answer = answers.of(queue);
       const { x, values } = lineOf(answer.series);
-      trace.name = plain(middle(title(queues[Number(number)]), 40));
+      trace.name = plain(middle(title(queue), 40));
       trace.x = x;
       trace.y = values(valuesOf(answer.series, measure));
     });
@@ -231,7 +235,7 @@ async function read(queue, signal) {
   return { series, overfull, blocked: known && !settings.unreported ? `${least}${duration(ms)}` : "–" };
 }
 
-function load() {
+function request() {
   range.renew();
   const wanted = queues;
   if (!wanted.length) return show();
@@ -239,8 +243,9 @@ function load() {
     "chart",
     (/** @type {AbortSignal} */ signal) => Promise.all(wanted.map((queue) => read(queue, signal))),
     (/** @type {any[]} */ found_) => {
-      answers = found_;
+      const whole = answers.take(wanted, found_, queues);
       show();
+      if (!whole) load();
     },
     byId("chart"),
     () => {
@@ -251,17 +256,10 @@ function load() {
 }
 
 const isShort = () => range.until - range.from <= 3_600_000;
-let loaded = Promise.resolve();
+const { run: load, tick } = withTicks(request);
 range.addEventListener("change", load);
-repeat(
-  () => {
-    const busy = loaded;
-    loaded = busy.then(load); // a slow answer is not overtaken
-  },
-  () => range.live && isShort() && !byId("history").hidden,
-  LIVE,
-);
-repeat(load, () => range.live && !isShort() && !byId("history").hidden, 15_000);
+repeat(tick, () => range.live && isShort() && !byId("history").hidden, LIVE);
+repeat(tick, () => range.live && !isShort() && !byId("history").hidden, 15_000);
 begin((/** @type {any} */ catalog) => {
   const ours = catalog.brokers.find((/** @type {any} */ one) => one.broker === broker);
   if (ours) range.known = [ours];

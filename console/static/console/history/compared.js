@@ -1,4 +1,5 @@
-// What the comparison of queues shows: the measures, and the values of a series of the API. Pure.
+// What the comparison of queues shows: the answers of its queues, the measures, and the values of a series of the API.
+// Pure.
 
 import { amount, exactAmount, rate } from "../core/format.js";
 import { recorded } from "./recorded_time.js";
@@ -101,3 +102,54 @@ export const overfullTime = (episodes, series, until) =>
   episodes
     .flatMap((episode) => recorded(episode.start, until(episode), series))
     .reduce((all, [from, to]) => all + to - from, 0);
+
+/**
+ * What the API has answered for each queue, by object name: queues may be added and removed while a request is under
+ * way. An answer is {series, overfull, blocked}.
+ */
+export class Answers {
+  /** @type {Map<string, any>} */
+  #answers = new Map();
+
+  /**
+   * Take the answers for `asked`, which may have other queues than `queues`, those shown now.
+   *
+   * @param {{object: string}[]} asked
+   * @param {any[]} found one for each of `asked`
+   * @param {{object: string}[]} queues
+   * @returns {boolean} whether each of `queues` is among them; if not, load again
+   */
+  take(asked, found, queues) {
+    const all = new Map(asked.map(({ object }, index) => [object, found[index]]));
+    this.#answers = new Map(queues.flatMap(({ object }) => (all.has(object) ? [[object, all.get(object)]] : [])));
+    return this.#answers.size === queues.length;
+  }
+
+  /**
+   * Return the answer for a queue; undefined: there is none yet.
+   *
+   * @param {{object: string}} queue
+   */
+  of({ object }) {
+    return this.#answers.get(object);
+  }
+}
+
+/**
+ * Return {run, tick}: `run` does `work`; `tick` does so unless a run is still under way. So a slow answer is neither
+ * overtaken by the next tick nor followed by a queue of them.
+ *
+ * @param {() => any} work
+ */
+export function withTicks(work) {
+  let running = 0;
+  const run = async () => {
+    running += 1;
+    try {
+      await work();
+    } finally {
+      running -= 1;
+    }
+  };
+  return { run, tick: async () => (running ? undefined : run()) };
+}
