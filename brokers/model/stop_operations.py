@@ -31,8 +31,8 @@ _END = (
     _A(
         "below",
         Kind.INTEGER,
-        "Start them automatically when the depth of every covered queue is at or below this part of its capacity."
-        " 0 or not set: never.",
+        "Start them automatically when the depth of every covered queue is at or below this part of its capacity; for"
+        " clients, of every queue at which their producers are blocked, or were since the stop. 0 or not set: never.",
         "%",
     ),
 )

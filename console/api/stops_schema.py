@@ -104,8 +104,8 @@ class StopRequest(StopScope):
     )  # the operation refuses an empty reason, so that the attempt is audited
     for_ms = CountField("Resume automatically after this many milliseconds. 0: no time limit.")
     below = CountField(
-        "Resume automatically when the depth of all its queues is at or below this percentage of their capacity. 0: no"
-        " limit."
+        "Resume automatically when the depth of all its queues (of clients: of those that their producers were stopped"
+        " at) is at or below this percentage of their capacity. 0: no limit."
     )
 
     effect = serializers.ChoiceField(

@@ -3,8 +3,10 @@ start, beside stops of queues, full queues, shortages, staged starts and restart
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -78,6 +80,8 @@ def test_scope_of_all_clients_contains_that_of_some_and_not_the_other_way_round(
 def test_stop_of_a_client_is_restored_from_its_record(client: Client, since: int) -> None:
     stop = Stop(Scope(HOST, "q", client=client), "why", "ann", since, End(since + 1, 5))
     assert Stop.from_record(stop.record()) == stop
+    awaiting = replace(stop, awaited=((HOST, "a"), (HOST, "b")))
+    assert Stop.from_record(json.loads(json.dumps(awaiting.record()))) == awaiting
 
 
 def test_name_of_a_client_has_a_bound() -> None:
@@ -252,6 +256,123 @@ def test_depth_can_end_the_stop_of_a_client() -> None:
     world.broker.stopping.end_due_stops()
     world.settle()
     assert not sender.producer.blocked
+
+
+def depth_of(world: World, name: str, messages: int, *, capacity: int = 10) -> Queue:
+    """A queue with so many messages, of another client."""
+    queue = world.queue(name, capacity_messages=capacity)
+    sender = world.client(queue, "other")
+    assert world.send(sender, messages) == messages
+    world.detach(sender)
+    return queue
+
+
+ANN = Client(user="ann")
+WIDE = Scope(HOST, client=ANN)
+
+
+def test_depth_of_queues_that_a_client_does_not_use_does_not_delay_the_end_of_its_stop() -> None:
+    world = World()
+    orders = depth_of(world, "orders", 8)
+    depth_of(world, "unrelated", 7)
+    hers = world.client(orders)
+    world.stop(WIDE, below=50)
+    consumer = world.receiver(orders)
+    world.consume(consumer, 2)
+    world.advance(2_000)
+    assert hers.producer.blocked
+    world.consume(consumer, 1)
+    world.broker.stopping.end_due_stops()
+    world.settle()
+    assert not hers.producer.blocked
+    assert not world.broker.stops
+
+
+def test_depth_that_a_clients_own_queues_have_already_is_refused_as_the_end_of_its_stop() -> None:
+    world = World()
+    hers = world.client(depth_of(world, "orders", 2))
+    depth_of(world, "unrelated", 9)
+    with pytest.raises(InvalidValue, match="the fullest queue is at 20 %"):
+        world.stop(WIDE, below=50)
+    assert not hers.producer.blocked
+    assert not world.broker.stops
+
+
+@pytest.mark.parametrize("scope", [WIDE, Scope(client=ANN), Scope(HOST, pattern="orders.>", client=ANN)])
+def test_depth_as_the_end_of_a_stop_of_a_client_without_a_producer_there_is_refused(scope: Scope) -> None:
+    world = World()
+    depth_of(world, "orders", 9)
+    with pytest.raises(InvalidValue, match="user=ann has no producer there"):
+        world.stop(scope, below=50)
+    world.stop(scope)  # without a depth, it also stops what the client attaches later
+    with pytest.raises(InvalidValue, match="user=ann has no producer there"):
+        world.stop(scope, below=50)
+    assert world.broker.stops[scope].end == End()
+
+
+def test_stop_of_a_disconnected_client_ends_at_the_depth_of_its_queues_also_after_a_restart() -> None:
+    world = World()
+    orders = depth_of(world, "orders", 8)
+    depth_of(world, "unrelated", 9)
+    hers = world.client(orders)
+    world.stop(WIDE, below=50)
+    world.broker.close_connection(hers.producer.connection)
+    world.advance(2_000)
+    assert list(world.broker.stops) == [WIDE]
+    world.broker = world.restarted()
+    orders = world.broker.queue(HOST, "orders")
+    world.broker.stopping.end_due_stops()  # empty after the restart, and without a producer
+    world.settle()
+    assert not world.broker.stops
+    assert not world.client(orders).producer.blocked
+    assert not world.restarted().stops
+
+
+def test_client_does_not_end_its_stop_by_leaving_its_full_queue_for_an_empty_one() -> None:
+    world = World()
+    orders, scratch = depth_of(world, "orders", 8), world.queue("scratch", capacity_messages=10)
+    hers = world.client(orders)
+    world.stop(WIDE, below=50)
+    world.broker.close_connection(hers.producer.connection)
+    again = world.client(scratch)
+    world.advance(2_000)
+    world.broker.stopping.end_due_stops()
+    assert again.producer.blocked
+    world.consume(world.receiver(orders), 3)
+    world.broker.stopping.end_due_stops()
+    world.settle()
+    assert not again.producer.blocked
+
+
+def test_queue_that_a_stopped_client_attaches_to_later_delays_the_end_and_is_on_record() -> None:
+    world = World()
+    orders, late = depth_of(world, "orders", 8), depth_of(world, "late", 9)
+    first = world.client(orders)
+    world.stop(WIDE, below=50)
+    second = world.client(late)
+    world.broker.stopping.end_due_stops()
+    world.settle()
+    assert world.restarted().stops[WIDE].awaited == ((HOST, "late"), (HOST, "orders"))
+    world.consume(world.receiver(orders), 8)
+    world.broker.stopping.end_due_stops()
+    assert first.producer.blocked
+    world.broker.delete_queue(late)
+    world.broker.stopping.end_due_stops()
+    world.settle()
+    assert not first.producer.blocked
+    assert second.producer.id not in world.broker.producers
+
+
+def test_repeated_stop_of_a_client_that_has_left_awaits_its_queues_and_without_a_depth_none() -> None:
+    world = World()
+    hers = world.client(depth_of(world, "orders", 8))
+    world.stop(WIDE, below=50)
+    world.broker.close_connection(hers.producer.connection)
+    world.stop(WIDE, below=30)
+    stop = world.broker.stops[WIDE]
+    assert (stop.end, stop.awaited) == (End(below=30), ((HOST, "orders"),))
+    world.stop(WIDE)
+    assert world.broker.stops[WIDE].awaited == ()
 
 
 def test_log_names_the_queue_only_if_the_stop_is_of_that_queue() -> None:

@@ -7,7 +7,7 @@ those of some clients.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import PersistRecord, Turn
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.registry import Registry
+from brokers.engine.services import depth_ends
 from brokers.engine.values.policy import pattern_fault
 from brokers.engine.values.stage import Stage
 from brokers.engine.values.stops import NO_END, End, Halt, Scope, Stop, StopOutcome
@@ -41,8 +42,8 @@ class Stopping:
     def stop_all(self, scopes: Sequence[Scope], reason: str, actor: str, end: End = NO_END) -> StopOutcome:
         """Stop several scopes, all or none."""
         covered = [(scope, self._covered(scope)) for scope in scopes]
-        for _, queues in covered:
-            _check_end(end, queues)
+        for scope, queues in covered:
+            depth_ends.check(scope, end, self._counting(scope, queues) if end.below else ())
         now = self.turn.now
         changed = [
             scope for scope, queues in covered if self._stop(scope, queues, Stop(scope, reason, actor, now, end))
@@ -58,6 +59,9 @@ class Stopping:
             stop = replace(known, end=requested.end)
         else:
             stop = requested
+        if depth_ends.is_per_client(scope):
+            awaited = depth_ends.keys(self._counting(scope, queues)) if stop.end.below else ()
+            stop = replace(stop, awaited=awaited)
         self.registry.stops[scope] = stop
         self._stop_fact("producers-stopped", requested, queues)
         for queue in queues:
@@ -65,6 +69,14 @@ class Stopping:
         if not (scope.queue and queues[0].transient):
             self.turn.records.append(PersistRecord("stop", str(scope), self._record(stop)))
         return True
+
+    def _counting(self, scope: Scope, queues: Sequence[Queue]) -> Collection[Queue]:
+        """Return the covered queues whose depth can end a stop of the scope that is requested now."""
+        if not depth_ends.is_per_client(scope):
+            return queues
+        known = self.registry.stops.get(scope)
+        before = depth_ends.counting(self.registry, known) if known is not None and known.end.below else set()
+        return before | set(_distinct(_narrowed([(scope, queues)])))
 
     def queues_of(self, scopes: Sequence[Scope]) -> list[Queue]:
         """Return the queues that stops of these scopes would cover; with clients, those that they publish to. Raises
@@ -165,12 +177,18 @@ class Stopping:
         """Return why the stop has ended, in words; empty if it has not."""
         if stop.end.until is not None and self.turn.now >= stop.end.until:
             return f"the stop reached its end ({stop.reason})" if stop.reason else "the stop reached its end"
-        if stop.end.below:
-            stopped = (q for q in self._may_apply_to(stop.scope) if q.gate.has_stop(stop.scope))
-            used = [percent for q in stopped if (percent := percent_used(q.gate)) is not None]
-            if used and max(used) <= stop.end.below:
-                return f"the depth fell to {stop.end.below} %{f' ({stop.reason})' if stop.reason else ''}"
+        if stop.end.below and depth_ends.is_reached(stop.end.below, self._awaited(stop)):
+            return f"the depth fell to {stop.end.below} %{f' ({stop.reason})' if stop.reason else ''}"
         return ""
+
+    def _awaited(self, stop: Stop) -> Collection[Queue]:
+        """Return the queues whose depth can end a stop, and record them if its clients have attached to others."""
+        if not depth_ends.is_per_client(stop.scope):
+            return [queue for queue in self._may_apply_to(stop.scope) if queue.gate.has_stop(stop.scope)]
+        queues = depth_ends.counting(self.registry, stop)
+        if (awaited := depth_ends.keys(queues)) != stop.awaited:
+            self._change(replace(stop, awaited=awaited))
+        return queues
 
     def _covered(self, scope: Scope) -> list[Queue]:
         """Return the covered queues. Raises NotFound for an unknown object, InvalidValue for an invalid pattern."""
@@ -274,18 +292,3 @@ def _members(scope: Scope, queue: Queue) -> Iterable[Producer]:
 
 def _distinct(covered: Covered) -> list[Queue]:
     return list(dict.fromkeys(queue for _, queues in covered for queue in queues))
-
-
-def _check_end(end: End, queues: Iterable[Queue]) -> None:
-    """Raise InvalidValue for a depth that no queue could reach, or that would end the stop at once."""
-    if not end.below:
-        return
-    if end.below >= 100:
-        raise InvalidValue({"below": f"below is {end.below}: it is a percentage of the capacity, from 1 to 99"})
-    used = [percent for queue in queues if (percent := percent_used(queue.gate)) is not None]
-    if not used:
-        raise InvalidValue({"below": f"below is {end.below} %, but no queue of the scope has a capacity"})
-    if max(used) <= end.below:
-        raise InvalidValue(
-            {"below": f"below is {end.below} %, and the fullest queue is at {max(used):.0f} %: it would end at once"}
-        )

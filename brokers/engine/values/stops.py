@@ -88,7 +88,8 @@ def _word(name: str) -> str:
 @dataclass(frozen=True, slots=True)
 class End:
     """When a stop ends automatically. `until`: ms since the epoch, None: no time. `below`: percent of the capacity at
-    or below which all covered queues must be, 0: no depth. Queues without a capacity are ignored."""
+    or below which all covered queues must be (of a stop of clients: see `Stop.awaited`), 0: no depth. Queues without a
+    capacity are ignored."""
 
     until: int | None = None
     below: int = 0
@@ -132,7 +133,8 @@ class Halt:
 @dataclass(frozen=True, slots=True)
 class Stop:
     """An active stop. `since` in ms since the epoch; `actor`: who requested it, empty for a staged start that `halted`.
-    `stage`: the stop is being lifted in stages."""
+    `stage`: the stop is being lifted in stages. `awaited`: of a stop of clients in several queues that ends at a depth:
+    (virtual host, name) of the queues whose depth counts, sorted."""
 
     scope: Scope
     reason: str
@@ -141,6 +143,7 @@ class Stop:
     end: End = NO_END
     stage: Stage | None = None
     halted: Halt | None = None
+    awaited: tuple[tuple[str, str], ...] = ()
 
     def by_time_of_day(self, ahead: int) -> Stop:
         """Return the stop with times of day, which are `ahead` ms ahead of the engine's times."""
@@ -184,6 +187,7 @@ class Stop:
             "below": self.end.below,
             "stage": self.stage.as_json() if self.stage else None,
             "halted": self.halted.as_json() if self.halted else None,
+            **({"awaited": [list(each) for each in self.awaited]} if self.awaited else {}),
         }
 
     @classmethod
@@ -200,6 +204,7 @@ class Stop:
             end,
             Stage(**staged) if staged else None,
             Halt(**halted) if halted else None,
+            tuple((virtualhost, name) for virtualhost, name in record.get("awaited", ())),
         )
 
 
