@@ -112,15 +112,15 @@ export class Answers {
   #answers = new Map();
 
   /**
-   * Take the answers for `asked`, which may have other queues than `queues`, those shown now.
+   * Take the answers for `requested`, which may have other queues than `queues`, those shown now.
    *
-   * @param {{object: string}[]} asked
-   * @param {any[]} found one for each of `asked`
+   * @param {{object: string}[]} requested
+   * @param {any[]} found one for each of `requested`
    * @param {{object: string}[]} queues
    * @returns {boolean} whether each of `queues` is among them; if not, load again
    */
-  take(asked, found, queues) {
-    const all = new Map(asked.map(({ object }, index) => [object, found[index]]));
+  take(requested, found, queues) {
+    const all = new Map(requested.map(({ object }, index) => [object, found[index]]));
     this.#answers = new Map(queues.flatMap(({ object }) => (all.has(object) ? [[object, all.get(object)]] : [])));
     return this.#answers.size === queues.length;
   }
