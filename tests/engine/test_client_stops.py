@@ -259,7 +259,7 @@ def test_depth_can_end_the_stop_of_a_client() -> None:
 
 
 def depth_of(world: World, name: str, messages: int, *, capacity: int = 10) -> Queue:
-    """A queue with so many messages, of another client."""
+    """A queue with messages of another client."""
     queue = world.queue(name, capacity_messages=capacity)
     sender = world.client(queue, "other")
     assert world.send(sender, messages) == messages
