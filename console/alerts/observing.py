@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from brokers.admin import BrokerAdmin, Page
 from brokers.model import ObjectName, object_name
+from console.alerts.client_stops import client_stops
 from console.alerts.queue_conditions import Row, dead_letter_queues
 from console.alerts.transitions import UNREACHABLE, Observation
 from console.brokers.configured import configured
@@ -32,11 +33,12 @@ def is_paused(link: BrokerLink) -> bool:
 
 
 def active_conditions(link: BrokerLink) -> list[Observation]:
-    """Return the conditions that the console has detected at a connected broker."""
-    return [
+    """Return the conditions that the console has detected at a connected broker, and its stops of clients."""
+    detected = [
         Observation(f.kind, f.object, f.severity, f.saw, f.advice, ObjectName.parse(f.object))
         for f in (condition.finding for condition in link.conditions())
     ]
+    return [*detected, *client_stops((link.broker or {}).get("stops") or ())]
 
 
 def read_scopes(link: BrokerLink) -> list[Row]:

@@ -63,7 +63,7 @@ TEMPLATES = (
     Template(
         "forgotten-stop",
         "Forgotten stop",
-        "The producers of a queue have been stopped by an operator for more than 4 hours.",
+        "The producers of a queue, or of a client, have been stopped by an operator for more than 4 hours.",
         {"kinds": [STOPPED], "holds": 4 * _HOUR, "quiet": 24 * _HOUR},
     ),
     Template(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ from brokers.engine.values.clients import Client
 from brokers.engine.values.stops import Scope
 from brokers.model import ObjectName, check_arguments
 from brokers.testing import InMemoryBroker
+from console.alerts.evaluator import Evaluator
+from console.alerts.models import Alert, Rule
 from console.audit.models import AuditEntry
 from console.links.registry import link
 from console.operations.stops import Aim, is_of
@@ -143,3 +146,40 @@ def test_stop_of_another_client_or_of_the_whole_is_another_stop() -> None:
     assert not is_of(stop, Aim(scope))
     assert not is_of(stop, Aim(scope, user="ann", link="l"))
     assert is_of({"object": "type=Broker"}, Aim(scope)), "a stop of a broker that knows no stops of clients"
+
+
+def test_forgotten_stop_of_a_client_fires_an_alert_until_it_is_lifted(
+    furnished: Broker, as_operator: APIClient
+) -> None:
+    seconds = 0.0
+    Rule.objects.create(name="Forgotten stop", kinds=["stopped"], holds=4 * 3600)
+    Rule.objects.create(name="of orders", kinds=["stopped"], pattern="orders")
+    evaluator = Evaluator(
+        lambda: [link()],
+        lambda number: None,
+        clock=lambda: seconds,
+        now=lambda: dt.datetime.fromtimestamp(stopped_at / 1000 + seconds, dt.UTC),
+    )
+
+    def state() -> list[tuple[str, str, str]]:
+        return [(each.rule.name, each.object, each.state) for each in Alert.objects.select_related("rule")]
+
+    answer_of(as_operator, "stop-producers/", **HOST, **WEB, reason="poison")
+    until(lambda: (link().broker or {}).get("stops"))
+    stopped_at = link().broker["stops"][0]["since"]  # type: ignore[index]
+    evaluator.poll()
+    assert state() == [("Forgotten stop", HOST["scope"], "pending")]
+    found = answer_of(as_operator, "alerts/rules/preview/", kinds=["stopped"])
+    assert [each["object"] for each in found["objects"]] == [HOST["scope"]]
+    Alert.objects.all().delete()
+    seconds = 4 * 3600 + 10.0  # the broker knows since when, an evaluator that has just started does not
+    evaluator.poll()
+    assert state() == [("Forgotten stop", HOST["scope"], "firing")]
+    assert Alert.objects.get().saw == (
+        "Producers of clients are stopped: user ann, container web in virtualhost default: poison (olga)."
+    )
+    answer_of(as_operator, "start-producers/", **HOST, **WEB, reason="undo", only=True)
+    until(lambda: not (link().broker or {}).get("stops"))
+    seconds += 60
+    evaluator.poll()
+    assert state() == [("Forgotten stop", HOST["scope"], "resolved")]
