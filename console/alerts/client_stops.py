@@ -1,5 +1,5 @@
-"""Operators' stops of single clients, as observations for rules. No queue is stopped by them, so no queue's state tells
-of them: the condition is one of the object whose producers are stopped in part (a queue, a virtual host, an exchange or
+"""Operators' stops of single clients, as observations for rules. No queue is stopped by them, so no queue's state shows
+them: the condition is one of the object whose producers are stopped in part (a queue, a virtual host, an exchange or
 the broker), once for all stops of clients there, since the oldest of them. Pure."""
 
 from __future__ import annotations
