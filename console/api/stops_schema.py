@@ -157,7 +157,13 @@ _AT_LEAST = serializers.ListField(
     required=False,
     help_text="Names of the numbers that miss unknown values, and so are lower limits.",
 )
-StopAnswer = shape_of("StopAnswer", _stop.returns, brokers=_EACH, at_least=_AT_LEAST)
+_BEFORE = serializers.ListField(
+    child=serializers.DictField(),
+    required=False,
+    help_text="Of a stop on one broker: the stops of exactly these scopes that were in force already (object, reason,"
+    " actor, since, until, below). Of these, the call can have changed the end only.",
+)
+StopAnswer = shape_of("StopAnswer", _stop.returns, brokers=_EACH, at_least=_AT_LEAST, stops_before=_BEFORE)
 
 
 class StopProgress(serializers.Serializer[Any]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from brokers.admin import BrokerAdmin, InvalidValue, NotAllowed, NotFound
@@ -13,7 +13,7 @@ from brokers.model.patterns import matches, pattern_fault
 from console.access.actor import Actor
 from console.links.queue_table import Row
 from console.links.registry import BrokerLink
-from console.operations.objects import call_operation
+from console.operations.operation_calls import OperationCall, declared_operation
 
 #: Queues that a preview lists.
 _LARGEST = 5
@@ -125,7 +125,14 @@ def stop_producers(
     arguments = stop_arguments(reason=reason, for_ms=for_ms, below=below)
     named = {"effect": effect} if effect not in ("", "hold") else {}
     given = {**arguments, **aim.arguments(), **named}
-    return _called(by, link, aim, "stop-producers", given)
+    shown = (link.broker or {}).get("stops")
+    call = _called(by, link, aim, "stop-producers", given)
+    before = stops_of((call.before or {}).get("stops"), aim)
+    if (
+        not before and aim.client and aim.scope.type == "Queue"
+    ):  # a queue shows only the stops that block one of its own
+        before = stops_of(shown, aim)
+    return {**(call.answer or {}), "stops_before": before}
 
 
 def start_producers(
@@ -142,13 +149,17 @@ def start_producers(
     the operation."""
     aim.check()
     given = {**start_arguments(reason=reason, only=only, stage=stage), **aim.arguments()}
-    return _called(by, link, aim, "start-producers", given)
+    return _called(by, link, aim, "start-producers", given).answer or {}
 
 
-def _called(by: Actor, link: BrokerLink, aim: Aim, name: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Call an operation. Where the broker's kind lacks an argument, the error says what to do instead."""
+def _called(by: Actor, link: BrokerLink, aim: Aim, name: str, given: Mapping[str, Any]) -> OperationCall:
+    """Call an operation, and return the finished call. Where the broker's kind lacks an argument, the error says what
+    to do instead."""
     try:
-        return call_operation(by, link, aim.scope, name, given, seconds=STOP_SECONDS)
+        call = OperationCall(by, link, aim.scope, declared_operation(aim.scope, name), given)
+        call.send_and_wait(STOP_SECONDS)
+        call.finish()
+        return call
     except InvalidValue as error:
         if _LACKS.keys().isdisjoint(error.errors):
             raise
@@ -326,6 +337,22 @@ def stop_in(stops: Any, aim: Aim) -> dict[str, Any] | None:
         if is_of(stop, aim):
             return {name: stop.get(name) for name in ("reason", "actor", "since", "until", "below")}
     return None
+
+
+def stops_of(stops: Any, aim: Aim) -> list[dict[str, Any]]:
+    """Return the stops of exactly this scope, or of the queues that the aim names, among the `stops` of a managed
+    object: {object, reason, actor, since, until, below} of each."""
+    named = {str(ObjectName.parse(name)) for name in aim.queues or ()}
+    single = replace(aim, queues=None)
+    return [
+        {name: stop.get(name) for name in ("object", "reason", "actor", "since", "until", "below")}
+        for stop in stops or ()
+        if (
+            is_of(stop, single)
+            if aim.queues is None
+            else stop.get("object") in named and is_of(stop, replace(single, scope=ObjectName.parse(stop["object"])))
+        )
+    ]
 
 
 def is_of(stop: Mapping[str, Any], aim: Aim) -> bool:

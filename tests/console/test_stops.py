@@ -97,6 +97,44 @@ def test_undo_of_a_stop_by_name_keeps_earlier_stops(broker: Broker, as_operator:
     assert "q001" in AuditEntry.objects.filter(operation="stop-producers").first().detail  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    "aim",
+    [
+        {"scope": "type=Broker"},
+        {"scope": "type=VirtualHost,name=default", "pattern": "q000"},
+        {"scope": queue("q000")},
+        {"scope": "type=VirtualHost,name=default", "user": "anonymous"},
+        {"scope": queue("q000"), "container_id": "not connected"},
+    ],
+)
+def test_stop_that_changes_the_end_of_another_says_whose_it_was(
+    broker: Broker, operator: User, aim: dict[str, str]
+) -> None:
+    broker.connected()
+    broker.do(lambda memory: crowd(memory, 2, 1))
+    wait_for_queues(broker, 2)
+    otto, olga = signed_in(User.objects.create_superuser("otto")), signed_in(operator)
+    first = answer_of(otto, "stop-producers/", **aim, reason="older")
+    assert (first["changed"], first["stops_before"]) == (True, [])
+    until(lambda: bool((broker.link.broker or {}).get("stops")))
+    second = answer_of(olga, "stop-producers/", **aim, reason="mine", for_ms=60_000)
+    assert second["changed"] is True
+    (before,) = second["stops_before"]
+    assert (before["reason"], before["actor"], before["until"], before["below"]) == ("older", "otto", None, 0)
+
+
+def test_stop_of_named_queues_says_which_were_stopped_already(broker: Broker, as_operator: APIClient) -> None:
+    broker.connected()
+    broker.do(lambda memory: crowd(memory, 3, 1))
+    wait_for_queues(broker, 3)
+    answer_of(as_operator, "stop-producers/", scope=queue("q000"), reason="older")
+    answer_of(as_operator, "stop-producers/", scope=queue("q002"), reason="of another queue")
+    named = [queue("q000"), queue("q001")]
+    answer = answer_of(as_operator, "stop-producers/", **ALL, queues=named, reason="mine", for_ms=60_000)
+    assert answer["changed_queues"] == named
+    assert [(each["object"], each["reason"]) for each in answer["stops_before"]] == [(queue("q000"), "older")]
+
+
 def test_preview_of_a_filter_lists_the_matching_queues(broker: Broker, as_operator: APIClient) -> None:
     broker.connected()
     broker.do(lambda memory: crowd(memory, 12, 1))

@@ -1,11 +1,13 @@
 // The result of a stop or start in its dialog: figures, live progress of the draining, and undo.
 
-import { post } from "../core/api.js";
+import { get, objectPath, post } from "../core/api.js";
 import { fill, h, icon } from "../core/elements.js";
 import { exact, plural } from "../core/format.js";
+import { settings } from "../core/settings.js";
+import { sinceElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
 import { PROGRESS_REQUESTS, pauseBeforeProgress } from "./stop_progress.js";
-import { isStoppedFor } from "./stops_in_force.js";
+import { stillInForce, undoable } from "./stops_in_force.js";
 
 /**
  * Show the result in the dialog, with live progress and an undo button for a stop.
@@ -17,10 +19,8 @@ import { isStoppedFor } from "./stops_in_force.js";
  */
 export function showResult(dialog, form, { action, sent, answer, reason, scope }) {
   const close = h("button", { type: "button", class: "primary", on: { click: () => dialog.close() } }, "Close");
-  const undo =
-    action === "stop" && answer.changed
-      ? h("button", { type: "button", class: "undo", data: { acts: "" } }, icon("start"), "Undo")
-      : null;
+  const mine = action === "stop" ? undoable(sent, answer) : null;
+  const undo = mine ? h("button", { type: "button", class: "undo", data: { acts: "" } }, icon("start"), "Undo") : null;
   fill(
     form,
     h("h2", { id: "stop-title" }, action === "stop" ? "Producers stopped" : "Producers started"),
@@ -32,12 +32,11 @@ export function showResult(dialog, form, { action, sent, answer, reason, scope }
   if (action === "stop" && isCounted(answer)) followDraining(form, sent, answer, following);
   if (!undo) return;
   let over = false;
-  const revert = () => {
-    // Only the stop of this call: other stops stay.
-    const mine = { ...sent, only: true, reason: `undo: ${reason}` };
-    if (sent.queues) mine.queues = answer.changed_queues;
-    delete mine.effects;
-    return post("start-producers/", mine);
+  // Only the stop of this call: other stops stay, also one that has replaced it meanwhile.
+  const revert = async () => {
+    const stops = (await get(objectPath(settings.broker, "type=Broker"))).attributes.stops ?? [];
+    const aim = stillInForce(mine, reason, stops);
+    return aim ? post("start-producers/", { ...aim, only: true, reason: `undo: ${reason}` }) : {};
   };
   // The effect of a stop shows after the dialog is closed: a toast offers undo for a while.
   dialog.addEventListener(
@@ -48,8 +47,7 @@ export function showResult(dialog, form, { action, sent, answer, reason, scope }
         "Undo",
         async () => {
           try {
-            // Another stop of the scope can have replaced this one: it stays.
-            const undone = isStoppedFor(reason) ? await revert() : {};
+            const undone = await revert();
             toast(undone.changed ? `${scope}: stop undone.` : `${scope}: this stop is no longer in force.`);
           } catch (error) {
             toast(`Undo failed: ${error.message}`, "error");
@@ -65,8 +63,10 @@ export function showResult(dialog, form, { action, sent, answer, reason, scope }
       following.on = false;
       fill(
         form,
-        h("h2", { id: "stop-title" }, "Undone"),
-        ...resultLines("start", undone),
+        h("h2", { id: "stop-title" }, undone.changed ? "Undone" : "Not undone"),
+        ...(undone.changed
+          ? resultLines("start", undone)
+          : [h("p", { class: "answer" }, "This stop is no longer in force.")]),
         h("div", { class: "dialog-actions" }, close),
       );
       close.focus();
@@ -117,7 +117,7 @@ function resultLines(action, answer) {
           h("dd", { class: "draining-now", "aria-live": "polite" }),
         ),
       );
-    if (!answer.changed) lines.push(h("p", { class: "muted" }, "This stop was already in force."));
+    lines.push(...beforeLines(answer));
   } else {
     const blocked = answer.stopped ?? 0;
     if (answer.rate && answer.changed)
@@ -152,6 +152,30 @@ function resultLines(action, answer) {
   if (answer.missing)
     lines.push(h("p", { class: "muted" }, `${plural(answer.missing, "queue was", "queues were")} deleted meanwhile.`));
   return lines;
+}
+
+/**
+ * Say what was stopped already, by whom and why.
+ *
+ * @param {any} answer
+ */
+function beforeLines({ changed, stops_before: before = [] }) {
+  if (!before.length) return changed ? [] : [h("p", { class: "muted" }, "This stop was already in force.")];
+  const [{ actor, reason, since }] = before;
+  const by = `by ${actor || "an unknown user"}, for `;
+  const end = changed ? "It stays, with the new end" : "It stays as it was";
+  const what = before.length > 1 ? `${plural(before.length, "stop was", "stops were")} already in force, one ` : "";
+  return [
+    h(
+      "p",
+      { class: "muted" },
+      what || "This stop was already in force, ",
+      by,
+      sinceElement(since),
+      `${reason ? ` (${reason})` : ""}. ${before.length > 1 ? end.replace("It stays", "They stay") : end}`,
+      before.length > 1 ? "." : "; Undo does not lift it.",
+    ),
+  ];
 }
 
 /**
