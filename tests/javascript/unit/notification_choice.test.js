@@ -55,3 +55,11 @@ test("a few alerts have a notification each, many have one", () => {
   assert.equal(all[0].tag, SEVERAL);
   assert.match(all[0].body, /and 2,997 more$/);
 });
+
+test("a second burst draws attention again, although it replaces the first", () => {
+  const burst = (/** @type {number} */ from) => Array.from({ length: 9 }, (_, number) => alert(from + number));
+  const [first, second] = [notificationsOf(burst(0))[0], notificationsOf(burst(100))[0]];
+  assert.equal(first.tag, second.tag);
+  assert.equal(second.renotify, true);
+  assert.equal(notificationsOf([alert(1)])[0].renotify, false);
+});

@@ -69,7 +69,8 @@ function show(alerts) {
     open.delete(id);
   }
   for (const each of notificationsOf(fresh)) {
-    const notification = new Notification(each.title, { body: each.body, tag: each.tag });
+    const { title, body, tag, renotify } = each;
+    const notification = new Notification(title, /** @type {NotificationOptions} */ ({ body, tag, renotify }));
     notification.addEventListener("click", () => {
       globalThis.focus();
       location.assign(each.alert ? objectUrl(each.alert.object, each.alert.broker) : "/alerts/");

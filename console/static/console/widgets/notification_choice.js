@@ -21,7 +21,8 @@ export function newAlerts(firing, shown) {
 }
 
 /**
- * Return {title, body, tag, alert} of each notification; `alert`: null for one about several alerts.
+ * Return {title, body, tag, renotify, alert} of each notification; `alert`: null for one about several alerts, which
+ * replaces an earlier one, and draws attention again.
  *
  * @param {any[]} fresh
  */
@@ -31,6 +32,7 @@ export function notificationsOf(fresh) {
       title: `${each.title}: ${each.name}`,
       body: `${each.saw}\nRule ${each.rule}, broker ${each.broker}`,
       tag: each.id,
+      renotify: false,
       alert: each,
     }));
   const names = fresh.slice(0, SINGLE).map((each) => `${each.title}: ${each.name}`);
@@ -40,6 +42,7 @@ export function notificationsOf(fresh) {
       title: `${fresh.length.toLocaleString("en")} alerts fire`,
       body: [...names, more].join("\n"),
       tag: SEVERAL,
+      renotify: true,
       alert: null,
     },
   ];
