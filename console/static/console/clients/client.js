@@ -6,7 +6,7 @@ import { UNKNOWN, whenBack } from "../core/away.js";
 import { watch } from "../core/connection.js";
 import { CounterRates } from "../core/counter_rates.js";
 import { byId, fill, h, icon, reconcile, setText } from "../core/elements.js";
-import { count, plural, rate, words } from "../core/format.js";
+import { count, rate, words } from "../core/format.js";
 import { objectUrl, shortName } from "../core/object_names.js";
 import { acting } from "../core/permissions.js";
 import { poll } from "../core/polling.js";
@@ -26,9 +26,13 @@ import {
   updateState,
 } from "./client_links.js";
 import { openCloseDialog } from "./close_dialog.js";
+import { listedOf } from "./listed.js";
+import { appliesTo } from "./stops_here.js";
 
 const MOST = 500; // objects in an answer
 const AT_ONCE = 50; // connections in a request
+/** Attribute of connections or producers -> the order that has blocked ones first. */
+const BLOCKED_FIRST = { blocked_producers: "-blocked_producers", state: "state" };
 const objects = `brokers/${encodeURIComponent(settings.broker)}/objects/`;
 const published = new CounterRates("messages");
 const delivered = new CounterRates("messages");
@@ -42,8 +46,16 @@ let who = settings.object ? null : { user: settings.client_user, container_id: s
 
 // -- reading -------------------------------------------------------------------------------------------------------
 
-/** @param {string} type @param {any} where */
-const list = (type, where) => get(objects + query({ type, count: MOST, ...where }));
+/**
+ * Return {items, total}: the first `MOST` objects, sorted so that blocked ones are among them.
+ *
+ * @param {string} type
+ * @param {any} where
+ */
+const list = (type, where) => {
+  const [first] = Object.entries(BLOCKED_FIRST).filter(([attribute]) => has(type, attribute));
+  return get(objects + query({ type, count: MOST, ...(first ? { sort: first[1] } : {}), ...where }));
+};
 
 /**
  * @param {string} type
@@ -52,38 +64,41 @@ const list = (type, where) => get(objects + query({ type, count: MOST, ...where 
 const has = (type, attribute) =>
   Boolean(types.get(type)?.attributes.some((/** @type {any} */ each) => each.name === attribute));
 
-/** Return the items of the connections; null: the broker does not report connections. */
+/** Return {items, total} of the connections; null: the broker does not report connections. */
 async function readConnections() {
   if (!types.has("Connection")) return null;
   if (settings.object) {
     try {
-      return [await get(objectPath(settings.broker, settings.object))];
+      return { items: [await get(objectPath(settings.broker, settings.object))], total: 1 };
     } catch (error) {
-      if (error.status === 404) return [];
+      if (error.status === 404) return { items: [], total: 0 };
       throw error;
     }
   }
   /** @type {Record<string, any>} */
   const where = { virtualhost: settings.virtualhost };
   for (const name of ["user", "container_id"]) if (who[name] && has("Connection", name)) where[name] = who[name];
-  return (await list("Connection", where)).items;
+  return list("Connection", where);
 }
 
 /**
- * Return the links of a type that belong to the connections; null: they are not known.
+ * Return {items, total} of the links that belong to the connections; null: they are not known.
  *
  * @param {string} type
  * @param {any[] | null} connections
  */
 async function readLinks(type, connections) {
   if (!connections || !has(type, "connection")) return null;
-  if (!connections.length) return [];
+  if (!connections.length) return { items: [], total: 0 };
   const names = connections.map((each) => each.name);
   const chunks = Array.from({ length: Math.ceil(names.length / AT_ONCE) }, (_, at) =>
     names.slice(at * AT_ONCE, (at + 1) * AT_ONCE),
   );
   const pages = await Promise.all(chunks.map((chunk) => list(type, { connection: chunk })));
-  return pages.flatMap((page) => page.items);
+  return {
+    items: pages.flatMap((page) => page.items),
+    total: pages.reduce((sum, page) => sum + page.total, 0),
+  };
 }
 
 async function read() {
@@ -93,11 +108,22 @@ async function read() {
   }
   const connections = await readConnections();
   const [producers, consumers, broker] = await Promise.all([
-    readLinks("Producer", connections),
-    readLinks("Consumer", connections),
+    readLinks("Producer", connections?.items ?? null),
+    readLinks("Consumer", connections?.items ?? null),
     get(objectPath(settings.broker, "type=Broker")),
   ]);
-  return { connections, producers, consumers, stops: broker.attributes.stops ?? [] };
+  const of = (/** @type {any} */ page) => page && listedOf(page.items.length, page.total);
+  const counts = { connections: of(connections), producers: of(producers), consumers: of(consumers) };
+  if (connections && connections.total > connections.items.length)
+    for (const name of ["producers", "consumers"])
+      if (/** @type {any} */ (counts)[name]) /** @type {any} */ (counts)[name] += " of the listed connections";
+  return {
+    connections: connections?.items ?? null,
+    producers: producers?.items ?? null,
+    consumers: consumers?.items ?? null,
+    counts,
+    stops: broker.attributes.stops ?? [],
+  };
 }
 
 // -- actions -------------------------------------------------------------------------------------------------------
@@ -295,34 +321,26 @@ function updateConsumer(row, item) {
 /**
  * @param {string} name of the table
  * @param {any[] | null} items null: not known
+ * @param {string | null} total how many are listed, of how many
  * @param {any} row
  * @param {any} update
  */
-function drawLinks(name, items, row, update) {
+function drawLinks(name, items, total, row, update) {
   byId(name).hidden = !items?.length;
   const empty = byId(`${name}-empty`);
   empty.hidden = Boolean(items?.length);
   fill(empty, h("p", {}, items ? `No ${name}.` : `This broker does not report which ${name} a connection has.`));
-  setText(byId(`${name}-count`), items ? count(items.length) : "");
+  setText(byId(`${name}-count`), total ?? "");
   reconcile(byId(`${name.slice(0, -1)}-rows`), items ?? [], (/** @type {any} */ item) => item.name, row, update);
 }
 
 // -- the page ------------------------------------------------------------------------------------------------------
 
 /**
- * Return whether a stop is restricted to clients and applies to the client of the page.
- *
- * @param {any} stop
- */
-const appliesHere = (stop) =>
-  Boolean(stop.user || stop.container_id || stop.link) &&
-  ["user", "container_id"].every((name) => !stop[name] || stop[name] === who?.[name]);
-
-/**
  * @param {any} answer
  * @param {import("../core/polling.js").DrawChanged} drawChanged
  */
-function show({ connections, producers, consumers, stops }, drawChanged) {
+function show({ connections, producers, consumers, counts, stops }, drawChanged) {
   const at = Date.now();
   /** @param {any[] | null} items */
   const rows = (items) => (items ?? []).map((each) => ({ object: each.name, messages: each.attributes.messages }));
@@ -334,7 +352,9 @@ function show({ connections, producers, consumers, stops }, drawChanged) {
     setText(byId("who"), `${settings.virtualhost} / ${clientName(first.attributes)}`);
   }
   drawChanged("actions", [who, [...types.keys()]], drawActions);
-  const here = stops.filter((/** @type {any} */ stop) => appliesHere(stop) && !isOnBanner(stop));
+  const client = who && { ...who, virtualhost: settings.virtualhost };
+  const links = producers?.map((/** @type {any} */ each) => each.attributes);
+  const here = stops.filter((/** @type {any} */ stop) => appliesTo(stop, client, links ?? null) && !isOnBanner(stop));
   drawChanged("stops", here, () => {
     byId("stops").hidden = !here.length;
     fill(byId("stops"), here.length ? stopLines(here, here.length) : []);
@@ -355,9 +375,9 @@ function show({ connections, producers, consumers, stops }, drawChanged) {
   const empty = byId("connections-empty");
   empty.hidden = Boolean(connections?.length);
   fill(empty, h("p", {}, connections ? "No open connection." : "This broker does not report its connections."));
-  if (!settings.object) setText(byId("connections-count"), connections ? plural(connections.length, "connection") : "");
-  drawLinks("producers", producers, producerRow, updateProducer);
-  drawLinks("consumers", consumers, consumerRow, updateConsumer);
+  if (!settings.object) setText(byId("connections-count"), counts.connections ?? "");
+  drawLinks("producers", producers, counts.producers, producerRow, updateProducer);
+  drawLinks("consumers", consumers, counts.consumers, consumerRow, updateConsumer);
 }
 
 /** Read; without an answer so far, the page says that nothing is known. */
