@@ -155,7 +155,7 @@ function resultLines(action, answer) {
 }
 
 /**
- * Say what was stopped already, by whom and why.
+ * Say what was stopped already, by which user and why.
  *
  * @param {any} answer
  */
