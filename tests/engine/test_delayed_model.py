@@ -70,7 +70,7 @@ def came(body: bytes) -> int:
 @dataclass
 class Expected:
     """`wall`: its delivery time as a time of day, 0 if it has none. `steady`: the same in the engine's time, of one
-    with a delay."""
+    with a delay. `ahead`: the time of day less the engine's time when it arrived. `delayed`: not due on arrival."""
 
     number: int
     durable: bool
@@ -80,6 +80,8 @@ class Expected:
     steady: float | None
     safe: bool
     behind: bool  # transient, and behind a message that is not safe
+    ahead: int
+    delayed: bool
     shown: bool = False
     size: int = 0
     consumer: Consumer | None = field(default=None, compare=False)
@@ -218,10 +220,12 @@ class DelayedModel(RuleBasedStateMachine):
                 self.now + delay * STEP if delay else None,
                 not stored,
                 behind,
+                ahead=self.ahead,
+                delayed=wall > self.now + self.ahead or bool(delay),
                 size=self.queue.gate.depth_bytes - before,
             )
             # A message that is due on arrival is never hidden.
-            each.shown = wall <= self.now + self.ahead and not delay
+            each.shown = not each.delayed
             self.expected.append(each)
 
     @rule(steps=st.integers(1, 6))
@@ -355,8 +359,9 @@ class DelayedModel(RuleBasedStateMachine):
         self.expected = [e for e in self.expected if e.number in stored]
         for each in self.expected:
             each.safe, each.behind, each.steady = True, False, None
-            each.expires += self.ahead
-            each.shown = each.wall <= self.now + self.ahead
+            # The store has the expiry as a time of day, by the clock on arrival, and which messages were delayed then.
+            each.expires, each.ahead = each.expires + each.ahead, 0
+            each.shown = not each.delayed or each.wall <= self.now + self.ahead
         self.now, self.ahead = self.now + self.ahead, 0
         self.start()
         self.step()
