@@ -230,7 +230,7 @@ def test_changes_that_could_not_be_written_do_not_replace_newer_ones(
     put(store, 1, range(1, 11))
     write(store)
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise StoreError("the disk is full")
 
     with monkeypatch.context() as patch:

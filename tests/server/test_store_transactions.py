@@ -76,7 +76,7 @@ def test_transaction_that_cannot_be_written_has_no_effect_and_is_not_retried(
     store.put(1, 2, b"second")
     write(store)
 
-    def broken(*given: object) -> None:
+    def broken(*given: object, **how: object) -> None:
         raise StoreError("the disk is full")
 
     transact(store, 7, [3], [1])
