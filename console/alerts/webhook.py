@@ -118,7 +118,7 @@ def send_json(
         # A response that the timer cuts off looks complete if only the end of the connection marks its end.
         complete = answer.length == 0 or answer.chunked or len(content) == MAX_RESPONSE or not connection.timed_out
     except (http.client.HTTPException, OSError) as error:
-        if connection.timed_out:
+        if connection.timed_out or isinstance(error, TimeoutError):  # whichever was first, the timer or the socket's
             raise OSError(late) from error
         if not isinstance(error, http.client.HTTPException):
             raise

@@ -52,7 +52,11 @@ function showSchedules(schedules) {
             "th",
             { scope: "row" },
             h("a", { href: `/schedules/${each.id}/` }, each.name),
-            h("small", { class: "muted vh" }, `owner: ${each.user_name}${each.token ? `, API token ${each.token}` : ""}`),
+            h(
+              "small",
+              { class: "muted vh" },
+              `owner: ${each.user_name}${each.token ? `, API token ${each.token}` : ""}`,
+            ),
           ),
           h(
             "td",
@@ -73,9 +77,7 @@ function showSchedules(schedules) {
                     h("small", { class: "muted vh" }, inZone(next, each.zone)),
                   ]
                 : h("span", { class: "muted" }, "no more runs"),
-            each.cannot_run
-              ? h("div", { class: "wrong" }, icon("overfull"), `cannot run: ${each.cannot_run}`)
-              : null,
+            each.cannot_run ? h("div", { class: "wrong" }, icon("overfull"), `cannot run: ${each.cannot_run}`) : null,
           ),
           h(
             "td",
