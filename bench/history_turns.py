@@ -1,7 +1,7 @@
 """The history pipeline of two checkouts over the same samples, a slice of each in turns.
 
-    uv run bench/history_turns.py CHECKOUT                             # 10 million samples; half an hour
-    uv run bench/history_turns.py CHECKOUT --samples 100 --at-once     # two hours, and 20 GB of disk
+    uv run bench/history_turns.py CHECKOUT                             # 10 million samples, one slice of each
+    uv run bench/history_turns.py CHECKOUT --samples 100 --at-once     # a pair of slices took about 20 minutes
 
 CHECKOUT is of the commit to compare this one with, with its own environment (`uv sync`). A slice is what one run takes,
 ten million rows at most. Two measurements of an hour each, one after the other, see two machines, since other work
@@ -21,9 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from history import STEPS
 from measured import ROOT, Failed, progress, table
-
-STEPS = ("landing", "store", "holds", "episodes", "stops", "minutes", "hours", "days", "processed")
 
 
 def main() -> None:
