@@ -62,6 +62,23 @@ _PROGRESS_ANSWER = (
     _A("stopped", Kind.INTEGER, "Producers that are blocked and have no credit.", "producers"),
     _A("draining", Kind.INTEGER, "Blocked producers whose messages in flight may still arrive.", "producers"),
 )
+#: Queues that `fullest` has.
+MOST_FULLEST = 10
+_DEPTH_END = (
+    _A(
+        "queues_above",
+        Kind.INTEGER,
+        "If a stop of exactly this scope ends at a depth: queues that are above it, for which the stop waits. None:"
+        " there is no such stop, or it is not known.",
+        "queues",
+    ),
+    _A(
+        "fullest",
+        Kind.LIST,
+        "If a stop of exactly this scope ends at a depth: the fullest of the queues whose depth counts, at most"
+        f" {MOST_FULLEST}: maps of queue (object name) and percent (of its capacity, rounded up).",
+    ),
+)
 _STOP_ANSWER = (
     *_PROGRESS_ANSWER,
     _A("changed", Kind.BOOLEAN, "False if the stop existed already, or did not exist."),
@@ -113,10 +130,10 @@ def stop_and_start(scope: str, *, pattern: bool, queues: bool = False) -> tuple[
         ),
         Operation(
             "stop-progress",
-            f"Return how many producers of {scope} are blocked, and of how many messages may still arrive. Changes"
-            " nothing.",
+            f"Return how many producers of {scope} are blocked, of how many messages may still arrive, and which queues"
+            " a stop that ends at a depth waits for. Changes nothing.",
             selecting,
-            _PROGRESS_ANSWER,
+            (*_PROGRESS_ANSWER, *_DEPTH_END),
         ),
     )
 

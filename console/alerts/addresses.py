@@ -6,11 +6,11 @@ loopback, but never link-local (metadata services of clouds hand out credentials
 from __future__ import annotations
 
 import ipaddress
-import socket
 from collections.abc import Iterable
 from urllib.parse import SplitResult, urlsplit
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+from console.alerts.name_lookup import Address, look_up
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -45,10 +45,9 @@ def network_of(text: str) -> Network:
     return network
 
 
-def resolved(host: str, port: int, allowed: Iterable[Network]) -> list[Address]:
-    """Return the addresses of a host. Raises NotAllowed if any of them is not allowed, OSError if the look-up fails."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(ipaddress.ip_address(entry[4][0]) for entry in found))
+def resolved(host: str, port: int, allowed: Iterable[Network], timeout: float | None = None) -> list[Address]:
+    """Return the addresses of a host. Raises NotAllowed if any of them is not allowed, and as `look_up`."""
+    addresses = look_up(host, port, timeout)
     networks = list(allowed)
     for address in addresses:
         check(host, address, networks)

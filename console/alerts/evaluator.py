@@ -71,6 +71,7 @@ class Evaluator:
     _scopes: dict[str, tuple[float, list[Row] | None]] = field(default_factory=dict)
     _rewinds: Rewinds = field(default_factory=Rewinds)
     _consumed: ConsumedQueues = field(default_factory=ConsumedQueues)
+    _unread: dict[str, str] = field(default_factory=dict)  # slug -> why events cannot be read
 
     def run(self, ended: Callable[[], bool], pause: Callable[[float], object]) -> None:
         """Poll once a second until `ended`, less often without rules. An error of one broker does not affect the
@@ -119,7 +120,7 @@ class Evaluator:
         now, slug = self.now(), link.slug
         conditions, settled, unknown = self._conditions(link)
         rows, known, unknown_too = self._queues(link, rules, settled=settled)
-        position, events = self._events(link)
+        position, events = self._readable_events(link)
         open_alerts: dict[int, list[Alert]] = {}
         for alert in Alert.objects.filter(broker=slug):
             open_alerts.setdefault(alert.rule_id, []).append(alert)
@@ -216,8 +217,23 @@ class Evaluator:
             self._scopes[link.slug] = self.clock(), scopes
         return scopes
 
+    def _readable_events(self, link: BrokerLink) -> tuple[Position, list[_EventObservation]]:
+        """Return the stored position and the events after it; none while the broker does not give them, which must not
+        delay what does not depend on events. The position stays, so that a later poll processes them."""
+        slug = link.slug
+        try:
+            found = self._events(link)
+        except AdminError as error:
+            if self._unread.get(slug) != str(error):  # once, and not at each poll
+                log.warning("%s: events could not be read, and their alerts are delayed: %s", slug, error)
+            self._unread[slug] = str(error)
+            return Position.objects.filter(broker=slug).first() or Position(broker=slug, journal="", event=0), []
+        if self._unread.pop(slug, None) is not None:
+            log.info("%s: events are read again", slug)
+        return found
+
     def _events(self, link: BrokerLink) -> tuple[Position, list[_EventObservation]]:
-        """Return the stored position and the events after it."""
+        """Return the stored position and the events after it. Raises AdminError."""
         journal = str((link.broker or {}).get("journal") or "")
         position = Position.objects.filter(broker=link.slug).first()
         if position is None or not link.connected or not journal:

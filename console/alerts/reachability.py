@@ -6,8 +6,6 @@ It is only a warning: an administrator may allow the network later, and a host n
 from __future__ import annotations
 
 import socket
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as Late
 
 from django.conf import settings
 
@@ -27,17 +25,14 @@ def delivery_warning(receiver: Receiver) -> str:
     url = url_of(receiver.url)  # of Slack and Teams without its path, which is a secret
     assert url.hostname is not None
     allowed = [network_of(each.network) for each in AllowedNetwork.objects.all()]
-    executor = ThreadPoolExecutor(1)
     try:
-        executor.submit(resolved, url.hostname, url.port or 443, allowed).result(LOOKUP_TIMEOUT)
-    except NotAllowed as error:
+        resolved(url.hostname, url.port or 443, allowed, LOOKUP_TIMEOUT)
+    except (NotAllowed, TimeoutError) as error:
         return str(error)
-    except (Late, UnicodeError):
-        return f"{url.hostname} could not be looked up within {LOOKUP_TIMEOUT:g} s"
+    except UnicodeError:
+        return f"{url.hostname} is not a host name"
     except socket.gaierror as error:
         return f"{url.hostname} cannot be found: {error.strerror}"
     except OSError as error:
         return f"{url.hostname} cannot be looked up: {error}"
-    finally:
-        executor.shutdown(wait=False)
     return ""

@@ -14,6 +14,7 @@ from console.alerts import pagerduty, slack, teams
 from console.alerts.addresses import Network, NotAllowed, network_of
 from console.alerts.messages import payload, subject, text
 from console.alerts.models import AllowedNetwork, Delivery, DeliveryState, Kind, Notification, Receiver
+from console.alerts.name_lookup import look_up
 from console.alerts.reachability import NO_MAIL_SERVER
 from console.alerts.webhook import Refused, Response, encoded, post, send_json
 from console.brokers.keys import KeyMissing, decrypt
@@ -61,6 +62,7 @@ def _chat(
 def _mail(receiver: Receiver, delivery: Delivery, allowed: Iterable[Network]) -> str:
     if not settings.EMAIL_HOST:
         raise PermanentFailure(NO_MAIL_SERVER)
+    look_up(settings.EMAIL_HOST, settings.EMAIL_PORT)  # the look-up of smtplib has no time limit
     notification = delivery.notification
     message = EmailMessage(
         subject=subject(notification).replace("\n", " ").replace("\r", " "),

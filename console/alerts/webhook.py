@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from console.alerts.addresses import Address, Network, resolved, url_of
+from console.alerts import name_lookup
+from console.alerts.addresses import Network, resolved, url_of
+from console.alerts.name_lookup import Address
 
 #: Seconds for the whole request.
 TIMEOUT = 10.0
@@ -94,21 +96,23 @@ def send_json(
     headers: Mapping[str, str] | None = None,
     timeout: float = TIMEOUT,
 ) -> Response:
-    """Send a JSON text and return the response. Raises NotAllowed, ValueError, OSError (also if the response is not
-    HTTP), and Refused for a redirect."""
+    """Send a JSON text and return the response. `timeout`: s for all of it, of which the look-up of the host gets a
+    part. Raises NotAllowed, ValueError, OSError (also if the response is not HTTP), and Refused for a redirect."""
     parts = url_of(url)
     assert parts.hostname is not None
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    addresses = resolved(parts.hostname, port, allowed)
+    began = time.monotonic()
+    addresses = resolved(parts.hostname, port, allowed, min(timeout, name_lookup.TIMEOUT))
+    left = max(0.0, began + timeout - time.monotonic())
     general = {
         "Content-Type": "application/json; charset=utf-8",
         "User-Agent": "Headgate",
         "Connection": "close",
     }
-    connection = _Connection(parts.hostname, port, addresses, tls=parts.scheme == "https", timeout=timeout)
+    connection = _Connection(parts.hostname, port, addresses, tls=parts.scheme == "https", timeout=left)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     # Each read has the timeout, but a slow receiver can cause many reads: the timer bounds the whole request.
-    timer = threading.Timer(timeout, connection.abort)
+    timer = threading.Timer(left, connection.abort)
     timer.start()
     late = f"no response within {timeout:g} s"
     try:

@@ -137,7 +137,7 @@ class BulkResumeView(_JobView):
     )
     def post(self, request: Request, number: int) -> Response:
         job = self.job(number)
-        editing.resume_bulk(self.actor, job)
+        editing.resume_bulk(self.actor, job, reason=self.body["reason"])
         send(tasks.carry_out, job.pk)
         return Response(_job(self.job(number)))
 
@@ -149,7 +149,7 @@ class BulkInterruptView(_JobView):
         summary="Interrupt a bulk edit",
     )
     def post(self, request: Request, number: int) -> Response:
-        editing.interrupt_bulk(self.actor, self.job(number))
+        editing.interrupt_bulk(self.actor, self.job(number), reason=self.body["reason"])
         return Response(_job(self.job(number)))
 
 

@@ -242,6 +242,8 @@ def job_of(job: MessageJob) -> dict[str, Any]:
         "bytes": job.bytes,
         "skipped": job.skipped,
         "searched": job.searched,
+        "depth": job.depth,
+        "percent": job.percent,
         "at_least": job.at_least,
         "unconfirmed": job.unconfirmed if job.state == "interrupted" and job.action == "copy" else 0,
     }

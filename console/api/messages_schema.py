@@ -183,7 +183,13 @@ class MessageJob(serializers.Serializer[Any]):
     messages = number_field("Messages acted on so far.")
     bytes = number_field("Their size, bytes.")
     skipped = number_field("Messages skipped so far.")
-    searched = number_field("Messages searched so far.")
+    searched = number_field("Messages searched so far; those that a blocked target refused count again.")
+    depth = number_field("Depth of the queue when it began, messages; null: not known.", **_NULL)
+    percent = number_field(
+        "Part of `depth` that it has searched, percent; 100 only when it is done. null: not known, also when more was"
+        " searched than the depth.",
+        **_NULL,
+    )
     at_least = serializers.BooleanField(
         help_text="The counts may miss a batch: a worker or the connection was lost before its answer."
     )

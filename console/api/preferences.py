@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from console.api import schema
 from console.api.base_views import PersonalView
-from console.preferences.choices import CLOCKS, COLUMNS, DENSITIES, NAME_WIDTHS, PAGE_SIZES
+from console.preferences.choices import CLOCKS, COLUMNS, DENSITIES, GROUP_STATES, GROUPINGS, NAME_WIDTHS, PAGE_SIZES
 from console.preferences.stored import change_preferences, preferences_of
 
 
@@ -36,6 +36,10 @@ class Preferences(serializers.Serializer[Any]):
         child=serializers.ChoiceField(choices=list(COLUMNS)),
         max_length=len(COLUMNS),
         help_text="Columns that tables of queues do not show.",
+    )
+    group_by = serializers.ChoiceField(required=False, choices=list(GROUPINGS), help_text="Groups of the overview.")
+    groups = serializers.ChoiceField(
+        required=False, choices=list(GROUP_STATES), help_text="How the groups of the overview are shown at first."
     )
 
 

@@ -12,15 +12,24 @@ from rest_framework.response import Response
 from brokers.admin import InvalidValue
 from brokers.model import TYPES, ObjectName, object_name
 from console.api import policies_schema, schema
-from console.api.base_views import MAX_PAGE_SIZE, BrokerView, choices_in, number_in, where_in
+from console.api.base_views import (
+    MAX_PAGE_SIZE,
+    BrokerView,
+    choice_in,
+    choices_in,
+    number_in,
+    snapshot_of,
+    where_in,
+)
 from console.api.objects import update
 from console.links.object_shapes import row_of, rows_of
 from console.links.queue_filter import QUICK_FILTERS, matching
+from console.links.queue_groups import GROUPINGS, grouped
 from console.links.queue_table import Row
 from console.live.overview import BadSort, queue_key
 from console.operations import check_update
 
-_NOT_ATTRIBUTES = frozenset({"broker", "search", "only", "sort", "page", "page_size", "format"})
+_NOT_ATTRIBUTES = frozenset({"broker", "search", "only", "sort", "page", "page_size", "format", "by"})
 
 
 def _attribute_filters(type_name: str, *names: str) -> list[Any]:
@@ -95,6 +104,46 @@ class QueuesView(_RowsView):
         found = sorted((row for row in rows if _has(row, where)), key=key)
         results = found[(number - 1) * size : number * size]
         return Response({"count": len(found), "page": number, "page_size": size, "results": results})
+
+
+class QueueGroupsView(BrokerView):
+    @extend_schema(
+        parameters=[
+            schema.BROKER,
+            schema.parameter("by", "What groups the queues.", required=True, enum=list(GROUPINGS)),
+            *_attribute_filters("Queue", "state", "virtualhost"),
+            schema.ATTRIBUTE,
+            schema.QUICK_FILTERS,
+            schema.SEARCH,
+            schema.SORT,
+            *schema.PAGE,
+        ],
+        responses={200: schema.QueueGroups, **schema.READ_REFUSALS},
+        operation_id="queue_groups_list",
+        summary="List groups of queues with their totals",
+        description="By virtual host, or by the prefix of names up to the first `.`, `-`, `/` or `_`. Totals are over"
+        " all queues of the group that match the filter, as of the console's snapshot of the broker. Sorted by a value"
+        " that is summed, groups are in the order of their sums, else in that of their first queues.",
+    )
+    def get(self, request: Request) -> Response:
+        query = request.query_params
+        by = choice_in(query, "by", GROUPINGS)
+        if not by:
+            raise InvalidValue({"by": f"by is missing: it must be one of {', '.join(GROUPINGS)}"})
+        only = choices_in(query, "only", QUICK_FILTERS)
+        where = where_in(query, TYPES["Queue"], reserved=_NOT_ATTRIBUTES)
+        number = number_in(query, "page", 1, 1, 1 << 31)
+        size = number_in(query, "page_size", 100, 1, MAX_PAGE_SIZE)
+        sort = query.get("sort", "")
+        try:
+            key = queue_key(sort)
+        except BadSort as error:
+            raise InvalidValue({"sort": str(error)}) from None
+        snapshot = snapshot_of(self.link)
+        rows = matching(self.link.queues(), search=query.get("search", ""), only=only)
+        groups = grouped([row for row in rows if _has(row, where)], by, sort, key)
+        results = [group.as_json() for group in groups[(number - 1) * size : number * size]]
+        return Response({"count": len(groups), "page": number, "page_size": size, **snapshot, "results": results})
 
 
 class ProducersView(_RowsView):

@@ -272,6 +272,25 @@ def page_of(shape: Shape) -> Shape:
     return type(f"{name}Page", (serializers.Serializer,), fields)
 
 
+class QueueGroup(serializers.Serializer[Any]):
+    name = text_field("Virtual host, or prefix; empty: the queues whose names have no prefix.")
+    queues = number_field("Number of queues.")
+    overfull_queues = number_field("Queues above their stop level.")
+    stopped_queues = number_field("Queues stopped by an operator.")
+    producers = number_field("Attached producers; null: not known.", allow_null=True)
+    blocked_producers = number_field("Blocked producers; null: not known.", allow_null=True)
+    consumers = number_field("Consumers; null: not known.", allow_null=True)
+    depth_messages = number_field("Messages in its queues; null: not known.", allow_null=True)
+    depth_bytes = number_field("Bytes in its queues; null: not known.", allow_null=True)
+    partial = serializers.ListField(  # type: ignore[assignment]  # a serializer's class has no attribute of a field
+        child=serializers.CharField(), help_text="Names of numbers that lack queues whose value is not known."
+    )
+
+
+class QueueGroups(page_of(QueueGroup), Snapshot):  # type: ignore[misc]
+    pass
+
+
 class Conditions(page_of(Condition), Snapshot):  # type: ignore[misc]
     kinds = serializers.DictField(
         child=serializers.IntegerField(), help_text="Number of conditions of each kind, regardless of filters."

@@ -29,6 +29,7 @@ class _SelectionView(BrokerView):
             "own": found.owner_id == self.request.user.pk,
             "search": found.search,
             "states": found.states,
+            "only": found.only,
             "queues": None if queues is None else [name for name in queues if link.queue(name) is not None],
         }
 
@@ -49,7 +50,7 @@ class SelectionsView(_SelectionView):
         request=stops_schema.SelectionGiven,
         responses={201: stops_schema.Selection, **schema.WRITE_REFUSALS, 409: schema.Refusal},
         summary="Save a selection",
-        description="Either a filter (search, states), which is re-evaluated on use, or a list of queues.",
+        description="Either a filter (search, states, only), which is re-evaluated on use, or a list of queues.",
     )
     def post(self, request: Request) -> Response:
         made = operations.save_selection(self.actor, self.link, self.body)

@@ -62,7 +62,9 @@ class StopProducersView(_AimView):
     )
     def post(self, request: Request) -> Response:
         body, aim = self.body, self.aim()
-        end = {"reason": body["reason"], "for_ms": body["for_ms"], "below": body["below"]}
+        if body["for_ms"] and body["until"]:
+            raise InvalidValue({"until": "give until or for_ms, not both"})
+        end = {name: body[name] for name in ("reason", "for_ms", "until", "below")}
         if links := self.brokers(aim):
             effects = {*body["effects"], body["effect"]}
             return Response(operations.stop_across(self.actor, links, aim, **end, effects=effects))

@@ -51,11 +51,17 @@ class StopScope(serializers.Serializer[Any]):
     )
 
 
+_ONLY = "Queues that match all these quick filters, as of `GET /api/v1/queues/?only=`."
+
+
 class SelectionGiven(serializers.Serializer[Any]):
     name = TextField("Name of the selection.", max_length=80)
     shared = FlagField("Whether all users see it; requires the role operator.")
     search = TextField("Queues with this text in their name.", default="", max_length=200)
     states = serializers.ListField(child=serializers.ChoiceField(choices=list(QUEUE_STATES)), default=list)
+    only = serializers.ListField(
+        child=serializers.ChoiceField(choices=list(QUICK_FILTERS)), default=list, help_text=_ONLY
+    )
     queues = serializers.ListField(
         child=TextField(),
         default=None,
@@ -77,6 +83,7 @@ class Selection(serializers.Serializer[Any]):
     own = serializers.BooleanField(help_text="Whether you own it.")
     search = text_field("Queues with this text in their name.")
     states = serializers.ListField(child=serializers.ChoiceField(choices=list(QUEUE_STATES)))
+    only = serializers.ListField(child=serializers.ChoiceField(choices=list(QUICK_FILTERS)), help_text=_ONLY)
     queues = serializers.ListField(child=serializers.CharField(), allow_null=True)
 
 
@@ -84,9 +91,7 @@ class StopMatch(serializers.Serializer[Any]):
     search = TextField("Queues with this text in their name.", default="")
     states = serializers.ListField(child=serializers.ChoiceField(choices=list(QUEUE_STATES)), default=list)
     only = serializers.ListField(
-        child=serializers.ChoiceField(choices=list(QUICK_FILTERS)),
-        default=list,
-        help_text="Queues that match all these quick filters, as of `GET /api/v1/queues/?only=`.",
+        child=serializers.ChoiceField(choices=list(QUICK_FILTERS)), default=list, help_text=_ONLY
     )
 
 
@@ -103,6 +108,10 @@ class StopRequest(StopScope):
         REASON, allow_blank=True
     )  # the operation refuses an empty reason, so that the attempt is audited
     for_ms = CountField("Resume automatically after this many milliseconds. 0: no time limit.")
+    until = CountField(
+        "Resume automatically at this time by the broker's clock, ms since the epoch; instead of for_ms. 0: no time"
+        " limit."
+    )
     below = CountField(
         "Resume automatically when the depth of all its queues (of clients: of those that their producers were stopped"
         " at) is at or below this percentage of their capacity. 0: no limit."
@@ -161,7 +170,9 @@ _BEFORE = serializers.ListField(
     child=serializers.DictField(),
     required=False,
     help_text="Of a stop on one broker: the stops of exactly these scopes that were in force already (object, reason,"
-    " actor, since, until, below). Of these, the call can have changed the end only.",
+    " actor, since, until, below). Of these, the call can have changed the end only, which is now `after` (until,"
+    " below; null: not known). `replaced`: it was in a staged start, or after a halted one, which the stop has"
+    " replaced.",
 )
 StopAnswer = shape_of("StopAnswer", _stop.returns, brokers=_EACH, at_least=_AT_LEAST, stops_before=_BEFORE)
 
@@ -180,6 +191,18 @@ class StopProgress(serializers.Serializer[Any]):
         allow_null=True,
         required=False,
         help_text="The stop of exactly this scope that is in force: reason, actor, since, until, below.",
+    )
+    queues_above = number_field(
+        "If this stop ends at a depth: number of queues that are above it. null: it does not, or not known.",
+        required=False,
+        allow_null=True,
+    )
+    fullest = serializers.ListField(
+        child=serializers.DictField(),
+        required=False,
+        allow_null=True,
+        help_text="If this stop ends at a depth: the fullest of the queues whose depth counts, at most 10: queue"
+        " (object name) and percent (of its capacity, rounded up).",
     )
     at_least = _AT_LEAST
     brokers = _EACH

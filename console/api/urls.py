@@ -59,7 +59,7 @@ from console.api.objects import ObjectsView, ObjectView, OperationView
 from console.api.policies import PatternOrderView, PoliciesView, PolicyPreviewView
 from console.api.policy_file import PolicyFileView
 from console.api.preferences import PreferencesView
-from console.api.queues import ProducersView, QueueCheckView, QueuesView, QueueView
+from console.api.queues import ProducersView, QueueCheckView, QueueGroupsView, QueuesView, QueueView
 from console.api.selections import SelectionsView, SelectionView
 from console.api.stops import StartProducersView, StopPreviewView, StopProducersView, StopProgressView
 from console.api.timeline import TimelineDownloadView, TimelineView
@@ -79,6 +79,7 @@ _v1: list[URLPattern | URLResolver] = [
     path("brokers/<slug:slug>/objects/<object:name>/operations/<slug:operation>/", OperationView.as_view()),
     path("brokers/<slug:slug>/objects/<object:name>/", ObjectView.as_view()),
     path("queues/", QueuesView.as_view()),
+    path("queues/groups/", QueueGroupsView.as_view()),
     path("queues/<host:virtualhost>/<queue:name>/check/", QueueCheckView.as_view()),
     path("queues/<host:virtualhost>/<queue:name>/", QueueView.as_view()),
     path("messages/", MessagesView.as_view()),

@@ -9,6 +9,7 @@ with which it was begun, have at that moment.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -30,7 +31,7 @@ from console.bulk.relative import checked_factors, in_words, scaled
 from console.leases.leased_row import signed
 from console.links.registry import BrokerLink, UnknownBroker, link
 from console.links.visibility import as_visible
-from console.operations.attempt import attempt, happened
+from console.operations.attempt import Attempt, attempt, happened
 from console.operations.objects import update_object
 from console.operations.policies import FIELDS, PolicyChange, check_settable, preview_changes
 from console.permissions.rights import Need, Role, host_of
@@ -193,24 +194,38 @@ def _begin(by: Actor, broker: BrokerLink, planned: list[BulkEditRow], *, reason:
         return edit
 
 
-def resume_bulk(by: Actor, edit: BulkEdit) -> None:
-    """Resume a job, failed rows included. Raises PermissionDenied. If its own user resumes it, it has from now on the
-    permissions of this request: those of its API token, or without one those of the user."""
-    by.check(edit.broker, _need(edit), f"bulk edit {edit.pk}")
-    edit.rows.filter(state=RowState.FAILED).update(state=RowState.WAITING, detail="")
-    resumed: dict[str, Any] = {"state": State.RUNNING, "error": "", "finished": None, "worker": ""}
-    if by.user.pk is not None and by.user.pk == edit.user_id:
-        resumed["token_number"] = token_number(by)
-    this = BulkEdit.objects.filter(pk=edit.pk)
-    if not this.exclude(state=State.RUNNING).update(**resumed, **signed(LEASE)):
-        this.claim(LEASE, timezone.now(), **resumed)  # running without a worker
+def resume_bulk(by: Actor, edit: BulkEdit, *, reason: str = "") -> None:
+    """Resume a job, failed rows included; audited. Raises PermissionDenied. If its own user resumes it, it has from now
+    on the permissions of this request: those of its API token, or without one those of the user."""
+    with _steering(by, edit, "resume", reason):
+        edit.rows.filter(state=RowState.FAILED).update(state=RowState.WAITING, detail="")
+        resumed: dict[str, Any] = {"state": State.RUNNING, "error": "", "finished": None, "worker": ""}
+        if by.user.pk is not None and by.user.pk == edit.user_id:
+            resumed["token_number"] = token_number(by)
+        this = BulkEdit.objects.filter(pk=edit.pk)
+        if not this.exclude(state=State.RUNNING).update(**resumed, **signed(LEASE)):
+            this.claim(LEASE, timezone.now(), **resumed)  # running without a worker
 
 
-def interrupt_bulk(by: Actor, edit: BulkEdit) -> None:
-    """Interrupt a job after the queue that is being changed; it can be resumed. Raises PermissionDenied."""
-    by.check(edit.broker, _need(edit), f"bulk edit {edit.pk}")
-    why = f"interrupted by {by.name}"
-    BulkEdit.objects.filter(pk=edit.pk, state=State.RUNNING).update(state=State.INTERRUPTED, error=why)
+def interrupt_bulk(by: Actor, edit: BulkEdit, *, reason: str = "") -> None:
+    """Interrupt a job after the queue that is being changed; it can be resumed. Audited. Raises PermissionDenied."""
+    with _steering(by, edit, "interrupt", reason):
+        why = f"interrupted by {by.name}"
+        BulkEdit.objects.filter(pk=edit.pk, state=State.RUNNING).update(state=State.INTERRUPTED, error=why)
+
+
+def _steering(by: Actor, edit: BulkEdit, verb: str, reason: str) -> AbstractContextManager[Attempt]:
+    """An attempt to interrupt or resume a job; also of a broker that is not configured any more."""
+    return attempt(
+        by,
+        edit.broker,
+        _BROKER,
+        f"{verb}-bulk-edit",
+        reason=reason,
+        requested={"job": edit.pk},
+        need=_need(edit),
+        act=f"{verb} bulk edit {edit.pk} of",
+    )
 
 
 def _need(edit: BulkEdit) -> Need:

@@ -10,7 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from console.conditions.detectors import BROKEN, DETECTORS, FLAPPING, FLAPS, Finding, Observation, Row, queue_findings
+from console.conditions.detectors import (
+    BROKEN,
+    DETECTORS,
+    FLAPPING,
+    FLAPS,
+    Finding,
+    Observation,
+    Row,
+    is_ordinary,
+    queue_findings,
+)
 from console.conditions.remedies import ALL, Remedies
 from console.conditions.trends import Rates
 
@@ -104,8 +114,7 @@ class ActiveConditions:
         for number, (name, row) in enumerate(due.items(), 1):
             if number % STEP == 0:
                 yield
-            overfull, broken = self._overfull.get(name, ()), self._broken.get(name, ())
-            found = queue_findings(row, Observation(now, rates(name), overfull, broken, short(row), remedies))
+            found = self._findings(name, row, Observation(now, rates(name), remedies=remedies), short)
             if found or name in self._found:
                 self._take(name, {finding.kind: finding for finding in found}, now, row)
         elsewhere: dict[str, dict[str, Finding]] = {}
@@ -114,6 +123,13 @@ class ActiveConditions:
         for name in {*elsewhere, *(self._found.keys() - self._rows.keys())}:
             self._take(name, elsewhere.get(name, {}), now)
         self.conditions = self._lasting(now)
+
+    def _findings(self, name: str, row: Row, observed: Observation, short: Callable[[Row], bool]) -> list[Finding]:
+        """Return the findings of a queue; the events of it are added to what was observed."""
+        overfull, broken = self._overfull.get(name, ()), self._broken.get(name, ())
+        if not overfull and not broken and is_ordinary(row, observed.rates):
+            return []
+        return queue_findings(row, observed._replace(overfull=overfull, broken=broken, short=short(row)))
 
     def _take(self, name: str, found: Mapping[str, Finding], now: int, row: Row | None = None) -> None:
         occurrences = self._found.setdefault(name, {})

@@ -301,12 +301,15 @@ class RestrictedAdmin:
                 self._check_not_broker(name, "preview")
 
     async def _progress(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the progress of a stop of the broker in the visible virtual hosts."""
+        """Return the progress of a stop of the broker in the visible virtual hosts. For which queues it waits is not
+        known: that depends on others, too."""
+        summed = ("queues", "producers", "stopped", "draining")
         sums: Counter[str] = Counter()
         for host in sorted(self._link.only_hosts or ()):
             with suppress(NotFound):  # it is named in a role only, or was deleted
-                sums.update(await self._whole.call(object_name("VirtualHost", name=host), "stop-progress", arguments))
-        return {name: sums[name] for name in ("queues", "producers", "stopped", "draining")}
+                found = await self._whole.call(object_name("VirtualHost", name=host), "stop-progress", arguments)
+                sums.update({name: found[name] for name in summed})
+        return {**{name: sums[name] for name in summed}, "queues_above": None, "fullest": None}
 
     async def _read_broker(self) -> ManagedObject:
         broker = await self._whole.read(_BROKER)

@@ -16,6 +16,7 @@ from brokers.admin import SAMPLED
 from brokers.model import TYPES
 from console.conditions.active import Condition
 from console.links.queue_filter import matching, nearly_full, searched_text
+from console.links.queue_groups import Grouping, grouped_page
 from console.links.queue_order import SortKey
 from console.links.queue_table import Row
 from console.links.queue_totals import QueueTotals
@@ -91,19 +92,29 @@ class View:
         sort: str = "",
         page: int = 1,
         size: int = USUAL,
+        grouping: Grouping | None = None,
     ) -> dict[str, Any]:
         """Return the data of an overview snapshot. `total`: number of queues that match `search`, `states` and the
         quick filters `only`, which are included so that a page can match the answer to its request. A page beyond the
-        last is the last. Raises BadSort."""
+        last is the last. With a `grouping` also what `grouped_page` returns, and `of_group` in each queue. Raises
+        BadSort."""
         key = queue_key(sort)
         states, only = tuple(states), tuple(only)
         found = self.matching(search, states, only)
-        page = min(page, max(1, math.ceil(len(found) / size)))
-        first = (page - 1) * size
-        cut = found if key is severity_key else _first_in_order(found, key, first + size)
+        groups: dict[str, Any] = {}
+        if grouping is None:
+            page = min(page, max(1, math.ceil(len(found) / size)))
+            first = (page - 1) * size
+            cut = found if key is severity_key else _first_in_order(found, key, first + size)
+            queues = [shown(row) for row in cut[first : first + size]]
+        else:
+            inside = None if key is severity_key else key
+            page, groups, rows = grouped_page(found, grouping, sort=sort, key=inside, page=page, size=size)
+            queues = [{**shown(row), "of_group": name} for name, row in rows]
         return {
             "totals": self.totals,
-            "queues": [shown(row) for row in cut[first : first + size]],
+            "queues": queues,
+            **groups,
             "search": search,
             "states": states,
             "only": only,

@@ -1,12 +1,14 @@
 """The WebSocket of a page: sign-in, messages within limits, numbered frames, heartbeats, and the end of the session.
 
 What the page watches is the subclasses' matter; each page can follow firing alerts, too. A single task sends, so frames
-stay in order, and a slow page does not slow others. A socket never changes anything at a broker.
+stay in order, and a slow page does not slow others. It never waits for the database: the session is checked beside it.
+A socket never changes anything at a broker.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from importlib import import_module
@@ -16,6 +18,7 @@ from channels.auth import get_user
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
+from django.db import Error as DatabaseError
 
 from brokers import input_limits as limits
 from brokers.admin import InvalidValue
@@ -26,6 +29,8 @@ from console.live import firing_alerts
 from console.live.snapshot_cache import encode
 from console.live.watching import BadWatch
 from console.permissions.rights import Rights
+
+log = logging.getLogger(__name__)
 
 #: Close codes: not signed in; no visible broker of that name; the user's permissions have changed, reconnect; message
 #: too large (the code of the server for even larger ones).
@@ -42,6 +47,9 @@ class PageSocket(AsyncWebsocketConsumer):
     #: The firing alerts sent last, and when they are due again, s (monotonic). A page follows them on request.
     _alerts: list[dict[str, Any]] | None = None
     _alerts_due = float("inf")
+
+    #: Of the session, in progress or ended; None: none.
+    _check: asyncio.Task[int | None] | None = None
 
     async def connect(self) -> None:
         await self.accept()
@@ -61,9 +69,10 @@ class PageSocket(AsyncWebsocketConsumer):
 
     async def disconnect(self, code: int) -> None:
         self.ends()
-        if self._sender is not None:
-            self._sender.cancel()
-            await asyncio.gather(self._sender, return_exceptions=True)
+        tasks = [task for task in (self._sender, self._check) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self._sender is None:
@@ -137,18 +146,18 @@ class PageSocket(AsyncWebsocketConsumer):
     # -- the sending task ---------------------------------------------------------------------------------------------
 
     async def _send_loop(self) -> None:
-        session_checked_at = time.monotonic()
+        check_at = time.monotonic() + SESSION
         while True:
             await self._wait()
-            if time.monotonic() - session_checked_at > SESSION:
-                session_checked_at = time.monotonic()
-                user = await self._user_now()
-                if not (user.is_authenticated and user.is_active):
-                    await self.close(SIGNED_OUT)
+            if self._check is not None and self._check.done():
+                code, self._check = self._check.result(), None
+                if code is not None:
+                    await self.close(code)
                     return
-                if await database_sync_to_async(user_rights)(user) != self._rights:
-                    await self.close(OTHER_RIGHTS)
-                    return
+                check_at = time.monotonic() + SESSION
+            elif self._check is None and time.monotonic() >= check_at:
+                self._check = asyncio.create_task(self._why_closed())
+                self._check.add_done_callback(lambda _: self._woken.set())
             await self.send_due()
             await self._send_alerts()
             if time.monotonic() - self._last_frame >= HEARTBEAT:
@@ -163,6 +172,18 @@ class PageSocket(AsyncWebsocketConsumer):
         except TimeoutError:
             pass
         self._woken.clear()
+
+    async def _why_closed(self) -> int | None:
+        """Return the code with which the socket must be closed, since its session has ended or the permissions have
+        changed; None: it stays open, also while the database cannot be read."""
+        try:
+            user = await self._user_now()
+            if not (user.is_authenticated and user.is_active):
+                return SIGNED_OUT
+            return None if await database_sync_to_async(user_rights)(user) == self._rights else OTHER_RIGHTS
+        except DatabaseError:
+            log.warning("a page's session could not be checked: the database cannot be read", exc_info=True)
+            return None
 
     async def _user_now(self) -> Any:
         """Return the user of the session as stored now: the anonymous user once the session has ended."""

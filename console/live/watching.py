@@ -15,7 +15,9 @@ from console.incident.why import why
 from console.links.link import BrokerLink
 from console.links.object_shapes import row_of, rows_of
 from console.links.queue_filter import QUICK_FILTERS
+from console.links.queue_groups import GROUPINGS, Grouping
 from console.live import overview as overviews
+from console.live.client_watch import client_data
 from console.live.conditions import conditions_page
 from console.live.snapshot_cache import SnapshotCache, encode
 
@@ -23,7 +25,7 @@ from console.live.snapshot_cache import SnapshotCache, encode
 MOST_LINKS = 200
 #: Watches of all queues, whose snapshots are cached.
 _OF_ALL_QUEUES = ("overview", "conditions")
-_KINDS = (*_OF_ALL_QUEUES, "queue", "objects", "why")
+_KINDS = (*_OF_ALL_QUEUES, "queue", "objects", "why", "client")
 
 
 class BadWatch(ValueError):
@@ -33,7 +35,8 @@ class BadWatch(ValueError):
 @dataclass(frozen=True, slots=True)
 class Watch:
     """`kind`: one of `_KINDS`. `object`: the watched object; None for a watch of all queues. `about`: kind and severity
-    of conditions, or empty. `page`: from 1."""
+    of conditions, or empty. `page`: from 1. `client`: user and container-id in the virtual host `object`; None: not
+    of a client, or of the connection `object`."""
 
     kind: str
     object: ObjectName | None = None
@@ -44,6 +47,8 @@ class Watch:
     about: tuple[str, str] = ("", "")
     page: int = 1
     size: int = overviews.USUAL
+    grouping: Grouping | None = None
+    client: tuple[str, str] | None = None
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> Watch:
@@ -64,6 +69,8 @@ class Watch:
             raise BadWatch(f"object is {text!r}: a queue watch needs the name of a queue")
         if kind == "why" and name.type not in ("Queue", "Producer"):
             raise BadWatch(f"object is {text!r}: a why watch needs the name of a queue or a producer")
+        if kind == "client":
+            return cls(kind, name, client=_client_of(message, name))
         return cls(kind, name)
 
     @classmethod
@@ -86,7 +93,8 @@ class Watch:
         page = whole_number_of(message, "page", 1, 1_000_000)
         size = whole_number_of(message, "page_size", overviews.USUAL, overviews.MOST)
         about = texts["kind"], texts["severity"]
-        return cls(kind, None, texts["search"], tuple(states), only, texts["sort"], about, page, size)
+        grouping = grouping_of(message)
+        return cls(kind, None, texts["search"], tuple(states), only, texts["sort"], about, page, size, grouping)
 
     def data(self, view: overviews.View) -> dict[str, Any]:
         """Return the data of a snapshot of all queues."""
@@ -96,8 +104,29 @@ class Watch:
                 view.conditions, kind=kind, severity=severity, search=self.search, page=self.page, size=self.size
             )
         return view.overview(
-            search=self.search, states=self.states, only=self.only, sort=self.sort, page=self.page, size=self.size
+            search=self.search,
+            states=self.states,
+            only=self.only,
+            sort=self.sort,
+            page=self.page,
+            size=self.size,
+            grouping=self.grouping,
         )
+
+
+def _client_of(message: Mapping[str, Any], name: ObjectName) -> tuple[str, str] | None:
+    """Return user and container-id of a client; None: the watch is of a connection. Raises BadWatch."""
+    if name.type == "Connection":
+        return None
+    user, container = message.get("user", ""), message.get("container_id", "")
+    if not isinstance(user, str) or not isinstance(container, str):
+        raise BadWatch("user and container_id must be text")
+    if name.type != "VirtualHost" or not (user or container):
+        raise BadWatch(
+            f"object is {str(name)!r}: a client watch needs the name of a connection, or of a virtual host with user or"
+            " container_id"
+        )
+    return user, container
 
 
 def quick_filters_of(message: Mapping[str, Any]) -> tuple[str, ...]:
@@ -109,6 +138,20 @@ def quick_filters_of(message: Mapping[str, Any]) -> tuple[str, ...]:
         if not isinstance(name, str) or name not in QUICK_FILTERS:
             raise BadWatch(f"only has {name!r}: it must contain only {', '.join(QUICK_FILTERS)}")
     return tuple(given)
+
+
+def grouping_of(message: Mapping[str, Any]) -> Grouping | None:
+    """Return how `group`, `collapsed` and `toggled` group the table; None: not at all. Raises BadWatch."""
+    by, collapsed, toggled = message.get("group", ""), message.get("collapsed", True), message.get("toggled", [])
+    if by == "":
+        return None
+    if not isinstance(by, str) or by not in GROUPINGS:
+        raise BadWatch(f"group is {by!r}: it must be one of {', '.join(GROUPINGS)}, or empty")
+    if not isinstance(collapsed, bool):
+        raise BadWatch(f"collapsed is {collapsed!r}: it must be true or false")
+    if not isinstance(toggled, list) or not all(isinstance(name, str) for name in toggled):
+        raise BadWatch("toggled must be a list of names of groups")
+    return Grouping(by, collapsed, frozenset(toggled))
 
 
 def whole_number_of(message: Mapping[str, Any], name: str, usual: int, most: int) -> int:
@@ -136,6 +179,8 @@ async def data_text(link: BrokerLink, watch: Watch) -> tuple[str, object]:
         return encode({"object": None}), state
     if watch.kind == "why":
         return encode(_with_conditions(link, await why(link, name))), state
+    if watch.kind == "client":
+        return encode(await client_data(link, name, watch.client)), state
     if watch.kind == "queue":
         return encode(_with_last_change(link, await link.acall(lambda admin: _queue(admin, name)))), state
     return encode(await link.acall(lambda admin: _object(admin, name))), state
@@ -152,8 +197,8 @@ def state_of(link: BrokerLink, watch: Watch) -> object:
     """Return a value that is unequal to the previous one if the watched data may have changed."""
     if watch.kind == "queue" or (watch.kind == "why" and watch.object is not None and watch.object.type == "Queue"):
         return _QueueState(link.queue(str(watch.object)), link.status, len(link.conditions(str(watch.object))))
-    if watch.kind == "why":
-        return link.status  # a producer is read again periodically
+    if watch.kind in ("why", "client"):
+        return link.status  # a producer and a client are read again periodically
     return link.revision
 
 
@@ -190,7 +235,7 @@ def last_known(link: BrokerLink, watch: Watch) -> str:
     link does not have, such as a queue's producers."""
     if watch.kind == "objects":
         return encode({"object": None})
-    if watch.kind == "why":
+    if watch.kind in ("why", "client"):
         return encode({})
     row = link.queue(str(watch.object))
     if row is None:

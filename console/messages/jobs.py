@@ -51,7 +51,7 @@ def begin(by: Actor, broker: BrokerLink, act: Act, *, reason: str = "") -> Messa
     PermissionDenied, NotOffered, NotFound, InvalidValue."""
     with attempt(by, broker, act.queue, act.operation, reason=reason, requested=act.arguments()) as this:
         require(broker, act.queue, act.operation)
-        broker.call(lambda admin: admin.read(act.queue))  # raises NotFound
+        here = broker.call(lambda admin: admin.read(act.queue))  # raises NotFound
         # What the broker refuses, such as a selector or a target, it refuses now and not in the job.
         first = called(broker, act.queue, act.operation, {**act.arguments(), "preview": True, "count": 1})
         job = MessageJob.objects.create(
@@ -66,6 +66,7 @@ def begin(by: Actor, broker: BrokerLink, act: Act, *, reason: str = "") -> Messa
             to=act.to,
             match=dict(act.match or {}),
             until=first["until"],
+            depth=here.attributes.get("depth_messages"),
             reason=reason.strip(),
             **signed(LEASE),
         )
@@ -106,15 +107,17 @@ def _skipped(job: MessageJob, name: ObjectName) -> dict[str, Any]:
     """Return the columns of a copy that goes on behind its unconfirmed batch: behind as many messages as it had,
     without those that a consumer has acquired, which a copy skips."""
     match, after, left = _arguments(job)["match"] or None, job.after, job.unconfirmed
+    searched = job.searched
     while left:
         given = {"match": match, "after": after, "count": min(left, _MOST_LISTED)}
         answer = called(link(job.broker), name, "list-messages", given)
         left -= sum(message["state"] != "acquired" for message in answer["messages"])
+        searched += answer["searched"]
         after = answer["next"]
         if after is None:
             # There is nothing behind it: a job without a cursor would begin at the front.
-            return {"state": State.DONE, "finished": timezone.now(), "at_least": True}
-    return {"after": after, "at_least": True}
+            return {"state": State.DONE, "finished": timezone.now(), "searched": searched, "at_least": True}
+    return {"after": after, "searched": searched, "at_least": True}
 
 
 def is_visible(job: MessageJob, hosts: frozenset[str] | None) -> bool:

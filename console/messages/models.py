@@ -24,7 +24,8 @@ class State(models.TextChoices):
 class MessageJob(LeasedRow):
     """`action`: of `console.operations.message_acts.ACTIONS`. `token_number`: of the API token with which it was begun;
     None: without one. `blocked`: why it waits. `error`: why it was interrupted. `waits`: consecutive attempts that did
-    nothing. `at_least`: the counts may miss a batch."""
+    nothing. `at_least`: the counts may miss a batch. `depth`: that of the queue when it began, messages; None: not
+    known. `searched`: a message that a blocked target refused is searched again."""
 
     created = models.DateTimeField(auto_now_add=True)
     finished = models.DateTimeField(null=True)
@@ -48,6 +49,7 @@ class MessageJob(LeasedRow):
     messages = models.BigIntegerField(default=0)
     bytes = models.BigIntegerField(default=0)
     skipped = models.BigIntegerField(default=0)
+    depth = models.BigIntegerField(null=True)
     searched = models.BigIntegerField(default=0)
     unconfirmed = models.PositiveIntegerField(default=0)
     at_least = models.BooleanField(default=False)
@@ -56,6 +58,16 @@ class MessageJob(LeasedRow):
     class Meta:
         ordering = ["-id"]
         default_permissions = ()
+
+    @property
+    def percent(self) -> int | None:
+        """The part of the depth that it has searched, percent, 100 only when it is done; None: not known. Messages that
+        leave the queue meanwhile are not searched, so that it may end early."""
+        if self.state == State.DONE:
+            return 100
+        if self.depth is None or self.searched > self.depth:
+            return None
+        return min(99, 100 * self.searched // self.depth) if self.depth else 0
 
     def __str__(self) -> str:
         return f"message job {self.pk} by {self.user_name}: {self.state}"

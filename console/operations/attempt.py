@@ -82,7 +82,7 @@ class Attempt:
 @contextmanager
 def attempt(
     by: Actor,
-    link: BrokerLink,
+    link: BrokerLink | str,
     name: ObjectName,
     operation: str,
     *,
@@ -91,15 +91,16 @@ def attempt(
     need: Need | None = None,
     act: str = "change",
 ) -> Iterator[Attempt]:
-    """Check the permission, run the block, and write the audit row. `requested`: the given values; those of secret
-    attributes and arguments, and contents of messages, are not recorded. `need`: the required permission, if the object
-    and the operation do not determine it. `act`: what is attempted, for the refusal. Raises PermissionDenied; re-raises
-    every error of the block after it has been recorded."""
+    """Check the permission, run the block, and write the audit row. `link`: of the broker, or its slug. `requested`:
+    the given values; those of secret attributes and arguments, and contents of messages, are not recorded. `need`: the
+    required permission, if the object and the operation do not determine it. `act`: what is attempted, for the refusal.
+    Raises PermissionDenied; re-raises every error of the block after it has been recorded."""
     need = need or needed(name, operation, requested)
-    this = Attempt(by, link.slug, name, operation, reason, need, detail=as_detail(recorded(name, operation, requested)))
+    slug = link if isinstance(link, str) else link.slug
+    this = Attempt(by, slug, name, operation, reason, need, detail=as_detail(recorded(name, operation, requested)))
     outcome = Outcome.FAILED
     try:
-        by.check(link.slug, need, name, act=act)
+        by.check(slug, need, name, act=act)
         yield this
         outcome = Outcome.DONE
     except Exception as error:

@@ -41,7 +41,7 @@ def queues_of(link: BrokerLink, selection: SavedSelection) -> list[str]:
     """Return the object names of the queues that the selection matches now. Raises NotFound if there are none."""
     link.require_current()
     if selection.queues is None:
-        rows = matching(link.queues(), search=selection.search, states=selection.states)
+        rows = matching(link.queues(), search=selection.search, states=selection.states, only=selection.only)
     else:
         rows = [row for name in selection.queues if (row := link.queue(name)) is not None]
     if not rows:
@@ -54,8 +54,8 @@ def save_selection(by: Actor, link: BrokerLink, given: Mapping[str, Any]) -> Sav
     with audited(by, f"selection {given.get('name')}", "save-selection", scope=_scope(link)) as row:
         wanted = _checked(given)
         _may_share(by, link, shared=bool(wanted.get("shared")))
-        if wanted.get("queues") is None and not wanted.get("search") and not wanted.get("states"):
-            raise InvalidValue({"search": "the selection is empty: set search, states or queues"})
+        if wanted.get("queues") is None and not any(wanted.get(name) for name in ("search", "states", "only")):
+            raise InvalidValue({"search": "the selection is empty: set search, states, only or queues"})
         _must_be_free(by, link, wanted["name"])
         made = SavedSelection.objects.create(owner=_user(by), broker=link.slug, **wanted)
         row.after = made.for_audit()

@@ -92,6 +92,15 @@ class Aim:
         return matches(self.pattern, row["name"])
 
 
+def remaining_ms(link: BrokerLink, until: int) -> int:
+    """Return the time from now to `until`, ms since the epoch, by the broker's clock. Raises InvalidValue unless that
+    is to come."""
+    left = until - link.broker_now
+    if left <= 0:
+        raise InvalidValue({"until": "until is in the past"})
+    return left
+
+
 def stop_arguments(*, reason: str, for_ms: int = 0, below: int = 0) -> dict[str, Any]:
     """Return the arguments of a stop besides its aim, without those that are not set."""
     return {"reason": reason, **{name: value for name, value in (("for_ms", for_ms), ("below", below)) if value}}
@@ -110,15 +119,19 @@ def stop_producers(
     *,
     reason: str,
     for_ms: int = 0,
+    until: int = 0,
     below: int = 0,
     effect: str = "",
     effects: Collection[str] = (),
 ) -> Mapping[str, Any]:
-    """Stop the producers of a scope: for `for_ms` ms, until the queues are at or below `below` percent of their
-    capacity, or, with neither, until they are started. `effect`: what the stop does to producers here, if it does
-    not hold them; or `effects`: any of these will do. Idempotent. Returns the answer of the operation. Raises
-    EffectNotConfirmed."""
+    """Stop the producers of a scope: for `for_ms` ms or until the time `until` (ms since the epoch), until the queues
+    are at or below `below` percent of their capacity, or, with none of them, until they are started. `effect`: what the
+    stop does to producers here, if it does not hold them; or `effects`: any of these will do. Idempotent. Returns the
+    answer of the operation, and `stops_before`: the stops of this scope that were in force, see `stops_of`, each with
+    `after`: the {until, below} that it has since; None: not known. Raises EffectNotConfirmed."""
     aim.check()
+    if until:
+        for_ms = remaining_ms(link, until)
     if effects:
         here = operation_of(link, aim.scope, "stop-producers").producer_effect
         effect = here if here in effects else effect
@@ -132,7 +145,8 @@ def stop_producers(
         not before and aim.client and aim.scope.type == "Queue"
     ):  # a queue shows only the stops that block one of its own
         before = stops_of(shown, aim)
-    return {**(call.answer or {}), "stops_before": before}
+    after = {stop["object"]: {name: stop[name] for name in _END} for stop in stops_of(call.after.get("stops"), aim)}
+    return {**(call.answer or {}), "stops_before": [{**stop, "after": after.get(stop["object"])} for stop in before]}
 
 
 def start_producers(
@@ -304,15 +318,18 @@ def progress(link: BrokerLink, aim: Aim) -> dict[str, Any]:
 
 
 async def progress_in(admin: BrokerAdmin, link: BrokerLink, aim: Aim) -> dict[str, Any]:
-    """Return the progress of a stop: {queues, producers, draining, stopped, stop}. `draining`: producers whose credit
-    is withdrawn, but whose messages in flight may still arrive. None: the broker does not report producers of queues.
-    `stop`: the stop of this scope that is in force: {reason, actor, since, until, below}, or None. Raises NotFound."""
+    """Return the progress of a stop: {queues, producers, draining, stopped, queues_above, fullest, stop}. `draining`:
+    producers whose credit is withdrawn, but whose messages in flight may still arrive. None: the broker does not report
+    producers of queues.
+    `queues_above`: how many queues its end at a depth waits for, and `fullest`: the fullest whose depth counts, {queue,
+    percent}; None: it has no such end, or not known. `stop`: the stop of this scope that is in force: {reason, actor,
+    since, until, below}, or None. Raises NotFound."""
     types = await admin.types()
     if isinstance(operation_in(types, aim.scope, "stop-progress"), Operation):
         figures = await admin.call(aim.scope, "stop-progress", aim.arguments())
     else:
         figures = await _counted(admin, types, _listed(link, aim))
-    return {**figures, "stop": stop_in((link.broker or {}).get("stops"), aim)}
+    return {"queues_above": None, "fullest": None, **figures, "stop": stop_in((link.broker or {}).get("stops"), aim)}
 
 
 async def _counted(admin: BrokerAdmin, types: Mapping[str, Any], queues: Sequence[Row]) -> dict[str, Any]:
@@ -332,20 +349,22 @@ async def _counted(admin: BrokerAdmin, types: Mapping[str, Any], queues: Sequenc
 
 
 def stop_in(stops: Any, aim: Aim) -> dict[str, Any] | None:
-    """Return the stop of exactly this scope among the `stops` of a broker: {reason, actor, since, until, below}."""
+    """Return the stop of exactly this scope among the `stops` of a broker: {reason, actor, since, until, below,
+    replaced}, see `stops_of`."""
     for stop in stops or ():
         if is_of(stop, aim):
-            return {name: stop.get(name) for name in ("reason", "actor", "since", "until", "below")}
+            return _facts_of(stop)
     return None
 
 
 def stops_of(stops: Any, aim: Aim) -> list[dict[str, Any]]:
     """Return the stops of exactly this scope, or of the queues that the aim names, among the `stops` of a managed
-    object: {object, reason, actor, since, until, below} of each."""
+    object: {object, reason, actor, since, until, below, replaced} of each. `replaced`: it is in a staged start, or
+    after a halted one, so that a new stop replaces it."""
     named = {str(ObjectName.parse(name)) for name in aim.queues or ()}
     single = replace(aim, queues=None)
     return [
-        {name: stop.get(name) for name in ("object", "reason", "actor", "since", "until", "below")}
+        {"object": stop.get("object"), **_facts_of(stop)}
         for stop in stops or ()
         if (
             is_of(stop, single)
@@ -353,6 +372,14 @@ def stops_of(stops: Any, aim: Aim) -> list[dict[str, Any]]:
             else stop.get("object") in named and is_of(stop, replace(single, scope=ObjectName.parse(stop["object"])))
         )
     ]
+
+
+_END = ("until", "below")
+
+
+def _facts_of(stop: Mapping[str, Any]) -> dict[str, Any]:
+    facts = {name: stop.get(name) for name in ("reason", "actor", "since", *_END)}
+    return {**facts, "replaced": bool(stop.get("stage") or stop.get("halted"))}
 
 
 def is_of(stop: Mapping[str, Any], aim: Aim) -> bool:

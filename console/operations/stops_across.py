@@ -31,6 +31,7 @@ from console.operations.stops import (
     lacking,
     operation_in,
     progress_in,
+    remaining_ms,
     start_arguments,
     stop_arguments,
     stop_in,
@@ -99,15 +100,20 @@ def stop_across(
     *,
     reason: str,
     for_ms: int = 0,
+    until: int = 0,
     below: int = 0,
     effects: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Stop the producers of several brokers. `effects`: what a stop may do to producers besides holding them. Returns
-    totals and `brokers`: the result of each, see `_result`. Raises EffectsNotConfirmed, NowhereDone, InvalidValue."""
-    arguments = {**stop_arguments(reason=reason, for_ms=for_ms, below=below), **aim.arguments()}
+    """Stop the producers of several brokers, with an end as that of `stop_producers`. `effects`: what a stop may do to
+    producers besides holding them. Returns totals and `brokers`: the result of each, see `_result`. Raises
+    EffectsNotConfirmed, NowhereDone, InvalidValue."""
+    times = {link.slug: remaining_ms(link, until) if until else for_ms for link in links}
+    arguments = {**stop_arguments(reason=reason, for_ms=max(times.values()), below=below), **aim.arguments()}
     parts = _parts(by, links, aim, "stop-producers", arguments)
     unconfirmed = []
     for part in parts:
+        if until:
+            part.arguments["for_ms"] = times[part.link.slug]
         stop = part.operation(aim, "stop-producers") if part.fault is None else None
         if stop is None or stop.producer_effect in ("", "hold"):
             continue
@@ -271,14 +277,14 @@ def _finish(by: Actor, aim: Aim, operation: str, part: _Part, fault: Exception |
 def _result(aim: Aim, part: _Part) -> Entry:
     """Return the result of one broker: the answer of its operation, or `error`, a sentence; `outcome`: done, refused
     or failed (nothing was changed), or unknown (it did not answer in time: it was done or not). `earlier`: the end of
-    a stop of this scope that was in force before, {until, below}, or None."""
+    a stop of this scope that was in force before, {until, below, replaced}, see `stops_of`, or None."""
     call = part.call
     assert call is not None
     if part.fault is not None:
         named = {"effect": part.fault.effect} if isinstance(part.fault, EffectNotConfirmed) else {}
         return {**part.entry, "outcome": str(call.outcome), "error": str(part.fault), **named}
     before = stop_in((call.before or {}).get("stops"), aim)
-    earlier = None if before is None else {"until": before["until"], "below": before["below"]}
+    earlier = None if before is None else {name: before[name] for name in ("until", "below", "replaced")}
     return {**part.entry, "outcome": str(call.outcome), **(call.answer or {}), "earlier": earlier}
 
 

@@ -10,15 +10,16 @@ from django.views.decorators.http import require_safe
 from console.access.user_rights import request_rights
 from console.alerts.models import Rule
 from console.alerts.visibility import can_see_rule
+from console.links.visible import visible_links
 from console.pages.frame import frame
 
 
 @require_safe
 def alerts(request: HttpRequest) -> HttpResponse:
     """`linked`: notifications have links to the console."""
-    return render(
-        request, "console/alerts.html", frame(request, "alerts", "Alerts", linked=bool(settings.HEADGATE_URL))
-    )
+    linked = bool(settings.HEADGATE_URL)
+    context = frame(request, "alerts", "Alerts", linked=linked, hosts=_hosts(request))
+    return render(request, "console/alerts.html", context)
 
 
 @require_safe
@@ -27,5 +28,11 @@ def alert_rule(request: HttpRequest, number: int = 0) -> HttpResponse:
     rule = get_object_or_404(Rule, pk=number) if number else None
     if rule is not None and not can_see_rule(request_rights(request), rule):
         raise Http404(f"There is no rule {number}.")
-    context = frame(request, "alert-rule", rule.name if rule else "New rule", rule=number)
+    context = frame(request, "alert-rule", rule.name if rule else "New rule", rule=number, hosts=_hosts(request))
     return render(request, "console/alert_rule.html", {**context, "page": "alerts", "rule": rule})
+
+
+def _hosts(request: HttpRequest) -> dict[str, list[str] | None]:
+    """Return the names of the virtual hosts that the user sees, by broker; None: of one that was not connected yet."""
+    links = visible_links(request_rights(request))
+    return {link.slug: None if link.broker is None else sorted(link.hosts) for link in links}

@@ -12,6 +12,10 @@ DENSITIES = ("comfortable", "compact")
 PAGE_SIZES = (25, 50, 100, 250)
 #: Width of the column of names, px; "auto": what the others leave, names wrap.
 NAME_WIDTHS = ("auto", "300", "450", "600")
+#: What groups the table of queues of a broker.
+GROUPINGS = ("none", "virtualhost", "prefix")
+#: How groups are shown at first.
+GROUP_STATES = ("collapsed", "expanded")
 #: Columns of a table of queues that can be hidden.
 COLUMNS = ("depth", "blocked", "consumers", "rate_in", "rate_out", "unacknowledged", "duration")
 
@@ -23,12 +27,16 @@ DEFAULTS: Mapping[str, Any] = {
     "page_size": 50,
     "name_width": "auto",
     "hidden_columns": ["unacknowledged"],
+    "group_by": "none",
+    "groups": "collapsed",
 }
 _ONE_OF: Mapping[str, tuple[Any, ...]] = {
     "clock": CLOCKS,
     "density": DENSITIES,
     "page_size": PAGE_SIZES,
     "name_width": NAME_WIDTHS,
+    "group_by": GROUPINGS,
+    "groups": GROUP_STATES,
 }
 
 

@@ -12,7 +12,8 @@ from django.db import models
 
 
 class SavedSelection(models.Model):
-    """`queues`: texts of object names; null: the queues that match `search` and `states`, as on the overview."""
+    """`queues`: texts of object names; null: the queues that match the filter, as on the overview: `search`,
+    `states`, of which a queue has one, and the quick filters `only`, all of which it matches."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_selections")
     broker = models.CharField(max_length=64)
@@ -20,6 +21,7 @@ class SavedSelection(models.Model):
     shared = models.BooleanField(default=False)
     search = models.CharField(max_length=200, blank=True)
     states = models.JSONField(default=list)
+    only = models.JSONField(default=list)
     queues = models.JSONField(null=True)
     changed = models.DateTimeField(auto_now=True)
 
@@ -35,5 +37,7 @@ class SavedSelection(models.Model):
 
     def for_audit(self) -> dict[str, Any]:
         """Return the values for an audit row."""
-        chosen = {"queues": self.queues} if self.queues is not None else {"search": self.search, "states": self.states}
+        chosen = {"search": self.search, "states": self.states, "only": self.only}
+        if self.queues is not None:
+            chosen = {"queues": self.queues}
         return {"name": self.name, "shared": self.shared, **chosen}

@@ -104,6 +104,9 @@ async def test_new_rule_fires_delivers_and_can_be_silenced(people: People, broke
     await expect(page.locator("#silences")).to_contain_text("ada: release")
     await page.locator("#silences").get_by_role("button", name="End").click()
     await expect(page.locator("#silences-empty")).to_be_visible()
+    await page.locator("#new-silence").click()
+    hosts = page.locator("dialog").get_by_label("Virtual host", exact=True)
+    await expect(hosts.locator("option")).to_have_text(["all virtual hosts", "default"])
 
 
 async def test_saving_a_webhook_with_a_forbidden_address_shows_a_warning(people: People, broker: Broker) -> None:
@@ -190,6 +193,10 @@ async def test_rule_about_a_queue_begins_on_its_page(people: People, broker: Bro
     await expect(page.get_by_label("Virtual host")).to_have_value("default")
     await expect(page.locator("#preview")).to_contain_text("Met now by")
     await expect(page.get_by_label("Oldest message above", exact=True)).to_be_hidden()
+    hosts = page.get_by_label("Virtual host", exact=True)  # chosen from those that exist
+    await expect(hosts.locator("option")).to_have_text(["all virtual hosts", "default"])
+    await page.get_by_label("Broker", exact=True).select_option("")
+    await expect(hosts).to_have_value("default")
     await page.get_by_label("Oldest message above an age").check()
     await expect(page.get_by_label("Oldest message above", exact=True)).to_be_visible()
     await page.get_by_label("Queues").fill("bills")

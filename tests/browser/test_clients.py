@@ -7,8 +7,10 @@ import re
 
 import pytest
 from playwright.async_api import expect
+from proton import Message
 
 from brokers.engine.flow.producer import Producer
+from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import LIMIT, Broker, People
@@ -23,6 +25,7 @@ pytestmark = [
 
 expect.set_options(timeout=LIMIT)
 
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
 WEB = "/clients/client/?virtualhost=default&user=ann&container_id=web-7"
 
 
@@ -68,6 +71,28 @@ async def test_client_is_found_stopped_and_started_again(people: People, broker:
     await dialog.get_by_role("button", name="Close").click()
     await expect(row.locator(".state")).to_have_text("Running")
     assert broker.do(lambda memory: hers.blocked) is False
+
+
+async def test_queues_that_a_stop_of_the_client_waits_for_are_named(people: People, broker: Broker) -> None:
+    def stopped(memory: InMemoryBroker) -> None:
+        furnish(memory)
+        memory.management.update(ORDERS, {"capacity_messages": 10}, memory.management.read(ORDERS).version)
+        memory.publish_encoded("orders", *[bytes(Message(body="x").encode())] * 9)
+        given = {"reason": "poison", "below": 40, "user": "ann", "container_id": "web-7"}
+        memory.management.call(object_name("VirtualHost", name="default"), "stop-producers", given, "olga")
+        memory._end_turn()
+
+    broker.do(stopped)
+    page = await opened(await people.page("vic", "viewers"), WEB)
+    ends = page.locator("#stop-ends")
+    await expect(ends).to_contain_text("ends at a depth of 40%. Waits for 1 queue above 40%: orders (90%)")
+    await expect(ends.get_by_role("link", name="orders")).to_have_attribute(
+        "href", re.compile("/queues/default/orders/")
+    )
+    broker.do(lambda memory: memory.consume(memory.attach_consumer("orders"), 2))
+    await expect(ends).to_contain_text("orders (70%)")
+    broker.do(lambda memory: (memory.consume(memory.attach_consumer("orders"), 5), memory.advance(2000)))
+    await expect(ends).to_be_hidden()
 
 
 async def test_producer_is_closed_with_a_preview_and_a_reason(people: People, broker: Broker) -> None:

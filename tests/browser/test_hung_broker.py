@@ -385,7 +385,10 @@ async def test_no_page_and_no_call_states_unknown_facts_while_the_broker_hangs(p
     assert await fresh["why"].locator("#verdict-card").get_attribute("data-blocked") is None
     await expect(queue.locator("#limits")).to_contain_text("origin not known")
     for page in (open_pages["queue"], queue):
-        ends = await page.evaluate("Math.max(...document.getElementById('chart').data.flatMap((line) => line.x))")
+        ends = await page.evaluate(
+            "Math.max(...document.getElementById('chart').data.flatMap((line) => line.x)"
+            ".map((x) => new Date(String(x).replace(' ', 'T') + 'Z').getTime()))"
+        )
         assert ends <= hung_at, "the chart goes on after the hang"
     await check_calls(context, hung_at)
     hanging.go_on()

@@ -245,5 +245,48 @@ async def test_stop_is_undone_from_the_page_after_its_dialog_is_closed(people: P
     )
     await expect(page.locator("#banner-stops")).to_contain_text("incident 7")
     await toast.get_by_role("button", name="Undo").click()
-    await expect(toast).to_contain_text("queue orders: this stop is no longer in force.")
+    await expect(toast).to_contain_text("queue orders: This stop is no longer in force, or was changed meanwhile.")
     await expect(row(page, "orders").locator(".state")).to_have_text("Stopped")
+
+
+async def test_undo_gives_an_older_stop_its_end_again_or_says_why_not(people: People, broker: Broker) -> None:
+    def stopped(memory: InMemoryBroker) -> None:
+        used(memory, "orders", 10)
+        memory.fill("orders", 8)
+        memory.management.call(ORDERS, "stop-producers", {"reason": "older", "below": 40}, "bert")
+        memory._end_turn()
+
+    broker.do(stopped)
+    page = await opened(await people.page("ada"))
+    dialog, banner = page.locator("dialog"), page.locator("#banner-stops")
+    await expect(banner).to_contain_text("Resumes automatically at a depth of 40%")
+
+    await page.get_by_role("checkbox", name="Select orders").check()
+
+    async def stop_again() -> None:
+        await page.locator("#selection").get_by_role("button", name="Stop producers of").click()
+        await dialog.get_by_label("Reason").fill("a look at it")
+        await dialog.get_by_label("Minutes until").fill("15")
+        await dialog.locator("button[type=submit]").click()
+        await expect(dialog).to_contain_text("by bert")
+        await expect(dialog).to_contain_text(
+            "It stays, with the new end. Undo restores the earlier end: resumes automatically at a depth of 40%."
+        )
+        await expect(banner).to_contain_text("Resumes automatically in 1")
+
+    await stop_again()
+    await dialog.get_by_role("button", name="Undo").click()
+    await expect(dialog.locator("h2")).to_have_text("Undone")
+    await expect(dialog.locator(".answer")).to_have_text(
+        "1 queue stopped as before: resumes automatically at a depth of 40%."
+    )
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(banner).to_contain_text("Resumes automatically at a depth of 40%")
+
+    await stop_again()
+    broker.do(lambda memory: memory.consume(memory.attach_consumer("orders"), 8))
+    people.expected.append("400")
+    await dialog.get_by_role("button", name="Undo").click()
+    await expect(dialog.get_by_role("alert").last).to_contain_text("Undo failed: below is 40 %")
+    await expect(dialog.get_by_role("alert").last).to_contain_text("it would end at once")
+    await expect(banner).to_contain_text("Resumes automatically in 1")

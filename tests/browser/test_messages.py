@@ -316,6 +316,8 @@ async def test_all_that_the_filter_finds_are_deleted_by_a_job_that_can_be_interr
         "bytes": 5000,
         "skipped": 1,
         "searched": 4000,
+        "depth": 10_000,
+        "percent": 40,
         "at_least": False,
         "unconfirmed": 0,
     }
@@ -334,11 +336,13 @@ async def test_all_that_the_filter_finds_are_deleted_by_a_job_that_can_be_interr
     await page.locator("dialog").get_by_role("button", name="Delete at least 1,000 messages").click()
     line = page.locator("#jobs li")
     await expect(line).to_contain_text("Running: delete 1,200 messages")
+    await expect(line).to_contain_text("40% (4,000 of 10,000 searched)")
     await expect(line).to_contain_text("Waiting: The store is full.")
     assert sent[-1][1]["match"] == {"properties": {"colour": "red"}}
     await line.get_by_role("button", name="Interrupt").click()
-    job |= {"state": "interrupted"}
+    job |= {"state": "interrupted", "searched": 10_001, "percent": None}
     await expect(line.get_by_role("button", name="Resume")).to_be_visible()
+    await expect(line).to_contain_text("\u2013 (10,001 searched)")
     assert sent[-1] == ("message-jobs/3/interrupt/", {})
 
 

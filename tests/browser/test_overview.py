@@ -255,3 +255,41 @@ async def test_long_names_are_distinguishable_in_the_table(people: People, broke
         assert set(names[:2]) < set(shown)  # whole, if they are of usual length
     titles = await links.evaluate_all("all => all.map((a) => a.title)")
     assert any(names[2] in title for title in titles)
+
+
+async def test_queues_are_grouped_by_prefix_and_groups_expand_and_stay_open(people: People, broker: Broker) -> None:
+    for name in ("shop.orders", "shop.mail", "billing.runs", "alone"):
+        broker.do(lambda memory, name=name: limited(memory, name, 10))  # type: ignore[misc]
+    page = await opened(await people.page("ada"))
+    await page.locator("#table-options summary").click()
+    await page.get_by_label("Group by").select_option("prefix")
+    await page.keyboard.press("Escape")
+    names = page.locator("#queue-rows .c-group button")
+    await expect(names).to_have_text(["No prefix", "billing", "shop"], use_inner_text=True)
+    await expect(page.locator("#queues-count")).to_have_text("4 in 3 groups")
+    await expect(page.locator("#queue-rows .c-name")).to_have_count(0)
+    broker.do(lambda memory: memory.fill("shop.mail", 20))  # on no row, but in the totals of its group
+    await expect(names).to_have_text(["shop", "No prefix", "billing"], use_inner_text=True)
+    shop = page.locator("#queue-rows tr.group").first
+    await expect(shop).to_contain_text("1 overfull")
+    await expect(shop.locator(".c-depth")).to_contain_text("11 msg")
+    await shop.get_by_role("button", name="shop").press("Enter")
+    await expect(shop.get_by_role("button")).to_have_attribute("aria-expanded", "true")
+    await expect(page.locator("#queue-rows .c-name a")).to_have_text(["shop.mail", "shop.orders"])
+    await page.reload()
+    await expect(page.locator("#queue-rows .c-name a")).to_have_text(["shop.mail", "shop.orders"])
+    await expect(page.locator("#queue-rows tr")).to_have_count(5)
+
+
+@pytest.mark.parametrize("width", [800, 960, 1024])
+async def test_stop_of_a_row_is_within_the_table_on_narrow_screens(people: People, broker: Broker, width: int) -> None:
+    broker.do(lambda memory: used(memory, "a-very-long-name-with-words.europe.frankfurt.production.orders", 10))
+    page = await opened(await people.page("ada", viewport={"width": width, "height": 800}))
+    await page.locator("#table-options summary").click()
+    await page.get_by_label("Unacknowledged").check()  # the widest: with every column
+    box, act = page.locator("#queues-box"), page.locator("#queue-rows .row-act")
+    await expect(act).to_be_visible()
+    outer, inner = await box.bounding_box(), await act.bounding_box()
+    assert outer is not None
+    assert inner is not None
+    assert inner["x"] + inner["width"] <= outer["x"] + outer["width"]

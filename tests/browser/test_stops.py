@@ -101,7 +101,7 @@ async def test_viewer_sees_the_banner_of_a_stop_but_cannot_start_producers(peopl
 async def test_saved_filter_is_shared_and_stopped_by_another_user(people: People, broker: Broker) -> None:
     for name in ("orders.eu", "orders.us", "stock"):
         broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
-    page = await opened(await people.page("ada"), "/?search=orders")
+    page = await opened(await people.page("ada"), "/?search=orders&only=no-consumers")
     await page.locator("#selection").get_by_role("button", name="Save…").click()
     dialog = page.locator("dialog")
     await dialog.get_by_label("Name").fill("the shop")
@@ -113,6 +113,7 @@ async def test_saved_filter_is_shared_and_stopped_by_another_user(people: People
     await other.get_by_label("Saved selections").select_option(label="the shop (ada)")
     await expect(other.locator("#queue-rows tr")).to_have_count(2)
     await expect(other.locator("#search")).to_have_value("orders")
+    await expect(other.get_by_label("No consumers")).to_be_checked()
     await other.get_by_role("button", name="Stop all producers").click()
     dialog = other.locator("dialog")
     await dialog.get_by_text("Restrict to queues").click()
@@ -196,3 +197,29 @@ async def test_stop_dialog_shows_the_number_of_further_queues(people: People, br
     await page.get_by_role("button", name="Stop all producers").click()
     await expect(page.locator("dialog .preview-largest li")).to_have_count(6)
     await expect(page.locator("dialog .preview-largest li").last).to_have_text("2 more")
+
+
+# -- help beside fields ------------------------------------------------------------------------------------------------
+
+
+async def test_help_beside_a_field_is_opened_and_closed_by_keyboard_in_the_dialog(
+    people: People, broker: Broker
+) -> None:
+    broker.do(lambda memory: used(memory, "orders", 10))
+    page = await opened(await people.page("ada"))
+    await row(page, "orders").get_by_role("button", name="Stop").click()
+    dialog = page.locator("dialog")
+    await dialog.get_by_label("Reason").fill("typed before")
+    button = dialog.get_by_role("button", name="What is automatic end?")
+    await button.focus()
+    await page.keyboard.press("Enter")
+    help_text = dialog.locator(".explanation:popover-open")
+    await expect(help_text.locator(".explained-term")).to_have_text("Automatic end")
+    await expect(help_text.locator(".explained-text")).to_contain_text("the broker lifts a stop without an operator.")
+    await expect(help_text.get_by_role("link").last).to_have_attribute("href", "/help/terms/#automatic-end")
+    await page.keyboard.press("Escape")
+    await expect(help_text).to_have_count(0)
+    await expect(button).to_be_focused()
+    await expect(dialog).to_be_visible()
+    await expect(dialog.get_by_label("Reason")).to_have_value("typed before")
+    await expect(dialog.get_by_role("group", name="Resume automatically", exact=True)).to_be_visible()

@@ -222,6 +222,34 @@ def test_interrupted_job_changes_nothing_more_until_it_is_resumed(four: Broker, 
     assert now(job).state == State.DONE
 
 
+@pytest.mark.parametrize("removed", [False, True])
+def test_interrupt_and_resume_are_audited_with_user_reason_and_job(
+    four: Broker, by: Actor, as_operator: APIClient, operator: User, removed: bool
+) -> None:
+    """Also of a broker that is not configured any more."""
+    job = begun(four, by)
+    if removed:
+        BulkEdit.objects.filter(pk=job.pk).update(broker="gone")
+    path = f"{BULK}{job.pk}/"
+    assert post(as_operator, f"{path}interrupt/", reason="wait for ben").json()["state"] == "interrupted"
+    assert post(as_operator, f"{path}resume/", reason="ben is here").status_code == 200
+    rows = AuditEntry.objects.filter(operation__endswith="-bulk-edit").order_by("id")
+    assert [
+        (row.operation, row.user_name, row.broker, row.object, row.reason, row.outcome, row.detail) for row in rows
+    ] == [
+        (
+            f"{verb}-bulk-edit",
+            "olga",
+            job.broker if not removed else "gone",
+            "type=Broker",
+            reason,
+            "done",
+            f"job: {job.pk}",
+        )
+        for verb, reason in (("interrupt", "wait for ben"), ("resume", "ben is here"))
+    ]
+
+
 def test_disconnected_broker_interrupts_the_job_until_it_is_resumed(four: Broker, by: Actor) -> None:
     job = begun(four, by)
     step(job.pk, "test", count=1)
@@ -290,6 +318,10 @@ def test_viewer_sees_jobs_but_cannot_control_them(four: Broker, as_viewer: APICl
     assert as_viewer.get(path).status_code == as_viewer.get(f"{path}rows/").status_code == 200
     for action in ("resume", "interrupt", "undo"):
         assert post(as_viewer, f"{path}{action}/").status_code == 403, action
+    for operation in ("resume-bulk-edit", "interrupt-bulk-edit"):
+        refused = AuditEntry.objects.get(operation=operation)
+        assert (refused.user_name, refused.outcome) == ("vera", "refused")
+        assert f"may not {operation.partition('-')[0]} bulk edit {job.pk}" in refused.detail
     assert set(capacities(four).values()) == {100}
     assert as_viewer.get(f"{BULK}999/").status_code == 404
     with pytest.raises(PermissionDenied):

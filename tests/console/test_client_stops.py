@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from proton import Message
 from rest_framework.test import APIClient
 
 from brokers.adapters import activemq, artemis, rabbitmq
 from brokers.adapters.capabilities import Capability, types_of
 from brokers.engine.values.clients import Client
 from brokers.engine.values.stops import Scope
-from brokers.model import ObjectName, check_arguments
+from brokers.model import ObjectName, check_arguments, object_name
 from brokers.testing import InMemoryBroker
 from console.alerts.evaluator import Evaluator
 from console.alerts.models import Alert, Rule
@@ -28,6 +29,8 @@ pytestmark = pytest.mark.django_db
 
 HOST = {"scope": "type=VirtualHost,name=default"}
 WEB = {"user": "ann", "container_id": "web"}
+MESSAGE = bytes(Message(body="x").encode())
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
 
 
 def post(client: APIClient, path: str, **body: Any) -> Any:
@@ -84,6 +87,43 @@ def test_stop_of_a_client_is_previewed_followed_listed_and_undone(furnished: Bro
     rows = AuditEntry.objects.filter(operation="stop-producers", outcome="done")
     (row,) = rows
     assert 'container_id: "web"' in row.detail
+
+
+def test_progress_names_the_queues_that_the_end_by_depth_waits_for(furnished: Broker, as_operator: APIClient) -> None:
+    def fill(memory: InMemoryBroker) -> None:
+        for name, count in (("orders", 9), ("bills", 5), ("other", 10)):
+            queue = object_name("Queue", virtualhost="default", name=name)
+            if name == "other":
+                memory.management.create(queue, {})
+            version = memory.management.read(queue).version
+            memory.management.update(queue, {"capacity_messages": 12}, version)
+            memory.publish_encoded(name, *[MESSAGE] * count)
+
+    furnished.do(fill)
+    path = "stop-producers/progress/"
+    found = answer_of(as_operator, path, **HOST, **WEB)
+    assert (found["queues_above"], found["fullest"]) == (None, None)
+    answer_of(as_operator, "stop-producers/", **HOST, **WEB, reason="poison", below=40)
+    found = answer_of(as_operator, path, **HOST, **WEB)
+    orders, bills = (f"type=Queue,virtualhost=default,name={name}" for name in ("orders", "bills"))
+    assert found["queues_above"] == 2
+    assert found["fullest"] == [{"queue": orders, "percent": 75}, {"queue": bills, "percent": 42}]
+    assert answer_of(as_operator, path, **HOST)["fullest"] is None
+    furnished.do(lambda memory: memory.consume(memory.attach_consumer("orders"), 9))
+    assert answer_of(as_operator, path, **HOST, **WEB)["queues_above"] == 1
+
+
+def test_queues_of_a_stop_of_the_broker_are_not_named_to_users_of_one_virtual_host(
+    furnished: Broker, as_operator: APIClient
+) -> None:
+    scope = {"scope": "type=Broker"}
+    furnished.do(lambda memory: memory.management.update(ORDERS, {"capacity_messages": 10}, 1))
+    furnished.do(lambda memory: memory.publish_encoded("orders", *[MESSAGE] * 9))
+    answer_of(as_operator, "stop-producers/", **scope, **WEB, reason="poison", below=40)
+    assert answer_of(as_operator, "stop-producers/progress/", **scope, **WEB)["queues_above"] == 1
+    viewer = signed_in(person("vera", Grant(Role.VIEWER, "local", "default")))
+    found = answer_of(viewer, "stop-producers/progress/", **scope, **WEB)
+    assert (found["producers"], found["queues_above"], found["fullest"]) == (2, None, None)
 
 
 def test_client_that_is_away_can_be_stopped(furnished: Broker, as_operator: APIClient) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -96,6 +96,87 @@ async def test_socket_is_open_until_its_session_ends(broker: Broker, monkeypatch
     while await socket.frame():
         pass
     assert socket.closed == 4401
+
+
+class Database:
+    """What `user_rights` does when it reads: it gives the rights, hangs until `go_on`, or fails."""
+
+    def __init__(self, rights: Rights) -> None:
+        self.rights = rights
+        self.hangs = self.fails = False
+        self.reads = 0
+        self.go_on = threading.Event()
+
+    def read(self, _user: User) -> Rights:
+        self.reads += 1
+        if self.hangs:
+            assert self.go_on.wait(60)
+        if self.fails:
+            raise OperationalError("the database is locked")
+        return self.rights
+
+
+@pytest.fixture
+def database(monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    made = Database(Rights((Grant(Role.VIEWER, "", ""),)))
+    monkeypatch.setattr(page_socket, "user_rights", made.read)
+    monkeypatch.setattr(page_socket, "SESSION", 0.0)
+    monkeypatch.setattr(page_socket, "HEARTBEAT", 0.05)
+    yield made
+    made.go_on.set()
+
+
+async def new_queue_is_sent(broker: Broker, page: Page, name: str) -> None:
+    await do(broker, attach(name))
+    while name not in [queue["name"] for queue in (await page.frame_of("snapshot"))["data"]["queues"]]:
+        pass
+
+
+@pytest.mark.parametrize("page", [False], indirect=True)
+async def test_database_that_hangs_delays_no_frames_and_the_check_goes_on_after_it(
+    broker: Broker, database: Database, page: Page
+) -> None:
+    await page.send(watch="overview")
+    await page.frame_of("snapshot")
+    await until_async(lambda: database.reads > 1)
+    database.hangs, before = True, database.reads
+    await until_async(lambda: database.reads > before)
+    reads = database.reads
+    for name in ("orders", "bills"):
+        await new_queue_is_sent(broker, page, name)
+        await page.frame_of("heartbeat")
+    assert database.reads == reads  # one check at a time
+    database.rights = Rights(())
+    database.go_on.set()
+    while await page.frame():
+        pass
+    assert page.closed == 4412
+
+
+@pytest.mark.parametrize("page", [False], indirect=True)
+async def test_database_that_fails_ends_no_socket_until_it_is_read_again(
+    broker: Broker, database: Database, page: Page, caplog: pytest.LogCaptureFixture
+) -> None:
+    await page.send(watch="overview")
+    await page.frame_of("snapshot")
+    database.fails, before = True, database.reads
+    await until_async(lambda: database.reads > before + 1)
+    await new_queue_is_sent(broker, page, "orders")
+    assert "session could not be checked" in caplog.text
+    database.rights, database.fails = Rights(()), False
+    while await page.frame():
+        pass
+    assert page.closed == 4412
+
+
+async def test_socket_that_is_left_while_the_database_hangs_ends(broker: Broker, database: Database) -> None:
+    await asyncio.to_thread(broker.connected)
+    page = Page()
+    assert await page.open()
+    database.hangs = True
+    before = database.reads
+    await until_async(lambda: database.reads > before)
+    await page.leave()
 
 
 # -- snapshots ------------------------------------------------------------------------------------------------------

@@ -49,6 +49,8 @@ def test_preferences_are_of_one_user_and_of_each_browser(vera: APIClient) -> Non
         ("name_width", "1px;"),
         ("hidden_columns", ["name"]),
         ("hidden_columns", "depth"),
+        ("group_by", "colour"),
+        ("groups", True),
         ("colour", "red"),
     ],
 )

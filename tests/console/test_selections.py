@@ -66,6 +66,39 @@ def test_stop_by_a_filter_evaluates_it_at_that_time(queues: Broker, as_operator:
     assert started["queues"] == 3
 
 
+def test_quick_filters_are_part_of_a_selection_and_evaluated_with_it(queues: Broker, as_operator: APIClient) -> None:
+    queues.do(lambda memory: memory.attach_consumer("orders.asia"))
+    until(lambda: (queues.link.queue(object_of("orders.asia")) or {}).get("consumers") == 1)
+    made = saved(as_operator, states=["NORMAL"], only=["no-consumers"])
+    assert (made["states"], made["only"]) == (["NORMAL"], ["no-consumers"])
+    aim = {"scope": "type=Broker", "selection": made["id"]}
+    preview = as_operator.post("/api/v1/stop-producers/preview/", aim, format="json").json()
+    assert preview["objects"] == [object_of("orders.eu"), object_of("orders.us")]
+    row = AuditEntry.objects.get(operation="save-selection")
+    assert (row.after["states"], row.after["only"]) == (["NORMAL"], ["no-consumers"])
+    path = f"{PATH}{made['id']}/"
+    changed = as_operator.patch(path, {"states": ["STOPPED"]}, format="json").json()
+    assert (changed["states"], changed["only"]) == (["STOPPED"], ["no-consumers"])
+    changed = as_operator.patch(path, {"only": ["blocked", "nearly-full"]}, format="json").json()
+    assert (changed["states"], changed["only"], changed["search"]) == (
+        ["STOPPED"],
+        ["blocked", "nearly-full"],
+        "orders",
+    )
+    assert as_operator.get(path).json() == changed
+
+
+def test_quick_filter_alone_is_a_selection_and_an_unknown_one_is_refused(
+    queues: Broker, as_operator: APIClient
+) -> None:
+    assert saved(as_operator, search="", only=["no-consumers"])["only"] == ["no-consumers"]
+    for wrong in (["STOPPED"], ["colour"], "blocked", [1]):
+        answer = as_operator.post(PATH, {"name": "b", "search": "o", "only": wrong}, format="json")
+        assert (answer.status_code, list(answer.json())) == (400, ["only"])
+    empty = as_operator.post(PATH, {"name": "c", "search": "", "states": [], "only": []}, format="json")
+    assert empty.status_code == 400
+
+
 def test_deleted_queues_of_a_selection_are_omitted(queues: Broker, as_operator: APIClient) -> None:
     names = [object_of("prices"), object_of("gone")]
     made = saved(as_operator, search="", queues=names)

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from brokers.model import object_name
-from brokers.testing import InMemoryBroker
+from brokers.testing import START, InMemoryBroker
 from console.audit.models import AuditEntry
 from console.links.registry import close_links, link, links
 from console.operations.halted_starts import HaltedStarts
@@ -20,6 +20,8 @@ from tests.console.conftest import QUICK, Broker, signed_in, until
 pytestmark = pytest.mark.django_db
 
 ALL = {"scope": "type=Broker"}
+#: Of the clock of the broker in memory, ms.
+NEXT_YEAR = START + 365 * 24 * 3600 * 1000
 
 
 def queue(name: str) -> str:
@@ -121,6 +123,87 @@ def test_stop_that_changes_the_end_of_another_says_whose_it_was(
     assert second["changed"] is True
     (before,) = second["stops_before"]
     assert (before["reason"], before["actor"], before["until"], before["below"]) == ("older", "otto", None, 0)
+    assert before["replaced"] is False
+    blocking = "container_id" not in aim  # a queue does not show a stop that blocks none of its producers
+    assert (before["after"] is not None) is blocking
+    if blocking:
+        (stop,) = broker.do(lambda memory: list(memory.engine.stops.values()))
+        ahead = broker.do(lambda memory: memory.engine.turn.ahead)
+        assert before["after"] == {"until": stop.end.until + ahead, "below": 0}
+
+
+def depth_used(broker: Broker) -> None:
+    """One queue, q000, with a producer and 8 messages of a capacity of 10."""
+    broker.connected()
+
+    def act(memory: InMemoryBroker) -> None:
+        memory.management.create(object_name("Queue", virtualhost="default", name="q000"), {"capacity_messages": 10})
+        memory.fill("q000", 8)
+
+    broker.do(act)
+    wait_for_queues(broker, 1)
+    broker.sample_until(lambda: broker.link.broker_now < NEXT_YEAR)  # the broker's clock is known
+
+
+@pytest.mark.parametrize("end", [{"for_ms": 600_000}, {"below": 40}, {"for_ms": 600_000, "below": 40}, {}])
+@pytest.mark.parametrize("client", [{}, {"user": "anonymous"}])
+def test_end_that_a_stop_has_replaced_can_be_restored_as_it_was(
+    broker: Broker, as_operator: APIClient, end: dict[str, int], client: dict[str, str]
+) -> None:
+    """What the undo does: it gives the stop the end that `stops_before` names."""
+    depth_used(broker)
+    aim = {"scope": "type=VirtualHost,name=default", **client}
+    answer_of(as_operator, "stop-producers/", **aim, reason="older", **end)
+    (stop,) = broker.do(lambda memory: list(memory.engine.stops.values()))
+    (before,) = answer_of(as_operator, "stop-producers/", **aim, reason="mine", for_ms=5_000)["stops_before"]
+    again = {name: before[name] for name in ("until", "below") if before[name]}
+    assert answer_of(as_operator, "stop-producers/", **aim, reason="undo: mine", **again)["changed"] is True
+    (restored,) = broker.do(lambda memory: list(memory.engine.stops.values()))
+    assert (restored.reason, restored.actor, restored.since) == (stop.reason, stop.actor, stop.since)
+    assert restored.end.below == stop.end.below
+    assert (restored.end.until is None) is (stop.end.until is None)
+    if stop.end.until is not None:
+        assert abs(restored.end.until - stop.end.until) < 5_000  # by the console's estimate of the broker's clock
+
+
+def test_earlier_end_that_would_end_the_stop_at_once_is_refused_with_the_reason(
+    broker: Broker, as_operator: APIClient
+) -> None:
+    depth_used(broker)
+    answer_of(as_operator, "stop-producers/", **ALL, reason="older", below=40)
+    answer_of(as_operator, "stop-producers/", **ALL, reason="mine", for_ms=60_000)
+    broker.do(lambda memory: memory.consume(memory.attach_consumer("q000"), 8))
+    refused = post(as_operator, "stop-producers/", **ALL, reason="undo: mine", below=40)
+    assert (refused.status_code, "would end at once" in refused.json()["below"][0]) == (400, True)
+    (stop,) = broker.do(lambda memory: list(memory.engine.stops.values()))
+    assert stop.end.below == 0
+
+
+def test_time_at_which_a_stop_ends_is_to_come_and_not_given_twice(broker: Broker, as_operator: APIClient) -> None:
+    broker.connected()
+    broker.do(lambda memory: crowd(memory, 1, 1))
+    wait_for_queues(broker, 1)
+    now = broker.link.broker_now
+    for wrong in ({"until": now - 1}, {"until": now + 60_000, "for_ms": 60_000}, {"until": -1}):
+        refused = post(as_operator, "stop-producers/", **ALL, reason="r", **wrong)
+        assert (refused.status_code, list(refused.json())) == (400, ["until"]), wrong
+    refused = post(as_operator, "stop-producers/", **ALL, reason="r", brokers=["local"], until=now - 1)
+    assert (refused.status_code, list(refused.json())) == (400, ["until"])
+    assert not broker.do(lambda memory: list(memory.engine.stops.values()))
+    answer = answer_of(as_operator, "stop-producers/", **ALL, reason="r", brokers=["local"], until=now + 60_000)
+    assert answer["brokers"][0]["changed"] is True
+    (stop,) = broker.do(lambda memory: list(memory.engine.stops.values()))
+    assert 0 < stop.end.until - broker.do(lambda memory: memory.engine.turn.now) <= 60_000
+
+
+def test_stop_in_a_staged_start_is_named_as_replaced(broker: Broker, as_operator: APIClient) -> None:
+    broker.connected()
+    broker.do(lambda memory: crowd(memory, 1, 1))
+    wait_for_queues(broker, 1)
+    answer_of(as_operator, "stop-producers/", **ALL, reason="older")
+    answer_of(as_operator, "start-producers/", **ALL, reason="in stages", rate=10)
+    (before,) = answer_of(as_operator, "stop-producers/", **ALL, reason="mine")["stops_before"]
+    assert before["replaced"] is True
 
 
 def test_stop_of_named_queues_says_which_were_stopped_already(broker: Broker, as_operator: APIClient) -> None:

@@ -326,7 +326,10 @@ def test_undo_needs_what_was_in_force_before(fleet: Fleet, as_operator: APIClien
     post(as_operator, "stop-producers/?broker=rabbit", scope="type=Broker", reason="earlier", effect="reject")
     found = fleet.of(stop(as_operator, "reject", for_ms=60_000).json())
     assert found["local"]["earlier"] is None
-    assert (found["rabbit"]["changed"], found["rabbit"]["earlier"]) == (True, {"until": None, "below": 0})
+    assert (found["rabbit"]["changed"], found["rabbit"]["earlier"]) == (
+        True,
+        {"until": None, "below": 0, "replaced": False},
+    )
     again = fleet.of(stop(as_operator, "reject", brokers=["rabbit"]).json())
     assert again["rabbit"]["earlier"]["until"] > 0
 

@@ -375,6 +375,37 @@ def test_repeated_stop_of_a_client_that_has_left_awaits_its_queues_and_without_a
     assert world.broker.stops[WIDE].awaited == ()
 
 
+def test_what_the_end_by_depth_waits_for_is_what_ends_it_and_reading_it_changes_nothing() -> None:
+    world = World()
+    orders, late = depth_of(world, "orders", 8), depth_of(world, "late", 9)
+    depth_of(world, "unrelated", 9)
+    world.client(orders)
+    stopping = world.broker.stopping
+    assert stopping.awaited([WIDE]) is None
+    world.stop(WIDE, below=50)
+    assert stopping.awaited([WIDE]) == [(orders, 50)]
+    world.client(late)
+    recorded = world.broker.stops[WIDE]
+    assert dict(stopping.awaited([WIDE, Scope()]) or ()) == {orders: 50, late: 50}
+    assert world.broker.stops[WIDE] == recorded
+    assert stopping.awaited([Scope(HOST)]) is None  # of another scope
+    for queue in (orders, late):
+        assert world.broker.stops
+        world.consume(world.receiver(queue), 8)
+        stopping.end_due_stops()
+    assert not world.broker.stops
+    assert stopping.awaited([WIDE]) is None
+
+
+def test_end_by_depth_of_queues_waits_for_all_that_the_stop_covers() -> None:
+    world = World()
+    orders, late = depth_of(world, "orders", 8), depth_of(world, "late", 2)
+    world.stop(Scope(HOST), below=50)
+    assert dict(world.broker.stopping.awaited([Scope(HOST)]) or ()) == {orders: 50, late: 50}
+    world.stop(Scope(HOST))
+    assert world.broker.stopping.awaited([Scope(HOST)]) is None
+
+
 def test_log_names_the_queue_only_if_the_stop_is_of_that_queue() -> None:
     world = World()
     world.client(world.queue("one"))

@@ -87,6 +87,12 @@ class Stopping:
         """Return how far stops of these scopes have come. Raises NotFound, InvalidValue."""
         return _outcome([(scope, self._covered(scope)) for scope in scopes])
 
+    def awaited(self, scopes: Sequence[Scope]) -> list[tuple[Queue, int]] | None:
+        """Return the queues whose depth must fall before the stops of exactly these scopes end, each with the
+        percentage of its capacity that it must reach; None: none of these stops ends at a depth."""
+        stops = [stop for scope in scopes if (stop := self.registry.stops.get(scope)) is not None and stop.end.below]
+        return [(queue, stop.end.below) for stop in stops for queue in self._counted(stop)] if stops else None
+
     def start_producers(
         self, scope: Scope, reason: str, actor: str, *, only: bool = False, stage: Stage | None = None
     ) -> StopOutcome:
@@ -183,12 +189,16 @@ class Stopping:
 
     def _awaited(self, stop: Stop) -> Collection[Queue]:
         """Return the queues whose depth can end a stop, and record them if its clients have attached to others."""
-        if not depth_ends.is_per_client(stop.scope):
-            return [queue for queue in self._may_apply_to(stop.scope) if queue.gate.has_stop(stop.scope)]
-        queues = depth_ends.counting(self.registry, stop)
-        if (awaited := depth_ends.keys(queues)) != stop.awaited:
+        queues = self._counted(stop)
+        if depth_ends.is_per_client(stop.scope) and (awaited := depth_ends.keys(queues)) != stop.awaited:
             self._change(replace(stop, awaited=awaited))
         return queues
+
+    def _counted(self, stop: Stop) -> Collection[Queue]:
+        """Return the queues whose depth can end a stop."""
+        if depth_ends.is_per_client(stop.scope):
+            return depth_ends.counting(self.registry, stop)
+        return [queue for queue in self._may_apply_to(stop.scope) if queue.gate.has_stop(stop.scope)]
 
     def _covered(self, scope: Scope) -> list[Queue]:
         """Return the covered queues. Raises NotFound for an unknown object, InvalidValue for an invalid pattern."""

@@ -36,13 +36,9 @@ def overfull(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataF
     false)."""
     evidence = _evidence(events, samples, carried)
     ordered = Window.partitionBy(*_QUEUE).orderBy("ms", "seq")
-    # Backwards, since Spark computes growing frames in linear time, but shrinking ones in quadratic time.
-    backwards = Window.partitionBy(*_QUEUE).orderBy(F.desc("ms"), F.desc("seq"))
-    following = backwards.rowsBetween(Window.unboundedPreceding, -1)
-    earlier = ordered.rowsBetween(Window.unboundedPreceding, -1)
     states = (
-        evidence.withColumn("later", F.last("was", ignorenulls=True).over(following))
-        .withColumn("known", F.last("on", ignorenulls=True).over(earlier))
+        evidence.withColumn("later", _nearest("lead", "was"))
+        .withColumn("known", _nearest("lag", "on"))
         .withColumn("overfull", F.coalesce("on", F.col("known") & F.col("later"), F.lit(False)))
         .withColumn("before", F.coalesce(F.lag("overfull").over(ordered), F.lit(False)))
         .where("overfull <> before")
@@ -90,6 +86,12 @@ def overfull(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataF
         F.lit(None).cast("string").alias("released_reason"),
         "settled",
     )
+
+
+def _nearest(function: str, column: str) -> Column:
+    """Return the column's next (`lead`) or last (`lag`) known value in the queue's other evidence. Both in one order,
+    so that Spark sorts once: a frame of all later rows would have to be sorted backwards to take linear time."""
+    return F.expr(f"{function}({column}) IGNORE NULLS OVER (PARTITION BY {', '.join(_QUEUE)} ORDER BY ms, seq)")
 
 
 def _release() -> tuple[Column, Column]:
@@ -231,16 +233,24 @@ def never_less(episodes: DataFrame, before: DataFrame, complete_from: Mapping[st
 
 
 def _evidence(events: DataFrame, samples: DataFrame, carried: DataFrame) -> DataFrame:
-    """Return (queue, ms, seq, on, was, what, state, actor, start_ms, stop_messages, stop_bytes). `on`: whether the
-    queue is overfull from then on, null for a restart; `was`: whether it was before, null if unknown."""
+    """Return (queue, ms, seq, on, was, what, state, actor, start_ms, stop_messages, stop_bytes) of queues that were
+    overfull at least once. `on`: whether the queue is overfull from then on, null for a restart; `was`: whether it was
+    before, null if unknown."""
     evidence = _from_events(events).unionByName(_from_samples(samples)).unionByName(_carried_over(carried))
-    # A restart concerns every queue with other evidence; other queues had no episode.
-    queues = evidence.select(*_QUEUE).distinct()
+    # Most queues are never overfull, and most evidence is theirs: it would be moved and sorted for nothing.
+    queues = evidence.where("on").select(*(F.col(name).alias(f"its_{name}") for name in _QUEUE)).distinct()
+    its = F.lit(True)
+    for name in _QUEUE:
+        its = its & F.col(name).eqNullSafe(F.col(f"its_{name}"))
+    evidence = evidence.join(F.broadcast(queues), its, "left_semi")
+    # A restart concerns every queue with an episode.
     ready = events.where("kind = 'broker-ready'").select(
         "broker", F.unix_millis("at").alias("ms"), F.col("sequence").alias("ready_seq")
     )
-    restarts = queues.join(F.broadcast(ready), "broker").select(
-        *_QUEUE, "ms", *(value.alias(name) for name, value in {**_restart(), "seq": F.col("ready_seq")}.items())
+    restarts = queues.join(F.broadcast(ready), F.col("its_broker") == F.col("broker")).select(
+        *(F.col(f"its_{name}").alias(name) for name in _QUEUE),
+        "ms",
+        *(value.alias(name) for name, value in {**_restart(), "seq": F.col("ready_seq")}.items()),
     )
     unsettled = carried.where("NOT settled").select(
         *_QUEUE, F.unix_millis("end").alias("ms"), *(value.alias(name) for name, value in _restart().items())

@@ -82,8 +82,19 @@ class Tables:
     def read_ranges(self, name: str, ranges: Ranges) -> DataFrame:
         """Return the rows of these brokers whose time is in one of the broker's ranges, which are disjoint."""
         time = LAYOUTS[name].time
-        rows = self.read(name, lambda file: any(_overlaps(file, time, each) for each in ranges.get(file.broker, ())))
-        return within(rows, time, ranges)
+        whole, partly = [], []
+        for file in self.files(name):
+            of = ranges.get(file.broker, ())
+            if any(_contains(each, file, time) for each in of):
+                whole.append(file)
+            elif any(_overlaps(file, time, each) for each in of):
+                partly.append(file)
+        # Spark compiles a condition with its constants into the code of the step, and Java compiles that again for each
+        # range: no condition where none is needed.
+        if not partly:
+            return self._rows(name, whole)
+        rows = within(self._rows(name, partly), time, ranges)
+        return self._rows(name, whole).unionByName(rows) if whole else rows
 
     def read_touching(self, name: str, until: str, spans: Mapping[str, Range]) -> DataFrame:
         """Return the rows of these brokers whose interval, from their time to the column `until` (null: ongoing),

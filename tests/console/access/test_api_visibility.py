@@ -77,6 +77,7 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
         ("get", "queues/?virtualhost=blue", None),
         ("get", "queues/?search=h", None),
     ],
+    "v1/queues/groups/": [("get", "queues/groups/?by=prefix&sort=-depth_messages", None)],
     "v1/queues/<host:virtualhost>/<queue:name>/check/": [("post", f"queues/blue/{HIDDEN['name']}/check/", LIMITS)],
     "v1/queues/<host:virtualhost>/<queue:name>/": [("get", f"queues/blue/{HIDDEN['name']}/", None)],
     "v1/messages/": [("get", f"messages/?object={of(HIDDEN)}", None)],

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from console.alerts.addresses import NotAllowed, check, network_of, url_of
+from console.alerts.name_lookup import _pending, look_up
 from console.alerts.webhook import Refused, _Connection, post, sign
 from tests.console.alerts.receivers import Received, http_receiver
 
@@ -131,6 +132,39 @@ def test_slow_response_times_out_and_the_error_says_so(monkeypatch: pytest.Monke
                 post(url, "secret", {}, delivery="1", allowed=LOOPBACK, timeout=1)
         finally:
             finished.set()
+
+
+def test_look_up_is_bounded_and_the_name_is_looked_up_again_after_it_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, go_on = [], threading.Event()
+
+    def slow(host: str, port: int, **_: Any) -> list[Any]:
+        begun.append(host)
+        if host == "slow.example":
+            assert go_on.wait(60)
+        if host == "unknown.example":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", port))] * 2
+
+    monkeypatch.setattr("console.alerts.name_lookup.getaddrinfo", slow)
+    try:
+        for _ in range(3):
+            with pytest.raises(TimeoutError, match=r"slow.example could not be looked up within 0.05 s"):
+                look_up("slow.example", 443, 0.05)
+        with pytest.raises(OSError, match=r"slow.example could not be looked up"):
+            post("https://slow.example/", "secret", {}, delivery="1", allowed=[], timeout=0.05)
+        assert begun == ["slow.example"]
+        assert [str(each) for each in look_up("other.example", 443)] == ["93.184.216.34"]
+        with pytest.raises(socket.gaierror):
+            look_up("unknown.example", 443)
+    finally:
+        go_on.set()
+    assert [str(each) for each in look_up("slow.example", 443, 60)] == ["93.184.216.34"]
+    with pytest.raises(socket.gaierror):
+        look_up("unknown.example", 443)
+    assert begun.count("unknown.example") == 2
+    assert not _pending
 
 
 def test_address_that_does_not_respond_leaves_time_for_the_next(

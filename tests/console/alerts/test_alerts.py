@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -12,11 +13,13 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from brokers.admin import BrokerUnreachable
 from brokers.model import object_name
 from console.access.actor import Actor
 from console.access.user_rights import user_rights
 from console.alerts import editing, firing, receiver_editing, tasks
 from console.alerts.evaluator import Evaluator, shift_times
+from console.alerts.event_position import Rewinds
 from console.alerts.models import Alert, AllowedNetwork, Delivery, DeliveryState, Notification, Position, Receiver, Rule
 from console.api.alerts import MAX_ALERTS
 from console.audit.models import AuditEntry
@@ -105,6 +108,41 @@ def test_receiver_gets_firing_and_resolved_notification(stuck: Broker, by: Actor
 
 def _orders() -> Any:
     return object_name("Queue", virtualhost="default", name="orders")
+
+
+@pytest.mark.parametrize("unreadable", ["events", "position"])
+def test_rules_that_need_no_events_are_evaluated_while_events_cannot_be_read(
+    stuck: Broker, by: Actor, hook: Received, *, monkeypatch: pytest.MonkeyPatch, caplog: Any, unreadable: str
+) -> None:
+    """And the events of that time are processed once they can be read, each once."""
+    create_rule(by, hook, ["producers-stopped"], quiet=0)
+    clock = Clock()
+    alerts = evaluator(clock)
+    alerts.poll()  # starts at the newest event
+    Rule.objects.create(name="stuck", kinds=[STUCK]).receivers.set(Receiver.objects.all())
+    stop_producers(by, stuck.link, Aim(_orders()), reason="one")
+    until(lambda: stuck.link.newest_event > Position.objects.get().event)
+
+    def refused(*_: Any) -> Any:
+        raise BrokerUnreachable("no answer within 5 s")
+
+    async def refused_later(*_: Any) -> Any:
+        refused()
+
+    with monkeypatch.context() as patch:
+        if unreadable == "events":
+            patch.setattr(type(stuck.link), "events_after", refused_later)
+        else:
+            patch.setattr(Rewinds, "restored_position", refused)
+        for _ in range(3):
+            clock.seconds += 20
+            alerts.poll()
+    assert [(each["rule"], each["items"][0]["kind"]) for each in hook.bodies] == [("stuck", STUCK)]
+    assert caplog.text.count("events could not be read") == 1
+    for _ in range(2):
+        clock.seconds += 20
+        alerts.poll()
+    assert [(each["rule"], each["items"][0]["kind"]) for each in hook.bodies[1:]] == [("rule", "producers-stopped")]
 
 
 def test_restarted_evaluator_neither_repeats_nor_loses_events(broker: Broker, by: Actor, hook: Received) -> None:
@@ -358,7 +396,7 @@ def test_slow_host_look_up_does_not_delay_saving_a_receiver(
 ) -> None:
     answered = threading.Event()
     monkeypatch.setattr("console.alerts.reachability.LOOKUP_TIMEOUT", 0.01)
-    monkeypatch.setattr("console.alerts.reachability.resolved", lambda *_: answered.wait(60))
+    monkeypatch.setattr("console.alerts.name_lookup.getaddrinfo", lambda *_, **__: answered.wait(60) and [])
     made = post(
         as_operator, f"{API}receivers/", {"name": "hook", "kind": "webhook", "url": "https://slow.example.org/"}
     )
@@ -385,6 +423,40 @@ def test_mail_is_retried_and_reaches_a_real_server(stuck: Broker, by: Actor, set
         assert mail["To"] == "team@example.org"
         assert mail["Subject"] == "Firing: Blocked without consumers: default/orders (local)"
         assert "Start a consumer." in str(mail.get_payload())
+
+
+def test_resolver_that_hangs_delays_no_other_receiver(
+    stuck: Broker, by: Actor, hook: Received, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered, names = threading.Event(), []
+
+    def slow(host: str, port: int, **more: Any) -> Any:
+        names.append(host)
+        return answered.wait(60) and [] if host.endswith("example.org") else socket.getaddrinfo(host, port, **more)
+
+    monkeypatch.setattr("console.alerts.name_lookup.getaddrinfo", slow)
+    monkeypatch.setattr("console.alerts.name_lookup.TIMEOUT", 0.1)
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "mail.example.org", 25
+    for given in (
+        {"name": "hung", "kind": "webhook", "url": "https://hung.example.org/"},
+        {"name": "mail", "kind": "email", "recipients": ["team@example.org"]},
+    ):
+        Receiver.objects.create(**given)
+    rule = create_rule(by, hook, [STUCK])
+    rule.receivers.set(Receiver.objects.order_by("-name"))
+    names.clear()
+    try:
+        evaluator(Clock()).poll()
+        Delivery.objects.update(due=timezone.now())
+        tasks.sweep()
+        outcomes = {each.receiver_name: [a["outcome"] for a in each.attempts] for each in Delivery.objects.all()}
+        late = "{}.example.org could not be looked up within 0.1 s"
+        assert outcomes == {"hung": [late.format("hung")] * 2, "mail": [late.format("mail")] * 2, "hook": ["HTTP 200"]}
+        assert len(hook.requests) == 1
+        assert sorted(names) == ["127.0.0.1", "hung.example.org", "mail.example.org"]  # one look-up of a name at a time
+    finally:
+        answered.set()
+    assert {d.state for d in Delivery.objects.exclude(receiver_name="hook")} == {DeliveryState.WAITING}
 
 
 def test_mail_without_a_configured_server_fails_at_once(broker: Broker, by: Actor) -> None:

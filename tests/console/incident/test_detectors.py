@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import event, example, given, settings
+from hypothesis import strategies as st
 
 from console.conditions.active import ActiveConditions
 from console.conditions.detectors import (
     DETECTORS,
     FLAPPING,
+    UNITS,
     Finding,
     Observation,
     broker_findings,
     covers_clients,
     host_findings,
+    is_ordinary,
     queue_findings,
 )
 from console.conditions.trends import NO_RATES, Rates, Trends
@@ -183,6 +187,56 @@ def kinds(values: dict[str, Any], **seen: Any) -> list[str]:
 )
 def test_queue_has_the_expected_findings(values: dict[str, Any], seen: dict[str, Any], expected: list[str]) -> None:
     assert kinds(values, **seen) == expected
+
+
+_levels = st.sampled_from([None, 0, 100, 100, 1000])
+_depths = st.none() | st.integers(0, 130) | st.integers(0, 1200) | st.integers(1001, 3000)
+_queues = st.fixed_dictionaries(
+    {"state": st.sampled_from([None, *["NORMAL"] * 4, "OVERFULL", "STOPPED", "OVERFULL_STOPPED"])},
+    optional={
+        **{f"effective_{level}_{unit}": _levels for level in ("capacity", "stop", "resume") for unit in UNITS},
+        **{f"depth_{unit}": _depths for unit in UNITS},
+        **{name: st.sampled_from([None, 0, 0, 2]) for name in ("producers", "blocked_producers", "consumers")},
+        "mechanism": st.sampled_from([None, "credit", "reject"]),
+        "overflow": st.sampled_from([None, "ring"]),
+        "stops": st.sampled_from(
+            [
+                None,
+                (),
+                (),
+                [
+                    {
+                        "scope": "type=Broker",
+                        "halted": {"queue": row("orders")["object"], "actor": "", "percent": 90, "limit": 80},
+                    }
+                ],
+            ]
+        ),
+    },
+)
+_flows = st.floats(0, 100) | st.floats(0, 2)
+_rates = st.builds(Rates, _flows, _flows, st.floats(-100, 100), st.sampled_from([0, 9000, 9000]), st.just(0))
+
+
+@settings(max_examples=1000)
+@given(values=_queues, rates=_rates, short=st.booleans())
+@example(values={"state": "NORMAL", "depth_messages": 1500, "producers": 2}, rates=Rates(5, 1, 0, 9000), short=False)
+@example(
+    values={**LIMITED, "state": "NORMAL", "depth_messages": 70}, rates=Rates(1.1, 1.0, 0, 9000), short=False
+)  # full in 300 s: not soon, just
+@example(values={**LIMITED, "state": "NORMAL", "depth_messages": 71}, rates=Rates(1.1, 1.0, 0, 9000), short=False)
+def test_ordinary_queue_has_no_findings(values: dict[str, Any], rates: Rates, short: bool) -> None:
+    queue = {**row("orders"), **values}
+    findings = queue_findings(queue, Observation(NOW, rates, short=short))
+    event(f"{len(findings)} findings, ordinary: {is_ordinary(queue, rates)}")
+    assert not (findings and is_ordinary(queue, rates))
+
+
+def test_most_queues_are_ordinary() -> None:
+    busy = row("orders", **{**LIMITED, "producers": 3, "consumers": 1, "depth_messages": 50})
+    assert is_ordinary(busy, rates(50, 50))
+    assert is_ordinary(row("orders", producers=1, depth_messages=90_000, depth_bytes=10**9), rates(50, 50))
+    assert not is_ordinary(busy, rates(60, 50))
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,62 @@ def test_job_of_a_filter_with_kills_handles_each_message_once(
     assert numbers(olga, "orders") == [4, 100, 100, 100]
 
 
+def progress(client: APIClient, job: MessageJob) -> tuple[int | None, int]:
+    shown = client.get(f"/api/v1/message-jobs/{job.pk}/").json()
+    assert shown["depth"] in (10, None)
+    return shown["percent"], shown["searched"]
+
+
+@pytest.mark.parametrize("action", ["move", "copy"])
+def test_progress_is_the_part_of_the_depth_at_the_beginning(
+    olga: APIClient, orders: Broker, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    monkeypatch.setattr(jobs, "BATCH", 3)
+    monkeypatch.setattr(jobs, "COPY_BATCH", 3)
+    monkeypatch.setattr("console.api.message_acts.send", lambda *arguments: None)
+    job = job_of(act(olga, action, match={}, to="later"))
+    shown = [progress(olga, job)]
+    while jobs.step(job.pk, "worker"):
+        shown.append(progress(olga, job))
+        orders.do(lambda memory: memory.publish_encoded("orders", encoded(properties={"n": 100})))  # not searched
+    assert [*shown, progress(olga, job)] == [(0, 0), (30, 3), (60, 6), (90, 9), (100, 10)]
+
+
+def test_progress_with_the_skipped_batch_of_a_copy(
+    olga: APIClient, orders: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "COPY_BATCH", 4)
+    monkeypatch.setattr("console.api.message_acts.send", lambda *arguments: None)
+    job = job_of(act(olga, "copy", match={}, to="later"))
+    killed_after_the_batch(job)
+    MessageJob.objects.update(lease_until=timezone.now() - timedelta(seconds=1), lease_holder="")
+    assert not jobs.step(job.pk, "second")
+    assert progress(olga, job) == (0, 0)
+    assert (
+        olga.post(f"/api/v1/message-jobs/{job.pk}/resume/", {"unconfirmed": "skip"}, format="json").status_code == 200
+    )
+    assert progress(olga, job) == (40, 4)
+    while jobs.step(job.pk, "third"):
+        pass
+    assert progress(olga, job) == (100, 10)
+
+
+def test_progress_above_the_depth_and_of_jobs_saved_before_is_not_known(olga: APIClient, orders: Broker) -> None:
+    job = job_of(act(olga, "move", match={}, to="small"))
+    shown = []
+    for _ in range(12):  # each attempt searches again the message that the target refuses
+        MessageJob.objects.update(lease_until=timezone.now() - timedelta(seconds=1), lease_holder="")
+        assert not jobs.step(job.pk, "worker")
+        shown.append(progress(olga, job))
+    orders.do(lambda memory: memory.consume(memory.attach_consumer("small"), 10))
+    assert all(percent == (None if searched > 10 else min(99, 10 * searched)) for percent, searched in shown)
+    assert {percent for percent, _ in shown} > {99, None}
+    MessageJob.objects.update(depth=None, searched=1)
+    assert progress(olga, job) == (None, 1)
+    MessageJob.objects.update(state=State.DONE)
+    assert progress(olga, job) == (100, 1)
+
+
 @pytest.mark.parametrize("choice", ["repeat", "skip"])
 def test_copy_that_was_killed_goes_on_as_its_user_chooses(
     olga: APIClient, orders: Broker, monkeypatch: pytest.MonkeyPatch, choice: str

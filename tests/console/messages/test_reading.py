@@ -242,7 +242,7 @@ def test_token_without_the_role_of_its_owner_reads_nothing(reader: APIClient) ->
 
 
 def test_socket_offers_no_operation_and_lists_no_messages() -> None:
-    assert set(_KINDS) == {"overview", "queue", "why", "objects", "conditions", *(set(_KINDS) & {"fleet"})}
+    assert set(_KINDS) == {"overview", "queue", "why", "objects", "conditions", "client", *(set(_KINDS) & {"fleet"})}
 
 
 def test_every_operation_with_a_body_declares_its_role() -> None:

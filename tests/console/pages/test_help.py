@@ -111,6 +111,14 @@ def test_terms_that_templates_explain_exist() -> None:
     assert not set(names) - set(terms())
 
 
+def test_terms_of_fields_of_forms_exist() -> None:
+    script = (TEMPLATES.parent / "console/static/console/widgets/field_help.js").read_text()
+    listed = script.split("const OF_FIELD = {")[1].split("}")[0]
+    names = re.findall(r'^ +\w+: "([^"]+)",$', listed, re.MULTILINE)
+    assert len(names) == listed.strip().count("\n") + 1 > 12
+    assert not set(names) - set(terms())
+
+
 @pytest.mark.django_db
 def test_help_is_for_users_with_a_role_and_names_unknown_documents(broker: Broker) -> None:
     viewer = Client()

@@ -11,7 +11,11 @@ from django.contrib.auth.models import Group, User
 from django.test import Client, override_settings
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable
+from brokers.model import object_name
 from console.links.registry import close_links
+from console.permissions.rights import Grant, Role
+from tests.console.access.conftest import person
+from tests.console.conftest import Broker, until
 
 PAGES = [
     "/",
@@ -103,6 +107,28 @@ def test_queue_page_has_the_object_name_of_a_queue_with_special_characters(opera
     settings = settings_of(operator.get("/queues/test/a%2Fb,%20%22c%22/").content.decode())
     assert settings["name"] == 'a/b, "c"'
     assert settings["object"] == r'type=Queue,virtualhost=test,name="a/b, \"c\""'
+
+
+@pytest.mark.parametrize("path", ["/alerts/", "/alerts/rules/new/"])
+def test_alert_forms_offer_the_virtual_hosts_that_the_user_sees(broker: Broker, operator: Client, path: str) -> None:
+    broker.connected()
+    broker.do(lambda memory: memory.management.create(object_name("VirtualHost", name="blue"), {}))
+    until(lambda: "blue" in broker.link.hosts)
+    restricted = Client()
+    restricted.force_login(person("ida", Grant(Role.OPERATOR, "local", "blue")))
+    assert settings_of(operator.get(path).content.decode())["hosts"] == {"local": ["blue", "default"]}
+    assert settings_of(restricted.get(path).content.decode())["hosts"] == {"local": ["blue"]}
+
+
+def test_virtual_hosts_of_a_broker_that_was_never_connected_are_not_known(operator: Client) -> None:
+    async def unreachable(**options: Any) -> BrokerAdmin:
+        raise BrokerUnreachable("disconnected")
+
+    close_links()
+    with override_settings(HEADGATE_BROKERS=[{"slug": "away", "title": "Away", "connect": unreachable, "options": {}}]):
+        shown = settings_of(operator.get("/alerts/rules/new/").content.decode())
+        close_links()
+    assert shown["hosts"] == {"away": None}
 
 
 def test_queue_name_is_escaped(operator: Client) -> None:

@@ -89,6 +89,24 @@ class Stops:
         with pytest.raises(InvalidValue):
             await progress(BROKER, pattern="us*")
 
+    async def test_progress_names_the_queues_that_a_stop_with_an_end_at_a_depth_waits_for(
+        self, subject: Subject
+    ) -> None:
+        for name, count in (("orders", 7), ("late", 2)):
+            await subject.admin.create(queue(name), {"capacity_messages": 10})
+            await subject.publish(name, count)
+        for name in ("unlimited", "empty"):
+            await subject.admin.create(queue(name), {"capacity_messages": 10} if name == "empty" else {})
+        found = await subject.admin.call(HOST, "stop-progress", {})
+        assert (found["queues_above"], found["fullest"]) == (None, None)
+        await subject.admin.call(HOST, "stop-producers", {"reason": "a test", "below": 10})
+        found = await subject.admin.call(HOST, "stop-progress", {})
+        fullest = {each["queue"]: each["percent"] for each in found["fullest"]}
+        assert found["queues_above"] == 2
+        assert fullest == {str(queue("orders")): 70, str(queue("late")): 20, str(queue("empty")): 0}
+        assert list(fullest) == [str(queue(name)) for name in ("orders", "late", "empty")]
+        assert (await subject.admin.call(BROKER, "stop-progress", {}))["fullest"] is None  # no stop of that scope
+
     async def test_stopping_named_queues_stops_them_one_by_one_and_counts_those_that_are_missing(
         self, subject: Subject
     ) -> None:

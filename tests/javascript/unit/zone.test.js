@@ -3,10 +3,9 @@ import { afterEach, test } from "node:test";
 
 process.env.TZ = "America/New_York";
 const CORE = "../../../console/static/console/core";
-const { fromWallClock, offsetAt, useZone, wallClock, zoneId } = await import(`${CORE}/zone.js`);
+const { fromWallClock, offsetAt, offsetChanges, useZone, wallClock, zoneId } = await import(`${CORE}/zone.js`);
 const { clock, moment } = await import(`${CORE}/format.js`);
 const { inputValue, offsetText, readInput, zoneName } = await import(`${CORE}/moments.js`);
-const { inZone, unlocal } = await import("../../../console/static/console/widgets/chart_figures.js");
 
 afterEach(() => useZone("", "24"));
 const HOUR = 3_600_000;
@@ -59,14 +58,16 @@ test("a field for a date and a time is in the chosen zone", () => {
   assert.equal(readInput("soon"), null);
 });
 
-test("a chart gets the wall clock of the chosen zone, and its selections are read back", () => {
+test("changes of the offset are found to the moment, and none elsewhere", () => {
+  useZone("Europe/Berlin", "24");
+  const [spring, autumn] = [Date.UTC(2025, 2, 30, 1), Date.UTC(2025, 9, 26, 1)];
+  assert.deepEqual(offsetChanges(Date.UTC(2025, 0, 1), Date.UTC(2026, 0, 1)), [spring, autumn]);
+  assert.deepEqual(offsetChanges(autumn - 1, autumn + 1), [autumn]);
+  assert.deepEqual(offsetChanges(autumn, autumn + 60 * HOUR), []);
+  assert.deepEqual(offsetChanges(autumn - 60 * HOUR, autumn), []);
+  assert.deepEqual(offsetChanges(autumn, autumn), []);
+  useZone("", "24"); // the browser's
+  assert.deepEqual(offsetChanges(Date.UTC(2025, 9, 1), Date.UTC(2025, 11, 1)), [Date.UTC(2025, 10, 2, 6)]);
   useZone("Asia/Kolkata", "24");
-  const figure = {
-    data: [{ x: [SUMMER, null], y: [1, 2] }, { y: [3] }],
-    layout: { xaxis: { range: [SUMMER, SUMMER + HOUR] }, shapes: [{ x0: SUMMER }, { x0: 0, xref: "paper" }] },
-  };
-  inZone(figure);
-  assert.deepEqual(figure.data[0].x, ["2025-07-02 03:33:04.000", null]);
-  assert.deepEqual(figure.layout.shapes, [{ x0: "2025-07-02 03:33:04.000" }, { x0: 0, xref: "paper" }]);
-  assert.equal(unlocal(figure.layout.xaxis.range[1]), SUMMER + HOUR);
+  assert.deepEqual(offsetChanges(Date.UTC(2025, 0, 1), Date.UTC(2026, 0, 1)), []);
 });

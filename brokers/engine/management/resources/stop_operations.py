@@ -3,17 +3,22 @@ scope of stops."""
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from brokers.admin import InvalidValue
 from brokers.engine.broker import Broker
+from brokers.engine.flow.explanation import percent_used
 from brokers.engine.management.resources.resource import OperationCall, Values
+from brokers.engine.queues.queue import Queue
 from brokers.engine.values.clients import Client
 from brokers.engine.values.stage import stage
 from brokers.engine.values.stops import End, Scope, StopOutcome
 from brokers.model import ObjectName
+from brokers.model.stop_operations import MOST_FULLEST
 
 T = TypeVar("T")
 
@@ -47,7 +52,7 @@ def stop_operations(broker: Broker, scope_of: Callable[[T, Values], Scope]) -> d
 
     def progress(thing: T, given: Values) -> dict[str, Any]:
         scopes, _ = _scopes(broker, scope_of(thing, given), given)
-        return _figures(broker.stopping.progress(scopes))
+        return {**_figures(broker.stopping.progress(scopes)), **_depth_end(broker.stopping.awaited(scopes))}
 
     return {"stop-producers": stop, "start-producers": start, "preview-stop": preview, "stop-progress": progress}
 
@@ -85,6 +90,19 @@ def _answer(outcome: StopOutcome, missing: int) -> dict[str, Any]:
         "changed_queues": [str(scope.object) for scope in outcome.scopes if scope.queue],
         "missing": missing,
         "unstoppable": 0,
+    }
+
+
+def _depth_end(awaited: Iterable[tuple[Queue, int]] | None) -> dict[str, Any]:
+    """Return what a stop that ends at a depth waits for. Queues without a capacity are ignored, as for its end."""
+    if awaited is None:
+        return {"queues_above": None, "fullest": None}
+    used = [(percent, queue, below) for queue, below in awaited if (percent := percent_used(queue.gate)) is not None]
+    fullest = heapq.nlargest(MOST_FULLEST, used, key=lambda each: each[0])
+    # Rounded up: a queue at 40.2% is above 40%, and must not be reported as at 40%.
+    return {
+        "queues_above": sum(percent > below for percent, _, below in used),
+        "fullest": [{"queue": str(queue.object_name), "percent": math.ceil(percent)} for percent, queue, _ in fullest],
     }
 
 

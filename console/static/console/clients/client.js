@@ -1,15 +1,14 @@
 // A client with all its connections, or one connection: facts, links, what blocks them, and actions. What a broker does
 // not report is not known; what it cannot do has no button.
 
-import { get, objectPath, query } from "../core/api.js";
-import { UNKNOWN, whenBack } from "../core/away.js";
-import { watch } from "../core/connection.js";
+import { get } from "../core/api.js";
+import { drawing, UNKNOWN, whenBack } from "../core/away.js";
+import { live, watch } from "../core/connection.js";
 import { CounterRates } from "../core/counter_rates.js";
 import { byId, fill, h, icon, reconcile, setText } from "../core/elements.js";
 import { count, rate, words } from "../core/format.js";
 import { objectUrl, shortName } from "../core/object_names.js";
 import { acting } from "../core/permissions.js";
-import { poll } from "../core/polling.js";
 import { settings } from "../core/settings.js";
 import { openStopDialog } from "../widgets/stop_dialog.js";
 import { stopLines } from "../widgets/stop_lines.js";
@@ -26,14 +25,10 @@ import {
   updateState,
 } from "./client_links.js";
 import { openCloseDialog } from "./close_dialog.js";
+import { DepthEnds } from "./depth_ends.js";
 import { listedOf } from "./listed.js";
 import { appliesTo } from "./stops_here.js";
 
-const MOST = 500; // objects in an answer
-const AT_ONCE = 50; // connections in a request
-/** Attribute of connections or producers -> the order that has blocked ones first. */
-const BLOCKED_FIRST = { blocked_producers: "-blocked_producers", state: "state" };
-const objects = `brokers/${encodeURIComponent(settings.broker)}/objects/`;
 const published = new CounterRates("messages");
 const delivered = new CounterRates("messages");
 /** Facts of a connection that its heading or the tables have. */
@@ -44,87 +39,16 @@ const types = new Map();
 /** @type {any} */
 let who = settings.object ? null : { user: settings.client_user, container_id: settings.container_id };
 
-// -- reading -------------------------------------------------------------------------------------------------------
-
 /**
- * Return {items, total}: the first `MOST` objects, sorted so that blocked ones are among them.
+ * Return how many of the objects of a type are listed, of how many; null: not known.
  *
- * @param {string} type
- * @param {any} where
+ * @param {any} page {items, total}
+ * @param {boolean} [ofListed] the connections are cut themselves
  */
-const list = (type, where) => {
-  const [first] = Object.entries(BLOCKED_FIRST).filter(([attribute]) => has(type, attribute));
-  return get(objects + query({ type, count: MOST, ...(first ? { sort: first[1] } : {}), ...where }));
+const countOf = (page, ofListed = false) => {
+  const text = page && listedOf(page.items.length, page.total);
+  return text && ofListed ? `${text} of the listed connections` : text;
 };
-
-/**
- * @param {string} type
- * @param {string} attribute
- */
-const has = (type, attribute) =>
-  Boolean(types.get(type)?.attributes.some((/** @type {any} */ each) => each.name === attribute));
-
-/** Return {items, total} of the connections; null: the broker does not report connections. */
-async function readConnections() {
-  if (!types.has("Connection")) return null;
-  if (settings.object) {
-    try {
-      return { items: [await get(objectPath(settings.broker, settings.object))], total: 1 };
-    } catch (error) {
-      if (error.status === 404) return { items: [], total: 0 };
-      throw error;
-    }
-  }
-  /** @type {Record<string, any>} */
-  const where = { virtualhost: settings.virtualhost };
-  for (const name of ["user", "container_id"]) if (who[name] && has("Connection", name)) where[name] = who[name];
-  return list("Connection", where);
-}
-
-/**
- * Return {items, total} of the links that belong to the connections; null: they are not known.
- *
- * @param {string} type
- * @param {any[] | null} connections
- */
-async function readLinks(type, connections) {
-  if (!connections || !has(type, "connection")) return null;
-  if (!connections.length) return { items: [], total: 0 };
-  const names = connections.map((each) => each.name);
-  const chunks = Array.from({ length: Math.ceil(names.length / AT_ONCE) }, (_, at) =>
-    names.slice(at * AT_ONCE, (at + 1) * AT_ONCE),
-  );
-  const pages = await Promise.all(chunks.map((chunk) => list(type, { connection: chunk })));
-  return {
-    items: pages.flatMap((page) => page.items),
-    total: pages.reduce((sum, page) => sum + page.total, 0),
-  };
-}
-
-async function read() {
-  if (!types.size) {
-    const answer = await get(`brokers/${encodeURIComponent(settings.broker)}/types/`);
-    for (const type of Array.isArray(answer) ? answer : (answer.types ?? [])) types.set(type.name, type);
-  }
-  const connections = await readConnections();
-  const [producers, consumers, broker] = await Promise.all([
-    readLinks("Producer", connections?.items ?? null),
-    readLinks("Consumer", connections?.items ?? null),
-    get(objectPath(settings.broker, "type=Broker")),
-  ]);
-  const of = (/** @type {any} */ page) => page && listedOf(page.items.length, page.total);
-  const counts = { connections: of(connections), producers: of(producers), consumers: of(consumers) };
-  if (connections && connections.total > connections.items.length)
-    for (const name of ["producers", "consumers"])
-      if (/** @type {any} */ (counts)[name]) /** @type {any} */ (counts)[name] += " of the listed connections";
-  return {
-    connections: connections?.items ?? null,
-    producers: producers?.items ?? null,
-    consumers: consumers?.items ?? null,
-    counts,
-    stops: broker.attributes.stops ?? [],
-  };
-}
 
 // -- actions -------------------------------------------------------------------------------------------------------
 
@@ -334,32 +258,52 @@ function drawLinks(name, items, total, row, update) {
   reconcile(byId(`${name.slice(0, -1)}-rows`), items ?? [], (/** @type {any} */ item) => item.name, row, update);
 }
 
+const depthEnds = new DepthEnds(byId("stop-ends"));
+
 // -- the page ------------------------------------------------------------------------------------------------------
 
+/** @type {any} */
+let snapshot = null;
+/** @type {Map<string, string>} */
+const drawn = new Map();
+
 /**
- * @param {any} answer
- * @param {import("../core/polling.js").DrawChanged} drawChanged
+ * Draw a part of the page if its data changed: unchanged buttons keep the focus.
+ *
+ * @param {string} part
+ * @param {any} data
+ * @param {() => void} draw
  */
-function show({ connections, producers, consumers, counts, stops }, drawChanged) {
-  const at = Date.now();
-  /** @param {any[] | null} items */
-  const rows = (items) => (items ?? []).map((each) => ({ object: each.name, messages: each.attributes.messages }));
-  published.add(at, rows(producers));
-  delivered.add(at, rows(consumers));
-  const [first] = connections ?? [];
+function drawChanged(part, data, draw) {
+  const text = JSON.stringify(data);
+  if (drawn.get(part) === text) return;
+  drawn.set(part, text);
+  draw();
+}
+
+/** @type {any} */
+const render = drawing(() => {
+  if (!snapshot?.data.stops || !types.size) {
+    if (snapshot) showUnknown();
+    return;
+  }
+  const { connections, producers, consumers, stops } = snapshot.data;
+  const [first] = connections?.items ?? [];
   if (settings.object && first) {
     who = { user: first.attributes.user ?? "", container_id: first.attributes.container_id ?? "" };
     setText(byId("who"), `${settings.virtualhost} / ${clientName(first.attributes)}`);
   }
   drawChanged("actions", [who, [...types.keys()]], drawActions);
   const client = who && { ...who, virtualhost: settings.virtualhost };
-  const links = producers?.map((/** @type {any} */ each) => each.attributes);
-  const here = stops.filter((/** @type {any} */ stop) => appliesTo(stop, client, links ?? null) && !isOnBanner(stop));
+  const links = producers?.items.map((/** @type {any} */ each) => each.attributes);
+  const applying = stops.filter((/** @type {any} */ stop) => appliesTo(stop, client, links ?? null));
+  depthEnds.show(applying);
+  const here = applying.filter((/** @type {any} */ stop) => !isOnBanner(stop));
   drawChanged("stops", here, () => {
     byId("stops").hidden = !here.length;
     fill(byId("stops"), here.length ? stopLines(here, here.length) : []);
   });
-  const gone = connections !== null && !connections.length;
+  const gone = connections !== null && !first;
   byId("gone").hidden = !gone;
   fill(
     byId("gone"),
@@ -367,32 +311,64 @@ function show({ connections, producers, consumers, counts, stops }, drawChanged)
   );
   reconcile(
     byId("connections"),
-    connections ?? [],
+    connections?.items ?? [],
     (/** @type {any} */ item) => item.name,
     connectionNode,
     updateConnection,
   );
   const empty = byId("connections-empty");
-  empty.hidden = Boolean(connections?.length);
+  empty.hidden = Boolean(first);
   fill(empty, h("p", {}, connections ? "No open connection." : "This broker does not report its connections."));
-  if (!settings.object) setText(byId("connections-count"), counts.connections ?? "");
-  drawLinks("producers", producers, counts.producers, producerRow, updateProducer);
-  drawLinks("consumers", consumers, counts.consumers, consumerRow, updateConsumer);
+  const cut = Boolean(connections && connections.total > connections.items.length);
+  if (!settings.object) setText(byId("connections-count"), countOf(connections) ?? "");
+  drawLinks("producers", producers?.items ?? null, countOf(producers, cut), producerRow, updateProducer);
+  drawLinks("consumers", consumers?.items ?? null, countOf(consumers, cut), consumerRow, updateConsumer);
+});
+
+/** Without data so far, the page says that nothing is known. */
+function showUnknown() {
+  for (const name of ["connections", "producers", "consumers"])
+    if (byId(`${name}-empty`).querySelector(".loading")) fill(byId(`${name}-empty`), h("p", {}, UNKNOWN));
 }
 
-/** Read; without an answer so far, the page says that nothing is known. */
-async function request() {
+live.addEventListener("snapshot", (event) => {
+  if (event.detail.watch !== "client") return;
+  const { data } = event.detail;
+  if (!data.stops && snapshot?.data.stops) return; // the page keeps its last snapshot, marked with its time
+  snapshot = event.detail;
+  /** @param {any} page */
+  const rows = (page) =>
+    (page?.items ?? []).map((/** @type {any} */ each) => ({ object: each.name, messages: each.attributes.messages }));
+  if (data.stops) {
+    published.add(data.read_at, rows(data.producers));
+    delivered.add(data.read_at, rows(data.consumers));
+  }
+  render();
+});
+live.addEventListener("refused", (event) => showProblem(event.detail.detail ?? ""));
+
+/** @param {string} text empty: none */
+function showProblem(text) {
+  byId("problem").hidden = !text;
+  fill(byId("problem"), h("p", {}, text));
+}
+
+async function loadTypes() {
   try {
-    return await read();
+    const answer = await get(`brokers/${encodeURIComponent(settings.broker)}/types/`);
+    for (const type of Array.isArray(answer) ? answer : (answer.types ?? [])) types.set(type.name, type);
+    showProblem("");
+    render();
   } catch (error) {
-    for (const name of ["connections", "producers", "consumers"])
-      if (byId(`${name}-empty`).querySelector(".loading")) fill(byId(`${name}-empty`), h("p", {}, UNKNOWN));
-    throw error;
+    showProblem(error.message);
   }
 }
 
-const { refresh } = poll(request, show);
-whenBack(refresh);
+/** Read at once, after an action. */
+const refresh = () =>
+  watch({ watch: "client", ...(settings.object ? { object: settings.object } : { object: settings.scope, ...who }) });
+
+whenBack(() => types.size || loadTypes());
 addEventListener("headgate-stops", refresh);
-watch({ watch: "objects", object: "" });
 refresh();
+loadTypes();

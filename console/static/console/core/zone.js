@@ -9,6 +9,7 @@ let offsets = new Map();
 /** Offsets change at quarters of an hour only. */
 const QUARTER = 900_000; // ms
 const MINUTE = 60_000;
+const DAY = 86_400_000;
 
 const browsers = () => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 
@@ -68,6 +69,30 @@ export function offsetAt(ms) {
     offsets.set(quarter, offset);
   }
   return offset;
+}
+
+/**
+ * The moments at which the offset changes, after `from` and before `until`, ascending, ms. Of two changes in a day
+ * that cancel each other, none.
+ *
+ * @param {number} from ms
+ * @param {number} until ms
+ * @returns {number[]}
+ */
+export function offsetChanges(from, until) {
+  const found = [];
+  for (let begin = from; begin < until; begin += DAY) {
+    let [before, after] = [begin, Math.min(begin + DAY, until)];
+    const offset = offsetAt(before);
+    if (offsetAt(after) === offset) continue;
+    while (after - before > 1) {
+      const middle = Math.floor((before + after) / 2);
+      if (offsetAt(middle) === offset) before = middle;
+      else after = middle;
+    }
+    if (after < until) found.push(after);
+  }
+  return found;
 }
 
 /**

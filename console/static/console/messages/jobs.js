@@ -22,6 +22,20 @@ const STATES = {
 /** @param {any} job */
 const stateOf = (job) => (job.state === "running" && job.stalled ? "stalled" : job.state);
 
+/**
+ * How far a job has searched the depth that its queue had when it began: a bar and percent, or that it is not known.
+ *
+ * @param {any} job
+ */
+function progressOf(job) {
+  const known = job.percent !== null && job.percent !== undefined;
+  const of = known && job.state !== "done" ? ` of ${exact(job.depth)}` : "";
+  return [
+    known ? h("progress", { max: 100, value: job.percent, "aria-hidden": "true" }) : null,
+    `${known ? `${job.percent}%` : "–"} (${exact(job.searched)}${of} searched)`,
+  ];
+}
+
 export class Jobs {
   #object;
   #ended;
@@ -111,7 +125,6 @@ export class Jobs {
             ? null
             : [" of ", h("a", { href: queueUrl(keys.virtualhost, keys.name) }, textNode(keys.name ?? ""))],
           job.to ? [" to ", h("a", { href: queueUrl(keys.virtualhost, job.to) }, textNode(job.to))] : null,
-          job.searched > job.messages ? `; ${exact(job.searched)} searched` : "",
           h(
             "span",
             { class: "muted" },
@@ -120,6 +133,7 @@ export class Jobs {
             job.reason ? [": ", textNode(job.reason)] : null,
           ),
         ),
+        h("p", { class: "muted job-progress" }, progressOf(job)),
         job.skipped ? h("p", { class: "muted" }, `Skipped: ${plural(job.skipped, "message")}`) : null,
         job.blocked && state !== "done"
           ? h("p", { class: "hot-line" }, icon("overfull"), " Waiting: ", textNode(job.blocked))

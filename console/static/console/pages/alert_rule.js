@@ -6,6 +6,7 @@ import { byId, fill, findAll, h } from "../core/elements.js";
 import { settings } from "../core/settings.js";
 import { previewSentences } from "../widgets/alert_preview.js";
 import { openFormDialog, plainField, showWrong } from "../widgets/form_dialog.js";
+import { hostField } from "../widgets/host_choice.js";
 
 const path = settings.rule ? `alerts/rules/${settings.rule}/` : "alerts/rules/";
 const TIMES = [
@@ -135,18 +136,21 @@ async function show() {
       value: rule.broker,
       choices: [["", "every broker"], ...settings.brokers.map((/** @type {any} */ each) => [each.slug, each.title])],
     }),
-    plainField("virtualhost", "Virtual host", { value: rule.virtualhost, hint: "Empty: all virtual hosts." }),
+    hostField({ hosts: settings.hosts, helps: true, value: rule.virtualhost, broker: rule.broker }),
     plainField("pattern", "Queues", {
+      helps: true,
       value: rule.pattern,
       placeholder: "orders.>",
       hint: "A pattern. Empty: all queues, and also stores and memory.",
     }),
     plainField("holds", "For at least (pending period)", {
+      helps: true,
       value: rule.holds,
       choices: times(rule.holds, "none"),
       hint: "How long a condition must be true. Events are sent at once.",
     }),
     plainField("quiet", "Repeat interval", {
+      helps: true,
       hint: "Minimum time between notifications about the same object.",
       value: rule.quiet,
       choices: times(rule.quiet, "none"),
@@ -164,6 +168,7 @@ async function show() {
       hint: "Brokers that do not report the age of messages never meet it.",
     }),
     plainField("depth", "Depth above, messages", {
+      helps: true,
       value: rule.depth,
       type: "number",
       min: 0,
@@ -171,6 +176,7 @@ async function show() {
       hint: "0: any message.",
     }),
     plainField("depth_percent", "Depth above, % of the capacity", {
+      helps: true,
       value: rule.depth_percent,
       type: "number",
       min: 1,
@@ -179,6 +185,9 @@ async function show() {
       hint: "In messages or in bytes. Queues without a capacity never meet it.",
     }),
   ];
+  const [, broker, host] = fields;
+  // Before the preview, which reads all fields.
+  broker.input.addEventListener("change", () => /** @type {any} */ (host).offer(broker.input.value));
   const thresholds = fields.slice(7);
   fill(byId("name"), fields[0].element);
   fill(

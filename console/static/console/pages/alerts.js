@@ -11,6 +11,7 @@ import { settings } from "../core/settings.js";
 import { clockElement, sinceElement, untilElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
 import { openFormDialog, plainField } from "../widgets/form_dialog.js";
+import { hostField } from "../widgets/host_choice.js";
 import { setUpNotificationChoice } from "./alert_notifications.js";
 import { setUpReceivers } from "./alert_receivers.js";
 import { setUpTemplates } from "./alert_templates.js";
@@ -189,7 +190,7 @@ function silence(what, title, scope = false) {
   const fields = [
     ...(scope
       ? [
-          plainField("virtualhost", "Virtual host", { hint: "Empty: all virtual hosts." }),
+          hostField({ hosts: settings.hosts, broker: what.broker ?? "" }),
           plainField("pattern", "Queues", {
             placeholder: "orders.>",
             hint: "A pattern. Empty: all queues of the virtual host.",

@@ -3,15 +3,18 @@
 import { atThatTime, drawing, UNKNOWN } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
 import { byId, fill, find, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
-import { bytes, count, exact, exactAmount, middle } from "../core/format.js";
+import { bytes, count, exact, exactAmount, middle, plural } from "../core/format.js";
 import { ofBroker, queueUrl, whyUrl } from "../core/object_names.js";
 import { acting, may } from "../core/permissions.js";
+import { preferences } from "../core/preferences.js";
 import { settings } from "../core/settings.js";
 import { sinceElement } from "../core/times.js";
 import { blockedBesides, ConditionsLine } from "../widgets/conditions.js";
 import { depthElement } from "../widgets/depth.js";
 import { Feed } from "../widgets/event_feed.js";
 import { FilterChips } from "../widgets/filter_chips.js";
+import { groupRow, updateGroup } from "../widgets/group_rows.js";
+import { groupView, linesOf, toggle, watched } from "../widgets/group_view.js";
 import { LastHour } from "../widgets/last_hour.js";
 import { Pager, storedSize } from "../widgets/pager.js";
 import { PinnedOrder } from "../widgets/pinned_order.js";
@@ -37,6 +40,9 @@ const selection = new Selection(byId("selection"), (/** @type {any} */ made) => 
 /** @type {any} */
 let snapshot = null;
 const order = new PinnedOrder(rows, (queue) => queue.object);
+const groupOrder = new PinnedOrder(rows, (group) => group.name);
+/** The groups of the table; those that were toggled stay so when the user comes back to this page. */
+let grouping = groupView(preferences, history.state?.toggled);
 
 // -- the view: filter, sort and page, in the URL -----------------------------------------------------------------
 
@@ -64,8 +70,9 @@ function watchView(page = 1) {
   if (view.sort) given.set("sort", view.sort);
   if (view.page > 1) given.set("page", String(view.page));
   const text = given.toString();
-  history.replaceState(null, "", text ? `?${text}` : location.pathname);
+  history.replaceState({ toggled: [...grouping.toggled] }, "", text ? `?${text}` : location.pathname);
   order.reset();
+  groupOrder.reset();
   showSelection();
   watch({
     watch: "overview",
@@ -75,6 +82,7 @@ function watchView(page = 1) {
     sort: view.sort,
     page: view.page,
     page_size: pager.size,
+    ...watched(grouping),
   });
 }
 
@@ -150,6 +158,7 @@ const saved = new SavedChooser(byId("saved-box"), (/** @type {any} */ chosen) =>
   view.states.clear();
   for (const state of chosen?.queues ? [] : (chosen?.states ?? [])) view.states.add(state);
   view.only.clear();
+  for (const name of chosen?.queues ? [] : (chosen?.only ?? [])) view.only.add(name);
   chips.show();
   watchView();
 });
@@ -225,6 +234,20 @@ function update(node, queue) {
   }
 }
 
+// -- groups -----------------------------------------------------------------------------------------------------
+
+/** @param {string} name */
+function toggleGroup(name) {
+  toggle(grouping, name);
+  watchView(view.page);
+}
+
+/** Group as the preferences say now. */
+function regroup() {
+  grouping = groupView(preferences);
+  watchView();
+}
+
 // -- the page ---------------------------------------------------------------------------------------------------
 
 const TOTALS = [
@@ -258,6 +281,10 @@ const render = drawing(() => {
     queues,
     total: all,
     page,
+    group,
+    groups,
+    groups_total: groupsTotal,
+    lines,
     stops,
     conditions: worst = [],
     conditions_total: conditionsTotal = 0,
@@ -301,12 +328,20 @@ const render = drawing(() => {
   showStops(stops ?? []);
   conditions.show(worst, conditionsTotal, blockedBesides(totals));
   showSelection();
-  reconcile(rows, order.of(queues), (queue) => queue.object, row, update);
-  setText(byId("queues-count"), count(all));
-  pager.show(page, all);
-  table.hidden = queues.length === 0;
-  empty.hidden = queues.length > 0;
-  if (!queues.length) showEmpty();
+  const grouped = groups && group === grouping.by ? groups : null;
+  reconcile(
+    rows,
+    linesOf(grouped ? groupOrder.of(grouped) : undefined, order.of(queues)),
+    (line) => line.key,
+    (line) => (line.group ? groupRow(line.group, toggleGroup) : row(line.queue)),
+    (node, line) => (line.group ? updateGroup(node, line.group) : update(node, line.queue)),
+  );
+  setText(byId("queues-count"), grouped ? `${count(all)} in ${plural(groupsTotal, "group")}` : count(all));
+  if (grouped) pager.show(page, lines, "row");
+  else pager.show(page, all);
+  table.hidden = all === 0;
+  empty.hidden = all > 0;
+  if (!all) showEmpty();
 });
 
 function showEmpty() {
@@ -353,6 +388,6 @@ rows.addEventListener("pointerleave", render);
 byId("stop-all").addEventListener("click", () => openStopDialog("stop", "type=Broker"));
 byId("start-all").addEventListener("click", () => openStopDialog("start", "type=Broker"));
 
-setUpTableOptions(byId("queues"));
+setUpTableOptions(byId("queues"), regroup);
 showSort();
 watchView(view.page);

@@ -13,6 +13,7 @@ import { openChangeDialog } from "../widgets/change_dialog.js";
 import { ChangedBy } from "../widgets/changed_by.js";
 import { EditProblem } from "../widgets/edit_problem.js";
 import { EditSession } from "../widgets/edit_session.js";
+import { withHelp } from "../widgets/field_help.js";
 import { field } from "../widgets/fields.js";
 import { enterInitialValues } from "../widgets/initial_values.js";
 import { declaredField, fieldText, fieldValue, inRows, labelOf, origin, scopeUrl } from "../widgets/policy_fields.js";
@@ -44,6 +45,7 @@ const pattern = field(
   { name: "pattern", kind: "string", unit: "", nullable: false, required: true, choices: [], description: "" },
   {
     label: "Pattern",
+    helps: true,
     placeholder: settings.explains ? "orders.>" : "",
     hint: settings.explains
       ? "* matches one word; > or # at the end matches any number of words."
@@ -92,7 +94,7 @@ function build() {
         h(
           "th",
           { scope: "row" },
-          labelOf(f.declared),
+          withHelp(h("span", {}, labelOf(f.declared)), f.declared.name),
           h("small", { class: "muted says-field" }, f.declared.description),
         ),
         h("td", { class: "here" }, f.element),

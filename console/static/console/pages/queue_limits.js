@@ -203,6 +203,7 @@ class Form {
           value: queue[declared.name],
           label: labelOf(declared),
           inherits: true,
+          helps: true,
           placeholder: this.#inherited(declared.name, explain),
           hint: declared.description,
           changed: () => this.#edited(),

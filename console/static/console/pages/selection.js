@@ -97,8 +97,7 @@ export class Selection {
     if (this.#bar.hidden) return;
     const number = picked || matching.total;
     const filter = matching && { search: matching.search, states: matching.states, only: matching.only };
-    const unsaved = Boolean(filter?.only.length);
-    const what = picked ? { queues: [...this.#picked].sort() } : { search: filter?.search, states: filter?.states };
+    const what = picked ? { queues: [...this.#picked].sort() } : filter;
     const label = picked ? plural(picked, "selected queue") : `${plural(number, "queue")} with ${inWords(filter)}`;
     const aim = picked ? { scope: BROKER, queues: [...this.#picked], label } : { scope: BROKER, match: filter, label };
     /**
@@ -139,8 +138,7 @@ export class Selection {
         {
           type: "button",
           class: "quiet",
-          disabled: counting || unsaved,
-          title: unsaved ? "A saved selection has no quick filters; the address of this page has them" : null,
+          disabled: counting,
           on: { click: () => openSaveDialog(what, this.#saved) },
         },
         "Save…",

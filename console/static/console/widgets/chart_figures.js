@@ -1,7 +1,5 @@
 // The figures of charts: samples, and the data of the traces that the server declares. Pure: no Plotly, no page.
 
-import { elsewhere, fromWallClock, wallClock } from "../core/zone.js";
-
 /** @typedef {Record<string, any>} Trace A trace of Plotly: `meta` is its name, `x` and `y` its values. */
 /** @typedef {{data: Trace[], layout: Record<string, any>}} Figure From the server. */
 
@@ -224,7 +222,7 @@ export class Samples {
  * @param {boolean} narrow
  */
 export function putDepth(figure, rows, unit, span, narrow) {
-  const x = rows.map((sample) => sample.at); // Plotly shows ms in the browser's zone
+  const x = rows.map((sample) => sample.at);
   for (const trace of figure.data) {
     trace.x = x;
     trace.y = rows.map((sample) => sampleValue(sample, trace.meta));
@@ -243,36 +241,6 @@ export function putDepth(figure, rows, unit, span, narrow) {
   figure.layout.uirevision = unit;
   figure.data = withAreas(figure.data);
 }
-
-/**
- * Convert a value of a Plotly axis, text in the page's zone, to ms since the epoch.
- *
- * @param {string | number} value
- */
-export function unlocal(value) {
-  const text = String(value).trim().replace(" ", "T");
-  const shown = typeof value === "number" ? value : Date.parse(text.includes("T") ? `${text}Z` : text);
-  return fromWallClock(shown);
-}
-
-/**
- * Plotly draws ms in the browser's zone: in another zone of the page, a figure gets the text of its wall clock instead.
- *
- * @param {Figure} figure is changed
- */
-export function inZone(figure) {
-  if (!elsewhere()) return;
-  for (const trace of figure.data) if (Array.isArray(trace.x)) trace.x = trace.x.map(wallText);
-  const { layout } = figure;
-  if (layout.xaxis?.range) layout.xaxis.range = layout.xaxis.range.map(wallText);
-  for (const of of [...(layout.shapes ?? []), ...(layout.annotations ?? [])])
-    for (const name of ["x", "x0", "x1"])
-      if (of.xref !== "paper" && of[name] !== undefined) of[name] = wallText(of[name]);
-}
-
-/** @param {any} value */
-const wallText = (value) =>
-  typeof value === "number" ? wallClock(value).toISOString().slice(0, 23).replace("T", " ") : value;
 
 /** @type {Record<string, string>} */
 const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };

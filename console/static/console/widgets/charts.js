@@ -1,7 +1,8 @@
 // The only module that knows Plotly. A figure comes from the server (console/charts/); samples are added to its traces
 // by the name in their `meta`, and colours are taken from the theme.
 
-import { inZone, putDepth, Samples, themed, unlocal } from "./chart_figures.js";
+import { putDepth, Samples, themed } from "./chart_figures.js";
+import { fromPosition, onTimeAxis } from "./time_axis.js";
 
 const NARROW = 520; // px
 const IDLE = 2000; // ms after which a chart without new samples is drawn again
@@ -146,7 +147,7 @@ export class DepthChart {
     if (!this.#drawn) this.#element.replaceChildren();
     this.#drawn = true;
     figure.layout.width = contentWidth(this.#element);
-    inZone(figure);
+    onTimeAxis(figure);
     Plotly.react(this.#element, figure.data, figure.layout, { displayModeBar: false });
   }
 }
@@ -164,6 +165,7 @@ export class TimeChart {
   /** @type {any} */
   #range = null;
   #drawn = false;
+  #offset = 0;
   #options;
 
   /**
@@ -224,7 +226,7 @@ export class TimeChart {
       };
     if (!this.#drawn) this.#element.replaceChildren();
     figure.layout.width = contentWidth(this.#element);
-    inZone(figure);
+    this.#offset = onTimeAxis(figure);
     // Plotly's double click would restore its first range; the page handles it.
     Plotly.react(this.#element, figure.data, figure.layout, {
       displayModeBar: false,
@@ -262,7 +264,7 @@ export class TimeChart {
       const from = change["xaxis.range[0]"];
       const until = change["xaxis.range[1]"];
       if (zoomed && from !== undefined && until !== undefined)
-        zoomed(Math.round(unlocal(from)), Math.round(unlocal(until)));
+        zoomed(Math.round(fromPosition(from, this.#offset)), Math.round(fromPosition(until, this.#offset)));
     });
     if (clicked) this.#element.on("plotly_click", (/** @type {any} */ event) => clicked(event.points[0]));
     if (widen) this.#element.on("plotly_doubleclick", () => widen());

@@ -2,6 +2,7 @@
 
 import { h, setAttribute, setText } from "../core/elements.js";
 import { exact, readAmount, words } from "../core/format.js";
+import { withHelp } from "./field_help.js";
 import { grantsField } from "./grants_field.js";
 
 const LONG = new Set(["reason"]);
@@ -17,7 +18,8 @@ const asText = (value) =>
 /**
  * Return an input with label, hint and error for a declared attribute. `hint` is shown below the input; `placeholder`
  * while it is empty. `read()` returns the value or throws Error with a message; `set(value)`; `wrong(text)` shows an
- * error; `input` is the element. `inherits`: an empty field inherits the value of another object.
+ * error; `input` is the element. `inherits`: an empty field inherits the value of another object. `helps`: the field
+ * has help beside its label.
  *
  * @param {any} declared
  * @param {any} [options]
@@ -30,6 +32,7 @@ export function field(
     placeholder = "",
     label = words(declared.name),
     inherits = false,
+    helps = false,
     changed = () => {},
   } = {},
 ) {
@@ -49,10 +52,11 @@ export function field(
   const note = h("small", { class: "hint", id: `${id}-hint` }, hint);
   const error = h("small", { class: "wrong", id: `${id}-wrong`, role: "alert" });
   input.setAttribute("aria-describedby", `${id}-hint ${id}-wrong`);
+  const labelled = h("label", { for: id }, h("span", {}, label, declared.required ? h("em", {}, " required") : null));
   const element = h(
     "div",
     { class: `field kind-${declared.kind}` },
-    h("label", { for: id }, h("span", {}, label, declared.required ? h("em", {}, " required") : null)),
+    helps ? withHelp(labelled, declared.name) : labelled,
     input,
     none ? h("label", { class: "sure none" }, none, h("span", {}, "None (override inherited value)")) : null,
     exactly,

@@ -1,9 +1,11 @@
 // Plain fields with error messages, and a dialog with such fields.
 
 import { fill, h, setAttribute, setText } from "../core/elements.js";
+import { withHelp } from "./field_help.js";
 
 /**
- * Return a labelled input: {element, input, wrong(text)}. `choices`: [[value, text]] for a select; `rows`: a textarea.
+ * Return a labelled input: {element, input, wrong(text)}. `choices`: [[value, text]] for a select; `rows`: a textarea;
+ * `helps`: with help beside its label.
  *
  * @param {any} name
  * @param {string} label
@@ -12,7 +14,7 @@ import { fill, h, setAttribute, setText } from "../core/elements.js";
 export function plainField(
   name,
   label,
-  { value = "", hint = "", type = "text", choices = null, rows = 0, ...more } = {},
+  { value = "", hint = "", type = "text", choices = null, rows = 0, helps = false, ...more } = {},
 ) {
   const id = `p-${name}-${Math.random().toString(36).slice(2, 8)}`;
   const attributes = { id, name, "aria-describedby": `${id}-wrong ${id}-hint`, ...more };
@@ -31,7 +33,7 @@ export function plainField(
   const element = h(
     "div",
     { class: "field" },
-    h("label", { for: id }, label),
+    helps ? withHelp(h("label", { for: id }, label), name) : h("label", { for: id }, label),
     input,
     h("small", { class: "hint", id: `${id}-hint` }, hint),
     problem,

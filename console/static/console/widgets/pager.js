@@ -53,19 +53,20 @@ export class Pager {
   }
 
   /**
-   * Show the position: `page` of `total` rows.
+   * Show the position: `page` of `total` rows. `what`: the noun for a row, if it differs at this time.
    *
    * @param {any} page
    * @param {any} total
+   * @param {string} [what]
    */
-  show(page, total) {
+  show(page, total, what = this.#what) {
     this.#page = page;
     const last = Math.max(1, Math.ceil(total / this.size));
     this.#element.hidden = total <= SIZES[0];
     setText(
       this.#where,
       `${exact(Math.min(total, (page - 1) * this.size + 1))}–` +
-        `${exact(Math.min(total, page * this.size))} of ${plural(total, this.#what)}`,
+        `${exact(Math.min(total, page * this.size))} of ${plural(total, what)}`,
     );
     this.#before.disabled = page <= 1;
     this.#next.disabled = page >= last;

@@ -128,7 +128,7 @@ export class SavedChooser {
 }
 
 /**
- * Open a dialog for the name, and save {search, states} or {queues}; then call `done(selection)`.
+ * Open a dialog for the name, and save {search, states, only} or {queues}; then call `done(selection)`.
  *
  * @param {any} what
  * @param {(...given: any[]) => any} done

@@ -6,6 +6,7 @@ import { fill, find, h, icon } from "../core/elements.js";
 import { count } from "../core/format.js";
 import { clientInWords, parseName, scopeInWords } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
+import { withHelp } from "./field_help.js";
 import { options, savedSelections } from "./saved_selections.js";
 import { brokerFields } from "./stop_brokers.js";
 import { effectFields } from "./stop_effects.js";
@@ -122,9 +123,9 @@ export function openStopDialog(action, aim) {
           { class: "more" },
           h("summary", {}, "Restrict to queues"),
           h(
-            "label",
+            "div",
             { class: "field" },
-            h("span", {}, "Pattern"),
+            withHelp(h("label", { for: pattern.id }, "Pattern"), "pattern"),
             pattern,
             h("small", { class: "hint" }, "* matches one word; > or # at the end matches any number of words."),
           ),

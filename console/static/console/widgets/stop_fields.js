@@ -2,6 +2,7 @@
 // returns arguments of the call, or {wrong, field}: an error message and its input; `limit` follows what brokers have.
 
 import { h } from "../core/elements.js";
+import { fieldHelp } from "./field_help.js";
 
 /** The optional end of a stop: after a time, at a depth, or at the earlier of both. */
 export function endFields() {
@@ -32,8 +33,8 @@ export function endFields() {
     number.addEventListener("input", () => (box.checked = true));
   const element = h(
     "fieldset",
-    { class: "ends" },
-    h("legend", {}, "Resume automatically"),
+    { class: "ends", "aria-labelledby": "ends-title" },
+    h("legend", {}, h("span", { id: "ends-title" }, "Resume automatically"), fieldHelp("end")),
     h(
       "div",
       { class: "end-line" },
@@ -104,8 +105,8 @@ export function stageFields() {
   for (const number of [rate, step, halt]) number.addEventListener("input", () => (box.checked = true));
   const element = h(
     "fieldset",
-    { class: "ends" },
-    h("legend", {}, "Staged start"),
+    { class: "ends", "aria-labelledby": "stage-title" },
+    h("legend", {}, h("span", { id: "stage-title" }, "Staged start"), fieldHelp("stage")),
     h(
       "div",
       { class: "end-line" },

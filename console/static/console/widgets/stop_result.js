@@ -2,12 +2,12 @@
 
 import { get, objectPath, post } from "../core/api.js";
 import { fill, h, icon } from "../core/elements.js";
-import { exact, plural } from "../core/format.js";
+import { exact, moment, plural } from "../core/format.js";
 import { settings } from "../core/settings.js";
 import { sinceElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
 import { PROGRESS_REQUESTS, pauseBeforeProgress } from "./stop_progress.js";
-import { stillInForce, undoable } from "./stops_in_force.js";
+import { isUndoable, planOf, undoOf } from "./stop_undo.js";
 
 /**
  * Show the result in the dialog, with live progress and an undo button for a stop.
@@ -19,8 +19,11 @@ import { stillInForce, undoable } from "./stops_in_force.js";
  */
 export function showResult(dialog, form, { action, sent, answer, reason, scope }) {
   const close = h("button", { type: "button", class: "primary", on: { click: () => dialog.close() } }, "Close");
-  const mine = action === "stop" ? undoable(sent, answer) : null;
-  const undo = mine ? h("button", { type: "button", class: "undo", data: { acts: "" } }, icon("start"), "Undo") : null;
+  const mine = undoOf(sent, answer);
+  const undo =
+    action === "stop" && isUndoable(mine)
+      ? h("button", { type: "button", class: "undo", data: { acts: "" } }, icon("start"), "Undo")
+      : null;
   fill(
     form,
     h("h2", { id: "stop-title" }, action === "stop" ? "Producers stopped" : "Producers started"),
@@ -32,11 +35,14 @@ export function showResult(dialog, form, { action, sent, answer, reason, scope }
   if (action === "stop" && isCounted(answer)) followDraining(form, sent, answer, following);
   if (!undo) return;
   let over = false;
-  // Only the stop of this call: other stops stay, also one that has replaced it meanwhile.
+  // Only what this call has changed: other stops stay, also one that has replaced it meanwhile.
   const revert = async () => {
     const stops = (await get(objectPath(settings.broker, "type=Broker"))).attributes.stops ?? [];
-    const aim = stillInForce(mine, reason, stops);
-    return aim ? post("start-producers/", { ...aim, only: true, reason: `undo: ${reason}` }) : {};
+    const plan = planOf(mine, reason, stops, Date.now());
+    const why = `undo: ${reason}`;
+    for (const arguments_ of plan.restore) await post("stop-producers/", { ...arguments_, reason: why });
+    const started = plan.lift ? await post("start-producers/", { ...plan.lift, only: true, reason: why }) : null;
+    return { ...plan, started };
   };
   // The effect of a stop shows after the dialog is closed: a toast offers undo for a while.
   dialog.addEventListener(
@@ -48,7 +54,8 @@ export function showResult(dialog, form, { action, sent, answer, reason, scope }
         async () => {
           try {
             const undone = await revert();
-            toast(undone.changed ? `${scope}: stop undone.` : `${scope}: this stop is no longer in force.`);
+            const lines = [...(isDone(undone) ? ["stop undone."] : []), ...restoredInWords(undone)];
+            toast(`${scope}: ${lines.join(" ")}`);
           } catch (error) {
             toast(`Undo failed: ${error.message}`, "error");
           }
@@ -63,10 +70,9 @@ export function showResult(dialog, form, { action, sent, answer, reason, scope }
       following.on = false;
       fill(
         form,
-        h("h2", { id: "stop-title" }, undone.changed ? "Undone" : "Not undone"),
-        ...(undone.changed
-          ? resultLines("start", undone)
-          : [h("p", { class: "answer" }, "This stop is no longer in force.")]),
+        h("h2", { id: "stop-title" }, isDone(undone) ? "Undone" : "Not undone"),
+        ...(undone.started ? resultLines("start", undone.started) : []),
+        ...restoredInWords(undone).map((line) => h("p", { class: "answer" }, line)),
         h("div", { class: "dialog-actions" }, close),
       );
       close.focus();
@@ -76,6 +82,35 @@ export function showResult(dialog, form, { action, sent, answer, reason, scope }
       form.lastElementChild.before(h("p", { class: "wrong undoing", role: "alert" }, `Undo failed: ${error.message}`));
     }
   });
+}
+
+/** @param {any} undone */
+const isDone = ({ restore, started }) => restore.length > 0 || Boolean(started?.changed);
+
+/**
+ * Say what an undo has done besides lifting the stop of the call, and what it has not done.
+ *
+ * @param {any} undone
+ */
+function restoredInWords({ restore, over, left }) {
+  return [
+    ...restore.map(
+      (/** @type {any} */ each) =>
+        `${each.queues ? `${plural(each.queues.length, "queue")} stopped as before` : "Stopped as before"}: ` +
+        `${endInWords(each)}.`,
+    ),
+    ...(over.length
+      ? [`Removed, since the earlier end has passed: ${plural(over.length, "stop")} (until ${moment(over[0].until)}).`]
+      : []),
+    ...(left > 1 ? [`${exact(left)} stops are no longer in force, or were changed meanwhile.`] : []),
+    ...(left === 1 ? ["This stop is no longer in force, or was changed meanwhile."] : []),
+  ];
+}
+
+/** @param {any} end */
+function endInWords({ until, below }) {
+  const ends = [until ? `at ${moment(until)}` : "", below ? `at a depth of ${below}%` : ""].filter(Boolean);
+  return ends.length ? `resumes automatically ${ends.join(" or ")}` : "no automatic end";
 }
 
 /**
@@ -161,21 +196,41 @@ function resultLines(action, answer) {
  */
 function beforeLines({ changed, stops_before: before = [] }) {
   if (!before.length) return changed ? [] : [h("p", { class: "muted" }, "This stop was already in force.")];
-  const [{ actor, reason, since }] = before;
-  const by = `by ${actor || "an unknown user"}, for `;
-  const end = changed ? "It stays, with the new end" : "It stays as it was";
-  const what = before.length > 1 ? `${plural(before.length, "stop was", "stops were")} already in force, one ` : "";
+  const [{ actor, reason, since, replaced }] = before;
+  const many = before.length > 1;
+  const found = replaced ? "A staged start of these producers was in progress or had halted, " : "";
   return [
     h(
       "p",
       { class: "muted" },
-      what || "This stop was already in force, ",
-      by,
+      many
+        ? `${plural(before.length, "stop was", "stops were")} already in force, one `
+        : found || "This stop was already in force, ",
+      `by ${actor || "an unknown user"}, for `,
       sinceElement(since),
-      `${reason ? ` (${reason})` : ""}. ${before.length > 1 ? end.replace("It stays", "They stay") : end}`,
-      before.length > 1 ? "." : "; Undo does not lift it.",
+      `${reason ? ` (${reason})` : ""}. `,
+      changed ? afterInWords(before) : `${many ? "They stay as they were" : "It stays as it was"}.`,
     ),
   ];
+}
+
+/**
+ * Say what the call has changed about the stops before, and what an undo restores.
+ *
+ * @param {any[]} before
+ */
+function afterInWords(before) {
+  const lost = before.filter((stop) => stop.replaced).length;
+  const rest = before.length - lost;
+  const [first] = before.filter((stop) => !stop.replaced);
+  const ends = new Set(before.filter((stop) => !stop.replaced).map(endInWords));
+  return [
+    rest ? `${rest > 1 ? "They stay" : "It stays"}, with the new end. ` : "",
+    rest ? `Undo restores the earlier ${ends.size > 1 ? "ends" : `end: ${endInWords(first)}`}.` : "",
+    lost
+      ? `${rest ? " " : ""}Undo does not restore ${lost > 1 ? `${exact(lost)} staged starts` : "the staged start"}.`
+      : "",
+  ].join("");
 }
 
 /**

@@ -7,6 +7,7 @@ import { exact, plural } from "../core/format.js";
 import { toast } from "../core/toast.js";
 import { sentence } from "./stop_brokers.js";
 import { PROGRESS_REQUESTS, pauseBeforeProgress } from "./stop_progress.js";
+import { endOf } from "./stop_undo.js";
 
 /**
  * One broker: `before` is its preview, `result` of the call, `seen` its progress.
@@ -131,11 +132,18 @@ class AcrossCall {
     return part.seen?.stop?.reason === this.body.reason;
   }
 
-  /** The brokers whose stop this call made, for an undo. */
+  /** The brokers on which this call made a stop or changed its end, for an undo. */
   get made() {
     return this.parts.filter(
-      (each) => (each.result?.outcome === "done" && each.result.changed) || (isUnknown(each) && this.isInForce(each)),
+      (each) =>
+        (each.result?.outcome === "done" && each.result.changed && !each.result.earlier?.replaced) ||
+        (isUnknown(each) && this.isInForce(each)),
     );
+  }
+
+  /** The brokers on which it replaced a staged start, which no undo restores. */
+  get lost() {
+    return this.parts.filter((each) => each.result?.outcome === "done" && each.result.earlier?.replaced);
   }
 
   get failed() {
@@ -147,20 +155,23 @@ class AcrossCall {
     return this.send(this.failed);
   }
 
-  /** Remove exactly what this call has made: a stop that was in force before gets its end again. */
+  /**
+   * Remove exactly what this call has made: a stop that was in force before gets its end again, unless that has passed.
+   */
   async undo() {
     const made = this.made;
     this.undoing.disabled = true;
     const reason = `undo: ${this.body.reason}`;
     const { scope, pattern, effects } = this.body;
     const aim = { scope, ...(pattern ? { pattern } : {}), reason };
-    const before = made.filter((each) => each.result.earlier);
+    const before = made.filter((each) => each.result.earlier && !isOver(each.result.earlier));
+    const { lost } = this;
     const results = await Promise.all([
       ...before.map((each) =>
         this.request("stop-producers/", [each], {
           ...aim,
           ...(effects ? { effects } : {}),
-          ...endAgain(each.result.earlier),
+          ...endOf(each.result.earlier),
         }),
       ),
       ...(made.length > before.length
@@ -185,7 +196,7 @@ class AcrossCall {
       ].join(" ");
       fill(
         this.list,
-        made.map((part) => row(part.title, "done", undoneInWords(part))),
+        [...made, ...lost].map((part) => row(part.title, "done", undoneInWords(part))),
       );
       this.undoing.remove();
       this.again.remove();
@@ -289,8 +300,16 @@ const isOpen = (part) =>
   (part.result.outcome === "done" && (part.seen?.draining ?? part.result.draining) > 0);
 
 /** @param {Part} part */
-const undoneInWords = ({ result }) =>
-  result?.earlier ? "Stopped as before, with the earlier end" : "Producers started";
+function undoneInWords({ result }) {
+  if (!result?.earlier) return "Producers started";
+  if (result.earlier.replaced) return "Still stopped: the staged start before is not restored";
+  return isOver(result.earlier)
+    ? "Producers started: the end of the earlier stop has passed"
+    : "Stopped as before, with the earlier end";
+}
+
+/** @param {any} earlier */
+const isOver = ({ until }) => until && until <= Date.now();
 
 /**
  * @param {Part} part
@@ -306,21 +325,15 @@ function doneInWords({ result, seen }, stop) {
     stop && draining ? `${exact(draining)} draining` : "",
     result.unstoppable ? `${plural(result.unstoppable, "queue")} cannot be stopped` : "",
     !stop && result.stopped ? `${exact(result.stopped)} still blocked` : "",
-    result.earlier && stop ? "it was stopped before, and has the new end" : "",
+    result.earlier && stop
+      ? result.earlier.replaced
+        ? "this replaced a staged start"
+        : "it was stopped before, and has the new end"
+      : "",
   ]
     .filter(Boolean)
     .join("; ");
 }
-
-/**
- * The arguments of a stop that give it its earlier end.
- *
- * @param {any} earlier
- */
-const endAgain = ({ until, below }) => ({
-  ...(until ? { for_ms: Math.max(1000, until - Date.now()) } : {}),
-  ...(below ? { below } : {}),
-});
 
 /** @type {Record<string, string>} */
 const MARKS = { done: "✓", pending: "…", unknown: "?", refused: "✗", failed: "✗" };

@@ -1,4 +1,5 @@
-// The menu of a table of queues: its columns, the height of its rows and the width of the names, in the preferences.
+// The menu of a table of queues: its columns and groups, the height of its rows and the width of the names, in the
+// preferences.
 
 import { byId, fill, find, h } from "../core/elements.js";
 import { preferences, savePreferences } from "../core/preferences.js";
@@ -21,19 +22,26 @@ const CHOICES = [
     of: { auto: "as wide as there is room", 300: "300 px", 450: "450 px", 600: "600 px" },
   },
 ];
+const GROUPS = [
+  { name: "group_by", label: "Group by", of: { none: "none", virtualhost: "virtual host", prefix: "prefix" } },
+  { name: "groups", label: "Groups", of: { collapsed: "collapsed", expanded: "expanded" } },
+];
 
 /**
- * Set up the menu #table-options of a table, and keep the table as the preferences say.
+ * Set up the menu #table-options of a table, and keep the table as the preferences say. `regroup()`: of a table that
+ * can be grouped, called after a change of the groups.
  *
  * @param {HTMLElement} table
+ * @param {(() => void) | null} [regroup]
  */
-export function setUpTableOptions(table) {
+export function setUpTableOptions(table, regroup = null) {
   const menu = byId("table-options");
   const hidden = new Set(preferences.hidden_columns);
   const show = () => {
     table.dataset.density = preferences.density;
     table.dataset.names = preferences.name_width;
     table.dataset.hide = preferences.hidden_columns.join(" ");
+    if (regroup) table.dataset.group = preferences.group_by;
   };
   const columns = Object.entries(COLUMNS).map(([name, label]) => {
     const box = h("input", { type: "checkbox", value: name, checked: !hidden.has(name) });
@@ -45,7 +53,7 @@ export function setUpTableOptions(table) {
     });
     return h("label", { class: "option" }, box, h("span", {}, label));
   });
-  const choices = CHOICES.map(({ name, label, of }) => {
+  const choices = [...(regroup ? GROUPS : []), ...CHOICES].map(({ name, label, of }) => {
     const options = Object.entries(of).map(([value, text]) =>
       h("option", { value, selected: preferences[name] === value }, text),
     );
@@ -53,6 +61,7 @@ export function setUpTableOptions(table) {
     select.addEventListener("change", () => {
       savePreferences({ [name]: select.value });
       show();
+      if (GROUPS.some((each) => each.name === name)) regroup?.();
     });
     return h("label", { class: "field" }, h("span", {}, label), select);
   });

@@ -1,0 +1,95 @@
+// The undo of a stop of one broker, as a plan: stops that the call made are lifted, and stops that it found and whose
+// end it changed get the end again that they had. Touches no element.
+
+const CLIENTS = ["pattern", "user", "container_id", "link"];
+
+/**
+ * What an undo is about. `made`: names of the objects whose stop the call made; `ends`: the stops whose end it changed;
+ * `lost`: staged starts that it replaced, which no undo brings back.
+ *
+ * @typedef {{aim: any, effects?: string[], made: string[], ends: any[], lost: any[]}} Undo
+ */
+
+/**
+ * Return what an undo of a stop is about.
+ *
+ * @param {any} sent arguments of the call
+ * @param {any} answer
+ * @returns {Undo}
+ */
+export function undoOf(sent, answer) {
+  const { effects, ...aim } = sent;
+  /** @type {any[]} */
+  const before = answer.stops_before ?? [];
+  const named = new Set(before.map((stop) => stop.object));
+  const changed = new Set(answer.changed_queues ?? []);
+  const found = sent.queues ? before.filter((stop) => changed.has(stop.object)) : answer.changed ? before : [];
+  const made = sent.queues ? [...changed].filter((name) => !named.has(name)) : answer.changed ? [sent.scope] : [];
+  return {
+    aim,
+    ...(effects ? { effects } : {}),
+    made: sent.queues || !before.length ? made : [],
+    ends: found.filter((stop) => !stop.replaced),
+    lost: found.filter((stop) => stop.replaced),
+  };
+}
+
+/** @param {Undo} undo */
+export const isUndoable = ({ made, ends }) => made.length + ends.length > 0;
+
+/**
+ * Return what an undo does now. Others can have lifted the stops meanwhile, stopped the scope again or changed the end:
+ * these stops stay. A stop whose earlier end has passed would not be in force any more: it is lifted.
+ *
+ * `lift`: the aim of a start, or null; `restore`: arguments of stops, one for each earlier end; `over`: the stops that
+ * are lifted for their earlier end; `left`: number of stops that stay as they are.
+ *
+ * @param {Undo} undo
+ * @param {string} reason of the stop
+ * @param {any[]} stops in force
+ * @param {number} now ms since the epoch
+ */
+export function planOf({ aim, effects, made, ends }, reason, stops, now) {
+  const mine = new Map(
+    stops
+      .filter((stop) => CLIENTS.every((name) => (stop[name] || "") === (aim[name] || "")))
+      .map((stop) => [stop.object, stop]),
+  );
+  const still = made.filter((name) => mine.get(name)?.reason === reason);
+  const found = ends.filter(({ object, since, after }) => {
+    const present = mine.get(object);
+    return present?.since === since && (!after || isSameEnd(present, after));
+  });
+  const over = found.filter((stop) => stop.until && stop.until <= now);
+  const lifted = [...still, ...over.map((stop) => stop.object)];
+  /** @type {Map<string, any[]>} */
+  const byEnd = new Map();
+  for (const stop of found.filter((each) => !over.includes(each) && !isSameEnd(each, mine.get(each.object)))) {
+    const key = JSON.stringify([stop.until || 0, stop.below || 0]);
+    byEnd.set(key, [...(byEnd.get(key) ?? []), stop]);
+  }
+  const only = (/** @type {string[]} */ names) => (aim.queues ? { ...aim, queues: names } : aim);
+  return {
+    lift: lifted.length ? only(lifted) : null,
+    restore: [...byEnd.values()].map((same) => ({
+      ...only(same.map((stop) => stop.object)),
+      ...(effects ? { effects } : {}),
+      ...endOf(same[0]),
+    })),
+    over,
+    left: made.length - still.length + (ends.length - found.length),
+  };
+}
+
+/**
+ * The arguments of a stop that give it this end.
+ *
+ * @param {any} end
+ */
+export const endOf = ({ until, below }) => ({ ...(until ? { until } : {}), ...(below ? { below } : {}) });
+
+/**
+ * @param {any} one
+ * @param {any} other
+ */
+const isSameEnd = (one, other) => (one.until || 0) === (other?.until || 0) && (one.below || 0) === (other?.below || 0);

@@ -1,0 +1,94 @@
+// What the undo of a stop does: stops that the call has made are lifted, and others get their earlier end again.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { isUndoable, planOf, undoOf } from "../../../console/static/console/widgets/stop_undo.js";
+
+const host = { scope: "type=VirtualHost,name=default", pattern: "" };
+const stop = { object: host.scope, pattern: "", reason: "incident 7", actor: "olga", since: 1, until: null, below: 0 };
+const older = { ...stop, reason: "older", actor: "otto", until: 9000, below: 40 };
+const NOW = 5000;
+
+const all = { changed: true, stops_before: [] };
+const plan = (/** @type {any} */ sent, /** @type {any} */ answer, /** @type {any[]} */ stops, now = NOW) =>
+  planOf(undoOf(sent, answer), "incident 7", stops, now);
+const nothing = { lift: null, restore: [], over: [], left: 0 };
+
+test("the stop of the call is lifted, and not with its effects", () => {
+  assert.deepEqual(plan({ ...host, effects: ["reject"] }, all, [stop]), { ...nothing, lift: host });
+  assert.equal(isUndoable(undoOf(host, all)), true);
+  assert.equal(isUndoable(undoOf(host, { changed: false, stops_before: [] })), false);
+  assert.equal(isUndoable(undoOf(host, { changed: false, stops_before: [older] })), false);
+});
+
+test("a stop that was in force before gets its end again, with the effects, and is not lifted", () => {
+  const answer = { changed: true, stops_before: [{ ...older, after: { until: 60_000, below: 0 } }] };
+  const sent = { ...host, effects: ["reject"] };
+  const expected = { ...nothing, restore: [{ ...sent, until: 9000, below: 40 }] };
+  assert.deepEqual(plan(sent, answer, [{ ...older, until: 60_000, below: 0 }]), expected);
+  assert.deepEqual(plan(host, { changed: true, stops_before: [{ ...older, until: null, below: 0 }] }, [older]), {
+    ...nothing,
+    restore: [host],
+  });
+});
+
+test("an end that another user has changed since, and another stop, stay", () => {
+  const answer = { changed: true, stops_before: [{ ...older, after: { until: 60_000, below: 0 } }] };
+  for (const stops of [[{ ...older, until: 70_000, below: 0 }], [{ ...older, until: 60_000, below: 0, since: 2 }], []])
+    assert.deepEqual(plan(host, answer, stops), { ...nothing, left: 1 });
+  assert.deepEqual(plan(host, { changed: true, stops_before: [older] }, [older]), nothing); // restored already
+});
+
+test("a stop whose earlier end has passed is lifted", () => {
+  const before = { ...older, after: { until: 60_000, below: 0 } };
+  const answer = { changed: true, stops_before: [before] };
+  assert.deepEqual(plan(host, answer, [{ ...older, until: 60_000, below: 0 }], 9000), {
+    ...nothing,
+    lift: host,
+    over: [before],
+  });
+});
+
+test("a staged start that the stop has replaced is not undone", () => {
+  const undo = undoOf(host, { changed: true, stops_before: [{ ...older, replaced: true }] });
+  assert.equal(isUndoable(undo), false);
+  assert.equal(undo.lost.length, 1);
+  assert.deepEqual(planOf(undo, "incident 7", [stop], NOW), nothing);
+});
+
+test("of named queues each gets what it had before, in one call for each end", () => {
+  const sent = { scope: "type=Broker", queues: ["a", "b", "c", "d", "e", "f"] };
+  const named = (/** @type {string} */ object, end = {}) => ({ ...older, object, ...end });
+  const answer = {
+    changed: true,
+    changed_queues: ["a", "b", "c", "d", "e"],
+    stops_before: [named("a"), named("b", { until: 100 }), named("c", { until: null }), named("d"), named("f")],
+  };
+  const stops = ["a", "b", "c", "d", "f"].map((name) => named(name, { until: 60_000, below: 0 }));
+  assert.deepEqual(plan(sent, answer, [...stops, { ...stop, object: "e" }]), {
+    lift: { ...sent, queues: ["e", "b"] },
+    restore: [
+      { ...sent, queues: ["a", "d"], until: 9000, below: 40 },
+      { ...sent, queues: ["c"], below: 40 },
+    ],
+    over: [named("b", { until: 100 })],
+    left: 0,
+  });
+});
+
+test("a stop that has replaced that of the call stays", () => {
+  assert.deepEqual(plan(host, all, []), { ...nothing, left: 1 });
+  assert.deepEqual(plan(host, all, [{ ...stop, reason: "later" }]), { ...nothing, left: 1 });
+});
+
+test("a stop of another scope with the same reason is another stop", () => {
+  const others = [
+    { ...stop, object: "type=Broker" },
+    { ...stop, pattern: "a.>" },
+    { ...stop, user: "ann" },
+  ];
+  assert.equal(plan(host, all, others).lift, null);
+  assert.equal(plan({ ...host, user: "ann" }, all, [stop]).lift, null);
+  assert.deepEqual(plan({ ...host, user: "ann" }, all, others).lift, { ...host, user: "ann" });
+});
