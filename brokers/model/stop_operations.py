@@ -71,12 +71,14 @@ _DEPTH_END = (
         "If a stop of exactly this scope ends at a depth: queues that are above it, for which the stop waits. None:"
         " there is no such stop, or it is not known.",
         "queues",
+        nullable=True,
     ),
     _A(
         "fullest",
         Kind.LIST,
         "If a stop of exactly this scope ends at a depth: the fullest of the queues whose depth counts, at most"
         f" {MOST_FULLEST}: maps of queue (object name) and percent (of its capacity, rounded up).",
+        nullable=True,
     ),
 )
 _STOP_ANSWER = (

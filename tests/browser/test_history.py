@@ -180,8 +180,8 @@ async def test_charts_hatch_unrecorded_time_in_rollups_too_and_draw_nothing_thro
             """async ([chart, line, start]) => {
                 const named = (meta) => document.querySelector(chart).data.find((trace) => trace.meta === meta);
                 const [bars, shown] = [named("unwatched"), named(line)];
-                const ms = (x) => new Date(String(x).replace(" ", "T") + "Z").getTime();
-                const gaps = bars.x.map((x, i) => [ms(x) - bars.width[i] / 2 - start, ms(x) + bars.width[i] / 2 - start]);
+                const ms = (x) => new Date(x.replace(" ", "T")).getTime();
+                const gaps = bars.x.map((x, i) => [-1, 1].map((side) => ms(x) + (side * bars.width[i]) / 2 - start));
                 return [gaps, shown.x.map((x, i) => [ms(x) - start, shown.y[i]])];
             }""",
             [chart, line, T],

@@ -89,7 +89,8 @@ async def test_chart_begins_with_recorded_samples_and_a_gap_where_nothing_was_re
         """([now]) => {
             const chart = document.querySelector("#chart");
             const line = chart.data?.find((trace) => trace.meta === "depth_messages");
-            const at = (m) => line.x.findIndex((x) => Math.abs(new Date(String(x).replace(" ", "T") + "Z") - (now - m * 60000)) < 1500);
+            const times = line?.x.map((x) => new Date(x.replace(" ", "T")).getTime());
+            const at = (m) => times.findIndex((x) => Math.abs(x - (now - m * 60000)) < 1500);
             return line && line.y[at(10)] === 77 && line.y[at(2)] === 77 && line.y.slice(at(6), at(2)).includes(null);
         }""",
         [now],

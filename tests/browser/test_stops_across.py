@@ -277,7 +277,7 @@ async def test_a_single_broker_that_rejects_wants_its_effect_confirmed(fleet: Fl
     assert fleet.others["north"].stopped() == {"orders"}
     await dialog.get_by_role("button", name="Close").click()
     await page.locator("#start").click()
-    await expect(dialog.get_by_text("Staged start")).to_be_hidden()  # this broker has none
+    await expect(dialog.get_by_text("Staged start", exact=True)).to_be_hidden()  # this broker has none
     await dialog.get_by_label("Reason").fill("over")
     await dialog.locator("button[type=submit]").click()
     await expect(dialog.locator("h2")).to_have_text("Producers started")

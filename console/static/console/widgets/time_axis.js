@@ -1,8 +1,8 @@
 // The time axis of charts: times at monotonic positions, labelled by the wall clock of the page's zone. Pure.
 //
 // Plotly would put times at their wall clock, so that the hour that is repeated at the end of daylight saving time
-// would be drawn over itself. Here the positions of a figure are times at one offset from UTC, that of its begin; in a range
-// in which the offset changes, the labels are computed from the zone.
+// would be drawn over itself. Here the positions of a figure are times at one offset from UTC, that of its begin; in a
+// range in which the offset changes, the labels are computed from the zone.
 
 import { offsetText } from "../core/moments.js";
 import { offsetAt, offsetChanges, twelveHours } from "../core/zone.js";
