@@ -119,6 +119,7 @@ VALUES = {
 }
 PARAMETERS = {
     "brokers/{slug}/objects/": "?type=Queue",
+    "queues/groups/": "?by=virtualhost",
     **dict.fromkeys(
         ("why/", "messages/", "messages/summary/", "messages/{identifier}/", "messages/{identifier}/body/"),
         f"?object={ORDERS}",
