@@ -6,7 +6,7 @@ import { byId, fill, findAll, h } from "../core/elements.js";
 import { settings } from "../core/settings.js";
 import { previewSentences } from "../widgets/alert_preview.js";
 import { openFormDialog, plainField, showWrong } from "../widgets/form_dialog.js";
-import { hostField } from "../widgets/host_choice.js";
+import { completeHosts, hostField } from "../widgets/host_choice.js";
 
 const path = settings.rule ? `alerts/rules/${settings.rule}/` : "alerts/rules/";
 const TIMES = [
@@ -186,8 +186,9 @@ async function show() {
     }),
   ];
   const [, broker, host] = fields;
-  // Before the preview, which reads all fields.
-  broker.input.addEventListener("change", () => /** @type {any} */ (host).offer(broker.input.value));
+  const offerHosts = () => /** @type {any} */ (host).offer(broker.input.value);
+  broker.input.addEventListener("change", offerHosts); // before the preview, which reads all fields
+  completeHosts(settings.hosts, offerHosts);
   const thresholds = fields.slice(7);
   fill(byId("name"), fields[0].element);
   fill(

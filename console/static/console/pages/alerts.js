@@ -11,7 +11,7 @@ import { settings } from "../core/settings.js";
 import { clockElement, sinceElement, untilElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
 import { openFormDialog, plainField } from "../widgets/form_dialog.js";
-import { hostField } from "../widgets/host_choice.js";
+import { completeHosts, hostField } from "../widgets/host_choice.js";
 import { setUpNotificationChoice } from "./alert_notifications.js";
 import { setUpReceivers } from "./alert_receivers.js";
 import { setUpTemplates } from "./alert_templates.js";
@@ -403,4 +403,5 @@ for (const [id, what, host] of /** @type {[string, string, (string | null)?][]} 
     name === "data" ? Object.assign(byId(id).dataset, value) : byId(id).setAttribute(name, value);
 }
 watch({ watch: "objects", object: "" });
+completeHosts(settings.hosts);
 refresh();

@@ -1,5 +1,6 @@
 // A field for a virtual host, chosen from those that exist on a broker, or on any of them.
 
+import { get } from "../core/api.js";
 import { fill, find, h, setText } from "../core/elements.js";
 import { plainField } from "./form_dialog.js";
 
@@ -32,6 +33,43 @@ export function hostChoices(hosts, broker, chosen) {
     ],
     note,
   };
+}
+
+const EVERY = 3000; // ms; the list of brokers is the console's own: the brokers are not requested while they are away
+const PAGE = 500; // names a call
+
+/** @param {string} slug */
+async function hostNames(slug) {
+  /** @type {string[]} */
+  const names = [];
+  for (;;) {
+    const page = await get(`brokers/${slug}/objects/?type=VirtualHost&count=${PAGE}&offset=${names.length}`);
+    names.push(...page.items.map((/** @type {any} */ each) => each.attributes.name));
+    if (!page.items.length || names.length >= page.total) return names.sort();
+  }
+}
+
+/**
+ * Complete `hosts` (as of `hostChoices`) as soon as brokers whose virtual hosts are not known are connected, and call
+ * `found` each time.
+ *
+ * @param {Record<string, string[] | null>} hosts
+ * @param {() => void} [found]
+ */
+export async function completeHosts(hosts, found) {
+  while (Object.values(hosts).includes(null)) {
+    await new Promise((resume) => setTimeout(resume, EVERY));
+    if (document.visibilityState !== "visible") continue;
+    try {
+      for (const { slug, connected } of await get("brokers/")) {
+        if (!connected || hosts[slug] !== null) continue;
+        hosts[slug] = await hostNames(slug);
+        found?.();
+      }
+    } catch {
+      // Not connected any more, or the console does not answer: the banner says it.
+    }
+  }
 }
 
 /**
