@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { hostChoices } from "../../../console/static/console/widgets/host_choice.js";
+import { completeHosts, hostChoices } from "../../../console/static/console/widgets/host_choice.js";
 
 const HOSTS = { one: ["default", "test"], two: ["default", "blue"], away: null };
 const ALL = ["", "all virtual hosts"];
@@ -27,4 +27,40 @@ test("of a broker that has not been connected nothing is said to be absent", () 
   assert.deepEqual(hostChoices(HOSTS, "", "old").choices[1], ["old", "old"]);
   assert.match(hostChoices(HOSTS, "", "").note, /not connected/);
   assert.match(hostChoices(HOSTS, "removed", "").note, /not known/);
+});
+
+test("names are completed broker by broker: one that hangs, refuses or was removed delays no other", async (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  const page = { visibilityState: "visible" };
+  Object.assign(globalThis, { document: page });
+  const hosts = { here: ["default"], hangs: null, removed: null, back: null };
+  /** @type {Record<string, number>} */
+  const calls = { here: 0, hangs: 0, removed: 0, back: 0 };
+  /** @type {string[][]} */
+  const found = [];
+  /** @param {string} slug */
+  async function read(slug) {
+    calls[slug] += 1;
+    if (slug === "hangs") return new Promise(() => {});
+    if (slug === "removed") throw Object.assign(new Error("removed"), { status: 404 });
+    if (calls[slug] < 3) throw Object.assign(new Error("away"), { status: 503 });
+    return ["blue"];
+  }
+  completeHosts(hosts, () => found.push(Object.keys(hosts)), read);
+  async function pass() {
+    context.mock.timers.tick(3000);
+    for (let turn = 0; turn < 10; turn += 1) await Promise.resolve();
+  }
+  await pass();
+  page.visibilityState = "hidden";
+  await pass();
+  assert.deepEqual(calls, { here: 0, hangs: 1, removed: 1, back: 1 }); // a hidden page reads nothing
+  page.visibilityState = "visible";
+  await pass();
+  assert.equal(found.length, 0);
+  await pass();
+  await pass();
+  assert.deepEqual(calls, { here: 0, hangs: 1, removed: 1, back: 3 });
+  assert.deepEqual(hosts, { here: ["default"], hangs: null, removed: null, back: ["blue"] });
+  assert.equal(found.length, 1);
 });

@@ -35,8 +35,9 @@ export function hostChoices(hosts, broker, chosen) {
   };
 }
 
-const EVERY = 3000; // ms; the list of brokers is the console's own: the brokers are not requested while they are away
+const EVERY = 3000; // ms
 const PAGE = 500; // names a call
+const NEVER = [401, 403, 404]; // signed out, not allowed, or removed from the console
 
 /** @param {string} slug */
 async function hostNames(slug) {
@@ -50,26 +51,28 @@ async function hostNames(slug) {
 }
 
 /**
- * Complete `hosts` (as of `hostChoices`) as soon as brokers whose virtual hosts are not known are connected, and call
- * `found` each time.
+ * Complete `hosts` (as of `hostChoices`) once the brokers whose virtual hosts are not known are connected, and call
+ * `found` for each. Each broker is read without waiting for the others: one that hangs must not delay them.
  *
  * @param {Record<string, string[] | null>} hosts
  * @param {() => void} [found]
+ * @param {(slug: string) => Promise<string[]>} [read] rejects with an ApiError
  */
-export async function completeHosts(hosts, found) {
-  while (Object.values(hosts).includes(null)) {
-    await new Promise((resume) => setTimeout(resume, EVERY));
-    if (document.visibilityState !== "visible") continue;
-    try {
-      for (const { slug, connected } of await get("brokers/")) {
-        if (!connected || hosts[slug] !== null) continue;
-        hosts[slug] = await hostNames(slug);
-        found?.();
+export async function completeHosts(hosts, found, read = hostNames) {
+  /** @param {string} slug */
+  async function complete(slug) {
+    for (;;) {
+      await new Promise((resume) => setTimeout(resume, EVERY));
+      if (document.visibilityState !== "visible") continue;
+      try {
+        hosts[slug] = await read(slug);
+        return found?.();
+      } catch (error) {
+        if (NEVER.includes(/** @type {any} */ (error).status)) return undefined;
       }
-    } catch {
-      // Not connected any more, or the console does not answer: the banner says it.
     }
   }
+  await Promise.all(Object.keys(hosts).map((slug) => (hosts[slug] === null ? complete(slug) : undefined)));
 }
 
 /**
