@@ -89,11 +89,9 @@ class Tables:
                 whole.append(file)
             elif any(_overlaps(file, time, each) for each in of):
                 partly.append(file)
-        # Spark compiles a condition with its constants into the code of the step, and Java compiles that again for each
-        # range: no condition where none is needed.
         if not partly:
             return self._rows(name, whole)
-        rows = within(self._rows(name, partly), time, ranges)
+        rows = within(self._rows(name, partly), time, ranges, prunes=_is_in_order_of_time(name))
         return self._rows(name, whole).unionByName(rows) if whole else rows
 
     def read_touching(self, name: str, until: str, spans: Mapping[str, Range]) -> DataFrame:
@@ -110,7 +108,8 @@ class Tables:
         def overlaps(begin: Column, end: Column) -> Column:
             return (F.col(until).isNull() | (F.unix_millis(until) >= begin)) & (F.unix_millis(time) <= end)
 
-        return matching(self.read(name, keep), {broker: [span] for broker, span in spans.items()}, overlaps)
+        ranges = {broker: [span] for broker, span in spans.items()}
+        return matching(self.read(name, keep), ranges, overlaps, prunes=_is_in_order_of_time(name))
 
     def files(self, name: str) -> list[TableFile]:
         return self._folders[name].files()
@@ -298,24 +297,39 @@ def frame(spark: SparkSession, ranges: Ranges) -> DataFrame:
 
 
 def matching(
-    rows: DataFrame, ranges: Ranges, condition: Callable[[Column, Column], Column], *, outside: bool = False
+    rows: DataFrame,
+    ranges: Ranges,
+    condition: Callable[[Column, Column], Column],
+    *,
+    outside: bool = False,
+    prunes: bool = False,
 ) -> DataFrame:
-    """Return the rows that meet the condition for one of their broker's ranges (from, to); or the others."""
+    """Return the rows that meet the condition for one of their broker's ranges (from, to); or the others. `prunes`:
+    the condition lets Spark skip most of the rows in the files, since these are in the order of that time."""
     every = [(broker, span) for broker, spans in ranges.items() for span in spans]
     if len(every) > FEW_RANGES:
         mine = F.col("broker").eqNullSafe(F.col("range_broker")) & condition(F.col("range_from"), F.col("range_to"))
         bounds = F.broadcast(frame(rows.sparkSession, ranges))
         return rows.join(bounds, mine, "left_anti" if outside else "left_semi")
     found = F.lit(False)
-    for broker, (begin, end) in every:
-        found = found | (F.col("broker").eqNullSafe(F.lit(broker)) & condition(F.lit(begin), F.lit(end)))
+    if prunes:
+        for broker, (begin, end) in every:
+            found = found | (F.col("broker").eqNullSafe(F.lit(broker)) & condition(F.lit(begin), F.lit(end)))
+    else:
+        # Constants would be part of the code that Spark generates for the step: other ranges, other code, which Java
+        # compiles and optimizes once more for each portion of hours.
+        for number in range(max(map(len, ranges.values()), default=0)):
+            of_broker = {broker: spans[number] for broker, spans in ranges.items() if len(spans) > number}
+            begins, ends = (time_of_broker({broker: span[i] for broker, span in of_broker.items()}) for i in (0, 1))
+            found = found | (begins.isNotNull() & condition(begins, ends))
     return rows.where(~F.coalesce(found, F.lit(False)) if outside else found)
 
 
-def within(rows: DataFrame, time: str, ranges: Ranges, *, outside: bool = False) -> DataFrame:
-    """Return the rows whose broker and time are in one of the half-open ranges; or the others."""
+def within(rows: DataFrame, time: str, ranges: Ranges, *, outside: bool = False, prunes: bool = False) -> DataFrame:
+    """Return the rows whose broker and time are in one of the half-open ranges; or the others. `prunes`: as for
+    `matching`."""
     ms = F.unix_millis(time)
-    return matching(rows, ranges, lambda begin, end: (ms >= begin) & (ms < end), outside=outside)
+    return matching(rows, ranges, lambda begin, end: (ms >= begin) & (ms < end), outside=outside, prunes=prunes)
 
 
 def time_of_broker(times: Mapping[str, int]) -> Column:
@@ -359,6 +373,11 @@ def moment(ms: int) -> dt.datetime:
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FIRST, _LAST = dt.datetime(1, 1, 1, tzinfo=dt.UTC), dt.datetime(9999, 12, 31, tzinfo=dt.UTC)
+
+
+def _is_in_order_of_time(name: str) -> bool:
+    layout = LAYOUTS[name]
+    return layout.order[:2] == ("broker", layout.time)
 
 
 def _overlaps(file: TableFile, time: str, bounds: Range) -> bool:

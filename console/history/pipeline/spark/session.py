@@ -45,6 +45,9 @@ _EVERYWHERE = {
     # no hash table for sums: `rollups.minutes` relies on both.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     "spark.sql.execution.replaceHashWithSortAgg": "true",
+    # A run has some 500 generated classes, of which each portion of hours needs the same 130. With the default of 100
+    # each was evicted before it was needed again, so that Java compiled all of them in each portion.
+    "spark.sql.codegen.cache.maxEntries": "1000",
     # Spark retains data for its pages even if they are disabled, which fills a small heap after a thousand queries.
     "spark.ui.retainedJobs": "1",
     "spark.ui.retainedStages": "1",
