@@ -154,6 +154,10 @@ def managing(broker: BrokerThread) -> Iterator[Managing]:
 # -- a crowd --------------------------------------------------------------------------------------------------------
 
 
+#: Seconds: eight busy producers took more than eight on a machine with ten times the work that it can do.
+_CLOSED_WITHIN = 60
+
+
 class Crowd(MessagingHandler):  # type: ignore[misc]
     """Clients in one thread. Their counters may be read from any thread; `do` runs a function in it."""
 
@@ -182,8 +186,8 @@ class Crowd(MessagingHandler):  # type: ignore[misc]
 
     def __exit__(self, *exception: object) -> None:
         self.do(lambda: [c.close() for c in self.connections] or True)
-        self.injector.close()  # the container ends with its last connection
-        self.thread.join(WITHIN)
+        self.injector.close()  # the container ends with its last connection, which messages under way may delay
+        self.thread.join(_CLOSED_WITHIN)
         assert not self.thread.is_alive()
         assert not self.failures, self.failures
 

@@ -17,7 +17,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.interop)
-            item.add_marker(pytest.mark.timeout(300))  # the first of a peer waits until it is built
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))  # the first of a peer waits until it is built
 
 
 @pytest.fixture
