@@ -136,7 +136,7 @@ def test_a_capacity_in_bytes_is_exceeded_by_one_message_at_most_when_sizes_grow(
         attached(broker, senders)
         broker.until_queue("orders", lambda q: q.gate.state.overfull, "it is overfull")
         taker = crowd.taker("orders")
-        wait_until(lambda: len(taker.taken) >= 20 + 10 * senders, "they go on as it is emptied", within=30)
+        wait_until(lambda: len(taker.taken) >= 20 + 10 * senders, "they go on as it is emptied", within=90)
         assert all(p.condition == "" for p in publishers)
     assert 50_000 < max(highest) <= 50_000 + large
 
