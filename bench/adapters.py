@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,8 +99,10 @@ async def measured(peer: Peer, folder: Path, options: argparse.Namespace) -> Non
     console = await connected(service)
     await asyncio.sleep(15)  # the first polls read everything: they are not part of the steady cost
     await cost(options.seconds, peer.processes)
-    with console_of(service, folder) if options.page else nullcontext() as browser:
-        await delays(peer, console, browser, options.times)
+    with ExitStack() as stack:
+        # In a thread: meanwhile this loop serves the broker.
+        page = await asyncio.to_thread(stack.enter_context, console_of(service, folder)) if options.page else None
+        await delays(peer, console, page, options.times)
     await console.close()
     await service.stop()
 
@@ -157,7 +159,7 @@ async def delays(peer: Peer, console: BundledBroker, browser: Browser | None, ti
     following = [asyncio.ensure_future(follow_events(console, arrived))]
     if browser is not None:
         following.append(asyncio.ensure_future(follow_page(browser, arrived)))
-        await until(arrived, {"page: normal"})
+        await until(arrived, {"page: normal"}, following)
     else:
         await asyncio.sleep(1)  # until it follows, which the stream does not say
     acts = (("queue-overfull", "page: overfull", peer.fill), ("queue-underfull", "page: normal", peer.drain))
@@ -166,7 +168,7 @@ async def delays(peer: Peer, console: BundledBroker, browser: Browser | None, ti
         for event, shown, act in acts:
             await asyncio.sleep(random.uniform(0, 1))  # at any point between two polls
             at = await asyncio.to_thread(act)  # returns later than that: it must see that nothing more happens
-            for name, seen in (await until(arrived, {event, shown} & found.keys())).items():
+            for name, seen in (await until(arrived, {event, shown} & found.keys(), following)).items():
                 found[name].append(seen - at)
     for task in following:
         task.cancel()
@@ -175,13 +177,25 @@ async def delays(peer: Peer, console: BundledBroker, browser: Browser | None, ti
         print(f"{name:16} median {statistics.median(seconds):.2f} s, p99 {p99}, worst {max(seconds):.2f} s")
 
 
-async def until(arrived: asyncio.Queue[tuple[str, float]], names: set[str]) -> dict[str, float]:
-    """Return when each of these has arrived, as time of day."""
+async def until(
+    arrived: asyncio.Queue[tuple[str, float]], names: set[str], following: Sequence[asyncio.Task[None]]
+) -> dict[str, float]:
+    """Return when each of these has arrived, as time of day. `following`: the tasks that see them."""
     times: dict[str, float] = {}
-    async with asyncio.timeout(LIMIT):
+
+    async def arrivals() -> None:
         while names - times.keys():
             name, at = await arrived.get()
             times[name] = at
+
+    async with asyncio.timeout(LIMIT):
+        waiting = asyncio.ensure_future(arrivals())
+        await asyncio.wait([waiting, *following], return_when=asyncio.FIRST_COMPLETED)
+        for task in (*following, waiting):
+            if task.done():
+                task.result()
+        if not waiting.done():
+            raise RuntimeError("the stream of events or the page has ended")
     return {name: times[name] for name in names}
 
 

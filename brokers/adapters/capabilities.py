@@ -11,7 +11,6 @@ from brokers.admin import EffectNotConfirmed
 from brokers.model import TYPES, Attribute, Kind, ManagedType, Operation
 from brokers.model.stop_operations import CLIENT_ARGUMENTS
 
-
 #: What consoles show of `version`: no broker of these kinds has one.
 LAST_WRITER = (
     "A hash of the attributes that can be changed. This broker has no versions of its own: a change made from another"
