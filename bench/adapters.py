@@ -113,7 +113,7 @@ async def connected(service: AdaptersService) -> BundledBroker:
         while True:
             try:
                 return await BundledBroker.connect(
-                    "127.0.0.1", service.port, "console", password, timeout=LIMIT, name="measured"
+                    "127.0.0.1", service.port, "console", password, timeout=LIMIT, idle_timeout=LIMIT, name="measured"
                 )
             except BrokerUnreachable:
                 await asyncio.sleep(0.2)  # between two attempts: nothing announces that it listens
