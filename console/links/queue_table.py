@@ -80,7 +80,7 @@ class QueueTable:
         text = str(queue.name)
         # The garbage collector need not traverse a row without an empty list in it: with 200,000 rows that took longer
         # than everything else.
-        row = {name: () if value == [] else value for name, value in row_of(queue).items()}
+        row: dict[str, Any] = {name: () if value == [] else value for name, value in row_of(queue).items()}
         self._put_since_sweep.add(text)
         before = self._rows.get(text)
         if before == row:
