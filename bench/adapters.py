@@ -163,7 +163,9 @@ async def delays(peer: Peer, console: BundledBroker, browser: Browser | None, ti
     else:
         await asyncio.sleep(1)  # until it follows, which the stream does not say
     acts = (("queue-overfull", "page: overfull", peer.fill), ("queue-underfull", "page: normal", peer.drain))
-    found: dict[str, list[float]] = {name: [] for act in acts for name in act[: 1 if browser is None else 2]}
+    found: dict[str, list[float]] = {}
+    for event, shown, _ in acts:
+        found |= {event: []} if browser is None else {event: [], shown: []}
     for _ in range(times):
         for event, shown, act in acts:
             await asyncio.sleep(random.uniform(0, 1))  # at any point between two polls
