@@ -1,33 +1,38 @@
 """What the adapter of a broker costs, and how soon it shows what happens: a real broker with many queues on loopback.
 
     uv run python bench/adapters.py --kind rabbitmq|artemis|activemq|broker-j
-        [--queues 2000] [--seconds 60] [--times 200]
+        [--queues 2000] [--seconds 60] [--times 200] [--page]
 
 Starts the broker, creates queues, lets the adapter's service settle, and measures the processor time of this process
 (polls, comparison, events, samples) and of the broker for some time in which nothing happens. Then a client fills a
 queue with a limit until it is blocked (of RabbitMQ: refused), empties it, and so on: the delay from the moment at which
 the client sends the message that is not accepted to the event in the stream over AMQP, and from the last message that
-is taken to the event of the end. Median, 99th percentile and worst; a percentile needs 100 times.
+is taken to the event of the end. Median, 99th percentile and worst; a percentile needs 100 times. `--page`: also until
+the queue has its new state in a snapshot of the overview's WebSocket, with a web process of the console.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import amqp
 import psutil
+from latency import Browser
+from measured import free_port, running
 from proton import Message, Timeout
 from proton.utils import BlockingConnection
 
@@ -48,9 +53,9 @@ ROOT = Path(__file__).resolve().parent.parent
 AT_ONCE, IN_ONE = 8, 200
 LIMIT = 600.0
 #: A message that is not settled within this time, s, is blocked.
-BLOCKED = 2.0
+BLOCKED = 1.0
 #: No message for so long, s: the queue is empty.
-EMPTY = 1.0
+EMPTY = 0.5
 NAME = "limited"
 
 
@@ -72,6 +77,7 @@ def main() -> int:
     parser.add_argument("--queues", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--times", type=int, default=200, help="how often the queue is filled")
+    parser.add_argument("--page", action="store_true", help="measure the delay to the page, too")
     options = parser.parse_args()
     # Above the options of the tests: a broker with thousands of queues needs more memory than theirs.
     os.environ.setdefault("_JAVA_OPTIONS", "-Xmx2g" if options.queues > 1000 else "-Xmx512m")
@@ -93,7 +99,10 @@ async def measured(peer: Peer, folder: Path, options: argparse.Namespace) -> Non
     console = await connected(service)
     await asyncio.sleep(15)  # the first polls read everything: they are not part of the steady cost
     await cost(options.seconds, peer.processes)
-    await delays(peer, console, options.times)
+    with ExitStack() as stack:
+        # In a thread: meanwhile this loop serves the broker.
+        page = await asyncio.to_thread(stack.enter_context, console_of(service, folder)) if options.page else None
+        await delays(peer, console, page, options.times)
     await console.close()
     await service.stop()
 
@@ -104,7 +113,7 @@ async def connected(service: AdaptersService) -> BundledBroker:
         while True:
             try:
                 return await BundledBroker.connect(
-                    "127.0.0.1", service.port, "console", password, timeout=LIMIT, name="measured"
+                    "127.0.0.1", service.port, "console", password, timeout=LIMIT, idle_timeout=LIMIT, name="measured"
                 )
             except BrokerUnreachable:
                 await asyncio.sleep(0.2)  # between two attempts: nothing announces that it listens
@@ -123,31 +132,93 @@ def used(processes: list[psutil.Process]) -> float:
     return sum(sum(each.cpu_times()[:2]) for each in processes)
 
 
-async def delays(peer: Peer, console: BundledBroker, times: int) -> None:
-    found: dict[str, list[float]] = {"queue-overfull": [], "queue-underfull": []}
+@contextmanager
+def console_of(service: AdaptersService, folder: Path) -> Iterator[Browser]:
+    """Run a console that reaches the broker through the service; yield a browser that has signed in."""
+    port = free_port()
+    environment = {
+        "HEADGATE_DATA": str(folder / "console"),
+        "DJANGO_SETTINGS_MODULE": "adapters_settings",
+        "PYTHONPATH": str(Path(__file__).parent),
+        "HEADGATE_ADAPTED_PORT": str(service.port),
+        "HEADGATE_ADAPTED_SECRET": str(service.secret),
+    }
+    variables, manage = {**os.environ, **environment}, [sys.executable, "manage.py"]
+    subprocess.run([*manage, "migrate", "--no-input", "--verbosity", "0"], cwd=ROOT, env=variables, check=True)
+    made = subprocess.run(
+        [*manage, "ensure_admin"], cwd=ROOT, env=variables, check=True, capture_output=True, text=True
+    )
+    with running([*manage, "web", "--port", str(port)], port, environment, into=folder / "web.log"):
+        browser = Browser(port)
+        browser.sign_in(made.stdout.split("admin ", 1)[1].strip())
+        yield browser
+
+
+async def delays(peer: Peer, console: BundledBroker, browser: Browser | None, times: int) -> None:
     arrived: asyncio.Queue[tuple[str, float]] = asyncio.Queue()
-
-    async def follow() -> None:
-        async for event in console.events():
-            if event.object.get("name") == NAME:
-                arrived.put_nowait((event.kind, time.time()))
-
-    following = asyncio.ensure_future(follow())
-    await asyncio.sleep(1)  # until it follows, which the stream does not say
+    following = [asyncio.ensure_future(follow_events(console, arrived))]
+    if browser is not None:
+        following.append(asyncio.ensure_future(follow_page(browser, arrived)))
+        await until(arrived, {"page: normal"}, following)
+    else:
+        await asyncio.sleep(1)  # until it follows, which the stream does not say
+    acts = (("queue-overfull", "page: overfull", peer.fill), ("queue-underfull", "page: normal", peer.drain))
+    found: dict[str, list[float]] = {}
+    for event, shown, _ in acts:
+        found |= {event: []} if browser is None else {event: [], shown: []}
     for _ in range(times):
-        for kind, act in (("queue-overfull", peer.fill), ("queue-underfull", peer.drain)):
+        for event, shown, act in acts:
             await asyncio.sleep(random.uniform(0, 1))  # at any point between two polls
             at = await asyncio.to_thread(act)  # returns later than that: it must see that nothing more happens
-            async with asyncio.timeout(LIMIT):
-                while True:
-                    what, seen = await arrived.get()
-                    if what == kind:
-                        found[kind].append(seen - at)
-                        break
-    following.cancel()
-    for kind, seconds in found.items():
+            for name, seen in (await until(arrived, {event, shown} & found.keys(), following)).items():
+                found[name].append(seen - at)
+    for task in following:
+        task.cancel()
+    for name, seconds in found.items():
         p99 = f"{statistics.quantiles(seconds, n=100)[98]:.2f} s" if times >= 100 else f"needs 100 times, not {times}"
-        print(f"{kind:16} median {statistics.median(seconds):.2f} s, p99 {p99}, worst {max(seconds):.2f} s")
+        print(f"{name:16} median {statistics.median(seconds):.2f} s, p99 {p99}, worst {max(seconds):.2f} s")
+
+
+async def until(
+    arrived: asyncio.Queue[tuple[str, float]], names: set[str], following: Sequence[asyncio.Task[None]]
+) -> dict[str, float]:
+    """Return when each of these has arrived, as time of day. `following`: the tasks that see them."""
+    times: dict[str, float] = {}
+
+    async def arrivals() -> None:
+        while names - times.keys():
+            name, at = await arrived.get()
+            times[name] = at
+
+    async with asyncio.timeout(LIMIT):
+        waiting = asyncio.ensure_future(arrivals())
+        await asyncio.wait([waiting, *following], return_when=asyncio.FIRST_COMPLETED)
+        for task in (*following, waiting):
+            if task.done():
+                task.result()
+        if not waiting.done():
+            raise RuntimeError("the stream of events or the page has ended")
+    return {name: times[name] for name in names}
+
+
+async def follow_events(console: BundledBroker, arrived: asyncio.Queue[tuple[str, float]]) -> None:
+    async for event in console.events():
+        if event.object.get("name") == NAME:
+            arrived.put_nowait((event.kind, time.time()))
+
+
+async def follow_page(browser: Browser, arrived: asyncio.Queue[tuple[str, float]]) -> None:
+    """Take the snapshots of an overview, on which the queue is found by its name, as a page does."""
+    state = None
+    async with browser.live() as socket:
+        await socket.send(json.dumps({"watch": "overview", "search": NAME}))
+        async for text in socket:
+            at, frame = time.time(), json.loads(text)
+            rows = (frame.get("data") or {}).get("queues", []) if frame["type"] == "snapshot" else []
+            for row in rows:
+                if row["name"] == NAME and row["state"] != state:
+                    state = row["state"]
+                    arrived.put_nowait((f"page: {str(state).lower()}", at))
 
 
 # -- RabbitMQ -----------------------------------------------------------------------------------------------------
@@ -182,7 +253,9 @@ def rabbit(folder: Path) -> Iterator[Peer]:
             channel.queue_purge(NAME)
             return time.time()
 
-        erlang = [each for each in psutil.process_iter(["name"]) if each.info["name"] == "beam.smp"]
+        assert node.process is not None
+        within = psutil.Process(node.process.pid).children(recursive=True)
+        erlang = [each for each in within if each.name() == "beam.smp"]
         account = Account(url, "guest", "guest")
         yield Peer(account, create, lambda: with_channel(fill), lambda: with_channel(drain), erlang)
 

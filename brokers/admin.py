@@ -191,7 +191,8 @@ class BrokerAdmin(Protocol):
     async def update(
         self, name: ObjectName, attributes: Mapping[str, Any], version: int, *, actor: str = ""
     ) -> ManagedObject:
-        """Set the given attributes, all or none. Raises StaleVersion, InvalidValue, NotFound."""
+        """Set the given attributes, all or none. Raises StaleVersion, InvalidValue, NotFound. Of two changes within one
+        round trip to a broker that has no versions the last writer wins; its type's `version` says so."""
         ...
 
     async def delete(self, name: ObjectName, version: int | None = None, *, actor: str = "") -> None:

@@ -19,7 +19,7 @@ from brokers.adapters.observation import Attributes
 from brokers.admin import InvalidValue
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
-from brokers.model import ObjectName, object_name
+from brokers.model import ObjectName, object_name, queue_named
 from brokers.model.reasons import Shortage
 
 Json = Mapping[str, Any]
@@ -80,7 +80,7 @@ def limit_of(said: Json, resource: str = "Memory") -> Limit | None:
 
 
 def queue_name(name: str) -> ObjectName:
-    return object_name("Queue", virtualhost=HOST, name=name)
+    return queue_named(HOST, name)
 
 
 def beans_of(queues: Mapping[str, Json]) -> dict[str, str]:

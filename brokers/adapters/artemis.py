@@ -140,6 +140,8 @@ class Artemis:
         self._up = 0  # for how long the broker has been up, ms
         self._settings: dict[str, Settings] = {}  # by match, as last read
         self._former: dict[str, Settings] = {}  # before the last change, for previews until they are read again
+        self._origins: dict[str, Mapping[str, str | None]] = {}  # of the limits of addresses, by these settings:
+        self._origins_of = self._settings
         self._settling = asyncio.Lock()  # none are read while some are written, or old ones would be taken for new
         self._looks: dict[str, reading.Look] = {}
         self._connections: dict[str, str] = {}  # remote address -> id
@@ -320,12 +322,17 @@ class Artemis:
     def _with_origins(self, queues: Mapping[ObjectName, Attributes]) -> dict[ObjectName, Attributes]:
         """Return the queues with where their limits come from. The settings of matches are read seldom: until then what
         was known of them remains."""
-        return {
-            name: {**queue, "origins": origins(queue["address"], self._settings)}
-            if queue["address"] in self._settings and ALL in self._settings
-            else queue
-            for name, queue in queues.items()
-        }
+        if self._origins_of is not self._settings:  # which is replaced as a whole
+            self._origins_of, self._origins = self._settings, {}
+        return {name: self._with_origin(queue) for name, queue in queues.items()}
+
+    def _with_origin(self, queue: Attributes) -> Attributes:
+        address = queue["address"]
+        if address not in self._settings or ALL not in self._settings:
+            return queue
+        if address not in self._origins:
+            self._origins[address] = origins(address, self._settings)
+        return {**queue, "origins": self._origins[address]}
 
     def limits_after(self, changes: Sequence[PolicyChange], objects: Objects) -> Mapping[ObjectName, Attributes]:
         return limits_after(changes, {**self._former, **self._settings}, objects)

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from brokers.adapters.jolokia import properties_of
 from brokers.adapters.observation import Attributes
-from brokers.model import ObjectName, object_name
+from brokers.model import ObjectName, object_name, queue_named
 from brokers.model.reasons import Shortage
 
 Json = Mapping[str, Any]
@@ -63,7 +64,7 @@ BROKER_ATTRIBUTES = (
 
 
 def queue_name(name: str) -> ObjectName:
-    return object_name("Queue", virtualhost=HOST, name=name)
+    return queue_named(HOST, name)
 
 
 def policy_name(match: str) -> ObjectName:
@@ -132,10 +133,9 @@ def _queue(queue: AddressQueue, address: Json, settings: Settings | None) -> Att
         "address_messages": address.get("MessageCount"),
     }
     if settings is not None:
-        values |= settings.own_limits() | settings.levels() | {"effective_fields": settings.effective}
+        values |= settings.of_queue
         if settings.limit("bytes"):
             values["depth_bytes"] = address.get("AddressSize")
-        values["throttles"] = settings.mechanism is not None
         values["overfull"] = overfull(address, settings)
     return values
 
@@ -160,7 +160,7 @@ _LIMITS = {"maxSizeBytes": "bytes", "maxSizeMessages": "messages"}
 _KEYS = {unit: key for key, unit in _LIMITS.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Settings:
     """The settings of a match. `merged`: those that apply; `inherited`: those that would apply without its own."""
 
@@ -182,6 +182,12 @@ class Settings:
         """The fields of which `own_limits` has only what the match sets, as they apply."""
         policy = str(self.merged.get("addressFullMessagePolicy") or "PAGE")
         return {"mechanism": self.mechanism, "spool": "disk" if policy == "PAGE" else "memory"}
+
+    @cached_property
+    def of_queue(self) -> Mapping[str, Any]:
+        """The attributes of the queues of an address with these settings, which are read less often than queues."""
+        throttles = {"throttles": self.mechanism is not None}
+        return {**self.own_limits(), **self.levels(), "effective_fields": self.effective, **throttles}
 
     def limit(self, unit: str) -> int:
         """Return the effective limit in bytes or messages, 0 for none."""

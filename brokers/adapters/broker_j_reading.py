@@ -29,7 +29,7 @@ from brokers.adapters.broker_j_limits import (
 from brokers.adapters.observation import Attributes
 from brokers.admin import InvalidValue
 from brokers.engine.management.policy_changes import PolicyChange
-from brokers.model import ObjectName, object_name
+from brokers.model import ObjectName, object_name, queue_named
 
 Json = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -101,7 +101,7 @@ class Hosts:
 
 def queue_name(row: Row, hosts: Hosts) -> ObjectName:
     host = hosts.named(row["$parent.$parent.name"], row["$parent.name"])
-    return object_name("Queue", virtualhost=host, name=row["name"])
+    return queue_named(host, row["name"])
 
 
 def queues_of(listed: Iterable[Row], hosts: Hosts, known: Mapping[ObjectName, Json]) -> dict[ObjectName, Attributes]:

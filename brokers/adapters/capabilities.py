@@ -11,6 +11,12 @@ from brokers.admin import EffectNotConfirmed
 from brokers.model import TYPES, Attribute, Kind, ManagedType, Operation
 from brokers.model.stop_operations import CLIENT_ARGUMENTS
 
+#: What consoles show of `version`: no broker of these kinds has one.
+LAST_WRITER = (
+    "A hash of the attributes that can be changed. This broker has no versions of its own: a change made from another"
+    " state is refused, but of two that are made within one round trip to the broker, the last writer wins."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Capability:
@@ -71,11 +77,12 @@ def _restricted(declared: ManagedType, here: Capability) -> ManagedType:
 def _attribute(attribute: Attribute, declared: ManagedType, here: Capability) -> Attribute:
     kind = Kind.STRING if attribute.name in here.text_keys else attribute.kind
     is_key = attribute.name in declared.keys
+    description = LAST_WRITER if attribute.name == "version" else attribute.description
     return replace(
         attribute,
         kind=kind,
         choices=here.choices.get(attribute.name, attribute.choices),
-        description=here.descriptions.get(attribute.name, attribute.description),
+        description=here.descriptions.get(attribute.name, description),
         writable=attribute.name in here.writable,
         creatable=here.creatable and (is_key or attribute.creatable),
         required=here.creatable and is_key and attribute.required,

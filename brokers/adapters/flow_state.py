@@ -40,11 +40,38 @@ def derive(type_name: str, before: Attributes | None, read: Attributes, at: int)
     after = {**(before or {}), **read}
     if type_name == "Queue":
         _queue(before, after, at)
+        after["counted"] = dict(after.get("counted", {}))
         for counter, rate in RATES.items():
             _rate(before, after, at, counter, rate, counted=counter in read)
     elif type_name == "Producer":
         _producer(before, after, at)
     return after
+
+
+def is_at_rest(type_name: str, before: dict[str, Any], read: Attributes, at: int) -> bool:
+    """Return whether `derive` would change nothing of an object: that of nearly all that are read each second, which
+    this spares most of its cost. The times of a queue's counters are brought up to date."""
+    if not read.items() <= before.items():
+        return False
+    if type_name == "Producer":
+        return "state" in before
+    if type_name != "Queue":
+        return True
+    if "state" not in before or "stops" not in before:
+        return False  # remembered by an earlier process
+    marks, still = before.get("counted", {}), {}
+    for counter, rate in RATES.items():
+        value = before.get(counter)
+        if value is None:
+            continue
+        last, last_value = marks.get(counter, (at, None))
+        if before.get(rate) != 0.0 or value != last_value or not 0 <= at - last <= LONGEST:
+            return False
+        if counter in read and at - last >= SHORTEST:
+            still[counter] = (at, value)
+    if still:
+        before["counted"] = {**marks, **still}
+    return True
 
 
 def _queue(before: Attributes | None, after: dict[str, Any], at: int) -> None:
@@ -73,14 +100,14 @@ def _since(before: Attributes | None, after: dict[str, Any], at: int, *, was: bo
 
 
 def _rate(before: Attributes | None, after: dict[str, Any], at: int, counter: str, rate: str, *, counted: bool) -> None:
-    """Set the rate from two readings of its counter. The attribute `counted` of the inventory's own has the last one
-    used: counter -> (ms, value). `counted`: the counter was read."""
+    """Set the rate from two readings of its counter. The attribute `counted` of the inventory's own has the last ones
+    used: counter -> (ms, value); it is brought up to date. `counted`: the counter was read."""
+    marks: dict[str, tuple[int, int]] = after["counted"]
     value = after.get(counter)
-    marks: dict[str, tuple[int, int]] = dict(before.get("counted", {})) if before else {}
     if value is None:
         return
     last, last_value = marks.get(counter, (at, value))
-    after["counted"], known = marks, before.get(rate) if before else None
+    known = before.get(rate) if before else None
     if value < last_value or at < last or at - last > LONGEST or counter not in marks:
         known = None  # the broker has restarted, or was not read for long
         if counted:

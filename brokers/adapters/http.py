@@ -11,6 +11,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -86,7 +87,7 @@ class JsonHttp:
                 allow_redirects=False,
             ) as answer:  # fmt: skip
                 text = await self._text(answer)
-                return self._read(method, path, answer.status, text)
+                return self.read(method, path, answer.status, text)
         except TimeoutError:
             raise BrokerUnreachable(f"no answer from {self.base} within {timeout.total:g} s") from None
         except AddressRefused as error:
@@ -125,7 +126,10 @@ class JsonHttp:
                 raise BrokerUnreachable(f"the answer of {self.base} is longer than {MOST_BYTES >> 20} MiB")
         return found.decode(errors="replace")
 
-    def _read(self, method: str, path: str, status: int, text: str) -> Any:
+    def read(self, method: str, path: str, status: int, text: str) -> Any:
+        """Return the JSON of an answer. Raises as `request`."""
+        if status == 401 and (lacks := _lacks(text)):
+            raise NotAllowed(f"{self.base} refuses {method} {path}: the user lacks a permission: {lacks}")
         if status == 401:
             raise NotAllowed(f"{self.base} does not accept the user name and password")
         if status == 403:
@@ -142,6 +146,15 @@ class JsonHttp:
             return decoded(text)
         except ValueError:
             raise BrokerUnreachable(f"{self.base}{path} is not answered in JSON: is this the right address?") from None
+
+
+def _lacks(text: str) -> str:
+    """Return what a user lacks who has signed in, by an answer 401: RabbitMQ has that status for both. "": nothing."""
+    with suppress(ValueError):
+        said = decoded(text)
+        if isinstance(said, Mapping) and said.get("error") == "not_authorised":
+            return str(said.get("reason"))
+    return ""
 
 
 def trusting(authority: str) -> ssl.SSLContext:

@@ -14,7 +14,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from brokers.adapters.flow_state import derive
+from brokers.adapters.flow_state import derive, is_at_rest
 from brokers.adapters.observation import Attributes, Observation
 from brokers.admin import ManagedObject, NotFound, Page
 from brokers.engine.management.queries import Query, select
@@ -80,6 +80,8 @@ class Inventory:
 
     def _put(self, name: ObjectName, read: Attributes, at: int) -> Change | None:
         before = self.objects.get(name)
+        if before is not None and is_at_rest(name.type, before, read, at):
+            return None
         after = derive(name.type, before, read, at)
         self.objects[name] = after
         if before is not None and all(before.get(key) == value for key, value in after.items() if key != "counted"):

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -100,10 +102,11 @@ def quote(value: str) -> str:
     return '"' + "".join(_ESCAPES.get(character, character) for character in value) + '"'
 
 
-def properties_of(mbean: str) -> dict[str, str]:
+@lru_cache(maxsize=50_000)  # the names of thousands of queues are read every second
+def properties_of(mbean: str) -> Mapping[str, str]:
     """Return the key properties of an MBean name, without quotes."""
     _, _, properties = mbean.partition(":")
-    return {match[1]: _unquoted(match[2]) for match in _PROPERTY.finditer(properties)}
+    return MappingProxyType({match[1]: _unquoted(match[2]) for match in _PROPERTY.finditer(properties)})
 
 
 def _unquoted(value: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from brokers.adapters.observation import Attributes
-from brokers.model import ObjectName, object_name
+from brokers.model import ObjectName, object_name, queue_named
 from brokers.model.reasons import CONNECTION_FLOW, Shortage
 
 #: Names of the policies that Headgate makes.
@@ -33,7 +33,7 @@ _DEPTH = ("depth_messages", "ready_messages", "unacknowledged_messages")
 
 
 def queue_name(said: Json) -> ObjectName:
-    return object_name("Queue", virtualhost=said["vhost"], name=said["name"])
+    return queue_named(said["vhost"], said["name"])
 
 
 def totals_of(queues: Iterable[Json], known: Mapping[ObjectName, Attributes]) -> dict[ObjectName, Attributes]:

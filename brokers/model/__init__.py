@@ -20,7 +20,7 @@ from brokers.model.declarations import (
     parse_count,
     parse_level,
 )
-from brokers.model.object_names import ObjectName, object_name, scope_label
+from brokers.model.object_names import ObjectName, object_name, queue_named, scope_label
 from brokers.model.policy_fields import POLICY
 from brokers.model.queue_types import QUEUE_STATES
 from brokers.model.types import NOTIFICATIONS, TYPES
@@ -42,5 +42,6 @@ __all__ = [
     "object_name",
     "parse_count",
     "parse_level",
+    "queue_named",
     "scope_label",
 ]

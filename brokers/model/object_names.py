@@ -125,3 +125,9 @@ def object_name(type_name: str, /, **keys: str | int) -> ObjectName:
         wanted = ", ".join(declared.keys) or "no keys"
         raise ValueError(f"a name of type {type_name} has {wanted}, not {', '.join(keys) or 'none'}")
     return ObjectName(type_name, tuple((k, str(keys[k])) for k in declared.keys))
+
+
+@lru_cache(maxsize=50_000)  # thousands of queues are read every second
+def queue_named(virtualhost: str, name: str) -> ObjectName:
+    """Return the name of a queue, which is the same object each time."""
+    return object_name("Queue", virtualhost=virtualhost, name=name)

@@ -1,6 +1,7 @@
 """The active conditions of a broker, and since when they are active. Pure: the caller supplies the time.
 
-Updated once a second, with the queues that have changed. Those that have findings are processed each time.
+Updated once a second, with the queues that have changed and may have findings. Those that have some are processed each
+time.
 """
 
 from __future__ import annotations
@@ -70,6 +71,11 @@ class ActiveConditions:
         self._overfull: dict[str, deque[int]] = {}
         self._broken: dict[str, deque[tuple[int, str]]] = {}
 
+    @property
+    def watched(self) -> set[str]:
+        """The names of what has findings or recent events, which each update processes."""
+        return {*self._found, *self._overfull, *self._broken}
+
     def became_overfull(self, queue: str, at: int) -> None:
         """Process an event that a queue became overfull; `queue` is the text of its name."""
         self._overfull.setdefault(queue, deque(maxlen=_REMEMBERED)).append(at)
@@ -99,18 +105,17 @@ class ActiveConditions:
         short: Callable[[Row], bool] = lambda row: False,
         remedies: Remedies = ALL,
     ) -> Iterator[None]:
-        """Process, in steps of `STEP` queues, the current rows of the queues that have changed since the last update,
-        the names of those that are gone, and `others`, all findings about other objects. `remedies`: those of the
-        broker. `conditions` changes at the end."""
+        """Process, in steps of `STEP` queues, the current rows of the `watched` queues and of those that have changed
+        since the last update, unless they are ordinary, the names of those that are gone, and `others`, all findings
+        about other objects. `remedies`: those of the broker. `conditions` changes at the end."""
         self._forget_old(now)
         for name in gone:
             for by_queue in (self._rows, self._found, self._overfull, self._broken):
                 by_queue.pop(name, None)
         due = {row["object"]: row for row in changed}
         self._rows.update(due)
-        for name in {*self._found, *self._overfull, *self._broken} - due.keys():
-            if name in self._rows:
-                due[name] = self._rows[name]
+        for name in self.watched & self._rows.keys() - due.keys():
+            due[name] = self._rows[name]
         for number, (name, row) in enumerate(due.items(), 1):
             if number % STEP == 0:
                 yield
@@ -122,12 +127,13 @@ class ActiveConditions:
             elsewhere.setdefault(finding.object, {})[finding.kind] = finding
         for name in {*elsewhere, *(self._found.keys() - self._rows.keys())}:
             self._take(name, elsewhere.get(name, {}), now)
+        self._rows = {name: self._rows[name] for name in self.watched & self._rows.keys()}
         self.conditions = self._lasting(now)
 
     def _findings(self, name: str, row: Row, observed: Observation, short: Callable[[Row], bool]) -> list[Finding]:
         """Return the findings of a queue; the events of it are added to what was observed."""
         overfull, broken = self._overfull.get(name, ()), self._broken.get(name, ())
-        if not overfull and not broken and is_ordinary(row, observed.rates):
+        if not overfull and not broken and is_ordinary(row, observed.rates.growth):
             return []
         return queue_findings(row, observed._replace(overfull=overfull, broken=broken, short=short(row)))
 

@@ -112,22 +112,22 @@ def queue_findings(row: Row, observed: Observation) -> list[Finding]:
     return findings
 
 
-def is_ordinary(row: Row, rates: Rates) -> bool:
-    """Return whether no detector can find a problem of the queue from its attributes and rates: that of nearly all
-    queues that change, thousands of times per second. Detectors of events (`overfull`, `broken`) are not considered."""
+def is_ordinary(row: Row, growth: tuple[float, float]) -> bool:
+    """Return whether no detector can find a problem of the queue from its attributes and its growth in messages and
+    bytes per second, or less: that of nearly all queues that change, thousands of times per second. Detectors of events
+    (`overfull`, `broken`) are not considered."""
     if row.get("state") != "NORMAL" or row.get("blocked_producers") or row.get("stops"):
         return False
-    for unit, capacity_of, stop_level, depth_of in _LEVELS:
+    for (unit, capacity_of, stop_level, depth_of), net in zip(_LEVELS, growth, strict=True):
         depth = row.get(depth_of)
         if not depth:
             continue
         stop = row.get(stop_level)
         if stop:
-            net = rates.net(unit)
             if net > 0 and depth >= 0.05 * stop and 1000 * (stop - depth) < SOON * net:
                 return False
             continue
-        grows = unit == "messages" and depth > _MANY and rates.messages_net > 1
+        grows = unit == "messages" and depth > _MANY and net > 1
         if grows or depth > (row.get(capacity_of) or math.inf):
             return False
     return True

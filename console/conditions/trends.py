@@ -32,6 +32,11 @@ class Rates(NamedTuple):
     def messages_net(self) -> float:
         return self.messages_in - self.messages_out
 
+    @property
+    def growth(self) -> tuple[float, float]:
+        """The growth of the depth in messages and in bytes per second."""
+        return (self.messages_net, self.bytes_net)
+
     def net(self, unit: str) -> float:
         """Return the growth of the depth per second; `unit` is `messages` or `bytes`."""
         return self.messages_net if unit == "messages" else self.bytes_net
@@ -56,6 +61,7 @@ class Trends:
 
     def __init__(self) -> None:
         self._queues: dict[str, _QueueState] = {}
+        self._weight = (0, 0.0)  # a time since the sample before, ms, and the weight of a new sample after it
 
     def take(self, queue: str, at: int, values: Mapping[str, Any]) -> None:
         """Process a sample of a queue: `enqueued_messages`, `dequeued_messages` and `depth_bytes` at time `at`. A
@@ -80,9 +86,7 @@ class Trends:
             # There was no traffic until a second ago: it would have caused a sample.
             before = _faded(before, passed - 1000)
             passed = 1000
-        weight = 1 - math.exp(-passed / 1000 / SMOOTHED)
-        if state.at == state.first:
-            weight = 1.0
+        weight = 1.0 if state.at == state.first else self._weight_after(passed)
         per_second = 1000 / passed
         state.rates = (
             before[0] + weight * ((enqueued - state.enqueued) * per_second - before[0]),
@@ -92,6 +96,21 @@ class Trends:
         if enqueued > state.enqueued:
             state.filled = at
         state.at, state.enqueued, state.dequeued, state.size = at, enqueued, dequeued, size
+
+    def _weight_after(self, passed: int) -> float:
+        """Return the weight of a sample `passed` ms after the one before: the same for nearly all queues."""
+        if self._weight[0] != passed:
+            self._weight = passed, 1 - math.exp(-passed / 1000 / SMOOTHED)
+        return self._weight[1]
+
+    def growth(self, queue: str) -> tuple[float, float]:
+        """Return the growth of a queue in messages and bytes per second as of its last sample. By the rates at a later
+        time, which have faded, it grows at most as fast."""
+        state = self._queues.get(queue)
+        if state is None:
+            return (0.0, 0.0)
+        messages_in, messages_out, bytes_net = state.rates
+        return (messages_in - messages_out, bytes_net)
 
     def of(self, queue: str, now: int) -> Rates:
         """Return the rates at time `now`; `NO_RATES` for an unknown queue."""

@@ -5,7 +5,7 @@ Every source (query, sample, event) has absolute values, so the next value corre
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterable, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Mapping, Sequence
 from typing import Any
 
 from brokers.admin import Event, ManagedObject
@@ -35,10 +35,10 @@ class QueueTable:
     def __init__(self, clock: Callable[[], int] = lambda: 0) -> None:
         """`clock`: returns the current time, ms."""
         self._clock = clock
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, dict[str, Any]] = {}
         self._changed: dict[str, int] = {}
         self._put_since_sweep: set[str] = set()
-        self._recorded: list[set[str]] = []
+        self._recorded: list[tuple[set[str], Callable[[str, Row], bool] | None]] = []
         #: The totals of each virtual host.
         self.totals: dict[str, QueueTotals] = {}
         self.revision = 0
@@ -61,29 +61,36 @@ class QueueTable:
     def rows(self) -> list[Row]:
         return list(self._rows.values())
 
-    def items(self) -> ItemsView[str, Row]:
+    def items(self) -> ItemsView[str, dict[str, Any]]:
         return self._rows.items()
 
-    def record_changes(self) -> set[str]:
-        """Return a set to which the names of queues are added when their rows change, appear or disappear. The reader
-        clears it, and passes it to `stop_recording` in the end."""
+    def record_changes(self, relevant: Callable[[str, Row], bool] | None = None) -> set[str]:
+        """Return a set to which the names of queues are added when their rows change, appear or disappear; with
+        `relevant`, those whose new row is relevant, and those that disappear. The reader clears it, and passes it to
+        `stop_recording` in the end."""
         names: set[str] = set()
-        self._recorded.append(names)
+        self._recorded.append((names, relevant))
         return names
 
     def stop_recording(self, names: set[str]) -> None:
-        self._recorded = [each for each in self._recorded if each is not names]
+        self._recorded = [each for each in self._recorded if each[0] is not names]
 
     def put(self, queue: ManagedObject) -> None:
         """Replace the row of a queue by all its attributes."""
         text = str(queue.name)
         # The garbage collector need not traverse a row without an empty list in it: with 200,000 rows that took longer
         # than everything else.
-        row = {name: () if value == [] else value for name, value in row_of(queue).items()}
+        row: dict[str, Any] = {name: () if value == [] else value for name, value in row_of(queue).items()}
         self._put_since_sweep.add(text)
         before = self._rows.get(text)
-        if before != row:
-            self._replace(text, before, row, self._clock())
+        if before == row:
+            return
+        self._rows[text] = row
+        if before is None:
+            self.totals.setdefault(row["virtualhost"], QueueTotals()).add(row)
+        else:
+            self.totals[row["virtualhost"]].replace(before, row)
+        self._note_changes([text])
 
     def merge(self, name: ObjectName, values: Mapping[str, Any]) -> bool:
         """Update some attributes of a queue; return False if the queue is not in the table and must be read."""
@@ -91,14 +98,19 @@ class QueueTable:
 
     def merge_all(self, changes: Iterable[tuple[ObjectName, Mapping[str, Any]]]) -> list[ObjectName]:
         """Update some attributes of many queues; return those that are not in the table and must be read."""
-        now, rows, missing = self._clock(), self._rows, []
+        rows, changed, missing = self._rows, [], []
         for name, values in changes:
             text = str(name)
-            row = rows.get(text)
-            if row is None:
+            before = rows.get(text)
+            if before is None:
                 missing.append(name)
-            elif not values.items() <= row.items():
-                self._replace(text, row, {**row, **values}, now)
+            elif not values.items() <= before.items():
+                row = before.copy()  # copies at once what {**before} would insert item by item
+                row.update(values)
+                rows[text] = row
+                self.totals[row["virtualhost"]].replace(before, row)
+                changed.append(text)
+        self._note_changes(changed)
         return missing
 
     def drop(self, name: ObjectName) -> None:
@@ -110,22 +122,19 @@ class QueueTable:
         totals.remove(row)
         if not totals.queues:
             del self.totals[row["virtualhost"]]
-        self._changed.pop(text, None)
-        self._note_change(text)
+        self._note_changes([text])
+        del self._changed[text]
 
-    def _replace(self, text: str, before: Row | None, row: Row, now: int) -> None:
-        self._rows[text] = row
-        if before is None:
-            self.totals.setdefault(row["virtualhost"], QueueTotals()).add(row)
-        else:
-            self.totals[row["virtualhost"]].replace(before, row)
-        self._changed[text] = now
-        self._note_change(text)
-
-    def _note_change(self, text: str) -> None:
-        for names in self._recorded:
-            names.add(text)
-        self.revision += 1
+    def _note_changes(self, changed: Sequence[str]) -> None:
+        """Note that the rows of these queues are others now."""
+        self._changed.update(dict.fromkeys(changed, self._clock()))
+        row_of = self._rows.get
+        for names, relevant in self._recorded:
+            if relevant is None:
+                names.update(changed)
+            else:
+                names.update(name for name in changed if (row := row_of(name)) is None or relevant(name, row))
+        self.revision += len(changed)
 
     def begin_sweep(self) -> None:
         """Start recording which queues are put; see `end_sweep`."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from brokers.model import TYPES, ManagedType, ObjectName
 from brokers.steady_clock import SteadyClock
 from console.conditions.active import ActiveConditions, Condition
-from console.conditions.detectors import broker_findings, covers_clients, host_findings
+from console.conditions.detectors import broker_findings, covers_clients, host_findings, is_ordinary
 from console.conditions.remedies import Remedies
 from console.conditions.trends import Rates, Trends
 from console.links.event_window import EventWindow, Tail
@@ -73,8 +73,11 @@ class BrokerState:
         self.clock = clock or SteadyClock()
         self.table = QueueTable(self.clock.now)
         self._orders = QueueOrders(self.table, self.clock.now, self.lock)
-        self._without_conditions = self.table.record_changes()  # since they were last detected
         self.trends = Trends()
+        # Since conditions were last detected. Thousands of queues change each second, and nearly all are ordinary.
+        self._without_conditions = self.table.record_changes(
+            lambda name, row: not is_ordinary(row, self.trends.growth(name))
+        )
         self.active_conditions = ActiveConditions()
         self.hosts: Mapping[str, Row] = {}  # attributes of the virtual hosts, by name
         #: The types of managed objects as this broker has them; those declared until the first connection.
@@ -249,14 +252,16 @@ class BrokerState:
         now, clock_set = self.broker_now, self._broker_clock_set
         self._orders.end_unused()
         with self.lock:
-            rows = {name: self.table.row(name) for name in self._without_conditions}
+            changed = set(self._without_conditions)
             self._without_conditions.clear()
+            rows = self.table.rows_named(changed | self.active_conditions.watched)
+            gone = [name for name in changed if self.table.row(name) is None]
         before = self.active_conditions.conditions
         steps = self.active_conditions.update(
-            [row for row in rows.values() if row is not None],
+            rows,
             lambda queue: self.trends.of(queue, now),
             now,
-            gone=[name for name, row in rows.items() if row is None],
+            gone=gone,
             others=others,
             short=lambda row: (
                 short or row["virtualhost"] in short_hosts or any(covers_clients(stop, row) for stop in stops)
@@ -273,7 +278,7 @@ class BrokerState:
         finally:
             if not done:
                 with self.lock:
-                    self._without_conditions.update(rows)
+                    self._without_conditions.update(changed)
         if before != self.active_conditions.conditions:
             self._revision += 1
             self.notify()

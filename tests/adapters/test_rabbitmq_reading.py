@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from brokers.adapters import rabbitmq_policies as policies
 from brokers.adapters import rabbitmq_reading as reading
+from brokers.adapters.http import JsonHttp
 from brokers.adapters.rabbitmq import RabbitMq
 from brokers.admin import NotAllowed
 from brokers.model import object_name
@@ -203,3 +204,15 @@ async def test_a_policy_with_more_than_limits_is_not_deleted(definition: dict[st
         with pytest.raises(NotAllowed, match="also has dead-letter-exchange"):
             await adapter.delete(name, objects)
         assert sent == []
+
+
+@pytest.mark.parametrize("user", [*answer("refused")])
+def test_user_who_lacks_a_permission_is_not_reported_as_a_wrong_password(user: str) -> None:
+    """RabbitMQ answers 401 in both cases."""
+    text = json.dumps(answer("refused")[user])
+    with pytest.raises(NotAllowed) as refused:
+        JsonHttp("http://127.0.0.1:15672/api", "ada", "secret").read("PUT", "/policies/%2F/orders", 401, text)
+    if user == "wrong password":
+        assert str(refused.value) == "http://127.0.0.1:15672/api does not accept the user name and password"
+    else:
+        assert f"the user lacks a permission: {answer('refused')[user]['reason']}" in str(refused.value)

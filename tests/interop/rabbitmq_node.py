@@ -25,12 +25,13 @@ PROGRAMS = Path("/usr/lib/rabbitmq/bin")
 WITHIN = 90.0  # s, also on a slow machine
 
 
-@dataclass(frozen=True)
+@dataclass
 class RabbitNode:
     folder: Path
     port: int
     env: dict[str, str]
     http_port: int = 0  # of the management plugin, if it is enabled
+    process: subprocess.Popen[bytes] | None = None
 
     @property
     def log(self) -> Path:
@@ -40,6 +41,28 @@ class RabbitNode:
         """Run `rabbitmqctl`."""
         command = [PROGRAMS / "rabbitmqctl", *arguments]
         subprocess.run(command, env=self.env, check=True, capture_output=True, timeout=WITHIN)
+
+    def start(self) -> None:
+        """Start the node. Returns when it is ready."""
+        starts = self._starts()
+        with (self.folder / "output.txt").open("wb") as output:
+            self.process = process = subprocess.Popen(
+                str(PROGRAMS / "rabbitmq-server"), env=self.env, stdout=output, stderr=output, process_group=0
+            )
+
+        def is_ready() -> bool:
+            assert process.poll() is None, (self.folder / "output.txt").read_text()
+            return self._starts() > starts
+
+        wait_until(is_ready, "RabbitMQ has started", WITHIN)
+
+    def _starts(self) -> int:
+        return self.log.read_bytes().count(b"Server startup complete") if self.log.exists() else 0
+
+    def kill(self) -> None:
+        if self.process is not None:
+            end(self.process)
+            self.process = None
 
 
 @contextmanager
@@ -71,15 +94,11 @@ def rabbitmq(folder: Path, *, plugins: Sequence[str] = ()) -> Iterator[RabbitNod
     with running(need("epmd", HOW), "-port", str(mapper), env=env, out=folder / "epmd.txt"):
         # Without it the node would start one that goes on after the node.
         wait_until(lambda: listens(mapper), "Erlang's port mapper listens", WITHIN)
-        server = str(PROGRAMS / "rabbitmq-server")
-        with running(server, env=env, out=folder / "output.txt") as process:
-
-            def is_ready() -> bool:
-                assert process.poll() is None, (folder / "output.txt").read_text()
-                return node.log.exists() and b"Server startup complete" in node.log.read_bytes()
-
-            wait_until(is_ready, "RabbitMQ has started", WITHIN)
+        try:
+            node.start()
             yield node
+        finally:
+            node.kill()
 
 
 def listens(port: int) -> bool:
@@ -98,8 +117,13 @@ def running(*command: str, env: dict[str, str], out: Path) -> Iterator[subproces
     try:
         yield process
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and those of its group."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 @dataclass

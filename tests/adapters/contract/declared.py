@@ -29,6 +29,9 @@ class Declared:
             whole = TYPES[name]
             assert here.keys == whole.keys
             assert {*here.keys, "version"} <= {a.name for a in here.attributes} <= {a.name for a in whole.attributes}
+            version = here.attribute("version")
+            assert version is not None
+            assert "the last writer wins" in version.description
             assert all(here.attribute(searched) for searched in here.searched)
             for operation in here.operations:
                 original = whole.operation(operation.name)

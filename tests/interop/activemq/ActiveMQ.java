@@ -20,8 +20,14 @@ public class ActiveMQ {
         PolicyEntry unthrottled = new PolicyEntry();
         unthrottled.setQueue("unthrottled");
         unthrottled.setProducerFlowControl(false);
+        PolicyEntry advised = new PolicyEntry();
+        advised.setQueue("advised.>");
+        advised.setMemoryLimit(50_000);
+        advised.setPendingQueuePolicy(new VMPendingQueueMessageStoragePolicy());
+        advised.setAdvisoryWhenFull(true);
+        advised.setAdvisoryForFastProducers(true);
         PolicyMap policies = new PolicyMap();
-        policies.setPolicyEntries(List.of(policy, stored, unthrottled));
+        policies.setPolicyEntries(List.of(policy, stored, unthrottled, advised));
         KahaDBPersistenceAdapter store = new KahaDBPersistenceAdapter();
         store.setDirectory(new File(arguments[0], "kahadb"));
         store.setJournalMaxFileLength(1 << 20);
