@@ -1,0 +1,122 @@
+"""How every page looks at every width: it does not scroll sideways, and no text is cut off without a way to read it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, expect
+
+from brokers.model import object_name
+from brokers.testing import InMemoryBroker
+from tests.browser.chromium import MISSING, PATH
+from tests.browser.conftest import Broker, People
+from tests.browser.test_accessibility import QUERIES, create_records, paths
+from tests.browser.test_overview import limited, used
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(PATH is None, reason=MISSING),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+WIDTHS = (390, 768, 1024, 1440, 2560)
+#: Long names that differ at their ends, and right-to-left ones, alone and mixed.
+NAMES = (
+    "warehouse.europe-central.returns.refurbished.priority-1",
+    "warehouse.europe-central.returns.refurbished.priority-2",
+    "الطلبات.المستودع.الرئيسي",
+    "הזמנות-2.מחסן-מרכזי",
+    "Rechtsschutzversicherungsgesellschaften.Auftragsbestätigung",
+)
+#: What is cut off, or makes the page wider than the window: its markup, with why.
+FAULTS = r"""() => {
+  const width = document.documentElement.clientWidth;
+  const seen = (element) => {
+    const box = element.getBoundingClientRect();
+    const options = { visibilityProperty: true, opacityProperty: true };
+    return box.width > 2 && box.height > 2 && element.checkVisibility(options);
+  };
+  const whole = document.documentElement.scrollWidth;
+  const faults = whole > width ? [`the page is ${whole} wide`] : [];
+  const pen = document.createElement("canvas").getContext("2d");
+  const room = (element, style) =>
+    element.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  const measured = (text, style) => {
+    pen.font = style.font;
+    return pen.measureText(text).width;
+  };
+  for (const element of document.querySelectorAll("body *")) {
+    if (!seen(element) || element.closest("svg")) continue;
+    const style = getComputedStyle(element);
+    const cuts = /hidden|clip/.test(style.overflowX) || style.textOverflow === "ellipsis";
+    const text = [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim());
+    const titled = element.closest("[title]") || element.querySelector("[title]");
+    const say = (why) => faults.push(`${why}: ${element.outerHTML.slice(0, 160)}`);
+    const over = element.clientWidth > 0 && element.scrollWidth > element.clientWidth + 1;
+    if (cuts && over && element.textContent.trim() && !titled) say("cut off");
+    if (!cuts && over && text && /^(BUTTON|A)$/.test(element.tagName)) say("spills over");
+    if (element.tagName === "SELECT" && !element.size && !element.multiple) {
+      const chosen = element.selectedOptions[0]?.text ?? "";
+      if (measured(chosen, style) > room(element, style) + 1) say(`"${chosen}" is cut off`);
+    }
+    if (element.tagName === "INPUT" && element.placeholder && !element.value) {
+      if (measured(element.placeholder, style) > room(element, style) + 1) say(`"${element.placeholder}" is cut off`);
+    }
+  }
+  return faults;
+}"""
+
+
+def empty(memory: InMemoryBroker) -> None:
+    """Only the queue that the addresses of some pages name."""
+    limited(memory, "orders", 10)
+
+
+def long_names(memory: InMemoryBroker) -> None:
+    """Queues with such names, a full one with blocked producers, stops with long reasons, a policy."""
+    limited(memory, "orders", 10)
+    memory.fill("orders", 20)
+    for number, name in enumerate(NAMES):
+        used(memory, name, 12_345_678 * (number + 1))
+        memory.attach_consumer(name)
+    memory.management.create(
+        object_name("Policy", virtualhost="default", pattern=f"{NAMES[0]}.>"), {"capacity_bytes": 1}
+    )
+    for name in NAMES[1:4]:
+        queue = object_name("Queue", virtualhost="default", name=name)
+        reason = "the consumers of this queue are being redeployed, see ticket 12345-67890"
+        memory.management.call(queue, "stop-producers", {"reason": reason, "actor": "olga"}, "olga")
+    memory._end_turn()
+
+
+async def faults_of(page: Page) -> list[str]:
+    await page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+    return list(await page.evaluate(FAULTS))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("content", [empty, long_names])
+async def test_no_page_scrolls_sideways_or_cuts_text_off_at_any_width(
+    content: Any, people: People, broker: Broker, tmp_path: Path, settings: Any
+) -> None:
+    settings.HEADGATE_HISTORY_URL = str(tmp_path / "history")
+    people.expected.append("status of 404")  # the test has no history
+    broker.do(content)
+    page = await people.page("adele", "administrators")
+    if content is long_names:
+        await asyncio.to_thread(create_records)
+    found = []
+    for name, path in paths().items():
+        answer = await page.goto(path + QUERIES.get(name, ""))
+        assert answer is not None
+        if not answer.ok:
+            continue  # the page of a record that there is not
+        await expect(page.locator("main, .plain-card").first).to_be_visible()
+        await page.evaluate("document.fonts.ready")
+        for width in WIDTHS:
+            await page.set_viewport_size({"width": width, "height": 900})
+            found += [f"{path} at {width}: {fault}" for fault in await faults_of(page)]
+    assert not found, "\n".join(found)
