@@ -46,8 +46,8 @@ def headgate(*arguments: str, **environment: str) -> subprocess.CompletedProcess
     )
 
 
-def done(*arguments: str, **environment: str) -> str:
-    ended = headgate(*arguments, **environment)
+def done(*arguments: str) -> str:
+    ended = headgate(*arguments)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
