@@ -217,8 +217,8 @@ def check_end(end: End, queues: Iterable[ObjectName], percent: Callable[[ObjectN
     if end.below >= 100:
         errors["below"] = f"below is {end.below}: it is a percentage of the capacity, from 1 to 99"
     elif not used:
-        errors["below"] = f"below is {end.below} %, but no queue of the scope has a known capacity"
+        errors["below"] = f"below is {end.below}%, but no queue of the scope has a known capacity"
     elif max(used) <= end.below:
-        errors["below"] = f"below is {end.below} %, and the fullest queue is at {max(used):.0f} %: it would end at once"
+        errors["below"] = f"below is {end.below}%, and the fullest queue is at {max(used):.0f}%: it would end at once"
     if errors:
         raise InvalidValue(errors)

@@ -115,7 +115,7 @@ def lagging_consumer(warehouse: Consumer, say: Say) -> Scene:
         say("orders: the warehouse lags, it takes 5 of 45 orders a second; the queue is full in about 10 s")
         warehouse.rate = 5
         yield 22
-        say("orders: the warehouse catches up; its producers are released once the queue is down to 70 %")
+        say("orders: the warehouse catches up; its producers are released once the queue is down to 70%")
         warehouse.rate = 160
         yield 12
         warehouse.rate = usual

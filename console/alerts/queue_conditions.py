@@ -69,8 +69,8 @@ _Found = tuple[str, str, str, dt.datetime | None] | None
 def _overfull(row: Row, rule: Rule, known: Known) -> _Found:
     if not (row["state"] or "").startswith("OVERFULL"):
         return None
-    depth, blocked = _count(row["depth_messages"]), _count(row["blocked_producers"])
-    saw = f"The queue is overfull: {depth} messages; blocked producers: {blocked}."
+    depth, blocked = _messages(row["depth_messages"]), _count(row["blocked_producers"])
+    saw = f"The queue is overfull: {depth}; blocked producers: {blocked}."
     return "trouble", saw, "Check why it is blocked, and its consumers.", _moment(row.get("overfull_since"))
 
 
@@ -95,7 +95,7 @@ def _stopped(row: Row, rule: Rule, known: Known) -> _Found:
 def _consumers_lost(row: Row, rule: Rule, known: Known) -> _Found:
     if row.get("consumers") != 0 or row["object"] not in known.consumed:  # unknown is not none
         return None
-    saw = f"The queue had consumers and has none now. Depth: {_count(row['depth_messages'])} messages."
+    saw = f"The queue had consumers and has none now. Depth: {_messages(row['depth_messages'])}."
     return "trouble", saw, "Check that its consumers are running and can connect.", None
 
 
@@ -118,7 +118,7 @@ def _oldest(row: Row, rule: Rule, known: Known) -> _Found:
 def _deep(row: Row, rule: Rule, known: Known) -> _Found:
     if row["depth_messages"] is None or row["depth_messages"] <= rule.depth:
         return None
-    saw = f"Its depth is {row['depth_messages']:,} messages, above {rule.depth:,}."
+    saw = f"Its depth is {_messages(row['depth_messages'])}, above {rule.depth:,}."
     return "warning", saw, "Check whether its consumers keep up.", None
 
 
@@ -162,6 +162,10 @@ def age_text(seconds: int) -> str:
 def _count(value: int | None) -> str:
     """Return a number for people; some kinds of brokers do not report it."""
     return "unknown" if value is None else f"{value:,}"
+
+
+def _messages(count: int | None) -> str:
+    return f"{_count(count)} {'message' if count == 1 else 'messages'}"
 
 
 def _moment(ms: int | None) -> dt.datetime | None:

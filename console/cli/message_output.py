@@ -90,6 +90,10 @@ def purge(row: Mapping[str, Any]) -> str:
     )
 
 
+def purged(answer: Mapping[str, Any]) -> None:
+    click.echo(f"{_many(answer['messages'])} removed.")
+
+
 _DONE = {"move": "moved", "copy": "copied", "retry": "moved back", "delete": "deleted"}
 
 
@@ -151,7 +155,7 @@ def groups(answer: Mapping[str, Any]) -> None:
         right=(2, 3, 4),
     )
     if not answer["complete"]:
-        click.echo(f"Of the first {answer['searched']:,} messages: the queue has more.")
+        click.echo(f"Of the first {_many(answer['searched'])}: the queue has more.")
 
 
 def base64_body(content: bytes) -> dict[str, str]:

@@ -248,7 +248,7 @@ def purge(ctx: click.Context, *, queue: str, reason: str, yes: bool, json_: bool
         click.echo(f"{sentence}.")
         click.confirm("Purge the queue?", abort=True)
     answer = client.post(f"{path}operations/purge/", {"arguments": {"reason": reason}})
-    return output.as_json(answer) if json_ else click.echo(f"{answer['messages']:,} messages removed.")
+    return output.as_json(answer) if json_ else message_output.purged(answer)
 
 
 @messages.command()

@@ -207,7 +207,7 @@ def _blocked_without_consumer(row: Row, observed: Observation) -> tuple[str, str
         return None
     return (
         "trouble",
-        f"{blocked} and the queue has no consumers. Depth: {row['depth_messages']:,} messages.",
+        f"{blocked} and the queue has no consumers. Depth: {_messages(row['depth_messages'])}.",
         "Start a consumer. Purge the queue if its messages are not needed; a higher capacity only delays the problem."
         if observed.remedies.purge
         else "Start a consumer. A higher capacity only delays the problem.",
@@ -400,6 +400,10 @@ def _producers(count: int) -> str:
 
 def _attached(count: int) -> str:
     return "1 producer" if count == 1 else f"{count:,} producers"
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count:,} messages"
 
 
 def _rate(per_second: float, unit: str = "messages") -> str:

@@ -259,7 +259,8 @@ def _begin(by: Actor, run: Run, now: dt.datetime) -> str:
 def _counted(what: str, answer: Mapping[str, Any]) -> str:
     """Say how many producers and queues a stop or start affects; a broker may not report producers."""
     producers, queues = answer.get("producers"), answer["queues"]
-    return f"{what} {'' if producers is None else f'{producers:,} '}producers of {queues:,} queues"
+    affected = "producers" if producers is None else f"{producers:,} producer{'' if producers == 1 else 's'}"
+    return f"{what} {affected} of {queues:,} queue{'' if queues == 1 else 's'}"
 
 
 def _end(by: Actor, run: Run) -> str:

@@ -144,7 +144,8 @@ def ready_message(printed: str, data: Path) -> str:
 
 
 def _reset(data: Path) -> str:
-    reset = "uv run headgate changepassword admin"
+    in_repository = (Path(__file__).parents[2] / "manage.py").exists()
+    reset = f"{'uv run ' if in_repository else ''}headgate changepassword admin"
     return reset if data == Path("data").resolve() else f"HEADGATE_DATA={shlex.quote(str(data))} {reset}"
 
 

@@ -171,7 +171,7 @@ def test_message_with_too_many_failed_deliveries_is_dead_lettered_with_the_reaso
     assert attributes(broker, "depth_messages", "dead_lettered_messages", "discarded_messages") == [0, 1, 0]
     said = [text for text in broker.texts() if "HGT-1011" in text]
     assert said == [
-        "[vh(/default)/qu(q)] HGT-1011 : Dead-lettered : 1 messages, To : q.dead, Reason : maximum-deliveries"
+        "[vh(/default)/qu(q)] HGT-1011 : Dead-lettered : 1 message, To : q.dead, Reason : maximum-deliveries"
     ]
 
 

@@ -1,4 +1,4 @@
-"""Screenshots of every page of a running console, in both themes, wide and narrow, to be looked at by a person.
+"""Screenshots of every page of a running console, in both themes, at five widths, to be looked at by a person.
 
     uv run python -m tests.browser.screenshots OUTDIR --url http://127.0.0.1:8000 --user admin --password-file FILE
 
@@ -17,9 +17,16 @@ from playwright.sync_api import Page, sync_playwright
 
 from tests.browser.chromium import ARGUMENTS, MISSING, PATH
 
-SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
+SIZES = {"narrow": (390, 844), "tablet": (768, 1024), "small": (1024, 768), "wide": (1440, 900), "huge": (2560, 1440)}
 THEMES = ("light", "dark")
 READY = 15_000  # ms
+#: Texts of which a part cannot be seen, and that have no title to read them by.
+CUT_OFF = """() => [...document.querySelectorAll("body *")].filter((element) => {
+  const style = getComputedStyle(element);
+  const cuts = /hidden|clip/.test(style.overflowX) && element.clientWidth > 2;
+  return cuts && element.checkVisibility() && element.scrollWidth > element.clientWidth + 1 &&
+    element.textContent.trim() && !element.closest("svg, [title]") && !element.querySelector("[title]");
+}).map((element) => element.textContent.trim().slice(0, 80))"""
 
 
 def overview(page: Page) -> None:
@@ -193,6 +200,8 @@ def main() -> int:
     arguments.add_argument("--user", required=True)
     arguments.add_argument("--password-file", type=Path)
     arguments.add_argument("--only", nargs="*", default=[], choices=["login", *SHOTS])
+    arguments.add_argument("--sizes", nargs="*", default=[*SIZES], choices=SIZES)
+    arguments.add_argument("--locale", default="en-US", help="of the browser: decides how its own fields show dates")
     arguments.add_argument("--prefix", default="")
     arguments.add_argument("--full", action="store_true", help="the whole page, not only what is in sight")
     given = arguments.parse_args()
@@ -207,10 +216,14 @@ def main() -> int:
     trouble: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=PATH, args=ARGUMENTS)
-        for size, (width, height) in SIZES.items():
+        for size in given.sizes:
+            (width, height) = SIZES[size]
             for theme in THEMES:
                 context = browser.new_context(
-                    base_url=given.url, viewport={"width": width, "height": height}, color_scheme=theme
+                    base_url=given.url,
+                    viewport={"width": width, "height": height},
+                    color_scheme=theme,
+                    locale=given.locale,
                 )
                 page = context.new_page()
                 page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
@@ -220,6 +233,7 @@ def main() -> int:
                     wide = page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
                     if wide:
                         trouble.append(f"{name} {ending}: the page scrolls sideways")
+                    trouble.extend(f"{name} {ending}: cut off: {text}" for text in page.evaluate(CUT_OFF))
                     page.screenshot(path=given.out / f"{given.prefix}{name}-{ending}.png", full_page=given.full)
 
                 page.goto("/login/")

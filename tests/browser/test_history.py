@@ -200,6 +200,29 @@ async def test_charts_hatch_unrecorded_time_in_rollups_too_and_draw_nothing_thro
     assert widths == [30 * MINUTE - 90 * SECOND]
 
 
+async def test_moments_being_entered_survive_the_refresh_of_a_range_that_ends_now(people: People, url: str) -> None:
+    now = int(time.time() * 1000)
+    write(url, "coverage", [coverage(now - 2 * HOUR, now)])
+    write(url, "events", [event(now - HOUR, "queue-overfull", 1, **QUEUE)])
+    people.expected.append("404 (Not Found)")  # most tables do not exist yet
+    page = await people.page("ada", "viewers", timezone_id="UTC")
+    await page.clock.install()
+    await page.goto("/history/?range=1h")
+    start, end = page.locator("#range [name=from]"), page.locator("#range [name=until]")
+    shown = await end.input_value()
+    await start.fill("2026-03-01T14:00:10")
+    for _ in range(2):  # the page moves the end of its range to now, and requests its data again
+        async with page.expect_response(lambda answer: "/history/episodes/" in answer.url):
+            await page.clock.fast_forward(61_000)
+    await expect(start).to_have_value("2026-03-01T14:00:10")
+    await expect(end).to_have_value(shown)
+    await end.fill("2026-03-01T14:05:10")
+    await page.locator("#range").get_by_role("button", name="Show").click()
+    await expect(page).to_have_url(re.compile("from=2026-03-01T14.*00.*10.*until=2026-03-01T14.*05.*10"))
+    await page.get_by_role("button", name="1 h", exact=True).click()
+    await expect(start).not_to_have_value("2026-03-01T14:00:10")
+
+
 async def test_end_that_was_not_recorded_is_the_last_known_moment_in_words(people: People, url: str) -> None:
     write(url, "coverage", [coverage(T, T + 40 * MINUTE)])
     write(url, "samples", [sample(T + m * MINUTE, 1) for m in range(40)])

@@ -287,6 +287,6 @@ async def test_undo_gives_an_older_stop_its_end_again_or_says_why_not(people: Pe
     broker.do(lambda memory: memory.consume(memory.attach_consumer("orders"), 8))
     people.expected.append("400")
     await dialog.get_by_role("button", name="Undo").click()
-    await expect(dialog.get_by_role("alert").last).to_contain_text("Undo failed: below is 40 %")
+    await expect(dialog.get_by_role("alert").last).to_contain_text("Undo failed: below is 40%")
     await expect(dialog.get_by_role("alert").last).to_contain_text("it would end at once")
     await expect(banner).to_contain_text("Resumes automatically in 1")

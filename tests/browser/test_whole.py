@@ -134,6 +134,9 @@ async def test_first_screen_leads_to_a_producer_that_is_blocked_and_released(
             await expect(steps.nth(3)).to_have_attribute("data-state", "done", timeout=30_000)
             await expect(steps.nth(3).locator(".first-step-found")).to_contain_text("1 blocked now")
             await expect(steps.nth(4)).to_have_attribute("data-state", "open")
+            async with context.expect_page() as opening:  # beside this page, which keeps the password
+                await steps.nth(3).get_by_role("link").click()
+            await expect((await opening.value).locator("#verdict")).to_contain_text("queue orders is overfull")
     for client in running:
         said, _ = await asyncio.wait_for(client.communicate(), 60)
         assert client.returncode == 0, said.decode()
@@ -142,6 +145,10 @@ async def test_first_screen_leads_to_a_producer_that_is_blocked_and_released(
     await page.reload()  # it is read from the broker, not remembered by the page
     await expect(done).to_have_count(5, timeout=15_000)
     await expect(page.locator("#program-text")).to_contain_text("PASSWORD")
+    await page.get_by_role("button", name="New password").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Generate password").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    await expect(page.locator("#program-text")).not_to_contain_text("PASSWORD")
     await page.goto("/")
     await expect(row(page, "orders")).to_be_visible()
     await context.close()

@@ -162,7 +162,7 @@ def test_scheduled_stop_is_made_with_its_effect_and_reverted(api: APIClient, oth
     Schedule.objects.filter(pk=created["id"]).update(next=timezone.now())
     execution.create_due_runs(timezone.now())
     (number,) = execution.due_runs(timezone.now())
-    assert execution.execute(number) == "stopped producers of 1 queues"
+    assert execution.execute(number) == "stopped producers of 1 queue"
     stops = other.link.call(lambda admin: admin.read(object_name("Broker")))["stops"]
     assert [stop["actor"] for stop in stops] == ["ada"]
     ended = api.post(f"/api/v1/schedules/runs/{number}/end/", format="json")

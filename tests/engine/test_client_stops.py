@@ -292,7 +292,7 @@ def test_depth_that_a_clients_own_queues_have_already_is_refused_as_the_end_of_i
     world = World()
     hers = world.client(depth_of(world, "orders", 2))
     depth_of(world, "unrelated", 9)
-    with pytest.raises(InvalidValue, match="the fullest queue is at 20 %"):
+    with pytest.raises(InvalidValue, match="the fullest queue is at 20%"):
         world.stop(WIDE, below=50)
     assert not hers.producer.blocked
     assert not world.broker.stops

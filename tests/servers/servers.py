@@ -19,13 +19,18 @@ from tests.interop.peers import absent
 from tests.up.running import free_port, wait_until
 
 
+def command_of_postgresql(name: str) -> Path:
+    """Where a command of the server's own version is; Debian has only those of clients in the search path."""
+    found = max(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), default=None) or shutil.which(name)
+    if found is None:
+        absent("PostgreSQL is not installed", "install Debian's package postgresql")
+    return Path(found)
+
+
 @contextmanager
 def postgresql() -> Iterator[str]:
     """The URL of an empty database of a superuser."""
-    found = shutil.which("initdb") or max(map(str, Path("/usr/lib/postgresql").glob("*/bin/initdb")), default=None)
-    if found is None:
-        absent("PostgreSQL is not installed", "install Debian's package postgresql")
-    commands = Path(found).parent
+    commands = command_of_postgresql("initdb").parent
     folder = Path(tempfile.mkdtemp(prefix="headgate-postgresql-"))
     user = _harmless_user()
     if user is not None:

@@ -139,6 +139,7 @@ def installed(environment: Path, empty: Path) -> Iterator[Installed]:
 def test_installed_wheel_runs_in_an_empty_folder(installed: Installed, environment: Path, empty: Path) -> None:
     found = re.search(r"admin, password (\S+)\n", installed.out)
     assert found, installed.out
+    assert "change it with `headgate changepassword admin`" in installed.out  # there is no `uv run` here
     site = Site(f"http://127.0.0.1:{installed.port}", "admin", found[1])
     scripts = re.findall(r'(?:src|href)="(/static/[^"]+)"', site.page)
     assert scripts

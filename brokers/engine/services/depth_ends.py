@@ -36,16 +36,16 @@ def check(scope: Scope, end: End, queues: Collection[Queue]) -> None:
     if not queues and is_per_client(scope):
         raise InvalidValue(
             {
-                "below": f"below is {end.below} %, but {scope.client} has no producer there whose queue could reach it:"
+                "below": f"below is {end.below}%, but {scope.client} has no producer there whose queue could reach it:"
                 " name a queue, or give a time"
             }
         )
     used = [percent for queue in queues if (percent := percent_used(queue.gate)) is not None]
     if not used:
-        raise InvalidValue({"below": f"below is {end.below} %, but no queue of the scope has a capacity"})
+        raise InvalidValue({"below": f"below is {end.below}%, but no queue of the scope has a capacity"})
     if max(used) <= end.below:
         raise InvalidValue(
-            {"below": f"below is {end.below} %, and the fullest queue is at {max(used):.0f} %: it would end at once"}
+            {"below": f"below is {end.below}%, and the fullest queue is at {max(used):.0f}%: it would end at once"}
         )
 
 

@@ -24,6 +24,7 @@ from brokers.engine.services.message_room import Room
 from brokers.engine.services.message_search import Search, place
 from brokers.engine.services.message_values import shortened
 from brokers.engine.services.queue_facts import queue_fact
+from brokers.engine.values.amounts import counted
 from brokers.engine.values.message_ids import id_of, number_in
 from brokers.engine.values.outcomes import MOVED
 from brokers.model.message_operations import ACQUIRED, MOST_HANDLED
@@ -244,7 +245,7 @@ class MessageChanges:
             totals[name] = messages + 1, size + chosen.seen.size
         actor, reason = given["actor"], given.get("reason") or ""
         for name, (messages, size) in totals.items():
-            text = f"{words} : {messages:,} messages, {f'To : {name}, ' if name else ''}By : {actor}"
+            text = f"{words} : {counted(messages, 'message')}, {f'To : {name}, ' if name else ''}By : {actor}"
             attributes = {"messages": messages, "bytes": size, "to": name, "actor": actor, "reason": reason}
             queue_fact(call.queue, kind, text, attributes)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from brokers.engine.flow.gate import level
 from brokers.engine.queues.queue import Queue
 from brokers.engine.queues.storage import UnsafeRun
+from brokers.engine.values.amounts import counted
 
 #: Messages that the store has not written yet, and their bytes, above which a queue takes no more: calls are faster
 #: than a disk, and what is not written is in memory.
@@ -34,10 +35,8 @@ class Room:
             scopes = ", ".join(str(scope) for scope in gate.stops)
             return f"the producers of queue {queue.name} are stopped ({scopes}), so it takes no messages"
         if gate.state.overfull:
-            return (
-                f"queue {queue.name} is overfull: {gate.depth_messages:,} messages, {gate.depth_bytes:,} bytes;"
-                " it takes messages again when it has resumed"
-            )
+            depth = f"{counted(gate.depth_messages, 'message')}, {counted(gate.depth_bytes, 'byte')}"
+            return f"queue {queue.name} is overfull: {depth}; it takes messages again when it has resumed"
         if gate.parked or gate.awaiting:
             return f"messages of producers wait to enter queue {queue.name}, and go first"
         if gate.staged:
@@ -61,7 +60,8 @@ class Room:
             unwritten < MOST_UNWRITTEN and self._unwritten_bytes + self._bytes < MOST_UNWRITTEN_BYTES
         ):
             return ""
-        return f"the store is still writing {unwritten:,} messages of queue {self.queue.name}: it takes more after that"
+        left = counted(unwritten, "message")
+        return f"the store is still writing {left} of queue {self.queue.name}: it takes more after that"
 
     def never_fits(self, size: int) -> bool:
         """Return whether a message is larger than the stop level of the queue, so that even the empty one has no
@@ -87,5 +87,5 @@ class Room:
 
 
 def _levels(messages: int, size: int) -> str:
-    found = ([f"{messages:,} messages"] if messages else []) + ([f"{size:,} bytes"] if size else [])
+    found = ([counted(messages, "message")] if messages else []) + ([counted(size, "byte")] if size else [])
     return " or ".join(found)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from brokers.engine.values.amounts import counted
 from brokers.model import NOTIFICATIONS, ObjectName
 
 
@@ -69,8 +70,8 @@ def dropped_words(count: int, depth_bytes: int, depth_messages: int, stop_bytes:
 def dead_letter_words(count: int, target: str, reason: str) -> str:
     """Return the words of HGT-1011, or without a dead-letter queue of HGT-1012."""
     if target:
-        return f"Dead-lettered : {count:,} messages, To : {target}, Reason : {reason}"
-    return f"Discarded : {count:,} messages, Reason : {reason}"
+        return f"Dead-lettered : {counted(count, 'message')}, To : {target}, Reason : {reason}"
+    return f"Discarded : {counted(count, 'message')}, Reason : {reason}"
 
 
 def policy_words(before: Mapping[str, Any], after: Mapping[str, Any], change: str = "changed") -> str:

@@ -101,7 +101,7 @@ class End:
         """Return the end for people, relative to `now`; empty without an end."""
         parts = [f"in {max(0, self.until - now) // 1000:,} s"] if self.until is not None else []
         if self.below:
-            parts.append(f"at a depth of {self.below} % or less")
+            parts.append(f"at a depth of {self.below}% or less")
         return " or ".join(parts)
 
 

@@ -42,6 +42,7 @@ test("a percentage of nothing is empty", () => {
 test("units are singular for one", () => {
   assert.equal(format.exactAmount(1, "messages"), "1 message");
   assert.equal(format.exactAmount(1000, "bytes"), "1,000 bytes");
+  assert.equal(format.exactAmount(1, "ms"), "1 ms");
   assert.equal(format.plural(1, "entry", "entries"), "1 entry");
   assert.equal(format.plural(2000, "queue"), "2,000 queues");
 });

@@ -24,6 +24,7 @@ from brokers.engine.management.resources.stop_operations import stop_operations
 from brokers.engine.management.waiting import waiting_producers
 from brokers.engine.queues.queue import Queue
 from brokers.engine.services.queue_facts import queue_fact
+from brokers.engine.values.amounts import counted
 from brokers.engine.values.events import policy_words
 from brokers.engine.values.message import NEVER
 from brokers.engine.values.policy import NOTHING, fields
@@ -145,7 +146,7 @@ class QueueResource(ManagedResource[Queue]):
     def _purge(self, queue: Queue, given: Values) -> dict[str, Any]:
         count, actor = queue.lanes.purge(), given["actor"]
         facts = {"messages": count, "actor": actor, "reason": given.get("reason", "")}
-        queue_fact(queue, "queue-purged", f"Purged : {count:,} messages, By : {actor}", facts)
+        queue_fact(queue, "queue-purged", f"Purged : {counted(count, 'message')}, By : {actor}", facts)
         return {"messages": count}
 
 

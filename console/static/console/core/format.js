@@ -70,7 +70,15 @@ export const amount = (n, unit) => (unit === "bytes" ? bytes(n) : count(n));
  * @param {any} n
  * @param {string} unit
  */
-export const exactAmount = (n, unit) => `${exact(n)} ${n === 1 ? unit.replace(/s$/, "") : unit}`;
+export const exactAmount = (n, unit) => `${exact(n)} ${unitFor(n, unit)}`;
+
+/**
+ * The unit behind a number: "message" for 1 of "messages"; "ms" has no plural.
+ *
+ * @param {any} n
+ * @param {string} unit
+ */
+export const unitFor = (n, unit) => (n === 1 && unit !== "ms" ? unit.replace(/s$/, "") : unit);
 
 /**
  * @param {any} part

@@ -75,7 +75,7 @@ export class Episodes {
     this.#files = h("span", { class: "files" });
     const input = h("input", {
       type: "search",
-      placeholder: "Queue, operator, reason",
+      placeholder: "Queue, user, reason",
       maxlength: "200",
       spellcheck: "false",
       "aria-label": "Search episodes",

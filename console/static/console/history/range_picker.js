@@ -70,7 +70,7 @@ export class RangePicker extends EventTarget {
     if (this.#isDefault) this.length = this.#defaultLength();
     if (this.length) this.#toLength(this.length);
     if (this.fixed) this.length = null;
-    this.#show();
+    this.#refresh();
   }
 
   /** Whether the range ends now, so that a refresh may show more. */
@@ -86,7 +86,7 @@ export class RangePicker extends EventTarget {
   /** Move the end to now. */
   renew() {
     if (this.length) this.#toLength(this.length);
-    this.#show();
+    this.#refresh();
   }
 
   /**
@@ -237,12 +237,19 @@ export class RangePicker extends EventTarget {
     else this.set(from, until);
   }
 
-  #show() {
+  /** Show a range that has moved with the time. Moments that the user has begun to enter remain. */
+  #refresh() {
+    this.#show(this.#moments.some((/** @type {MomentField} */ field) => field.isEdited));
+  }
+
+  #show(keepsMoments = false) {
     const length = this.length;
     for (const [name, button] of this.#buttons) setAttribute(button, "aria-pressed", String(name === length));
-    this.#inputs[0].setCustomValidity("");
-    this.#moments[0].ms = this.from;
-    this.#moments[1].ms = this.until;
+    if (!keepsMoments) {
+      this.#inputs[0].setCustomValidity("");
+      this.#moments[0].ms = this.from;
+      this.#moments[1].ms = this.until;
+    }
     this.#words.textContent = `${moment(this.from)} to ${moment(this.until)}`;
   }
 }

@@ -2,10 +2,17 @@
 // secret.
 
 import { watch } from "../core/connection.js";
-import { byId, find, findAll } from "../core/elements.js";
+import { byId, find, findAll, setText } from "../core/elements.js";
 import { moment } from "../core/format.js";
 
 for (const element of findAll("time[data-local]")) element.textContent = moment(Date.parse(element.dateTime));
+
+const role = find("#give [name=role]");
+if (role) {
+  const says = () => setText(byId("role-says"), role.selectedOptions[0]?.dataset.says ?? "");
+  role.addEventListener("change", says);
+  says();
+}
 
 const secret = byId("secret");
 if (secret) {

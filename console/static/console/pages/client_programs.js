@@ -4,7 +4,7 @@
 /**
  * @typedef {{host: string, port: string, tls: boolean, user: string, password: string, queue: string,
  *   virtualhost: string}} Target
- * @typedef {{name: string, file: string, needs: string, send: (to: Target) => string,
+ * @typedef {{name: string, file: string, needs: string, installation?: string, send: (to: Target) => string,
  *   receive: (to: Target) => string}} Language
  */
 
@@ -115,6 +115,7 @@ export const LANGUAGES = [
     name: "Python",
     file: "first.py",
     needs: "pip install python-qpid-proton",
+    installation: "It is compiled then, with gcc, pkg-config and OpenSSL's headers.",
     send: (to) => `${python(to)}
 sender = connection.create_sender(${q(to.queue)})
 for number in range(1, ${COUNT + 1}):

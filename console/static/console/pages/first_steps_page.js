@@ -1,9 +1,10 @@
 // The first steps: forms for a user and a queue, programs that use them, and marks for what the broker shows to have
 // happened.
 
-import { get, post, query } from "../core/api.js";
+import { get, objectPath, post, query } from "../core/api.js";
 import { byId, fill, find, h } from "../core/elements.js";
-import { formatName, queueUrl } from "../core/object_names.js";
+import { exact, plural } from "../core/format.js";
+import { formatName, queueUrl, whyUrl } from "../core/object_names.js";
 import { unlessAllowed } from "../core/permissions.js";
 import { poll } from "../core/polling.js";
 import { settings } from "../core/settings.js";
@@ -113,13 +114,7 @@ function createUser() {
       Object.assign(made, { user, host: host.input.value, password: answer.attributes.password });
       showProgram();
       refresh();
-      return h(
-        "div",
-        { class: "stack" },
-        h("p", {}, h("strong", {}, `Password of ${user}. `), "Copy it now: it is not shown again."),
-        h("p", {}, h("code", { class: "secret shown-once", id: "first-password" }, made.password)),
-        h("p", {}, "The programs on this page have it until you leave the page."),
-      );
+      return shownOnce(user);
     },
   });
 }
@@ -150,6 +145,38 @@ function createQueue() {
   });
 }
 
+/** A new password, for a page that was opened after the user's creation. It ends the programs that have the old one. */
+function renewPassword() {
+  const user = made.user;
+  openFormDialog({
+    title: `New password of ${user}`,
+    says: `Generates another password. Programs that are connected as ${user} are disconnected, and need it, too.`,
+    fields: [],
+    action: "Generate password",
+    async submit() {
+      const path = objectPath(settings.broker, formatName("User", { name: user }));
+      const answer = await post(`${path}operations/renew-password/`, { arguments: { reason: "first steps" } });
+      made.password = (answer.result ?? answer.returns ?? answer).password;
+      showProgram();
+      return shownOnce(user);
+    },
+  });
+}
+
+/** @param {string} user whose password was just generated */
+const shownOnce = (user) =>
+  h(
+    "div",
+    { class: "stack" },
+    h("p", {}, h("strong", {}, `Password of ${user}. `), "Copy it now: it is not shown again."),
+    h("p", {}, h("code", { class: "secret shown-once", id: "first-password" }, made.password)),
+    h("p", {}, "The programs on this page have it until you leave the page."),
+  );
+
+/** A link that keeps this page, with the password in its programs. */
+const aside = (/** @type {string} */ href, /** @type {any} */ text) =>
+  h("a", { href, target: "_blank", title: "Opens in a new tab: this page keeps its programs" }, text);
+
 // -- the program --------------------------------------------------------------------------------------------------
 
 /** Where clients connect: a broker that the console reaches by loopback is at the console's own host for others. */
@@ -163,6 +190,13 @@ function address() {
 
 const code = h("code", { id: "program-text" });
 const needs = h("p", { class: "needs" });
+const renew = h(
+  "button",
+  { type: "button", ...unlessAllowed("User", "create"), on: { click: renewPassword }, hidden: true },
+  "New password…",
+);
+/** Whether the user that the programs name exists. */
+let userExists = false;
 
 function showProgram() {
   const to = {
@@ -173,6 +207,7 @@ function showProgram() {
     virtualhost: made.host,
   };
   fill(code, language[action](to));
+  renew.hidden = Boolean(made.password) || !userExists;
   fill(
     needs,
     "Save as ",
@@ -180,9 +215,8 @@ function showProgram() {
     ". Needs ",
     h("code", {}, language.needs),
     ".",
-    made.password
-      ? null
-      : ` Replace PASSWORD by that of ${made.user}, which was shown once. A new one can be set under Objects.`,
+    language.installation ? ` ${language.installation}` : null,
+    made.password ? null : ` Replace PASSWORD by that of ${made.user}, which was shown once.`,
     !to.loopback && !to.tls && language.name !== "Java (JMS)"
       ? " This client sends its password in the clear: from other machines the broker accepts that over TLS only."
       : null,
@@ -224,7 +258,7 @@ function program() {
     "Copy",
   );
   return [
-    h("div", { class: "program-head" }, choice.element, does.element, copy, needs),
+    h("div", { class: "program-head" }, choice.element, does.element, copy, renew, needs),
     h("pre", { class: "program", tabindex: "0", "aria-label": "Program" }, code),
   ];
 }
@@ -281,7 +315,7 @@ const STEPS = [
     done: ({ queues }) => queues.length > 0,
     found: (found) => {
       const queue = queueOf(found);
-      return queue && h("a", { href: queueUrl(queue.virtualhost, queue.name) }, queue.name);
+      return queue && aside(queueUrl(queue.virtualhost, queue.name), queue.name);
     },
   },
   {
@@ -292,7 +326,7 @@ const STEPS = [
     found: (found) => {
       const sent = queueOf(found)?.enqueued_messages ?? 0;
       const who = found.connections[0];
-      return sent ? `${sent} messages arrived` : who ? `${who.user} is connected` : "";
+      return sent ? `${plural(sent, "message")} arrived` : who ? `${who.user} is connected` : "";
     },
   },
   {
@@ -304,9 +338,9 @@ const STEPS = [
     found: (found) => {
       const queue = queueOf(found);
       if (!queue?.overfull_count) return "";
-      return queue.blocked_producers
-        ? `${queue.blocked_producers} blocked now, ${queue.depth_messages} messages in the queue`
-        : "It was overfull";
+      if (!queue.blocked_producers) return "It was overfull";
+      const words = `${exact(queue.blocked_producers)} blocked now, ${plural(queue.depth_messages, "message")} in the queue`;
+      return aside(whyUrl(formatName("Queue", { virtualhost: queue.virtualhost, name: queue.name })), words);
     },
   },
   {
@@ -350,8 +384,12 @@ function show(answer) {
     made.user = user.name;
     showProgram();
   }
+  userExists = Boolean(answer.users?.some(({ name }) => name === made.user));
+  renew.hidden = Boolean(made.password) || !userExists;
   for (const { step, element, mark, state, found, number } of marks) {
     const done = step.done(answer);
+    for (const button of element.querySelectorAll(".first-step-actions button"))
+      button.classList.toggle("primary", !done);
     element.dataset.state = done ? "done" : done === null ? "unknown" : "open";
     fill(mark, done ? "✓" : number);
     fill(state, done ? " (done)" : done === null ? " (not known)" : " (to do)");

@@ -207,7 +207,7 @@ function updateBroker(node, broker) {
   setAttribute(
     depth,
     "title",
-    partly(broker, "depth_messages") ?? `${exact(broker.depth_messages)} messages, ${bytes(broker.depth_bytes)}`,
+    partly(broker, "depth_messages") ?? `${plural(broker.depth_messages, "message")}, ${bytes(broker.depth_bytes)}`,
   );
 }
 

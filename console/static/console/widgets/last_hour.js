@@ -54,6 +54,17 @@ const CHARTS = [
   },
 ];
 
+/**
+ * Show a text that a narrow window may cut off: it is the title, too.
+ *
+ * @param {HTMLElement} element
+ * @param {string} text
+ */
+function showWhole(element, text) {
+  setText(element, text);
+  setAttribute(element, "title", text);
+}
+
 export class LastHour {
   #box = byId("last-hour");
   #brokers;
@@ -138,7 +149,7 @@ export class LastHour {
     );
     fill(drawing, ...gaps, svg, h("i", { class: "spark-at", hidden: true }));
     const words = this.#words(chart, -1);
-    setText(find(".spark-value", of), words);
+    showWhole(find(".spark-value", of), words);
     setText(find(".spark-most", of), this.#most(chart, most));
     const lacks =
       chart.name === "blocked" && totals.unreported.length ? `, not reported by ${totals.unreported.join(", ")}` : "";
@@ -179,7 +190,7 @@ export class LastHour {
       const { left, width } = drawing.getBoundingClientRect();
       const slots = this.#totals.at.length;
       const slot = Math.min(slots - 1, Math.max(0, Math.floor(((event.clientX - left) / width) * slots)));
-      setText(value, `${clock(this.#totals.at[slot])}: ${this.#words(chart, slot)}`);
+      showWhole(value, `${clock(this.#totals.at[slot])}: ${this.#words(chart, slot)}`);
       const mark = find(".spark-at", drawing);
       if (!mark) return;
       mark.hidden = false;
@@ -187,7 +198,7 @@ export class LastHour {
     });
     drawing.addEventListener("pointerleave", () => {
       if (!this.#totals) return;
-      setText(value, this.#words(chart, -1));
+      showWhole(value, this.#words(chart, -1));
       const mark = find(".spark-at", drawing);
       if (mark) mark.hidden = true;
     });

@@ -33,6 +33,11 @@ export class MomentField {
     this.#ms = ms;
   }
 
+  /** Whether the user has entered something since the value was set, also an incomplete moment. */
+  get isEdited() {
+    return this.input.value !== this.#text;
+  }
+
   /** The value for URLs and API calls; empty without a moment. */
   get address() {
     return this.ms === null ? "" : addressMoment(this.ms);

@@ -1,7 +1,7 @@
 // The declared policy fields as text: labels, order, values and origins.
 
 import { h } from "../core/elements.js";
-import { amount, exactAmount, words } from "../core/format.js";
+import { amount, exactAmount, unitFor, words } from "../core/format.js";
 import { settings } from "../core/settings.js";
 
 /** @type {Record<string, string>} */
@@ -18,7 +18,9 @@ export const LABELS = {
 export const stem = (name) => name.replace(/_(bytes|messages)$/, "");
 /** @param {any} declared */
 export const labelOf = (declared) =>
-  LABELS[stem(declared.name)] ? `${LABELS[stem(declared.name)]}, ${declared.unit}` : words(declared.name);
+  LABELS[stem(declared.name)]
+    ? `${LABELS[stem(declared.name)]}, ${declared.unit}`
+    : words(declared.name).replace(/ ms$/, ", ms");
 
 /**
  * Sort fields as the table shows them: by stem, messages before bytes.
@@ -54,7 +56,7 @@ export function fieldText(name, value) {
   if (value === 0 && /^(capacity|flow_stop|producer_window_bytes|maximum_deliveries)/.test(name)) return "no limit";
   const { unit } = declaredField(name);
   return typeof value === "number"
-    ? `${amount(value, unit)}${unit && unit !== "bytes" ? ` ${unit}` : ""}`
+    ? `${amount(value, unit)}${unit && unit !== "bytes" ? ` ${unitFor(value, unit)}` : ""}`
     : String(value);
 }
 

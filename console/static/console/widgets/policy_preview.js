@@ -1,7 +1,7 @@
 // The impact preview of policy changes: counts, then the queues with the largest impact.
 
 import { fill, h, icon } from "../core/elements.js";
-import { amount, count, duration, exact, plural } from "../core/format.js";
+import { amount, duration, exact, plural } from "../core/format.js";
 import { queueUrl, shortName } from "../core/object_names.js";
 import { declaredField, fieldText, labelBeside, labelOf } from "./policy_fields.js";
 import { stateElement } from "./states.js";
@@ -145,7 +145,7 @@ function queues(preview) {
           { class: "muted" },
           [
             queue.producers === null ? "" : plural(queue.producers, "producer"),
-            queue.depth_messages === null ? "depth not known" : `${count(queue.depth_messages)} messages`,
+            queue.depth_messages === null ? "depth not known" : plural(queue.depth_messages, "message"),
           ]
             .filter(Boolean)
             .join(", "),
@@ -227,7 +227,7 @@ function transition({ before, after, dropped }) {
 /** @param {any} options */
 function headroom({ headroom_messages: messages, headroom_bytes: bytes }) {
   const parts = [];
-  if (messages !== null) parts.push(`${count(messages)} messages`);
+  if (messages !== null) parts.push(plural(messages, "message"));
   if (bytes !== null) parts.push(amount(bytes, "bytes"));
   return parts.length ? parts.join(", ") : "no limit";
 }

@@ -3,7 +3,7 @@
 
 import { post } from "../core/api.js";
 import { fill, find, h, icon } from "../core/elements.js";
-import { count } from "../core/format.js";
+import { plural } from "../core/format.js";
 import { clientInWords, parseName, scopeInWords } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { withHelp } from "./field_help.js";
@@ -332,6 +332,6 @@ const clientsOf = (stop) =>
 export const aimOfQueues = (stops) => ({
   scope: "type=Broker",
   queues: stops.map((/** @type {any} */ stop) => stop.object),
-  label: `${count(stops.length)} queues`,
+  label: plural(stops.length, "queue"),
   only: true,
 });
