@@ -62,7 +62,7 @@ class Segments:
         self._next_file = 1 + max([int(name.partition(".")[0]) for name in names], default=0)
 
     def reserve(self) -> None:
-        """Allocate the reserve as far as the disk has room. Raises StoreError for other reasons."""
+        """Allocate the reserve, or what the disk has room for of it. Raises StoreError for other reasons."""
         with suppress(DiskFull):
             while len(self.free) < self._reserved:
                 self.free.append(self._create(self.size, filled=False))
