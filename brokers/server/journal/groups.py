@@ -189,6 +189,15 @@ class Draft:
         self.changes.append(change)
         self.encoded.append(encoded)
 
+    def followed_by(self, later: Draft) -> Draft:
+        """Return one group of both."""
+        return Draft(
+            self.changes + later.changes,
+            self.encoded + later.encoded,
+            self.bodies + later.bodies,
+            self.body_bytes + later.body_bytes,
+        )
+
     @property
     def size(self) -> int:
         """Bytes that the group will have on the disk."""

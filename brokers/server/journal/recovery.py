@@ -58,7 +58,7 @@ class Found:
     findings: list[str] = field(default_factory=list)
     serial: int = 0
     sequence: int = 0
-    last: Group | None = None
+    last: tuple[Segment, Group] | None = None
     lost: dict[int, int] = field(default_factory=dict)
 
 
@@ -152,7 +152,7 @@ def _read_segment(found: Found, file: SegmentFile, header: Header, last: int | N
 def _apply(found: Found, segment: Segment, group: Group) -> None:
     if group.sequence != segment.last + 1:
         _damage(found, segment, f"between the groups {segment.last} and {group.sequence}")
-    segment.end, segment.last, found.last = group.end, group.sequence, group
+    segment.end, segment.last, found.last = group.end, group.sequence, (segment, group)
     found.index.apply(segment, group.changes, group.bodies_at)
 
 
@@ -222,11 +222,9 @@ def _is_whole(file: SegmentFile, group: Group) -> bool:
 
 
 def _write_last_again(found: Found, used: dict[int, tuple[SegmentFile, Header]]) -> None:
-    if not found.index.segments:
+    if found.last is None:
         return
-    segment = found.index.segments[max(found.index.segments)]
-    if found.last is not None and found.last.sequence == segment.last:
-        at = found.last.at
-        segment.file.write(at, [segment.file.read(at, segment.end - at)])
+    segment, group = found.last
+    segment.file.write(group.at, [segment.file.read(group.at, segment.end - group.at)])
     segment.file.write_header(used[segment.serial][1])
     segment.file.close()

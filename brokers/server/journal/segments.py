@@ -57,8 +57,9 @@ class Segments:
         """Take over what a start has found: the free files with their last serial, the names of all files, and the
         segments that should be there: lists name them as long as they are lost, so that it is found again."""
         self._lost = dict(lost)
-        self.free = [file for file, _ in free]
         self._previous.update(free)
+        self.free = [file for file, _ in free if file.size == self.size]
+        self._surplus = [file for file, _ in free if file.size != self.size]  # some were not created completely
         self._next_file = 1 + max([int(name.partition(".")[0]) for name in names], default=0)
 
     def reserve(self) -> None:
@@ -88,7 +89,7 @@ class Segments:
         head = self.head
         size = draft.size
         if head is None or head.end + size > head.file.size:
-            self._append_to_new(draft, size, purpose)
+            self._append_to_new(draft, purpose)
             return
         sequence = self.sequence + 1
         pieces = draft.pieces(head.salt, sequence)
@@ -102,16 +103,15 @@ class Segments:
         head.last = self.sequence = sequence
         self.index.apply(head, draft.changes, at)
 
-    def _append_to_new(self, draft: Draft, size: int, purpose: Purpose) -> None:
-        opening = self._opening()
-        file = self._take(CONTENT + opening.size + size, purpose)
+    def _append_to_new(self, draft: Draft, purpose: Purpose) -> None:
+        first = self._opening().followed_by(draft)
+        file = self._take(CONTENT + first.size, purpose)
         before, sequence = self._previous.pop(file, 0), self.sequence + 1
         serial, salt = self.serial + 1, os.urandom(8)
         self.serial = serial  # not used again, also if this fails
-        first, second = opening.pieces(salt, sequence), draft.pieces(salt, sequence + 1)
-        gap = bytes(opening.size - sum(map(len, first)))
+        pieces = first.pieces(salt, sequence)
         try:
-            file.write_header(Header(True, serial, before, sequence, salt), [*first, gap, *second])
+            file.write_header(Header(True, serial, before, sequence, salt), pieces)
         except WriteFailed as error:
             self._return_unused(file, serial, before)
             raise DiskFull(str(error)) if error.full else error from error
@@ -119,12 +119,10 @@ class Segments:
             self._previous[file] = before
             self.free.append(file)
             raise
-        at = CONTENT + opening.size
-        self.head = segment = Segment(file, serial, salt, at + size, sequence + 1)
-        self.sequence = sequence + 1
+        self.head = segment = Segment(file, serial, salt, CONTENT + first.size, sequence)
+        self.sequence = sequence
         self.index.add(segment)
-        self.index.apply(segment, opening.changes, at)
-        self.index.apply(segment, draft.changes, at + len(second[0]))
+        self.index.apply(segment, first.changes, CONTENT + len(pieces[0]))
         self._close_some()
         self._delete_surplus()
 

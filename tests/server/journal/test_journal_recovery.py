@@ -106,6 +106,38 @@ def test_a_log_cut_at_every_byte_recovers_all_that_was_confirmed_before(path: Pa
             assert findings == []
 
 
+def test_a_new_segment_of_which_only_the_header_was_written_is_used_again(path: Path) -> None:
+    steps = one_of_each(path)
+    crashed = path.with_name("crashed")
+    head = crashed / steps[0][0].name
+    head.write_bytes(head.read_bytes()[:CONTENT] + bytes(SEGMENT - CONTENT))
+    before = {(3, n): b"old" for n in range(1, 6)} | {(7, 1): b"stays, so that the segment is not free"}
+    for number in range(1, 4):
+        with closing(opened(crashed)) as store:
+            assert store.findings == []
+            assert bodies(content(store)) == before
+            store.put(9, number, b"new")
+            write_all(store)
+            before[9, number] = b"new"
+    assert len(files(crashed)) <= len(files(path)) + 3
+
+
+def test_a_file_that_was_not_created_completely_is_not_used(path: Path) -> None:
+    with closing(opened(path)) as store:
+        store.put(1, 1, b"x")
+        write(store)
+    (path / "00000090.segment").write_bytes(bytes(1000))
+    (path / "00000091.segment").write_bytes(b"")
+    with closing(opened(path)) as store:
+        assert store.findings == []
+        for number in range(2, 40):
+            store.put(1, number, bytes(5000))
+            write(store)
+        assert len(content(store)) == 39
+        assert len(after_crash(path)) == 39
+    assert {file.stat().st_size for file in files(path)} == {SEGMENT}
+
+
 def test_a_write_of_which_any_part_reached_the_disk_is_whole_or_absent(path: Path) -> None:
     """The sectors of the last write reach the disk in any order."""
     steps = one_of_each(path)
