@@ -78,11 +78,12 @@ def files(path: Path) -> list[Path]:
 
 class Disk:
     """What may fail: `room` is the number of files that there is room for; while `broken`, writes reach the system's
-    memory and are not synced; `refusing`, they fail at once."""
+    memory and are not synced; `refusing`, they fail at once; `stuck`, one write is like the former, then all are like
+    the latter."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.room = 10_000
-        self.broken = self.refusing = False
+        self.broken = self.refusing = self.stuck = False
         self.without_descriptors = False
         self.synced: list[tuple[int, int]] = []  # of each synced write: where, and how many bytes
         create, pwritev, open_, fdatasync = SegmentFile.create, os.pwritev, os.open, os.fdatasync
@@ -96,7 +97,8 @@ class Disk:
             if self.refusing:
                 raise OSError(errno.EIO, "Input/output error")
             count = pwritev(descriptor, pieces, at)
-            if flags and self.broken:
+            self.refusing = self.refusing or self.stuck
+            if flags and (self.broken or self.stuck):
                 raise OSError(errno.EIO, "Input/output error")
             self.synced.append((at, count))
             return count

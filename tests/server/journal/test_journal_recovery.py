@@ -385,6 +385,22 @@ def test_a_refused_group_does_not_come_back_and_its_removals_are_made_later(path
     assert len(files(path)) < 10
 
 
+def test_a_refused_group_that_the_disk_did_not_even_let_erase_is_not_recovered_once_others_are_written(
+    path: Path, disk: Disk
+) -> None:
+    with closing(opened(path)) as store:
+        store.put(1, 1, b"old")
+        write(store)
+        disk.stuck = True
+        store.put(1, 2, b"refused")
+        store.remove(1, 1)
+        assert write(store).fault is not None
+        disk.stuck = disk.refusing = False
+        store.put(1, 3, b"new")
+        assert write(store).removed
+        assert bodies(content(store)) == bodies(after_crash(path)) == {(1, 3): b"new"}
+
+
 def test_a_refused_first_group_of_a_segment_does_not_come_back(path: Path, disk: Disk) -> None:
     with closing(opened(path)) as store:
         disk.broken = True
