@@ -390,6 +390,7 @@ def test_a_refused_group_that_the_disk_did_not_even_let_erase_is_not_recovered_o
 ) -> None:
     with closing(opened(path)) as store:
         store.put(1, 1, b"old")
+        store.put(2, 1, b"stays")  # so that the segment is not free
         write(store)
         disk.stuck = True
         store.put(1, 2, b"refused")
@@ -398,7 +399,7 @@ def test_a_refused_group_that_the_disk_did_not_even_let_erase_is_not_recovered_o
         disk.stuck = disk.refusing = False
         store.put(1, 3, b"new")
         assert write(store).removed
-        assert bodies(content(store)) == bodies(after_crash(path)) == {(1, 3): b"new"}
+        assert bodies(content(store)) == bodies(after_crash(path)) == {(1, 3): b"new", (2, 1): b"stays"}
 
 
 def test_a_refused_first_group_of_a_segment_does_not_come_back(path: Path, disk: Disk) -> None:
