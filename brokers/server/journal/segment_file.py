@@ -90,6 +90,7 @@ class SegmentFile:
                 _write_all(descriptor, at, [_ZEROS[: size - at]])
             if durable:
                 os.fsync(descriptor)
+                made.uncache()
         except OSError as error:
             made.close()
             with suppress(OSError):
@@ -136,6 +137,12 @@ class SegmentFile:
             return os.pread(self._open(), size, at)
         except OSError as error:
             raise StoreError(f"cannot read {self.path}: {error.strerror or error}") from error
+
+    def uncache(self) -> None:
+        """Drop the file, which is synced, from the system's cache. There it is in pieces as large as the writes were, of
+        up to 1 MiB, and each later sync of a few bytes would write a whole piece."""
+        with suppress(OSError):
+            os.posix_fadvise(self._open(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     @property
     def is_open(self) -> bool:

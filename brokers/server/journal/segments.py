@@ -206,6 +206,9 @@ class Segments:
         if file.size != self.size or len(self.free) >= most:
             self._surplus.append(file)
         else:
+            with suppress(StoreError):
+                file.uncache()
+            file.close()
             self._previous[file] = segment.serial
             self.free.append(file)
 
