@@ -139,7 +139,7 @@ class SegmentFile:
             raise StoreError(f"cannot read {self.path}: {error.strerror or error}") from error
 
     def uncache(self) -> None:
-        """Drop the file, which is synced, from the system's cache. There it is in pieces as large as the writes were, of
+        """Drop the file, which is synced, from the system's cache. It is there in pieces as large as its writes, of
         up to 1 MiB, and each later sync of a few bytes would write a whole piece."""
         with suppress(OSError):
             os.posix_fadvise(self._open(), 0, 0, os.POSIX_FADV_DONTNEED)
