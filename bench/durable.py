@@ -1,7 +1,8 @@
 """Durable messages through whole brokers with different stores, in turns: rate, CPU and bytes written per message.
 
 `uv run bench/durable.py --broker NAME=FOLDER ...`: a checkout each, whose environment is in FOLDER/.venv. A name that
-ends in `+rocksdb` runs that checkout with the store of `rocksdb_broker.py`, which needs `rocksdict` there.
+ends in `+rocksdb` runs that checkout with the store of `rocksdb_broker.py`, which needs `rocksdict` there; one in
+`+journal` with the journal (`journal_broker.py`).
 CPU time of the broker, unlike its rate, hardly depends on what else the machine does.
 """
 
@@ -28,7 +29,8 @@ def broker(title: str, checkout: Path, disk: Path | None) -> Iterator[Broker]:
 
     with tempfile.TemporaryDirectory(prefix="headgate-bench-", dir=disk) as name:
         port, data = free_port(), Path(name)
-        script = ROOT / "bench" / "rocksdb_broker.py" if title.endswith("+rocksdb") else Path("manage.py")
+        store = title.partition("+")[2]
+        script = ROOT / "bench" / f"{store}_broker.py" if store else Path("manage.py")
         command: list[str | Path] = [
             *("env", f"--chdir={checkout.resolve()}", f"PYTHONPATH={checkout.resolve()}"),
             *(checkout.resolve() / ".venv/bin/python", script, "broker", "--port", str(port)),

@@ -1,4 +1,4 @@
-"""Comparison of message stores: SQLite row by row, SQLite as in `brokers/server/message_store.py`, LMDB and RocksDB.
+"""Comparison of message stores: SQLite row by row and as the broker uses it, the journal, LMDB and RocksDB.
 
 `uv run --with lmdb,rocksdict python bench/store.py [FOLDER]` prints one table, candidates in turns within one run.
 FOLDER must be on the disk that matters; nothing else should be running. What is measured, with messages of 1 KiB:
@@ -28,6 +28,7 @@ from typing import Protocol
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from brokers.server.journal.journal_store import JournalStore
 from brokers.server.message_store import MessageStore
 
 BODY = os.urandom(1024)
@@ -53,6 +54,8 @@ class Candidate(Protocol):
 
 
 class AsShipped:
+    store: MessageStore | JournalStore
+
     def __init__(self, path: Path) -> None:
         self.store = MessageStore(path)
 
@@ -84,6 +87,13 @@ class AsShipped:
 
     def close(self) -> None:
         self.store.close()
+
+
+class Journal(AsShipped):
+    """`brokers/server/journal`, which the broker does not use yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.store = JournalStore(path)
 
 
 class Buffered:
@@ -326,6 +336,7 @@ def resident() -> int:
 CANDIDATES: dict[str, type[Candidate]] = {
     "SQLite row by row": RowByRow,
     "SQLite as shipped": AsShipped,
+    "journal": Journal,
     "LMDB": Lmdb,
     "RocksDB": RocksDb,
 }

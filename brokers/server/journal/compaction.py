@@ -1,0 +1,116 @@
+"""Compaction: the last messages of mostly empty segments are copied to the head, so that these segments are free.
+
+Also a segment without messages may be needed: it has removals of messages in others. Then what is left of those is
+written again, in one change each, which makes all earlier changes there superfluous.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import accumulate
+
+from google_crc32c import value
+
+from brokers.server.journal.groups import Draft, Put
+from brokers.server.journal.message_index import MessageIndex, Run, Segment
+from brokers.server.journal.segments import Purpose, Segments
+
+log = logging.getLogger("headgate.broker")
+
+#: Bytes of messages that are copied at once: a group waits for that.
+COPIED = 256 << 10
+#: Files in use that are never too many.
+FEW_FILES = 4
+#: Part of a segment's messages that may be left when they are copied, 0 to 1: usually, and when the disk is full. Not
+#: of the file, whose end may be unused: copies would be copied without end.
+LEFT_PART, LEFT_PART_IN_NEED = 0.6, 0.9
+#: A segment with fewer messages, as part of the file, is copied whatever is left: starts leave such ones.
+SHORT_PART = 0.25
+
+
+class Compaction:
+    def __init__(self, index: MessageIndex, segments: Segments) -> None:
+        self._index = index
+        self._segments = segments
+
+    def step(self, *, in_need: bool) -> bool:
+        """Do a small part of what is to be done; return whether there is more. `in_need`: the disk is full, and every
+        segment counts. Raises StoreError."""
+        segment = self._chosen(in_need=in_need)
+        if segment is None:
+            return False
+        draft = Draft()
+        if segment.runs:
+            if not self._copy(draft, segment):
+                return True
+        else:
+            draft.leave(self._index.left_of(min(segment.refs, key=lambda each: each.serial)))
+        self._segments.append(draft, Purpose.COPY)
+        self._segments.free_what_is_not_needed()
+        return True
+
+    def _chosen(self, *, in_need: bool) -> Segment | None:
+        """The segment with the fewest bytes left, if there are too many files for what is stored."""
+        files = self._index.segments.values()
+        left_bytes = self._index.left_bytes
+        used = sum(segment.file.size for segment in files)
+        size = self._segments.size
+        if used <= (left_bytes + 2 * size if in_need else 2 * left_bytes + FEW_FILES * size):
+            return None
+        part = LEFT_PART_IN_NEED if in_need else LEFT_PART
+        possible = [
+            segment
+            for segment in files
+            if segment is not self._segments.head
+            and not segment.finding
+            and (segment.runs or segment.refs)
+            and (segment.left_bytes <= part * segment.put_bytes or segment.put_bytes <= SHORT_PART * size)
+        ]
+        return min(possible, key=lambda segment: segment.left_bytes, default=None)
+
+    def _copy(self, draft: Draft, segment: Segment) -> bool:
+        """Add the first messages of a segment to the draft. Return False if some are damaged: then it stays."""
+        for run in list(segment.runs):
+            if not self._copy_run(draft, run):
+                first, queue = run.put.first, run.put.queue
+                segment.finding = f"{segment.file.path} is damaged: message {first} of queue {queue} or one behind it"
+                log.error("%s. It stays as it is", segment.finding)
+                return False
+            if draft.body_bytes >= min(COPIED, self._segments.size // 8):
+                break
+        return True
+
+    def _copy_run(self, draft: Draft, run: Run) -> bool:
+        """Add what is left of a run. Its last messages come first: see `message_index._Lane`."""
+        put, failed = run.put, run.failed or {}
+        sizes_and_sums = memoryview(put.parts).cast("I")
+        sizes, sums = sizes_and_sums[: put.count], sizes_and_sums[put.count :]
+        ends = list(accumulate(sizes, initial=0))
+        copies = []
+        for low, high in reversed(_pieces(run)):
+            with self._index.lock:  # a reader may open the file, too
+                data = run.segment.file.read(run.at + ends[low], ends[high] - ends[low])
+            bodies = [data[ends[at] - ends[low] : ends[at + 1] - ends[low]] for at in range(low, high)]
+            if any(value(body) != sums[at] for at, body in enumerate(bodies, low)):
+                return False
+            expires = put.expires[low:high] if put.expires else None
+            parts = bytes(sizes[low:high]) + bytes(sums[low:high])
+            copies.append((Put(put.queue, put.first + low, high - low, parts, expires), bodies, len(data)))
+        for copy in copies:
+            draft.copy(*copy)
+        counts = {put.first + at: n for at, n in failed.items() if not run.gone >> at & 1}
+        if counts:
+            draft.fail(put.queue, counts)
+        return True
+
+
+def _pieces(run: Run) -> list[tuple[int, int]]:
+    """Return the positions of the messages that are left, as ranges."""
+    pieces: list[tuple[int, int]] = []
+    for at in range(run.put.count):
+        if not run.gone >> at & 1:
+            if pieces and pieces[-1][1] == at:
+                pieces[-1] = pieces[-1][0], at + 1
+            else:
+                pieces.append((at, at + 1))
+    return pieces

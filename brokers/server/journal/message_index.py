@@ -1,0 +1,328 @@
+"""What is stored where, in memory: the runs of each queue, and for each segment what is left in it and what it needs.
+
+A group's changes are applied in the order of the groups, when they are written and again at a start (`apply`).
+A change of a message in another segment is needed until that segment is free: it is among its `refs`. So a segment
+is free when it has no message left, and none of its `refs` is used.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from threading import Lock
+
+from brokers.engine.values.message import rank_of
+from brokers.server.journal.groups import (
+    Change,
+    Dropped,
+    Failed,
+    LastQueue,
+    Left,
+    LeftRun,
+    Named,
+    Put,
+    Removed,
+)
+from brokers.server.journal.segment_file import SegmentFile
+from brokers.server.message_runs import Entry
+
+#: Bytes that a message is taken to have on the disk besides its body.
+MESSAGE_BYTES = 32
+#: Runs without messages that a lane may have before they are taken out, besides as many others.
+_SPENT = 64
+
+
+class Segment:
+    """A file in use. `end`: behind its last group. `last`: the sequence of that. `left`, `left_bytes`: messages that
+    are there, and their size; `put_bytes`: of all that were. `runs`: that have messages, in the order in which they
+    were put. `refs`: see the module. `finding`: what is damaged in it; it stays as it is then."""
+
+    __slots__ = ("end", "file", "finding", "last", "left", "left_bytes", "put_bytes", "refs", "runs", "salt", "serial")
+
+    def __init__(self, file: SegmentFile, serial: int, salt: bytes, end: int, last: int) -> None:
+        self.file = file
+        self.serial = serial
+        self.salt = salt
+        self.end = end
+        self.last = last
+        self.left = 0
+        self.left_bytes = 0
+        self.put_bytes = 0
+        self.runs: dict[Run, None] = {}
+        self.refs: set[Segment] = set()
+        self.finding = ""
+
+
+class Run:
+    """Messages with successive numbers in one place. `at`: where the bodies begin in the segment. `gone`: a bit for
+    each that was removed. `left`: how many are there."""
+
+    __slots__ = ("at", "failed", "gone", "left", "put", "segment")
+
+    def __init__(self, put: Put, segment: Segment, at: int) -> None:
+        self.put = put
+        self.segment = segment
+        self.at = at
+        self.gone = 0
+        self.left = put.count
+        self.failed: dict[int, int] | None = None  # position -> failed deliveries
+
+    def has(self, number: int) -> bool:
+        at = number - self.put.first
+        return 0 <= at < self.put.count and not self.gone >> at & 1
+
+    def entries(self) -> Iterator[Entry]:
+        put = self.put
+        sizes, queue, failed, gone = memoryview(put.parts).cast("I"), put.queue, self.failed or {}, self.gone
+        if not gone and not failed and put.expires is None:
+            for number, size in enumerate(sizes[: put.count], put.first):
+                yield queue, number, size, 0, 0
+            return
+        for at in range(put.count):
+            if not gone >> at & 1:
+                yield queue, put.first + at, sizes[at], failed.get(at, 0), put.expires[at] if put.expires else 0
+
+
+class _Lane:
+    """The runs of one priority of a queue, ascending. The messages that are left in one are before the first of the
+    next: numbers are assigned again only behind the last message that is there."""
+
+    __slots__ = ("firsts", "runs", "spent", "start")
+
+    def __init__(self) -> None:
+        self.firsts: list[int] = []
+        self.runs: list[Run] = []
+        self.start = 0  # those before it have no messages
+        self.spent = 0  # runs from there on without messages
+
+    def add(self, run: Run) -> None:
+        first = run.put.first
+        if not self.firsts or first >= self.firsts[-1]:
+            self.firsts.append(first)
+            self.runs.append(run)
+            return
+        at = bisect_right(self.firsts, first, self.start)
+        self.firsts.insert(at, first)
+        self.runs.insert(at, run)
+
+    def find(self, number: int) -> int:
+        """The position of the run that may have the message; below `start` if there is none."""
+        return bisect_right(self.firsts, number, self.start) - 1
+
+    def tidy(self) -> None:
+        """Take runs without messages out, now and then."""
+        runs, start, end = self.runs, self.start, len(self.runs)
+        while start < end and not runs[start].left:
+            start += 1
+            self.spent -= 1
+        self.start = start
+        if start + self.spent > _SPENT + (end - start - self.spent):
+            self.runs = [run for run in runs[start:] if run.left]
+            self.firsts = [run.put.first for run in self.runs]
+            self.start = self.spent = 0
+
+
+class MessageIndex:
+    """`names`: of the queues that have one. `last_queue`: the highest number of a queue that has had a message.
+    `left_bytes`: of all messages, with `MESSAGE_BYTES` each. `emptied`: a segment may be free now.
+
+    One thread changes it. Others read while they have the `lock`, which also covers the closing of files."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.emptied = False
+        self.segments: dict[int, Segment] = {}  # in use, by serial, ascending
+        self.names: dict[int, str] = {}
+        self.last_queue = 0
+        self.left_bytes = 0
+        self._lanes: dict[int, dict[int, _Lane]] = {}  # queue -> rank ->
+
+    # -- changes --------------------------------------------------------------------------------------------------
+
+    def apply(self, segment: Segment, changes: Sequence[Change], at: int) -> None:
+        """Apply the changes of a group in this segment. `at`: where its bodies begin."""
+        with self.lock:
+            for change in changes:
+                at += self._apply(segment, change, at)
+
+    def _apply(self, segment: Segment, change: Change, at: int) -> int:
+        """Return the bytes of its bodies."""
+        match change:
+            case Put():
+                return self._put(Run(change, segment, at))
+            case Removed():
+                self._remove(segment, change.queue, change.numbers)
+            case Failed():
+                for number, count in change.counts.items():
+                    self._fail(segment, change.queue, number, count)
+            case Dropped():
+                self._drop(segment, change.queue)
+            case Named():
+                self.names[change.queue] = change.name
+                self.last_queue = max(self.last_queue, change.queue)
+            case Left():
+                self._leave(segment, change)
+            case LastQueue():
+                self.last_queue = max(self.last_queue, change.queue)
+        return 0
+
+    def add(self, segment: Segment) -> None:
+        """Add a segment, which is the newest."""
+        with self.lock:
+            self.segments[segment.serial] = segment
+        self.emptied = True  # the one before may be free now
+
+    def _put(self, run: Run) -> int:
+        put, segment = run.put, run.segment
+        rank = rank_of(put.first)
+        lane = self._lanes.get(put.queue, {}).get(rank)
+        if lane is not None and lane.firsts and put.first < lane.firsts[-1] + lane.runs[-1].put.count:
+            self._remove(segment, put.queue, range(put.first, put.first + put.count))  # a copy, which takes its place
+        self._lanes.setdefault(put.queue, {}).setdefault(rank, _Lane()).add(run)
+        segment.runs[run] = None
+        segment.left += put.count
+        size = put.size
+        segment.left_bytes += size
+        segment.put_bytes += size
+        self.left_bytes += size + MESSAGE_BYTES * put.count
+        self.last_queue = max(self.last_queue, put.queue)
+        return size
+
+    def _remove(self, segment: Segment, queue: int, numbers: Sequence[int]) -> None:
+        """`segment`: that has the removal."""
+        lanes = self._lanes.get(queue)
+        if lanes is None:
+            return
+        at, end = 0, len(numbers)
+        while at < end:
+            lane = lanes.get(rank_of(numbers[at]))
+            position = lane.find(numbers[at]) if lane is not None else -1
+            if lane is None or position < lane.start:
+                at += 1
+                continue
+            run = lane.runs[position]
+            stop = run.put.first + run.put.count
+            if position + 1 < len(lane.firsts):
+                stop = min(stop, lane.firsts[position + 1])
+            until = max(at + 1, bisect_left(numbers, stop, at))
+            if numbers[at] < stop and self._take(run, _mask(numbers, at, until, run.put.first)):
+                if run.segment is not segment:
+                    segment.refs.add(run.segment)
+                if not run.left:
+                    lane.spent += 1
+                    lane.tidy()
+            at = until
+        if all(len(lane.runs) == lane.start for lane in lanes.values()):
+            del self._lanes[queue]
+
+    def _take(self, run: Run, mask: int) -> bool:
+        """Take messages out of a run; return whether one was there."""
+        mask &= ~run.gone & (1 << run.put.count) - 1
+        if not mask:
+            return False
+        sizes, count = memoryview(run.put.parts).cast("I"), mask.bit_count()
+        low = (mask & -mask).bit_length() - 1
+        if mask == (1 << low + count) - (1 << low):
+            size = sum(sizes[low : low + count])
+        else:
+            size = sum(sizes[at] for at in range(low, mask.bit_length()) if mask >> at & 1)
+        run.gone |= mask
+        run.left -= count
+        segment = run.segment
+        segment.left -= count
+        segment.left_bytes -= size
+        self.left_bytes -= size + MESSAGE_BYTES * count
+        if not run.left:
+            segment.runs.pop(run, None)
+            self.emptied = self.emptied or not segment.left
+        return True
+
+    def _fail(self, segment: Segment, queue: int, number: int, count: int) -> None:
+        run = self.run_with(queue, number)
+        if run is not None:
+            if run.failed is None:
+                run.failed = {}
+            run.failed[number - run.put.first] = count
+            if run.segment is not segment:
+                segment.refs.add(run.segment)
+
+    def _drop(self, segment: Segment, queue: int) -> None:
+        self.names.pop(queue, None)
+        for lane in self._lanes.pop(queue, {}).values():
+            for run in lane.runs[lane.start :]:
+                if self._take(run, (1 << run.put.count) - 1) and run.segment is not segment:
+                    segment.refs.add(run.segment)
+
+    def _leave(self, segment: Segment, left: Left) -> None:
+        of = self.segments.get(left.serial)
+        if of is None:
+            return
+        masks = {(run.queue, run.first): run for run in left.runs}
+        for run in list(of.runs):
+            found = masks.get((run.put.queue, run.put.first))
+            self._take(run, ~found.mask if found else -1)
+            if found and found.failed:
+                run.failed = dict(found.failed)
+            if not run.left and (lane := self._lanes.get(run.put.queue, {}).get(rank_of(run.put.first))):
+                lane.spent += 1
+                lane.tidy()
+        for other in self.segments.values():
+            other.refs.discard(of)  # what they have of it is needed no more
+        if of is not segment:
+            segment.refs.add(of)
+        self.emptied = True
+
+    def left_of(self, segment: Segment) -> Left:
+        """What is left of a segment, as a change."""
+        runs = []
+        for run in segment.runs:
+            mask = ((1 << run.put.count) - 1) & ~run.gone
+            failed = tuple((at, n) for at, n in (run.failed or {}).items() if mask >> at & 1)
+            runs.append(LeftRun(run.put.queue, run.put.first, mask, failed))
+        return Left(segment.serial, tuple(runs))
+
+    def release(self, segment: Segment) -> None:
+        """The segment is free: no change that refers to it is needed any more."""
+        with self.lock:
+            del self.segments[segment.serial]
+            segment.file.close()
+        for other in self.segments.values():
+            other.refs.discard(segment)
+
+    # -- what is there ------------------------------------------------------------------------------------------
+
+    def run_with(self, queue: int, number: int) -> Run | None:
+        """Return the run that has the message, if any."""
+        lane = self._lanes.get(queue, {}).get(rank_of(number))
+        if lane is None:
+            return None
+        position = lane.find(number)
+        if position < lane.start:
+            return None
+        run = lane.runs[position]
+        return run if run.has(number) else None
+
+    def queues(self) -> list[int]:
+        """Return the numbers of the queues that have messages, ascending."""
+        return sorted(queue for queue, lanes in self._lanes.items() if any(run.left for run in _runs(lanes)))
+
+    def entries(self, queue: int) -> list[Entry]:
+        """Return the messages of a queue, ascending."""
+        return [entry for run in _runs(self._lanes.get(queue, {})) if run.left for entry in run.entries()]
+
+
+def _runs(lanes: dict[int, _Lane]) -> Iterator[Run]:
+    for rank in sorted(lanes):
+        lane = lanes[rank]
+        yield from lane.runs[lane.start :]
+
+
+def _mask(numbers: Sequence[int], at: int, until: int, first: int) -> int:
+    """Return the bits of these numbers, ascending and distinct, in a run."""
+    low = numbers[at] - first
+    if numbers[until - 1] - numbers[at] == until - at - 1:
+        return (1 << low + until - at) - (1 << low)
+    mask = 0
+    for number in numbers[at:until]:
+        mask |= 1 << number - first
+    return mask

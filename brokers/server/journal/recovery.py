@@ -1,0 +1,230 @@
+"""What a start finds in a journal: the groups of all segments, in order, up to the first torn one, without the bodies.
+
+Only the last group of the newest segment can be torn, since each is on the disk before the next is written; and only
+of it, whether its bodies are whole has to be seen. Anything else that is not as it was written is damage: it is named
+in `findings`, the groups behind it are found by their heads, and its segment stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from brokers.server.journal.groups import (
+    ALIGNED,
+    HEAD_BYTES,
+    MAGIC,
+    Change,
+    Damaged,
+    InUse,
+    Put,
+    bodies_sound,
+    is_sound,
+    read_changes,
+    read_head,
+)
+from brokers.server.journal.message_index import MessageIndex, Segment
+from brokers.server.journal.segment_file import CONTENT, Header, SegmentFile
+from brokers.server.sqlite_file import StoreError
+
+#: Read at once: a head with its changes, usually.
+_PAGE = 4096
+_PIECE = 1 << 20
+
+_NAME = re.compile(r"\d{8,}\.segment")
+
+
+class Group(NamedTuple):
+    """A group in a file. `at`, `bodies_at`, `end`: where it, its bodies and the next one begin."""
+
+    sequence: int
+    at: int
+    bodies_at: int
+    end: int
+    changes: list[Change]
+
+
+@dataclass
+class Found:
+    """`free`: files, with the serial of their last use. `findings`: a line for each damage. `serial`, `sequence`: the
+    highest there are. `last`: the last group. `lost`: segments that should be there, and their last sequence."""
+
+    index: MessageIndex = field(default_factory=MessageIndex)
+    free: list[tuple[SegmentFile, int]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    serial: int = 0
+    sequence: int = 0
+    last: tuple[Segment, Group] | None = None
+    lost: dict[int, int] = field(default_factory=dict)
+
+
+def recover(folder: Path, *, rewrite: bool = True) -> Found:
+    """Read a journal. `rewrite`: write the last group once more, and sync it: the system may have read it from memory
+    and not from the disk, if an earlier process failed to sync it. Raises StoreError if a file cannot be read, or was
+    written by a later release."""
+    found = Found()
+    used: dict[int, tuple[SegmentFile, Header]] = {}
+    freed: set[int] = set()
+    unreadable: list[SegmentFile] = []
+    for path in segment_paths(folder):
+        found.names.append(path.name)
+        file = SegmentFile(path, _size(path))
+        header = file.read_header()
+        if header is None and not file.is_blank():
+            unreadable.append(file)
+        elif header is None or not header.used:
+            found.free.append((file, header.serial if header else 0))
+        else:
+            used[header.serial] = file, header
+        if header is not None:
+            freed.update((header.replaces,) if header.used else (header.replaces, header.serial))
+            found.serial = max(found.serial, header.serial)
+        file.close()
+    _read_segments(folder, found, used, freed, unreadable)
+    if rewrite:
+        _write_last_again(found, used)
+    return found
+
+
+def segment_paths(folder: Path) -> list[Path]:
+    """Return the files of segments. Raises StoreError."""
+    try:
+        return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+    except OSError as error:
+        raise StoreError(f"cannot read {folder}: {error.strerror or error}") from error
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _read_segments(
+    folder: Path,
+    found: Found,
+    used: dict[int, tuple[SegmentFile, Header]],
+    freed: set[int],
+    unreadable: list[SegmentFile],
+) -> None:
+    last: dict[int, int] = {}
+    listed = 0  # the serial of the segment whose list is `last`
+    for serial in sorted(used, reverse=True):
+        first = next(groups(*used[serial]), None)
+        if first is not None and first.changes and isinstance(first.changes[0], InUse):
+            last, listed = first.changes[0].last, serial
+            break
+    for serial in sorted(used):
+        file, header = used[serial]
+        if serial < listed and serial not in last:  # its first group was refused
+            found.free.append((file, header.replaces))
+            continue
+        _read_segment(found, file, header, last.get(serial))
+    found.lost = {serial: end for serial, end in last.items() if serial not in used and serial not in freed}
+    what = [f"the header of {file.path} is damaged" for file in unreadable]
+    what += [f"segment {serial} is missing" for serial in list(found.lost)[len(unreadable) :]]
+    found.findings += [f"{folder}: {each}: messages may be lost, and removed ones be back" for each in what]
+
+
+def _read_segment(found: Found, file: SegmentFile, header: Header, last: int | None) -> None:
+    """`last`: the sequence of the last group that counts; None: of the newest segment, whose end has to be found."""
+    index = found.index
+    segment = Segment(file, header.serial, header.salt, CONTENT, header.first - 1)
+    index.segments[header.serial] = segment
+    before: Group | None = None
+    for group in groups(file, header, last):
+        if before is not None:
+            _apply(found, segment, before)
+        before = group
+    if before is not None and (last is not None or _is_whole(file, before)):
+        _apply(found, segment, before)
+    if last is not None and segment.last != last:
+        _damage(found, segment, f"behind group {segment.last}: {last - segment.last} are missing")
+    found.sequence = max(found.sequence, segment.last)
+    file.close()
+
+
+def _apply(found: Found, segment: Segment, group: Group) -> None:
+    if group.sequence != segment.last + 1:
+        _damage(found, segment, f"between the groups {segment.last} and {group.sequence}")
+    segment.end, segment.last, found.last = group.end, group.sequence, (segment, group)
+    found.index.apply(segment, group.changes, group.bodies_at)
+
+
+def _damage(found: Found, segment: Segment, where: str) -> None:
+    segment.finding = f"{segment.file.path} is damaged {where}: messages may be lost, and removed ones be back"
+    found.findings.append(segment.finding)
+
+
+def groups(file: SegmentFile, header: Header, last: int | None = None) -> Iterator[Group]:
+    """Yield the groups of a segment whose heads and changes are sound, ascending, up to the sequence `last`; what is in
+    between is passed over. Raises StoreError."""
+    at, sequence = CONTENT, header.first - 1
+    while last is None or sequence < last:
+        group = _group_at(file, header, at)
+        if group is None or group.sequence <= sequence:
+            later = _next_at(file, header, at + ALIGNED, sequence)
+            if later is None:
+                return
+            group = later
+        if last is not None and group.sequence > last:
+            return
+        yield group
+        at, sequence = group.end, group.sequence
+
+
+def _group_at(file: SegmentFile, header: Header, at: int) -> Group | None:
+    data = file.read(at, _PAGE)
+    head = read_head(data)
+    if head is None or at + head.size - ALIGNED >= file.size or head.sequence < header.first:
+        return None
+    end = HEAD_BYTES + head.change_bytes
+    if end > len(data):
+        data = file.read(at, end)
+    changes = data[HEAD_BYTES:end]
+    if not is_sound(head, header.salt, changes):
+        return None
+    try:
+        read = list(read_changes(changes))
+    except Damaged as error:
+        raise StoreError(f"cannot use {file.path}: {error}, of a later release") from error
+    return Group(head.sequence, at, at + end, at + head.size, read)
+
+
+def _next_at(file: SegmentFile, header: Header, at: int, sequence: int) -> Group | None:
+    """Return the next sound group from here on with a higher sequence. It is looked for only where something was
+    damaged, or at the end."""
+    while at < file.size:
+        piece = file.read(at, _PIECE)
+        if not piece:
+            break
+        place = piece.find(MAGIC)
+        while place >= 0:
+            if (at + place) % ALIGNED == 0:
+                group = _group_at(file, header, at + place)
+                if group is not None and group.sequence > sequence:
+                    return group
+            place = piece.find(MAGIC, place + 1)
+        at += len(piece)
+    return None
+
+
+def _is_whole(file: SegmentFile, group: Group) -> bool:
+    """Whether the bodies of a group are as they were written."""
+    puts = [change for change in group.changes if isinstance(change, Put)]
+    size = sum(put.size for put in puts)
+    return bodies_sound(puts, file.read(group.bodies_at, size))
+
+
+def _write_last_again(found: Found, used: dict[int, tuple[SegmentFile, Header]]) -> None:
+    if found.last is None:
+        return
+    segment, group = found.last
+    segment.file.write(group.at, [segment.file.read(group.at, segment.end - group.at)])
+    segment.file.write_header(used[segment.serial][1])
+    segment.file.close()

@@ -1,0 +1,242 @@
+"""The segments of a journal: the head, to which groups are appended, the others in use, the free ones, and a reserve.
+
+Some free files are reserved: for removals, so that none is refused on a full disk, and for copies that free segments.
+A segment begins with the list of the others in use (`groups.InUse`), and how far each goes: so a group that was refused
+after its segment's last one does not come back, and a segment that is lost is noticed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from enum import IntEnum
+from pathlib import Path
+
+from brokers.server.journal.groups import HEAD_BYTES, Draft
+from brokers.server.journal.message_index import MessageIndex, Segment
+from brokers.server.journal.segment_file import CONTENT, Header, SegmentFile, WriteFailed, sync_folder
+from brokers.server.sqlite_file import DiskFull, StoreError
+
+#: Open files besides the head. Each is opened when it is read.
+OPEN_FILES = 32
+#: Free files that stay, besides the reserve and a quarter of those in use.
+SPARE_FILES = 2
+
+
+class Purpose(IntEnum):
+    """Why a group is written: how many of the reserved files must stay unused, at most."""
+
+    REMOVAL = 0
+    COPY = 1
+    MESSAGES = 2
+
+
+class Segments:
+    """`folder`: of the journal. `size`: of a file, bytes. `reserved`: files of the reserve; none if the messages need
+    not survive the process. `free`: files, in the order in which they are used."""
+
+    def __init__(
+        self, folder: Path, index: MessageIndex, size: int, *, reserved: int = Purpose.MESSAGES, durable: bool = True
+    ) -> None:
+        self.folder = folder
+        self.index = index
+        self.size = size
+        self.head: Segment | None = None
+        self.free: list[SegmentFile] = []
+        self.sequence = 0  # of the last group
+        self.serial = 0  # of the newest segment
+        self._durable = durable
+        self._reserved = reserved if durable else 0
+        self._next_file = 1
+        self._lost: dict[int, int] = {}
+        self._previous: dict[SegmentFile, int] = {}  # the serials of files that are free
+        self._surplus: list[SegmentFile] = []  # free, deleted once no list names them
+
+    def take_over(self, free: Sequence[tuple[SegmentFile, int]], names: Sequence[str], lost: Mapping[int, int]) -> None:
+        """Take over what a start has found: the free files with their last serial, the names of all files, and the
+        segments that should be there: lists name them as long as they are lost, so that it is found again."""
+        self._lost = dict(lost)
+        self._previous.update(free)
+        self.free = [file for file, _ in free if file.size == self.size]
+        self._surplus = [file for file, _ in free if file.size != self.size]  # some were not created completely
+        self._next_file = 1 + max([int(name.partition(".")[0]) for name in names], default=0)
+
+    def reserve(self) -> None:
+        """Allocate the reserve, or what the disk has room for of it. Raises StoreError for other reasons."""
+        with suppress(DiskFull):
+            while len(self.free) < self._reserved:
+                self.free.append(self._create(self.size, filled=False))
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is a free file for messages."""
+        return len(self.free) > self._reserved
+
+    @property
+    def needs_reserve(self) -> bool:
+        return len(self.free) < self._reserved
+
+    @property
+    def used_files(self) -> int:
+        return len(self.index.segments)
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def append(self, draft: Draft, purpose: Purpose) -> None:
+        """Write a group, and apply it. Raises DiskFull if there is no room for it, WriteFailed if it may be on the disk
+        or not: then its segment is given up, and a start does not recover the group. StoreError otherwise."""
+        head = self.head
+        size = draft.size
+        if head is None or head.end + size > head.file.size:
+            self._append_to_new(draft, purpose)
+            return
+        sequence = self.sequence + 1
+        pieces = draft.pieces(head.salt, sequence)
+        try:
+            head.file.write(head.end, pieces)
+        except WriteFailed as error:
+            self._abandon(head)
+            raise DiskFull(str(error)) if error.full else error from error
+        at = head.end + len(pieces[0])
+        head.end += size
+        head.last = self.sequence = sequence
+        self.index.apply(head, draft.changes, at)
+
+    def _append_to_new(self, draft: Draft, purpose: Purpose) -> None:
+        first = self._opening().followed_by(draft)
+        file = self._take(CONTENT + first.size, purpose)
+        before, sequence = self._previous.pop(file, 0), self.sequence + 1
+        serial, salt = self.serial + 1, os.urandom(8)
+        self.serial = serial  # not used again, also if this fails
+        pieces = first.pieces(salt, sequence)
+        try:
+            file.write_header(Header(True, serial, before, sequence, salt), pieces)
+        except WriteFailed as error:
+            self._return_unused(file, serial, before)
+            raise DiskFull(str(error)) if error.full else error from error
+        except StoreError:
+            self._previous[file] = before
+            self.free.append(file)
+            raise
+        self.head = segment = Segment(file, serial, salt, CONTENT + first.size, sequence)
+        self.sequence = sequence
+        self.index.add(segment)
+        self.index.apply(segment, first.changes, CONTENT + len(pieces[0]))
+        self._close_some()
+        self._delete_surplus()
+
+    def _opening(self) -> Draft:
+        """What a segment begins with: the others in use, and what is not with the messages."""
+        index, opening = self.index, Draft()
+        opening.list_segments(self._lost | {serial: segment.last for serial, segment in index.segments.items()})
+        opening.last_queue(index.last_queue)
+        for queue in index.queues():
+            if queue in index.names:
+                opening.name(queue, index.names[queue])
+        return opening
+
+    def _take(self, size: int, purpose: Purpose) -> SegmentFile:
+        """Take a file of at least this size; one of the reserve if the disk is full. Raises DiskFull, StoreError."""
+        if size > self.size:
+            return self._create(size + -size % (1 << 20))
+        if not self.has_room:
+            try:
+                return self._create(self.size)
+            except DiskFull:
+                if len(self.free) <= min(purpose, self._reserved):
+                    raise
+        return self.free.pop(0)
+
+    def _create(self, size: int, *, filled: bool = True) -> SegmentFile:
+        path = self.folder / f"{self._next_file:08}.segment"
+        try:
+            file = SegmentFile.create(path, size, durable=self._durable, filled=filled)
+            self._next_file += 1
+            if self._durable:
+                sync_folder(self.folder)
+        except WriteFailed as error:
+            with suppress(OSError):
+                path.unlink()
+            raise DiskFull(str(error)) if error.full else error from error
+        return file
+
+    def _abandon(self, head: Segment) -> None:
+        """Write no more to the head, after a group that was refused. The next segment's list says where it ends; until
+        there is one, the group is made invalid, if the disk allows it."""
+        self.head = None
+        with suppress(StoreError):
+            head.file.write(head.end, [bytes(HEAD_BYTES)])
+
+    def _return_unused(self, file: SegmentFile, serial: int, before: int) -> None:
+        """Free a file whose first group was refused. If that fails, too, no list names it."""
+        with suppress(StoreError):
+            file.write_header(Header(False, serial, before, 0, bytes(8)))
+            self._previous[file] = before
+            self.free.append(file)
+
+    # -- freeing ------------------------------------------------------------------------------------------------
+
+    def free_what_is_not_needed(self) -> None:
+        """Free the segments that have no messages, and no changes that are needed. Raises StoreError."""
+        index = self.index
+        if not index.emptied:
+            return
+        index.emptied = False
+        free = [s for s in index.segments.values() if s is not self.head and self.is_free(s)]
+        while free:
+            segment = free.pop(0)
+            # On the disk before anything that refers to it is freed: else its messages would be back after a start.
+            try:
+                segment.file.write_header(Header(False, segment.serial, 0, 0, bytes(8)))
+            except StoreError:
+                index.emptied = True  # it is tried again
+                raise
+            index.release(segment)
+            self._put_free(segment)
+            free += [s for s in index.segments.values() if s is not self.head and self.is_free(s) and s not in free]
+
+    @staticmethod
+    def is_free(segment: Segment) -> bool:
+        return not segment.left and not segment.refs and not segment.finding
+
+    def _put_free(self, segment: Segment) -> None:
+        file = segment.file
+        most = self._reserved + SPARE_FILES + self.used_files // 4
+        if file.size != self.size or len(self.free) >= most:
+            self._surplus.append(file)
+        else:
+            with suppress(StoreError):
+                file.uncache()
+            file.close()
+            self._previous[file] = segment.serial
+            self.free.append(file)
+
+    def _delete_surplus(self) -> None:
+        """Delete files of which the newest list says that they are free. One that cannot be is found at a start."""
+        for file in self._surplus:
+            file.close()
+            with suppress(OSError):
+                file.path.unlink()
+        self._surplus.clear()
+
+    def _close_some(self) -> None:
+        """Close the files of the oldest segments, so that a large store needs few descriptors."""
+        with self.index.lock:
+            open_ones = [s.file for s in self.index.segments.values() if s.file.is_open and s is not self.head]
+            for file in open_ones[: max(0, len(open_ones) - OPEN_FILES)]:
+                file.close()
+
+    def end(self) -> None:
+        """Write a last group without messages: then a damaged group before it is not mistaken for a torn one."""
+        if self.head is not None:
+            draft = Draft()
+            draft.last_queue(self.index.last_queue)
+            with suppress(StoreError):
+                self.append(draft, Purpose.REMOVAL)
+
+    def close(self) -> None:
+        for segment in self.index.segments.values():
+            segment.file.close()
+        for file in (*self.free, *self._surplus):
+            file.close()
