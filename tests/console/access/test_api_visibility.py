@@ -142,6 +142,7 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
     "v1/alerts/deliveries/<int:number>/": [("get", "alerts/deliveries/{delivery}/", None)],
     "v1/alerts/silences/": [("get", "alerts/silences/", None)],
     "v1/alerts/networks/": [("get", "alerts/networks/", None)],
+    "v1/alerts/console-url/": [("get", "alerts/console-url/", None)],
     "v1/alerts/log/": [("get", "alerts/log/", None), ("get", "alerts/log/?rule={rule}&state=failed", None)],
     "v1/schedules/": [("get", "schedules/", None)],
     "v1/schedules/preview/": [("post", "schedules/preview/", {"zone": "UTC", "hour": "3"})],
@@ -238,6 +239,10 @@ WRITES: dict[str, list[tuple[str, str, Any]]] = {
     "v1/alerts/silences/<int:number>/": [("delete", "alerts/silences/{silence}/", None)],
     "v1/alerts/networks/": [("post", "alerts/networks/", {"network": "10.1.0.0/16"})],
     "v1/alerts/networks/<int:number>/": [("delete", "alerts/networks/{network}/", None)],
+    "v1/alerts/console-url/": [
+        ("patch", "alerts/console-url/", {"url": "https://headgate.example.com"}),
+        ("delete", "alerts/console-url/", None),
+    ],
     "v1/alerts/deliveries/<int:number>/again/": [("post", "alerts/deliveries/{delivery}/again/", {})],
     "v1/schedules/": [("post", "schedules/", NIGHT)],
     "v1/schedules/<int:number>/": [
@@ -274,6 +279,7 @@ WITHOUT = {
     "history/what-if/",
     "history/status/",
     "history/advice/",  # not computed yet
+    "alerts/console-url/",
     "alerts/deliveries/{delivery}/",
     "alerts/kinds/",
     "alerts/networks/",
