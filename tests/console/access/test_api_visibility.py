@@ -96,6 +96,7 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
         ("get", "fleet/queues/?search=h", None),
         ("get", "fleet/queues/?sort=-depth_messages&state=OVERFULL_STOPPED&state=STOPPED", None),
     ],
+    "v1/fleet/queues/groups/": [("get", "fleet/queues/groups/?by=prefix&sort=-rate_in", None)],
     "v1/fleet/conditions/": [("get", "fleet/conditions/", None), ("get", "fleet/conditions/?sort=newest", None)],
     "v1/fleet/events/": [("get", "fleet/events/?count=500", None)],
     "v1/selections/": [("get", "selections/", None)],
