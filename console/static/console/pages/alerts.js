@@ -47,6 +47,8 @@ let rules = [];
 /** @type {any[]} */
 let receivers = [];
 let shownLog = LOG_PAGE;
+/** @type {() => void} */
+let offerHosts = () => {}; // offers the virtual hosts in the form of a silence that is open
 
 /**
  * Titles of alert kinds: "Blocked without consumers; Flapping; 2 more".
@@ -188,10 +190,12 @@ function showRules() {
  * @param {boolean} [scope]
  */
 function silence(what, title, scope = false) {
+  const hosts = scope ? hostField({ hosts: settings.hosts, broker: what.broker ?? "" }) : null;
+  offerHosts = () => hosts?.offer(what.broker ?? "");
   const fields = [
-    ...(scope
+    ...(hosts
       ? [
-          hostField({ hosts: settings.hosts, broker: what.broker ?? "" }),
+          hosts,
           plainField("pattern", "Queues", {
             placeholder: "orders.>",
             hint: "A pattern. Empty: all queues of the virtual host.",
@@ -407,5 +411,5 @@ for (const [id, what, host] of /** @type {[string, string, (string | null)?][]} 
     name === "data" ? Object.assign(byId(id).dataset, value) : byId(id).setAttribute(name, value);
 }
 watch({ watch: "objects", object: "" });
-completeHosts(settings.hosts);
+completeHosts(settings.hosts, () => offerHosts());
 refresh();
