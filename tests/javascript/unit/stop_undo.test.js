@@ -3,7 +3,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { isUndoable, planOf, undoOf } from "../../../console/static/console/widgets/stop_undo.js";
+import {
+  aimOfCall,
+  isUndoable,
+  planAcross,
+  planOf,
+  undoOf,
+} from "../../../console/static/console/widgets/stop_undo.js";
 
 const host = { scope: "type=VirtualHost,name=default", pattern: "" };
 const stop = { object: host.scope, pattern: "", reason: "incident 7", actor: "olga", since: 1, until: null, below: 0 };
@@ -91,4 +97,56 @@ test("a stop of another scope with the same reason is another stop", () => {
   assert.equal(plan(host, all, others).lift, null);
   assert.equal(plan({ ...host, user: "ann" }, all, [stop]).lift, null);
   assert.deepEqual(plan({ ...host, user: "ann" }, all, others).lift, { ...host, user: "ann" });
+});
+
+test("the undo on several brokers leaves what others have changed or removed since", () => {
+  const sent = { scope: "type=Broker", reason: "incident 7", until: 60_000, brokers: ["*"] };
+  const mine = { object: "type=Broker", reason: "incident 7", since: 100, until: 60_000, below: 0 };
+  const before = { until: 9000, below: 40, replaced: false, since: 1, after: { until: 60_000, below: 0 } };
+  const kept = { ...mine, reason: "older", since: 1 };
+  const brokers = /** @type {[string, any, any[] | null][]} */ ([
+    ["made", null, [mine]],
+    ["made, beside others", null, [{ ...mine, user: "ann", reason: "other" }, mine]],
+    ["replaced", null, [{ ...mine, reason: "incident 8" }]],
+    ["removed", null, []],
+    ["a client's", null, [{ ...mine, user: "ann" }]],
+    ["another scope", null, [{ ...mine, object: "type=VirtualHost,name=a" }]],
+    ["earlier", before, [kept]],
+    ["earlier, of an unknown end", { ...before, after: null }, [{ ...kept, until: 70_000 }]],
+    ["changed again", before, [{ ...kept, until: 70_000 }]],
+    ["restored", before, [{ ...kept, until: 9000, below: 40 }]],
+    ["started and stopped again", before, [{ ...kept, since: 2 }]],
+    ["earlier, removed", before, []],
+    ["away", null, null],
+    ["earlier, away", before, null],
+  ]);
+  const made = brokers.map(([broker, earlier]) => ({ broker, earlier }));
+  const stops = new Map(brokers.flatMap(([broker, , found]) => (found ? [[broker, found]] : [])));
+  assert.deepEqual(planAcross(sent, made, stops, NOW), {
+    lift: ["made", "made, beside others"],
+    restore: ["earlier", "earlier, of an unknown end"],
+    same: ["restored"],
+    left: [
+      "replaced",
+      "removed",
+      "a client's",
+      "another scope",
+      "changed again",
+      "started and stopped again",
+      "earlier, removed",
+    ],
+    unread: ["away", "earlier, away"],
+  });
+  const over = planAcross(sent, [{ broker: "earlier", earlier: before }], stops, 9000);
+  assert.deepEqual([over.lift, over.restore], [["earlier"], []]);
+});
+
+test("the undo of a client's stop is about that client, and not about the whole scope", () => {
+  const sent = { scope: "type=Broker", user: "ann", pattern: "", reason: "incident 7", until: 5, only: true };
+  assert.deepEqual(aimOfCall(sent), { scope: "type=Broker", user: "ann" });
+  const whole = { object: "type=Broker", reason: "incident 7", since: 1 };
+  const plan = (/** @type {any[]} */ found) =>
+    planAcross(sent, [{ broker: "a", earlier: null }], new Map([["a", found]]), NOW);
+  assert.deepEqual(plan([whole]).left, ["a"]);
+  assert.deepEqual(plan([whole, { ...whole, user: "ann" }]).lift, ["a"]);
 });

@@ -1,5 +1,5 @@
-// The undo of a stop of one broker, as a plan: stops that the call made are lifted, and stops that it found and whose
-// end it changed get the end again that they had. Touches no element.
+// The undo of a stop, as a plan: stops that the call made are lifted, and stops that it found and whose end it changed
+// get the end again that they had; what others have changed since stays. Touches no element.
 
 const CLIENTS = ["pattern", "user", "container_id", "link"];
 
@@ -79,6 +79,44 @@ export function planOf({ aim, effects, made, ends }, reason, stops, now) {
     over,
     left: made.length - still.length + (ends.length - found.length),
   };
+}
+
+/**
+ * The aim in the arguments of a call: scope, pattern and clients.
+ *
+ * @param {any} sent
+ */
+export const aimOfCall = (sent) =>
+  Object.fromEntries(["scope", ...CLIENTS].filter((name) => sent[name]).map((name) => [name, sent[name]]));
+
+/**
+ * Return what an undo of a stop of several brokers does now: the brokers whose stop is lifted (`lift`), whose earlier end
+ * is restored (`restore`), where the stop is as before already (`same`), whose stop is no longer that of the call
+ * (`left`), and that do not say what is in force (`unread`).
+ *
+ * @param {any} sent arguments of the call, with its reason
+ * @param {{broker: string, earlier: any}[]} made brokers on which it made a stop or changed the end of an earlier one
+ * @param {Map<string, any[]>} stops in force, of each broker that has answered
+ * @param {number} now ms since the epoch
+ */
+export function planAcross(sent, made, stops, now) {
+  /** @type {{lift: string[], restore: string[], same: string[], left: string[], unread: string[]}} */
+  const plan = { lift: [], restore: [], same: [], left: [], unread: [] };
+  /** @param {string} broker @param {any} earlier */
+  const wayOf = (broker, earlier) => {
+    const there = stops.get(broker);
+    if (!there) return "unread";
+    const present = there.find(
+      (stop) => stop.object === sent.scope && CLIENTS.every((name) => (stop[name] || "") === (sent[name] || "")),
+    );
+    if (!earlier) return present?.reason === sent.reason ? "lift" : "left";
+    if (present?.since !== earlier.since) return "left";
+    if (isSameEnd(present, earlier)) return "same";
+    if (earlier.after && !isSameEnd(present, earlier.after)) return "left";
+    return earlier.until && earlier.until <= now ? "lift" : "restore";
+  };
+  for (const { broker, earlier } of made) plan[wayOf(broker, earlier)].push(broker);
+  return plan;
 }
 
 /**
