@@ -5,6 +5,8 @@ import { test } from "node:test";
 
 import {
   aimOfCall,
+  asShown,
+  earlierEnd,
   isUndoable,
   planAcross,
   planOf,
@@ -149,4 +151,42 @@ test("the undo of a client's stop is about that client, and not about the whole 
     planAcross(sent, [{ broker: "a", earlier: null }], new Map([["a", found]]), NOW);
   assert.deepEqual(plan([whole]).left, ["a"]);
   assert.deepEqual(plan([whole, { ...whole, user: "ann" }]).lift, ["a"]);
+});
+
+test("of the stops of a banner those are undone that are in force as they were shown", () => {
+  const shown = ["a", "b", "c", "d", "e", "f"].map((object) => ({ ...stop, object }));
+  const [a, b, c, d, e] = shown;
+  const present = [
+    { ...a, below: null },
+    { ...b, since: 2 },
+    { ...c, reason: "incident 8" },
+    { ...d, until: 9000 },
+    { ...e, user: "ann" },
+  ];
+  assert.deepEqual(asShown(shown, present), [a]);
+});
+
+test("the end before the last change of a stop is read from the audit trail", () => {
+  const with_ = (/** @type {any[]} */ ...stops) => ({ stops });
+  const plain = { object: "type=Broker", since: 1, until: null, below: 0 };
+  const at = (/** @type {number} */ until) => ({ ...plain, until });
+  const made = { before: with_(), after: with_(plain) };
+  const ended = { before: with_(plain), after: with_(at(60)) };
+  const again = { before: with_(at(60)), after: with_(at(70)) };
+  assert.equal(earlierEnd(plain, [made]), null);
+  assert.deepEqual(earlierEnd(at(60), [ended, made]), { until: null, below: 0 });
+  assert.deepEqual(earlierEnd(at(70), [again, ended, made]), { until: 60, below: 0 });
+  assert.deepEqual(earlierEnd(at(60), [{ before: with_(at(60)), after: with_(at(60)) }, ended, made]), {
+    until: null,
+    below: 0,
+  }); // a call that changed nothing
+  const undone = { before: with_(at(70)), after: with_(at(60)), reason: "undo: incident 7" };
+  assert.deepEqual(earlierEnd(at(60), [undone, again, ended, made]), { until: null, below: 0 }); // not undone twice
+  const whole = { before: with_(at(60)), after: with_(plain), reason: "undo: incident 7" };
+  assert.equal(earlierEnd(plain, [whole, undone, again, ended, made]), null);
+  assert.equal(earlierEnd(at(80), [again, ended, made]), null); // not in the trail
+  assert.equal(earlierEnd({ ...at(60), since: 2 }, [ended, made]), null); // another stop of this scope
+  assert.equal(earlierEnd({ ...at(60), user: "ann" }, [ended, made]), null); // that of a client
+  assert.equal(earlierEnd(at(60), [{ before: with_({ ...plain, halted: {} }), after: with_(at(60)) }]), null);
+  assert.equal(earlierEnd(plain, [{ before: null, after: null }, made]), null);
 });

@@ -119,6 +119,51 @@ export function planAcross(sent, made, stops, now) {
   return plan;
 }
 
+const OF_STOP = ["object", ...CLIENTS];
+/** What the reason of a call that undoes another begins with. */
+export const UNDO = "undo: ";
+
+/**
+ * Return those of the shown stops that are in force as they were shown: of the same call, with the same end.
+ *
+ * @param {any[]} shown
+ * @param {any[]} stops in force
+ */
+export const asShown = (shown, stops) =>
+  shown.filter((stop) => {
+    const present = stops.find((each) => isSameScope(each, stop));
+    return present?.since === stop.since && present.reason === stop.reason && isSameEnd(present, stop);
+  });
+
+/**
+ * Return the end that a stop in force had before its last change that is not undone; null: nothing has changed it since it
+ * was made, or what did is not known.
+ *
+ * @param {any} stop
+ * @param {any[]} entries of the audit trail about stops of its scope, the newest first
+ */
+export function earlierEnd(stop, entries) {
+  /** @type {any[]} */
+  let ends = []; // before each change, the last one last
+  /** @type {any} */
+  let last = null; // the stop as the trail has it
+  for (const { before, after, reason } of [...entries].reverse()) {
+    const [was, is] = [before, after].map((each) =>
+      (each?.stops ?? []).find((/** @type {any} */ one) => isSameScope(one, stop) && one.since === stop.since),
+    );
+    if (!is) continue;
+    last = is;
+    if (!was || was.stage || was.halted) ends = [];
+    else if (isSameEnd(was, is)) continue;
+    else if (reason?.startsWith(UNDO)) ends.pop();
+    else ends.push({ until: was.until, below: was.below });
+  }
+  return last && isSameEnd(last, stop) ? (ends.at(-1) ?? null) : null;
+}
+
+/** @param {any} one @param {any} other */
+const isSameScope = (one, other) => OF_STOP.every((name) => (one[name] || "") === (other[name] || ""));
+
 /**
  * The arguments of a stop that give it this end.
  *
