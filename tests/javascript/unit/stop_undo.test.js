@@ -105,7 +105,7 @@ test("the undo on several brokers leaves what others have changed or removed sin
   const sent = { scope: "type=Broker", reason: "incident 7", until: 60_000, brokers: ["*"] };
   const mine = { object: "type=Broker", reason: "incident 7", since: 100, until: 60_000, below: 0 };
   const before = { until: 9000, below: 40, replaced: false, since: 1, after: { until: 60_000, below: 0 } };
-  const kept = { ...mine, reason: "older", since: 1 };
+  const prolonged = { ...mine, reason: "older", since: 1 };
   const brokers = /** @type {[string, any, any[] | null][]} */ ([
     ["made", null, [mine]],
     ["made, beside others", null, [{ ...mine, user: "ann", reason: "other" }, mine]],
@@ -113,11 +113,11 @@ test("the undo on several brokers leaves what others have changed or removed sin
     ["removed", null, []],
     ["a client's", null, [{ ...mine, user: "ann" }]],
     ["another scope", null, [{ ...mine, object: "type=VirtualHost,name=a" }]],
-    ["earlier", before, [kept]],
-    ["earlier, of an unknown end", { ...before, after: null }, [{ ...kept, until: 70_000 }]],
-    ["changed again", before, [{ ...kept, until: 70_000 }]],
-    ["restored", before, [{ ...kept, until: 9000, below: 40 }]],
-    ["started and stopped again", before, [{ ...kept, since: 2 }]],
+    ["earlier", before, [prolonged]],
+    ["earlier, of an unknown end", { ...before, after: null }, [{ ...prolonged, until: 70_000 }]],
+    ["changed again", before, [{ ...prolonged, until: 70_000 }]],
+    ["restored", before, [{ ...prolonged, until: 9000, below: 40 }]],
+    ["started and stopped again", before, [{ ...prolonged, since: 2 }]],
     ["earlier, removed", before, []],
     ["away", null, null],
     ["earlier, away", before, null],
