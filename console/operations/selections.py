@@ -23,7 +23,6 @@ from console.links.queue_filter import matching
 from console.permissions.rights import Grant, Role
 from console.selections.models import SavedSelection
 
-
 #: What filters the queues of a selection that does not name them.
 _FILTER = ("search", "states", "only")
 
