@@ -273,7 +273,8 @@ EMAIL_USE_TLS = os.environ.get("HEADGATE_MAIL_TLS") == "starttls"
 EMAIL_USE_SSL = os.environ.get("HEADGATE_MAIL_TLS") == "tls"
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = os.environ.get("HEADGATE_MAIL_FROM") or "headgate@localhost"
-#: Public URL of the console, for links in notifications. Empty: no links.
+#: Public URL of the console, for links in notifications and as a trusted origin. Empty: what an administrator entered
+#: (`console/alerts/console_url.py`), for links alone.
 HEADGATE_URL = os.environ.get("HEADGATE_URL") or ""
 
 # -- users ------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import datetime as dt
 from collections.abc import Iterable
 from typing import Any
 
-from django.conf import settings
 from django.utils.http import urlencode
 
 from brokers.model import NOTIFICATIONS, ObjectName
@@ -60,8 +59,8 @@ def items(alerts: Iterable[Alert]) -> list[dict[str, Any]]:
     return [item(alert, title_of.get(alert.kind, alert.kind)) for alert in ordered[:MAX_ITEMS]]
 
 
-def payload(notification: Notification) -> dict[str, Any]:
-    """Return the body of a webhook's request."""
+def payload(notification: Notification, console_url: str) -> dict[str, Any]:
+    """Return the body of a webhook's request. `console_url`: as of `console_url.py`."""
     return {
         "id": str(notification.id),
         "phase": notification.phase,
@@ -70,7 +69,7 @@ def payload(notification: Notification) -> dict[str, Any]:
         "broker": notification.broker,
         "summary": subject(notification),
         "count": notification.count,
-        "items": [{**each, "url": link_of(notification, each)} for each in notification.items],
+        "items": [{**each, "url": link_of(console_url, notification, each)} for each in notification.items],
     }
 
 
@@ -83,7 +82,7 @@ def subject(notification: Notification) -> str:
     return f"{_PHASES[notification.phase]}: {first['title']}: {first['name']}{more} ({notification.broker})"
 
 
-def text(notification: Notification) -> str:
+def text(notification: Notification, console_url: str) -> str:
     """Return the body of an e-mail."""
     lines = [subject(notification), ""]
     for each in notification.items:
@@ -97,7 +96,7 @@ def text(notification: Notification) -> str:
             if notification.phase != "event"
             else f"  {since:%Y-%m-%d %H:%M:%S} UTC"
         )
-        if url := link_of(notification, each):
+        if url := link_of(console_url, notification, each):
             lines.append(f"  {url}")
         lines.append("")
     if notification.count > len(notification.items) > 0:
@@ -110,11 +109,11 @@ def text(notification: Notification) -> str:
     return "\n".join(lines) + "\n"
 
 
-def link_of(notification: Notification, each: dict[str, Any]) -> str:
-    """Return the URL of the page about an affected object; empty without HEADGATE_URL."""
-    if not settings.HEADGATE_URL:
+def link_of(console_url: str, notification: Notification, each: dict[str, Any]) -> str:
+    """Return the URL of the page about an affected object; empty while that of the console is not known."""
+    if not console_url:
         return ""
     target = {"object": each["object"], "broker": notification.broker}
     page = "why" if each["object"].startswith("type=Queue") else "timeline"
     query = target if page == "why" else {"broker": notification.broker}
-    return f"{settings.HEADGATE_URL.rstrip('/')}/{page}/?{urlencode(query)}"
+    return f"{console_url.rstrip('/')}/{page}/?{urlencode(query)}"

@@ -82,6 +82,26 @@ class AllowedNetwork(models.Model):
         return self.network
 
 
+class ConsoleUrl(models.Model):
+    """The URL of this console that an administrator entered, in the only row; `console_url.py` says what it is for."""
+
+    ONLY = 1
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=ONLY, editable=False)
+    url = models.CharField(max_length=300)
+    changed = models.DateTimeField(auto_now=True)
+    changed_by = models.CharField(max_length=150)
+
+    objects: ClassVar[models.Manager[ConsoleUrl]] = models.Manager()
+
+    class Meta:
+        default_permissions = ()
+        constraints = [models.CheckConstraint(condition=models.Q(id=1), name="console_url_once")]
+
+    def __str__(self) -> str:
+        return self.url
+
+
 class Rule(models.Model):
     """Conditions and events (`kinds`) in a scope, and the receivers of their notifications. `broker`, `virtualhost`,
     `pattern`: empty for all. `holds`: pending period, seconds that a condition must last; `quiet`: repeat interval,

@@ -10,8 +10,6 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from django.conf import settings
-
 from brokers.input_checks import shortened
 from console.alerts.messages import link_of, subject
 from console.alerts.models import Notification
@@ -34,7 +32,7 @@ def action(notification: Notification) -> str:
     return "" if notification.still_firing else "resolve"
 
 
-def event(notification: Notification, routing_key: str, namespace: str) -> dict[str, Any]:
+def event(notification: Notification, routing_key: str, namespace: str, console_url: str) -> dict[str, Any]:
     """Return the event of a notification with an action. `namespace`: distinguishes receivers and installations that
     share a routing key."""
     made = {
@@ -54,7 +52,7 @@ def event(notification: Notification, routing_key: str, namespace: str) -> dict[
     links = [
         {"href": url, "text": cut(each["name"], 100)}
         for each in notification.items[:MAX_OBJECTS]
-        if (url := link_of(notification, each))
+        if (url := link_of(console_url, notification, each))
     ]
     payload: dict[str, Any] = {
         "summary": cut(subject(notification), _SUMMARY),
@@ -67,7 +65,7 @@ def event(notification: Notification, routing_key: str, namespace: str) -> dict[
         payload |= {"component": cut(notification.items[0]["name"], 255), "class": notification.items[0]["title"]}
     if notification.rule_name:
         payload["group"] = notification.rule_name
-    client = {"client": "Headgate", **({"client_url": settings.HEADGATE_URL} if settings.HEADGATE_URL else {})}
+    client = {"client": "Headgate", **({"client_url": console_url} if console_url else {})}
     return {**made, "payload": payload, "links": links, **client}
 
 

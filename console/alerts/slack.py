@@ -32,13 +32,15 @@ _ERRORS = {
 }
 
 
-def message(notification: Notification) -> dict[str, Any]:
+def message(notification: Notification, console_url: str) -> dict[str, Any]:
     title = subject(notification)
     blocks: list[dict[str, Any]] = [
         {"type": "header", "text": {"type": "plain_text", "text": cut(title, _HEADER), "emoji": False}}
     ]
     for each in notification.items[:MAX_OBJECTS]:
-        blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": _section(notification, each)}})
+        blocks.append(
+            {"type": "section", "text": {"type": "mrkdwn", "text": _section(console_url, notification, each)}}
+        )
     more = notification.count - min(len(notification.items), MAX_OBJECTS)
     notes = [f"and {more:,} more"] if more > 0 else []
     notes.append(f"Rule: {notification.rule_name}" if notification.rule_name else "From the Alerts page of the console")
@@ -64,8 +66,8 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _section(notification: Notification, each: dict[str, Any]) -> str:
-    url, name = link_of(notification, each), _escaped(cut(each["name"], 300))
+def _section(console_url: str, notification: Notification, each: dict[str, Any]) -> str:
+    url, name = link_of(console_url, notification, each), _escaped(cut(each["name"], 300))
     since = dt.datetime.fromisoformat(each["since"])
     # Readers see the time in their own time zone.
     when = f"<!date^{int(since.timestamp())}^{{date_short_pretty}} {{time_secs}}|{since:%Y-%m-%d %H:%M:%S} UTC>"

@@ -24,11 +24,11 @@ MAX_BYTES = 24_000
 _ACCEPTED = ("", "1", "ok", "accepted")
 
 
-def message(notification: Notification) -> dict[str, Any]:
+def message(notification: Notification, console_url: str) -> dict[str, Any]:
     """Return the message with as many objects as fit."""
     objects = min(len(notification.items), MAX_OBJECTS)
     while True:
-        made = _message(notification, objects)
+        made = _message(console_url, notification, objects)
         if objects == 0 or len(encoded(made)) <= MAX_BYTES:
             return made
         objects -= 1
@@ -48,10 +48,10 @@ def check(response: Response) -> str:
     raise response.refused(f"Teams did not accept it: {said}", permanent=False if response.is_success else None)
 
 
-def _message(notification: Notification, objects: int) -> dict[str, Any]:
+def _message(console_url: str, notification: Notification, objects: int) -> dict[str, Any]:
     body: list[dict[str, Any]] = [_text(cut(subject(notification), 300), size="Medium", weight="Bolder")]
     for each in notification.items[:objects]:
-        body += _of_object(notification, each)
+        body += _of_object(console_url, notification, each)
     more = notification.count - objects
     notes = [f"and {more:,} more"] if more > 0 else []
     notes.append(f"Rule: {notification.rule_name}" if notification.rule_name else "From the Alerts page of the console")
@@ -67,8 +67,8 @@ def _message(notification: Notification, objects: int) -> dict[str, Any]:
     return {"type": "message", "attachments": [attachment]}
 
 
-def _of_object(notification: Notification, each: dict[str, Any]) -> list[dict[str, Any]]:
-    url = link_of(notification, each)
+def _of_object(console_url: str, notification: Notification, each: dict[str, Any]) -> list[dict[str, Any]]:
+    url = link_of(console_url, notification, each)
     name: dict[str, Any] = {"type": "TextRun", "text": cut(each["name"], 300)}
     if url:
         name |= {"selectAction": {"type": "Action.OpenUrl", "url": url}, "color": "Accent"}

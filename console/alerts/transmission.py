@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from console.alerts import pagerduty, slack, teams
 from console.alerts.addresses import Network, NotAllowed, network_of
+from console.alerts.console_url import console_url
 from console.alerts.messages import payload, subject, text
 from console.alerts.models import AllowedNetwork, Delivery, DeliveryState, Kind, Notification, Receiver
 from console.alerts.name_lookup import look_up
@@ -46,15 +47,16 @@ def transmit(delivery: Delivery) -> str:
 
 
 def _webhook(receiver: Receiver, delivery: Delivery, allowed: Iterable[Network]) -> str:
-    body = payload(delivery.notification)
+    body = payload(delivery.notification, console_url())
     return f"HTTP {post(receiver.url, receiver.secret, body, delivery=str(delivery.pk), allowed=allowed)}"
 
 
 def _chat(
-    message: Callable[[Notification], dict[str, Any]], check: Callable[[Response], str]
+    message: Callable[[Notification, str], dict[str, Any]], check: Callable[[Response], str]
 ) -> Callable[[Receiver, Delivery, Iterable[Network]], str]:
     def transmit_to_chat(receiver: Receiver, delivery: Delivery, allowed: Iterable[Network]) -> str:
-        return check(send_json(decrypt(receiver.encrypted), encoded(message(delivery.notification)), allowed=allowed))
+        made = message(delivery.notification, console_url())
+        return check(send_json(decrypt(receiver.encrypted), encoded(made), allowed=allowed))
 
     return transmit_to_chat
 
@@ -66,7 +68,7 @@ def _mail(receiver: Receiver, delivery: Delivery, allowed: Iterable[Network]) ->
     notification = delivery.notification
     message = EmailMessage(
         subject=subject(notification).replace("\n", " ").replace("\r", " "),
-        body=text(notification),
+        body=text(notification, console_url()),
         from_email=settings.DEFAULT_FROM_EMAIL,
         to=receiver.recipients,
         connection=get_connection(),
@@ -92,7 +94,7 @@ def _pagerduty(receiver: Receiver, delivery: Delivery, allowed: Iterable[Network
     now = timezone.now()
     if not all(earlier.is_free(now) for earlier in others.filter(state=DeliveryState.WAITING)):
         raise Postponed
-    made = pagerduty.event(notification, decrypt(receiver.encrypted), receiver.secret)
+    made = pagerduty.event(notification, decrypt(receiver.encrypted), receiver.secret, console_url())
     outcome = pagerduty.check(send_json(receiver.url, encoded(made), allowed=allowed))
     if notification.phase == "test":
         pagerduty.check(send_json(receiver.url, encoded(pagerduty.resolution(made)), allowed=allowed))

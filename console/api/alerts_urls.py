@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.api import alert_previews, alerts, schedules
+from console.api import alert_previews, alerts, console_url, schedules
 
 urlpatterns = [
     path("alerts/", alerts.AlertsView.as_view()),
@@ -21,6 +21,7 @@ urlpatterns = [
     path("alerts/silences/<int:number>/", alerts.SilenceView.as_view()),
     path("alerts/networks/", alerts.NetworksView.as_view()),
     path("alerts/networks/<int:number>/", alerts.NetworkView.as_view()),
+    path("alerts/console-url/", console_url.ConsoleUrlView.as_view()),
     path("alerts/log/", alerts.LogView.as_view()),
     path("alerts/deliveries/<int:number>/", alerts.DeliveryView.as_view()),
     path("alerts/deliveries/<int:number>/again/", alerts.RetryDeliveryView.as_view()),

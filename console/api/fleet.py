@@ -12,8 +12,10 @@ from console.api import fleet_schema, schema
 from console.api.base_views import MAX_PAGE_SIZE, PersonalView, choice_in, choices_in, number_in
 from console.conditions.detectors import DETECTORS, SEVERITIES
 from console.links.queue_filter import QUICK_FILTERS
+from console.links.queue_groups import GROUPINGS
 from console.live.conditions import MOST
 from console.live.fleet.brokers import broker_rows, fleet_totals, snapshot_of
+from console.live.fleet.groups import groups_page
 from console.live.fleet.members import Member, MemberFilter, members_of
 from console.live.fleet.queues import check_sort, queues_page
 from console.live.fleet.stream import conditions_page, newest_events
@@ -79,6 +81,47 @@ class FleetQueuesView(_FleetView):
             snapshot_of(members)
             | queues_page(
                 members,
+                search=query.get("search", ""),
+                states=choices_in(query, "state", QUEUE_STATES),
+                only=choices_in(query, "only", QUICK_FILTERS),
+                sort=sort,
+                page=number_in(query, "page", 1, 1, 1 << 31),
+                size=number_in(query, "page_size", 100, 1, MAX_PAGE_SIZE),
+            )
+        )
+
+
+class FleetQueueGroupsView(_FleetView):
+    @extend_schema(
+        parameters=[
+            *fleet_schema.MEMBERS,
+            schema.parameter("by", "What groups the queues.", required=True, enum=list(GROUPINGS)),
+            schema.parameter("state", "Queues in this state; repeated: in any.", enum=list(QUEUE_STATES), many=True),
+            schema.QUICK_FILTERS,
+            schema.SEARCH,
+            schema.parameter("sort", "As for the queues of all brokers."),
+            *schema.PAGE,
+        ],
+        responses={200: fleet_schema.FleetQueueGroups, **_REFUSALS},
+        operation_id="fleet_queue_groups_list",
+        summary="List groups of the queues of all brokers with their totals",
+        description="Groups as those of one broker: each has the queues of all brokers whose virtual host, or prefix,"
+        " has its name. From the console's snapshots. Brokers without a snapshot have no queues here.",
+    )
+    def get(self, request: Request) -> Response:
+        query, members = request.query_params, self.members
+        by, sort = choice_in(query, "by", GROUPINGS), query.get("sort", "")
+        if not by:
+            raise InvalidValue({"by": f"by is missing: it must be one of {', '.join(GROUPINGS)}"})
+        try:
+            check_sort(sort)
+        except BadSort as error:
+            raise InvalidValue({"sort": str(error)}) from None
+        return Response(
+            snapshot_of(members)
+            | groups_page(
+                members,
+                by,
                 search=query.get("search", ""),
                 states=choices_in(query, "state", QUEUE_STATES),
                 only=choices_in(query, "only", QUICK_FILTERS),

@@ -7,7 +7,17 @@ from typing import Any
 from rest_framework import serializers
 
 from brokers.model import TYPES
-from console.api.schema import Condition, Event, number_field, object_field, page_of, parameter, shape_of, text_field
+from console.api.schema import (
+    Condition,
+    Event,
+    QueueGroup,
+    number_field,
+    object_field,
+    page_of,
+    parameter,
+    shape_of,
+    text_field,
+)
 from console.live.fleet.brokers import COUNTS
 from console.live.fleet.members import STATES
 from console.live.overview import SHOWN
@@ -104,6 +114,13 @@ FleetQueue = shape_of(
     starting=serializers.BooleanField(help_text="A staged start of its producers is running."),
 )
 FleetQueues: Any = type("FleetQueuePage", (page_of(FleetQueue), Snapshots), {})
+
+
+class FleetQueueGroup(QueueGroup):
+    brokers = number_field("Number of brokers that have queues of the group.")
+
+
+FleetQueueGroups: Any = type("FleetQueueGroupPage", (page_of(FleetQueueGroup), Snapshots), {})
 FleetCondition: Any = type("FleetCondition", (Condition,), _of_broker())
 FleetEvent: Any = type("FleetEvent", (Event,), _of_broker())
 

@@ -282,6 +282,8 @@ class QueueGroup(serializers.Serializer[Any]):
     consumers = number_field("Consumers; null: not known.", allow_null=True)
     depth_messages = number_field("Messages in its queues; null: not known.", allow_null=True)
     depth_bytes = number_field("Bytes in its queues; null: not known.", allow_null=True)
+    rate_in = serializers.FloatField(allow_null=True, help_text="Messages enqueued, messages/s; null: not known.")
+    rate_out = serializers.FloatField(allow_null=True, help_text="Messages dequeued, messages/s; null: not known.")
     partial = serializers.ListField(  # type: ignore[assignment]  # a serializer's class has no attribute of a field
         child=serializers.CharField(), help_text="Names of numbers that lack queues whose value is not known."
     )

@@ -27,7 +27,7 @@ from console.api.bulk import (
 )
 from console.api.conditions import ConditionsView
 from console.api.events import EventsView
-from console.api.fleet import FleetConditionsView, FleetEventsView, FleetQueuesView, FleetView
+from console.api.fleet import FleetConditionsView, FleetEventsView, FleetQueueGroupsView, FleetQueuesView, FleetView
 from console.api.history import (
     EpisodesFileView,
     EpisodesView,
@@ -100,6 +100,7 @@ _v1: list[URLPattern | URLResolver] = [
     path("conditions/", ConditionsView.as_view()),
     path("fleet/", FleetView.as_view()),
     path("fleet/queues/", FleetQueuesView.as_view()),
+    path("fleet/queues/groups/", FleetQueueGroupsView.as_view()),
     path("fleet/conditions/", FleetConditionsView.as_view()),
     path("fleet/events/", FleetEventsView.as_view()),
     path("timeline/", TimelineView.as_view()),

@@ -11,7 +11,7 @@ from typing import Any
 
 from console.links.queue_order import SortKey
 from console.links.queue_table import Row
-from console.links.queue_totals import SUMMED, QueueTotals
+from console.links.queue_totals import RATES, SUMMED, GroupTotals, thousandths
 
 #: What precedes the first separator. Separators at the begin belong to the prefix: "/shop/orders" has "/shop".
 _PREFIX = re.compile(r"[./_-]*[^./_-]+(?=[./_-])")
@@ -51,12 +51,27 @@ class QueueGroup:
         self.rows: list[Row] = []
 
     @cached_property
-    def totals(self) -> QueueTotals:
-        return QueueTotals(self.rows)
+    def totals(self) -> GroupTotals:
+        return GroupTotals(self.rows)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the name and the totals; `partial`: the names of sums that lack unknown values."""
-        return {"name": self.name, **self.totals.values, "partial": self.totals.partial}
+        return group_json(self.name, self.totals)
+
+
+def group_json(name: str, totals: GroupTotals) -> dict[str, Any]:
+    """Return the name and the totals of a group; `partial`: the names of sums that lack unknown values."""
+    return {"name": name, **totals.values, "partial": totals.partial}
+
+
+def sorted_attribute(sort: str) -> tuple[str, bool]:
+    """Return the first attribute of a sort, and whether it is descending."""
+    field = sort.split(",", maxsplit=1)[0].strip()
+    return field.removeprefix("-"), field.startswith("-")
+
+
+def by_name(name: str) -> tuple[str, str]:
+    """Return the key of a group's name in the order of names; without a prefix it is last in either direction."""
+    return name.casefold(), name
 
 
 def grouped(rows: Sequence[Row], by: str, sort: str, key: SortKey | None) -> list[QueueGroup]:
@@ -71,13 +86,12 @@ def grouped(rows: Sequence[Row], by: str, sort: str, key: SortKey | None) -> lis
         if group is None:
             group = groups[name] = QueueGroup(name)
         group.rows.append(row)
-    field, *_ = (word.strip() for word in sort.split(","))
-    attribute, descending = field.removeprefix("-"), field.startswith("-")
+    attribute, descending = sorted_attribute(sort)
     found = list(groups.values())
     if attribute in ("name", by):
-        found.sort(key=lambda group: (group.name.casefold(), group.name), reverse=descending)
+        found.sort(key=lambda group: by_name(group.name), reverse=descending)
         found.sort(key=lambda group: group.name == "")  # no prefix is last
-    elif attribute in SUMMED:
+    elif attribute in (*SUMMED, *RATES):
         found.sort(key=lambda group: _by_sum(group, attribute, descending=descending))
     elif key is not None:
         found.sort(key=lambda group: min(map(key, group.rows)))
@@ -94,30 +108,51 @@ def grouped_page(
     `groups_total` and `lines`, the numbers of groups and lines on all pages. A page beyond the last is the last. See
     `grouped` for the other parameters."""
     groups = grouped(rows, grouping.by, sort, key)
-    is_open = [grouping.is_open(group.name) for group in groups]
-    lines = sum(1 + (len(group.rows) if opened else 0) for group, opened in zip(groups, is_open, strict=True))
-    page = min(page, max(1, math.ceil(lines / size)))
-    first, last = (page - 1) * size, page * size  # lines of the page
+    page, lines, cuts = cut_page([(group.name, len(group.rows)) for group in groups], grouping, page, size)
     shown: list[dict[str, Any]] = []
     queues: list[tuple[str, Row]] = []
+    for cut in cuts:
+        group = groups[cut.number]
+        shown.append({**group.as_json(), "open": cut.is_open})
+        if cut.is_open:
+            inside = group.rows if key is None else sorted(group.rows, key=key)
+            queues += ((group.name, row) for row in inside[cut.first : cut.last])
+    data = {"group": grouping.by, "groups": shown, "groups_total": len(groups), "lines": lines}
+    return page, data, queues
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The part of a group on a page: its `number` among the groups, and its queues from `first` to before `last`."""
+
+    number: int
+    is_open: bool
+    first: int
+    last: int
+
+
+def cut_page(groups: Sequence[tuple[str, int]], grouping: Grouping, page: int, size: int) -> tuple[int, int, list[Cut]]:
+    """Return the number of the page, the number of lines on all pages, and the groups of the page. `groups`: name and
+    number of queues of each; see `grouped_page`."""
+    opened = [grouping.is_open(name) for name, _ in groups]
+    lines = sum(1 + (count if is_open else 0) for (_, count), is_open in zip(groups, opened, strict=True))
+    page = min(page, max(1, math.ceil(lines / size)))
+    first, last = (page - 1) * size, page * size  # lines of the page
+    cuts: list[Cut] = []
     at = 0
-    for group, opened in zip(groups, is_open, strict=True):
+    for number, ((_, count), is_open) in enumerate(zip(groups, opened, strict=True)):
         begin = at + 1  # the line of its first queue
-        at = begin + (len(group.rows) if opened else 0)
+        at = begin + (count if is_open else 0)
         if at <= first:
             continue
         if begin > last:
             break
-        shown.append({**group.as_json(), "open": opened})
-        if opened:
-            inside = group.rows if key is None else sorted(group.rows, key=key)
-            queues += ((group.name, row) for row in inside[max(0, first - begin) : last - begin])
-    data = {"group": grouping.by, "groups": shown, "groups_total": len(groups), "lines": lines}
-    return page, data, queues
+        cuts.append(Cut(number, is_open, max(0, first - begin), last - begin if is_open else 0))
+    return page, lines, cuts
 
 
 def _by_sum(group: QueueGroup, attribute: str, *, descending: bool) -> tuple[Any, ...]:
     # Not from `totals`: those of groups that no page shows would cost more than all else.
     known = [value for row in group.rows if (value := row.get(attribute)) is not None]
-    value = sum(known)
+    value = sum(map(thousandths, known)) if attribute in RATES else sum(known)
     return (not known, -value if descending else value, group.name)

@@ -13,6 +13,8 @@ Row = Mapping[str, Any]
 
 #: Attributes of queues that are summed.
 SUMMED = ("producers", "blocked_producers", "consumers", "depth_messages", "depth_bytes")
+#: Rates that `GroupTotals` sums besides, messages/s. Those of a broker are not: nearly each sample changes them.
+RATES = ("rate_in", "rate_out")
 
 
 class QueueTotals:
@@ -84,3 +86,52 @@ class QueueTotals:
             if value is not None:
                 self._sums[name] += by * value
                 self._known[name] += by
+
+
+def thousandths(rate: float) -> int:
+    """Return a rate in messages per 1,000 s: sums of whole numbers stay exact, however often a value is replaced."""
+    return round(rate * 1000)
+
+
+class GroupTotals(QueueTotals):
+    """Totals with the sums of `RATES`."""
+
+    __slots__ = ("_known_rates", "_rates")
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self._rates = dict.fromkeys(RATES, 0)  # thousandths
+        self._known_rates = dict.fromkeys(RATES, 0)
+        super().__init__(rows)
+
+    def replace(self, before: Row, after: Row) -> None:
+        super().replace(before, after)
+        for name in RATES:
+            old, new = before.get(name), after.get(name)
+            if old == new:
+                continue
+            self._rates[name] += (0 if new is None else thousandths(new)) - (0 if old is None else thousandths(old))
+            self._known_rates[name] += (new is not None) - (old is not None)
+
+    def include(self, other: QueueTotals) -> None:
+        super().include(other)
+        assert isinstance(other, GroupTotals)
+        for name in RATES:
+            self._rates[name] += other._rates[name]
+            self._known_rates[name] += other._known_rates[name]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        rates = {n: self._rates[n] / 1000 if self._known_rates[n] or not self.queues else None for n in RATES}
+        return {**super().values, **rates}
+
+    @property
+    def partial(self) -> list[str]:
+        return [*super().partial, *(name for name in RATES if self._known_rates[name] < self.queues)]
+
+    def _count(self, row: Row, by: int) -> None:
+        super()._count(row, by)
+        for name in RATES:
+            value = row.get(name)
+            if value is not None:
+                self._rates[name] += by * thousandths(value)
+                self._known_rates[name] += by

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from brokers.model import TYPES, ManagedType, ObjectName
@@ -17,9 +17,10 @@ from console.conditions.detectors import broker_findings, covers_clients, host_f
 from console.conditions.remedies import Remedies
 from console.conditions.trends import Rates, Trends
 from console.links.event_window import EventWindow, Tail
+from console.links.group_totals import TableGroups
 from console.links.queue_order import Placed, QueueOrders, SortKey
 from console.links.queue_table import QueueTable, Row
-from console.links.queue_totals import QueueTotals
+from console.links.queue_totals import GroupTotals, QueueTotals
 from console.links.readers import Readers
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class BrokerState:
         self.clock = clock or SteadyClock()
         self.table = QueueTable(self.clock.now)
         self._orders = QueueOrders(self.table, self.clock.now, self.lock)
+        self.groups = TableGroups(self.table, self.clock.now, self.lock)
         self.trends = Trends()
         # Since conditions were last detected. Thousands of queues change each second, and nearly all are ordinary.
         self._without_conditions = self.table.record_changes(
@@ -153,6 +155,15 @@ class BrokerState:
             for of_host in self.table.totals.values():
                 totals.include(of_host)
         return totals
+
+    def add_group_totals(self, groups: dict[str, GroupTotals], by: str) -> Collection[str]:
+        """Add the totals of each group of queues to those of the same name, and return the names. `by`: as for
+        `TableGroups`."""
+        return self.groups.add_to(groups, by)
+
+    def group_names(self, placed: Sequence[Placed], by: str) -> Iterator[str | None]:
+        """Return the name of the group of each of these queues of an order; None: the queue is new or gone."""
+        return self.groups.names_of(placed, by)
 
     def queues_in_order(self, key: SortKey) -> Sequence[Placed]:
         """Return the keys and names of all queues in the order of a key, which is updated rather than sorted as long as
@@ -251,6 +262,7 @@ class BrokerState:
         stops = broker.get("stops") or ()
         now, clock_set = self.broker_now, self._broker_clock_set
         self._orders.end_unused()
+        self.groups.end_unused()
         with self.lock:
             changed = set(self._without_conditions)
             self._without_conditions.clear()

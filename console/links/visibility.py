@@ -8,7 +8,7 @@ the whole broker (its limits, stops of all producers) is visible to all users, s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from console.links.event_window import Tail
 from console.links.link import BrokerLink
 from console.links.queue_order import Placed, SortKey
 from console.links.queue_table import Row
-from console.links.queue_totals import QueueTotals
+from console.links.queue_totals import GroupTotals, QueueTotals
 from console.links.state import Status
 from console.permissions.rights import host_of
 
@@ -124,6 +124,12 @@ class RestrictedLink(BrokerLink):
             for host in self._hosts & self.whole.table.totals.keys():
                 totals.include(self.whole.table.totals[host])
         return totals
+
+    def add_group_totals(self, groups: dict[str, GroupTotals], by: str) -> Collection[str]:
+        return self.whole.groups.add_to(groups, by, self._hosts)
+
+    def group_names(self, placed: Sequence[Placed], by: str) -> Iterator[str | None]:
+        return self.whole.group_names(placed, by)
 
     def queues_in_order(self, key: SortKey) -> Sequence[Placed]:
         return [placed for placed in self.whole.queues_in_order(key) if self.queue(placed[1]) is not None]

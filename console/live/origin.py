@@ -33,7 +33,8 @@ class SameOriginOnly:
 
 def is_same_origin(headers: Mapping[bytes, str], scheme: str) -> bool:
     """Return whether the Origin header matches the requested host, which must be an allowed one, or a trusted origin of
-    the settings (HEADGATE_TRUSTED_ORIGINS, HEADGATE_URL; for a console behind a proxy). `scheme`: `ws` or `wss`."""
+    the settings (HEADGATE_TRUSTED_ORIGINS, HEADGATE_URL; for a console behind a proxy), never the URL that an
+    administrator entered for links. `scheme`: `ws` or `wss`."""
     origin = _origin(headers.get(b"origin", ""))
     if origin is None:
         return False

@@ -23,6 +23,9 @@ from console.links.queue_filter import matching
 from console.permissions.rights import Grant, Role
 from console.selections.models import SavedSelection
 
+#: What filters the queues of a selection that does not name them.
+_FILTER = ("search", "states", "only")
+
 
 def selections_for(by: Actor, link: BrokerLink) -> QuerySet[SavedSelection]:
     """Return the user's own and the shared selections of a broker."""
@@ -38,8 +41,11 @@ def selection_of(by: Actor, link: BrokerLink, number: int) -> SavedSelection:
 
 
 def queues_of(link: BrokerLink, selection: SavedSelection) -> list[str]:
-    """Return the object names of the queues that the selection matches now. Raises NotFound if there are none."""
+    """Return the object names of the queues that the selection matches now. Raises NotFound if there are none,
+    InvalidValue for one without a filter, as an earlier release allowed: it would match all queues."""
     link.require_current()
+    if _is_empty(selection.for_audit()):
+        raise InvalidValue({"selection": f"{selection} has no filter: set search, states, only or queues of it"})
     if selection.queues is None:
         rows = matching(link.queues(), search=selection.search, states=selection.states, only=selection.only)
     else:
@@ -54,7 +60,7 @@ def save_selection(by: Actor, link: BrokerLink, given: Mapping[str, Any]) -> Sav
     with audited(by, f"selection {given.get('name')}", "save-selection", scope=_scope(link)) as row:
         wanted = _checked(given)
         _may_share(by, link, shared=bool(wanted.get("shared")))
-        if wanted.get("queues") is None and not any(wanted.get(name) for name in ("search", "states", "only")):
+        if _is_empty(wanted):
             raise InvalidValue({"search": "the selection is empty: set search, states, only or queues"})
         _must_be_free(by, link, wanted["name"])
         made = SavedSelection.objects.create(owner=_user(by), broker=link.slug, **wanted)
@@ -74,6 +80,8 @@ def change_selection(by: Actor, link: BrokerLink, number: int, given: Mapping[st
             _must_be_free(by, link, wanted["name"])
         for name, value in wanted.items():
             setattr(found, name, value)
+        if _is_empty(found.for_audit()) and wanted.keys() & {*_FILTER, "queues"}:
+            raise InvalidValue({"search": "the selection would be empty, and match all queues: delete it instead"})
         found.save()
         row.after = found.for_audit()
         return found
@@ -88,6 +96,11 @@ def delete_selection(by: Actor, link: BrokerLink, number: int) -> None:
         found.delete()
 
 
+def _is_empty(values: Mapping[str, Any]) -> bool:
+    """Return whether these values of a selection neither filter nor name queues."""
+    return values.get("queues") is None and not any(values.get(name) for name in _FILTER)
+
+
 def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the normalized values. Types and lengths have been validated before. Raises InvalidValue."""
     wrong: dict[str, str] = {}
@@ -96,6 +109,8 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
         good["name"] = given["name"].strip()
         if fault := label_fault("name", good["name"], 80):
             wrong["name"] = fault
+    if given.get("search") is not None:
+        good["search"] = given["search"].strip()  # as it is matched: blanks alone match all queues
     if given.get("queues") is not None and (fault := _fault_of(given["queues"])):
         wrong["queues"] = fault
     if wrong:

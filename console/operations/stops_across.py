@@ -277,14 +277,19 @@ def _finish(by: Actor, aim: Aim, operation: str, part: _Part, fault: Exception |
 def _result(aim: Aim, part: _Part) -> Entry:
     """Return the result of one broker: the answer of its operation, or `error`, a sentence; `outcome`: done, refused
     or failed (nothing was changed), or unknown (it did not answer in time: it was done or not). `earlier`: the end of
-    a stop of this scope that was in force before, {until, below, replaced}, see `stops_of`, or None."""
+    a stop of this scope that was in force before, {until, below, replaced, since, after}, or None; see `stops_of`, and
+    for `after` `stop_producers`."""
     call = part.call
     assert call is not None
     if part.fault is not None:
         named = {"effect": part.fault.effect} if isinstance(part.fault, EffectNotConfirmed) else {}
         return {**part.entry, "outcome": str(call.outcome), "error": str(part.fault), **named}
     before = stop_in((call.before or {}).get("stops"), aim)
-    earlier = None if before is None else {name: before[name] for name in ("until", "below", "replaced")}
+    earlier = None
+    if before is not None:
+        now = stop_in(call.after.get("stops"), aim)
+        after = None if now is None else {name: now[name] for name in ("until", "below")}
+        earlier = {**{name: before[name] for name in ("until", "below", "replaced", "since")}, "after": after}
     return {**part.entry, "outcome": str(call.outcome), **(call.answer or {}), "earlier": earlier}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
@@ -16,10 +15,7 @@ from console.pages.frame import frame
 
 @require_safe
 def alerts(request: HttpRequest) -> HttpResponse:
-    """`linked`: notifications have links to the console."""
-    linked = bool(settings.HEADGATE_URL)
-    context = frame(request, "alerts", "Alerts", linked=linked, hosts=_hosts(request))
-    return render(request, "console/alerts.html", context)
+    return render(request, "console/alerts.html", frame(request, "alerts", "Alerts", hosts=_hosts(request)))
 
 
 @require_safe

@@ -1,5 +1,5 @@
-"""The pictures of the README: starts the demo in a folder of its own, waits until there is something to see, and takes
-each page in both themes, as small WebP files in .readme/.
+"""The pictures of the README files and of the help: starts the demo in a folder of its own, waits until there is
+something to see, and takes each page in both themes, as small WebP files in .readme/.
 
     uv run python -m tests.browser.readme
 """
@@ -24,7 +24,7 @@ from tests.up.running import free_port
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SIZE = {"width": 1440, "height": 810}
-READY = 60_000  # ms
+READY = 180_000  # ms
 QUALITY = 0.82
 
 _TO_WEBP = """async ([png, quality]) => {
@@ -59,8 +59,16 @@ def policy(page: Page) -> None:
     page.wait_for_timeout(300)
 
 
+def messages(page: Page) -> None:
+    page.goto("/messages/?object=type%3DQueue%2Cvirtualhost%3Ddefault%2Cname%3Dpayments.declined")
+    row = page.locator("#messages tr").first
+    row.wait_for(timeout=READY)
+    row.locator("button, a").first.click()
+    page.wait_for_timeout(1500)
+
+
 ORDERS = "type%3DQueue%2Cvirtualhost%3Ddefault%2Cname%3Dorders"
-SHOTS: dict[str, Callable[[Page], None]] = {"overview": overview, "why": why, "policy": policy}
+SHOTS: dict[str, Callable[[Page], None]] = {"overview": overview, "why": why, "policy": policy, "messages": messages}
 
 
 @contextmanager
@@ -90,6 +98,7 @@ def demo() -> Iterator[tuple[str, str]]:
 
 def take(browser: Browser, url: str, password: str, *, theme: str, names: list[str], into: Path) -> None:
     context = browser.new_context(base_url=url, viewport=SIZE, color_scheme=theme)  # type: ignore[arg-type]
+    context.set_default_timeout(READY)
     page, blank = context.new_page(), context.new_page()
     page.goto("/login/")
     page.fill("[name=username]", "admin")

@@ -14,7 +14,7 @@ from playwright.async_api import Route, expect
 from brokers.model import object_name
 from console.alerts import tasks
 from console.alerts.evaluator import Evaluator
-from console.alerts.models import Alert, AllowedNetwork, Delivery, Rule
+from console.alerts.models import Alert, AllowedNetwork, Delivery, Receiver, Rule
 from console.links.registry import links
 from console.schedules import execution
 from console.schedules.models import Schedule
@@ -82,7 +82,9 @@ async def test_new_rule_fires_delivers_and_can_be_silenced(people: People, broke
     await dialog.get_by_role("button", name="Close").click()
     await expect(page.locator("#log")).to_contain_text("delivered")
     assert [each["phase"] for each in hook.bodies] == ["test"]
-    await expect(page.locator("#no-links")).to_contain_text("HEADGATE_URL=http://")
+    await expect(page.locator("#no-links")).to_contain_text("An administrator can enter it on this page.")
+    await expect(page.locator("#enter-url")).to_be_hidden()
+    await expect(page.locator("#console-url button")).to_have_attribute("aria-disabled", "true")
 
     await page.get_by_role("link", name="New rule").click()
     await page.get_by_label("Name").fill("Producers are stopped")
@@ -107,6 +109,39 @@ async def test_new_rule_fires_delivers_and_can_be_silenced(people: People, broke
     await page.locator("#new-silence").click()
     hosts = page.locator("dialog").get_by_label("Virtual host", exact=True)
     await expect(hosts.locator("option")).to_have_text(["all virtual hosts", "default"])
+
+
+async def test_administrator_enters_the_address_that_the_page_asks_for(
+    people: People, broker: Broker, settings: Any
+) -> None:
+    page = await opened(await people.page("adele", "administrators"), "/alerts/")
+    await expect(page.locator("#console-url")).to_contain_text("Not known: notifications have no links")
+    await expect(page.locator("#no-links")).to_be_hidden()  # no receiver needs it yet
+    await in_thread(lambda: Receiver.objects.create(kind="email", name="team", recipients=["a@example.com"]))
+    await page.get_by_role("button", name="Enter the address…").click()
+    dialog = page.locator("dialog")
+    await expect(dialog.get_by_label("Address")).to_have_value(str(await page.evaluate("location.origin")))
+    await expect(dialog).to_contain_text("Only programs on this machine reach this address")
+    await dialog.get_by_label("Address").fill("https://headgate.example.com/alerts/")
+    await expect(dialog).not_to_contain_text("Only programs on this machine")
+    people.expected.append("400")
+    await dialog.get_by_role("button", name="Save").click()
+    await expect(dialog.get_by_role("alert").first).to_contain_text("it must end after the host and its port")
+    await dialog.get_by_label("Address").fill("https://headgate.example.com")
+    await dialog.get_by_role("button", name="Save").click()
+    await expect(dialog).to_have_count(0)
+    await expect(page.locator("#console-url")).to_contain_text("https://headgate.example.com")
+    await expect(page.locator("#console-url")).to_contain_text("Entered by adele")
+    await expect(page.locator("#no-links")).to_be_hidden()
+
+    settings.HEADGATE_URL = "https://set.example.com"
+    await expect(page.locator("#console-url code")).to_have_text("https://set.example.com")
+    await expect(page.locator("#console-url")).to_contain_text("It overrides https://headgate.example.com")
+    await page.locator("#console-url").get_by_role("button", name="Remove").click()
+    await expect(page.locator("#console-url")).not_to_contain_text("overrides")
+    await expect(page.locator("#console-url button")).to_have_count(0)
+    settings.HEADGATE_URL = ""
+    await expect(page.locator("#no-links")).to_be_visible()
 
 
 async def test_saving_a_webhook_with_a_forbidden_address_shows_a_warning(people: People, broker: Broker) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -46,6 +47,34 @@ async def page(people: People, fleet: Fleet) -> AsyncIterator[Page]:  # noqa: F8
 
 def broker_row(page: Page, title: str) -> Any:
     return page.locator("#broker-rows tr", has=page.get_by_role("link", name=title, exact=True))
+
+
+async def test_queues_of_all_brokers_are_grouped_with_their_rates(page: Page, fleet: Fleet) -> None:  # noqa: F811
+    await page.locator("#table-options summary").click()
+    await page.get_by_label("Group by").select_option("prefix")
+    await page.keyboard.press("Escape")
+    names = page.locator("#queue-rows .c-group button")
+    await expect(names).to_have_text(["mail", "orders"], use_inner_text=True)
+    await expect(page.locator("#queues-count")).to_have_text("4 in 2 groups")
+    await asyncio.to_thread(overfull, fleet["us"], "orders.us")
+    await expect(names).to_have_text(["orders", "mail"], use_inner_text=True)
+    orders = page.locator("#queue-rows tr.group").first
+    await expect(orders).to_contain_text("1 overfull")
+    await expect(orders.locator(".c-broker")).to_have_text("2 brokers")
+    await expect(orders.locator(".c-depth")).to_contain_text("11 msg")
+    for rate in (".c-in", ".c-out"):
+        await expect(orders.locator(rate)).to_have_text(re.compile(r"^[\d.,]+$"))
+    await orders.get_by_role("button", name="orders").press("Enter")
+    await expect(page.locator("#queue-rows .c-name a")).to_have_text(["orders.us", "orders.eu"])
+    await page.reload()
+    await expect(page.locator("#queue-rows .c-name a")).to_have_text(["orders.us", "orders.eu"])
+    await page.get_by_role("searchbox").fill("mail")
+    await expect(names).to_have_text(["mail"], use_inner_text=True)
+    await expect(page.locator("#queues-count")).to_have_text("2 in 1 group")
+    found = await Axe().run(page, options={"resultTypes": ["violations"]})
+    assert not found.response["violations"], found.generate_report()
+    await page.set_viewport_size(NARROW)
+    assert await page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
 
 
 async def test_first_page_of_several_brokers_is_all_of_them_updated_live(page: Page, fleet: Fleet) -> None:  # noqa: F811

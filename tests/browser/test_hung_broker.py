@@ -120,6 +120,7 @@ VALUES = {
 PARAMETERS = {
     "brokers/{slug}/objects/": "?type=Queue",
     "queues/groups/": "?by=virtualhost",
+    "fleet/queues/groups/": "?by=prefix",
     **dict.fromkeys(
         ("why/", "messages/", "messages/summary/", "messages/{identifier}/", "messages/{identifier}/body/"),
         f"?object={ORDERS}",

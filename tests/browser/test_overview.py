@@ -273,6 +273,8 @@ async def test_queues_are_grouped_by_prefix_and_groups_expand_and_stay_open(peop
     shop = page.locator("#queue-rows tr.group").first
     await expect(shop).to_contain_text("1 overfull")
     await expect(shop.locator(".c-depth")).to_contain_text("11 msg")
+    for rate in (".c-in", ".c-out"):
+        await expect(shop.locator(rate)).to_have_text(re.compile(r"^[\d.,]+$"))
     await shop.get_by_role("button", name="shop").press("Enter")
     await expect(shop.get_by_role("button")).to_have_attribute("aria-expanded", "true")
     await expect(page.locator("#queue-rows .c-name a")).to_have_text(["shop.mail", "shop.orders"])

@@ -3,14 +3,19 @@ chosen from, page by page."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.db import connections
 from playwright.async_api import expect
 
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
+from console.access.actor import Actor
+from console.operations import Aim, stop_producers
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import LIMIT, Broker, People
 from tests.browser.test_overview import opened, row, used
@@ -223,3 +228,31 @@ async def test_help_beside_a_field_is_opened_and_closed_by_keyboard_in_the_dialo
     await expect(dialog).to_be_visible()
     await expect(dialog.get_by_label("Reason")).to_have_value("typed before")
     await expect(dialog.get_by_role("group", name="Resume automatically", exact=True)).to_be_visible()
+
+
+async def test_undo_in_the_banner_restores_the_end_before_the_last_change_and_then_removes_the_stop(
+    people: People, broker: Broker
+) -> None:
+    broker.do(lambda memory: used(memory, "orders", 10))
+    page = await opened(await people.page("ada"))
+    aim = Aim(object_name("Queue", virtualhost="default", name="orders"))
+
+    def stop(**end: int) -> None:
+        try:
+            ada = Actor(User.objects.get(username="ada"), "127.0.0.1")
+            stop_producers(ada, broker.link, aim, reason="incident 7", **end)
+        finally:
+            connections.close_all()
+
+    banner, toast = page.locator("#banner-stops"), page.locator(".toast").last
+    undo = banner.get_by_role("button", name="Undo")
+    await asyncio.to_thread(stop)
+    await asyncio.to_thread(stop, for_ms=600_000)
+    await expect(banner).to_contain_text("Resumes automatically")
+    await undo.click()
+    await expect(toast).to_contain_text("queue orders: the stop has no automatic end, as before.")
+    await expect(banner).not_to_contain_text("Resumes automatically")
+    await expect(banner).to_contain_text("incident 7")
+    await undo.click()
+    await expect(toast).to_contain_text("queue orders: stop undone.")
+    await expect(banner).to_be_hidden()

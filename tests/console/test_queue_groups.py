@@ -52,7 +52,7 @@ CLOSED = Grouping("prefix")
 ROWS = [
     row("shop.a", depth_messages=5, producers=2, blocked_producers=1, state="OVERFULL", overfull_since=9),
     row("shop.b", depth_messages=6, producers=1, state="STOPPED", stopped_since=5),
-    row("mail.a", depth_messages=8, producers=4),
+    row("mail.a", depth_messages=8, producers=4, rate_in=3.75),
     row("mail.b", depth_messages=1, state="OVERFULL_STOPPED", overfull_since=1, stopped_since=1),
     row("alone", depth_messages=100),
 ]
@@ -100,6 +100,8 @@ def test_totals_are_over_all_matching_queues_whatever_the_page_shows() -> None:
         "consumers": 0,
         "depth_messages": 9,
         "depth_bytes": 0,
+        "rate_in": 3.75,
+        "rate_out": 0.0,
         "partial": [],
     }
     (stopped,) = overview({"stops": []}, ROWS, grouping=CLOSED, states=["STOPPED"])["groups"]

@@ -8,6 +8,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from console.audit.models import AuditEntry
+from console.selections.models import SavedSelection
 from tests.console.conftest import Broker, until
 
 pytestmark = pytest.mark.django_db
@@ -166,3 +167,49 @@ def test_name_that_is_taken_is_refused(queues: Broker, as_operator: APIClient) -
 def test_stop_by_an_invalid_selection_number_is_refused(queues: Broker, as_operator: APIClient, number: Any) -> None:
     body = {"scope": "type=Broker", "selection": number, "reason": "no"}
     assert as_operator.post("/api/v1/stop-producers/", body, format="json").status_code in (400, 404)
+
+
+@pytest.mark.parametrize("emptied", [{"search": ""}, {"search": "  "}, {"search": "", "states": [], "only": []}])
+def test_change_that_would_empty_the_filter_is_refused_and_changes_nothing(
+    queues: Broker, as_operator: APIClient, emptied: dict[str, Any]
+) -> None:
+    made = saved(as_operator)
+    path = f"{PATH}{made['id']}/"
+    answer = as_operator.patch(path, {**emptied, "name": "renamed"}, format="json")
+    assert (answer.status_code, list(answer.json())) == (400, ["search"])
+    assert as_operator.get(path).json() == made
+    assert AuditEntry.objects.latest("pk").outcome == "refused"
+    aim = {"scope": "type=Broker", "selection": made["id"]}
+    preview = as_operator.post("/api/v1/stop-producers/preview/", aim, format="json").json()
+    assert preview["objects"] == [object_of("orders.eu"), object_of("orders.us")]
+
+
+def test_filter_is_replaced_by_another_one_in_one_change(queues: Broker, as_operator: APIClient) -> None:
+    path = f"{PATH}{saved(as_operator)['id']}/"
+    changed = as_operator.patch(path, {"search": "", "only": ["no-consumers"]}, format="json").json()
+    assert (changed["search"], changed["only"]) == ("", ["no-consumers"])
+    assert as_operator.patch(path, {"only": []}, format="json").status_code == 400
+    named = as_operator.patch(path, {"only": [], "queues": [object_of("prices")]}, format="json").json()
+    assert named["queues"] == [object_of("prices")]
+    assert as_operator.patch(path, {"queues": None}, format="json").status_code == 400
+    assert as_operator.patch(path, {"queues": None, "search": " orders "}, format="json").json()["search"] == "orders"
+
+
+def test_selection_that_an_earlier_release_emptied_stops_nothing_and_can_be_given_a_filter(
+    queues: Broker, as_operator: APIClient
+) -> None:
+    number = saved(as_operator)["id"]
+    SavedSelection.objects.update(search="")
+    body = {"scope": "type=Broker", "selection": number, "reason": "by mistake"}
+    for call in ("preview/", ""):
+        answer = as_operator.post(f"/api/v1/stop-producers/{call}", body, format="json")
+        assert (answer.status_code, list(answer.json())) == (400, ["selection"]), answer.json()
+    assert not any(row["state"] == "STOPPED" for row in queues.link.queues())
+    path = f"{PATH}{number}/"
+    assert as_operator.patch(path, {"name": "all of them"}, format="json").json()["name"] == "all of them"
+    assert as_operator.patch(path, {"search": "prices"}, format="json").status_code == 200
+    assert as_operator.post("/api/v1/stop-producers/", body, format="json").json()["queues"] == 1
+
+
+def test_blanks_alone_are_no_filter(queues: Broker, as_operator: APIClient) -> None:
+    assert as_operator.post(PATH, {"name": "a", "search": "  "}, format="json").status_code == 400

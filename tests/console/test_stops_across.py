@@ -326,12 +326,17 @@ def test_undo_needs_what_was_in_force_before(fleet: Fleet, as_operator: APIClien
     post(as_operator, "stop-producers/?broker=rabbit", scope="type=Broker", reason="earlier", effect="reject")
     found = fleet.of(stop(as_operator, "reject", for_ms=60_000).json())
     assert found["local"]["earlier"] is None
-    assert (found["rabbit"]["changed"], found["rabbit"]["earlier"]) == (
-        True,
-        {"until": None, "below": 0, "replaced": False},
-    )
-    again = fleet.of(stop(as_operator, "reject", brokers=["rabbit"]).json())
-    assert again["rabbit"]["earlier"]["until"] > 0
+    earlier = found["rabbit"]["earlier"]
+    assert found["rabbit"]["changed"]
+    assert {name: earlier[name] for name in ("until", "below", "replaced")} == {
+        "until": None,
+        "below": 0,
+        "replaced": False,
+    }
+    assert (earlier["since"] > 0, earlier["after"]["until"] > 0) == (True, True)
+    again = fleet.of(stop(as_operator, "reject", brokers=["rabbit"]).json())["rabbit"]["earlier"]
+    assert (again["until"], again["since"]) == (earlier["after"]["until"], earlier["since"])
+    assert again["after"] == {"until": None, "below": 0}
 
 
 def test_progress_says_which_stop_is_in_force(fleet: Fleet, as_operator: APIClient) -> None:

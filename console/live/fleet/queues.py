@@ -21,7 +21,7 @@ _Entry = tuple[tuple[Any, ...], int, str]
 
 def check_sort(sort: str) -> None:
     """Raise BadSort unless the sort is one of `queue_key`, `broker` or `-broker`."""
-    if sort not in ("broker", "-broker"):
+    if not is_by_broker(sort):
         queue_key(sort)
 
 
@@ -38,20 +38,44 @@ def queues_page(
     """Return {count, page, page_size, results}. `sort`: as for `queue_key`, or `broker` (by title, each broker's most
     severe queues first). `results`: queues as on the overview, each with `broker`, `broker_title` and `stale`. A page
     beyond the last is the last; brokers without a snapshot have no queues. Raises BadSort."""
-    by_broker = sort in ("broker", "-broker")
-    if by_broker:
-        members = sorted(members, key=lambda member: (member.title.casefold(), member.slug), reverse=sort[0] == "-")
-    key = queue_key("" if by_broker else sort)
+    members = in_order(members, sort)
+    orders = orders_of(members, search=search, states=states, only=only, sort=sort)
+    count = sum(map(len, orders))
+    page = min(page, max(1, math.ceil(count / size)))
+    first = (page - 1) * size
+    results = cut(members, orders, first, first + size, by_broker=is_by_broker(sort))
+    return {"count": count, "page": page, "page_size": size, "results": results}
+
+
+def is_by_broker(sort: str) -> bool:
+    return sort in ("broker", "-broker")
+
+
+def in_order(members: Sequence[Member], sort: str) -> Sequence[Member]:
+    """Return the members in the order of a sort by broker, or as they are."""
+    if not is_by_broker(sort):
+        return members
+    return sorted(members, key=lambda member: (member.title.casefold(), member.slug), reverse=sort[0] == "-")
+
+
+def orders_of(
+    members: Sequence[Member], *, search: str, states: Iterable[str], only: Iterable[str], sort: str
+) -> list[Sequence[Placed]]:
+    """Return the matching queues of each member in the order of a sort; see `queues_page`."""
+    key = queue_key("" if is_by_broker(sort) else sort)
     wanted, needle, only = frozenset(states), search.strip().casefold(), tuple(only)
-    orders = [
+    return [
         _matching(member, member.link.queues_in_order(key), needle, wanted, only)
         if member.link.as_of is not None
         else ()
         for member in members
     ]
-    count = sum(map(len, orders))
-    page = min(page, max(1, math.ceil(count / size)))
-    first = (page - 1) * size
+
+
+def cut(
+    members: Sequence[Member], orders: Sequence[Sequence[Placed]], first: int, last: int, *, by_broker: bool
+) -> list[dict[str, Any]]:
+    """Return the queues from `first` to before `last` of all orders, merged, as a page shows them."""
     merged: Iterator[_Entry]
     if by_broker:
         merged = islice(chain(*(_entries(number, placed, 0) for number, placed in enumerate(orders))), first, None)
@@ -59,7 +83,7 @@ def queues_page(
         starts = _preceding(orders, first)
         merged = heapq.merge(*(_entries(n, placed, starts[n]) for n, placed in enumerate(orders)))
     results = []
-    for _, number, name in islice(merged, size):
+    for _, number, name in islice(merged, last - first):
         member = members[number]
         row = member.link.queue(name)
         if row is not None:  # deleted meanwhile
@@ -71,7 +95,7 @@ def queues_page(
                     **shown(row),
                 }
             )
-    return {"count": count, "page": page, "page_size": size, "results": results}
+    return results
 
 
 def _entries(number: int, placed: Sequence[Placed], start: int) -> Iterator[_Entry]:

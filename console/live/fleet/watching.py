@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from brokers.model import QUEUE_STATES
+from console.links.queue_groups import Grouping
 from console.live import overview
 from console.live.fleet.brokers import broker_rows, fleet_totals
+from console.live.fleet.groups import grouped_queues_page
 from console.live.fleet.members import Member, MemberFilter
 from console.live.fleet.queues import check_sort, queues_page
 from console.live.fleet.stream import conditions_page, stream
 from console.live.snapshot_cache import encode
-from console.live.watching import BadWatch, quick_filters_of, whole_number_of
+from console.live.watching import BadWatch, grouping_of, quick_filters_of, whole_number_of
 
 #: Shortest interval between snapshots, s.
 EVERY = 1.0
@@ -42,6 +44,7 @@ class FleetWatch:
     sort: str = ""
     page: int = 1
     size: int = overview.USUAL
+    grouping: Grouping | None = None
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> FleetWatch:
@@ -63,7 +66,8 @@ class FleetWatch:
         page = whole_number_of(message, "page", 1, 1_000_000)
         size = whole_number_of(message, "page_size", overview.USUAL, overview.MOST)
         only = quick_filters_of(message)
-        return cls(MemberFilter(brokers, tags, kinds), search, tuple(states), only, sort, page, size)
+        grouping = grouping_of(message)
+        return cls(MemberFilter(brokers, tags, kinds), search, tuple(states), only, sort, page, size, grouping)
 
 
 def _texts(message: Mapping[str, Any], name: str) -> list[str]:
@@ -75,18 +79,24 @@ def _texts(message: Mapping[str, Any], name: str) -> list[str]:
 
 def fleet_data(members: Sequence[Member], watch: FleetWatch) -> dict[str, Any]:
     """Return the data of a snapshot. `choices`: all brokers, tags and kinds, to filter by. Brokers of the filter that
-    do not exist match nothing, since one may be removed while a page shows it."""
+    do not exist match nothing, since one may be removed while a page shows it. With a grouping also what
+    `grouped_queues_page` returns of groups."""
     chosen = watch.members.matching(members)
     rows = broker_rows(chosen)
-    queues = queues_page(
-        chosen,
-        search=watch.search,
-        states=watch.states,
-        only=watch.only,
-        sort=watch.sort,
-        page=watch.page,
-        size=watch.size,
-    )
+    wanted: dict[str, Any] = {
+        "search": watch.search,
+        "states": watch.states,
+        "only": watch.only,
+        "sort": watch.sort,
+        "page": watch.page,
+        "size": watch.size,
+    }
+    groups: dict[str, Any] = {}
+    if watch.grouping is None:
+        queues = queues_page(chosen, **wanted)
+    else:
+        queues = grouped_queues_page(chosen, watch.grouping, **wanted)
+        groups = {name: queues[name] for name in ("group", "groups", "groups_total", "lines")}
     worst = conditions_page(chosen, size=_MOST_SEVERE)
     return {
         "choices": {
@@ -97,6 +107,7 @@ def fleet_data(members: Sequence[Member], watch: FleetWatch) -> dict[str, Any]:
         "totals": fleet_totals(rows),
         "brokers": rows,
         "queues": queues["results"],
+        **groups,
         "total": queues["count"],
         "page": queues["page"],
         "page_size": queues["page_size"],

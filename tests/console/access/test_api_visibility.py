@@ -96,6 +96,7 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
         ("get", "fleet/queues/?search=h", None),
         ("get", "fleet/queues/?sort=-depth_messages&state=OVERFULL_STOPPED&state=STOPPED", None),
     ],
+    "v1/fleet/queues/groups/": [("get", "fleet/queues/groups/?by=prefix&sort=-rate_in", None)],
     "v1/fleet/conditions/": [("get", "fleet/conditions/", None), ("get", "fleet/conditions/?sort=newest", None)],
     "v1/fleet/events/": [("get", "fleet/events/?count=500", None)],
     "v1/selections/": [("get", "selections/", None)],
@@ -142,6 +143,7 @@ READS: dict[str, list[tuple[str, str, Any]]] = {
     "v1/alerts/deliveries/<int:number>/": [("get", "alerts/deliveries/{delivery}/", None)],
     "v1/alerts/silences/": [("get", "alerts/silences/", None)],
     "v1/alerts/networks/": [("get", "alerts/networks/", None)],
+    "v1/alerts/console-url/": [("get", "alerts/console-url/", None)],
     "v1/alerts/log/": [("get", "alerts/log/", None), ("get", "alerts/log/?rule={rule}&state=failed", None)],
     "v1/schedules/": [("get", "schedules/", None)],
     "v1/schedules/preview/": [("post", "schedules/preview/", {"zone": "UTC", "hour": "3"})],
@@ -238,6 +240,10 @@ WRITES: dict[str, list[tuple[str, str, Any]]] = {
     "v1/alerts/silences/<int:number>/": [("delete", "alerts/silences/{silence}/", None)],
     "v1/alerts/networks/": [("post", "alerts/networks/", {"network": "10.1.0.0/16"})],
     "v1/alerts/networks/<int:number>/": [("delete", "alerts/networks/{network}/", None)],
+    "v1/alerts/console-url/": [
+        ("patch", "alerts/console-url/", {"url": "https://headgate.example.com"}),
+        ("delete", "alerts/console-url/", None),
+    ],
     "v1/alerts/deliveries/<int:number>/again/": [("post", "alerts/deliveries/{delivery}/again/", {})],
     "v1/schedules/": [("post", "schedules/", NIGHT)],
     "v1/schedules/<int:number>/": [
@@ -274,6 +280,7 @@ WITHOUT = {
     "history/what-if/",
     "history/status/",
     "history/advice/",  # not computed yet
+    "alerts/console-url/",
     "alerts/deliveries/{delivery}/",
     "alerts/kinds/",
     "alerts/networks/",

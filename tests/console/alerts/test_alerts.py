@@ -1,15 +1,11 @@
-"""Alerts from the broker to the receiver: rules, deliveries with retries, silences, permissions, and restarts."""
+"""Alerts from the broker to the receiver: rules, silences, permissions, and restarts."""
 
 from __future__ import annotations
 
 import datetime as dt
-import socket
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -17,73 +13,26 @@ from brokers.admin import BrokerUnreachable
 from brokers.model import object_name
 from console.access.actor import Actor
 from console.access.user_rights import user_rights
-from console.alerts import editing, firing, receiver_editing, tasks
+from console.alerts import editing, firing, receiver_editing
 from console.alerts.evaluator import Evaluator, shift_times
 from console.alerts.event_position import Rewinds
-from console.alerts.models import Alert, AllowedNetwork, Delivery, DeliveryState, Notification, Position, Receiver, Rule
+from console.alerts.models import Alert, Notification, Position, Receiver, Rule
 from console.api.alerts import MAX_ALERTS
 from console.audit.models import AuditEntry
-from console.brokers.models import ForeignBroker
-from console.links.registry import close_links, links
 from console.operations import Aim, stop_producers
 from console.permissions.rights import Grant, Role
 from tests.console.access.conftest import person
-from tests.console.alerts.receivers import Received, http_receiver, smtp_receiver
+from tests.console.alerts.conftest import STUCK, Clock, create_rule, evaluator, orders_queue
+from tests.console.alerts.receivers import Received
 from tests.console.conftest import Broker, signed_in, until
 
 pytestmark = pytest.mark.django_db
 
 API = "/api/v1/alerts/"
-STUCK = "blocked-without-consumer"
 
 
 def post(client: APIClient, path: str, body: dict[str, Any]) -> Any:
     return client.post(path, body, format="json")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def now(self) -> dt.datetime:
-        return timezone.now() + dt.timedelta(seconds=self.seconds)
-
-
-@pytest.fixture
-def hook() -> Iterator[Received]:
-    with http_receiver() as got:
-        yield got
-
-
-@pytest.fixture
-def by(operator: User) -> Actor:
-    return Actor(operator, "127.0.0.1")
-
-
-def evaluator(clock: Clock) -> Evaluator:
-    def deliver(number: int) -> None:
-        Delivery.objects.filter(pk=number).update(due=timezone.now())  # the workers use the real clock
-        tasks.deliver.delay(number)
-
-    return Evaluator(links, deliver, clock=lambda: clock.seconds, now=clock.now)
-
-
-def create_rule(by: Actor, hook: Received, kinds: list[str], **more: Any) -> Rule:
-    AllowedNetwork.objects.get_or_create(network="127.0.0.0/8")
-    receiver = receiver_editing.create_receiver(by, {"name": "hook", "kind": "webhook", "url": hook.url})
-    return editing.create_rule(by, {"name": "rule", "kinds": kinds, "receivers": [receiver.pk], **more})
-
-
-@pytest.fixture
-def stuck(broker: Broker) -> Broker:
-    """An overfull queue with a blocked producer and no consumer; the condition is detected."""
-    broker.memory.management.create(
-        object_name("Queue", virtualhost="default", name="orders"), {"capacity_messages": 5}
-    )
-    broker.memory.fill("orders", 6)
-    broker.connected()
-    broker.sample_until(lambda: any(c.finding.kind == STUCK for c in broker.link.conditions()))
-    return broker
 
 
 def test_receiver_gets_firing_and_resolved_notification(stuck: Broker, by: Actor, hook: Received) -> None:
@@ -96,18 +45,14 @@ def test_receiver_gets_firing_and_resolved_notification(stuck: Broker, by: Actor
     assert notification["items"][0]["name"] == "default/orders"
     alerts.poll()
     assert len(hook.requests) == 1
-    version = stuck.do(lambda memory: memory.management.read(_orders())["version"])
-    stuck.do(lambda memory: memory.management.update(_orders(), {"capacity_messages": 50}, version))
+    version = stuck.do(lambda memory: memory.management.read(orders_queue())["version"])
+    stuck.do(lambda memory: memory.management.update(orders_queue(), {"capacity_messages": 50}, version))
     stuck.do(lambda memory: memory.advance(5000, step=500))
     stuck.sample()
-    until(lambda: not stuck.link.conditions(str(_orders())))
+    until(lambda: not stuck.link.conditions(str(orders_queue())))
     clock.seconds = 30
     alerts.poll()
     assert [each["phase"] for each in hook.bodies] == ["firing", "resolved"]
-
-
-def _orders() -> Any:
-    return object_name("Queue", virtualhost="default", name="orders")
 
 
 @pytest.mark.parametrize("unreadable", ["events", "position"])
@@ -120,7 +65,7 @@ def test_rules_that_need_no_events_are_evaluated_while_events_cannot_be_read(
     alerts = evaluator(clock)
     alerts.poll()  # starts at the newest event
     Rule.objects.create(name="stuck", kinds=[STUCK]).receivers.set(Receiver.objects.all())
-    stop_producers(by, stuck.link, Aim(_orders()), reason="one")
+    stop_producers(by, stuck.link, Aim(orders_queue()), reason="one")
     until(lambda: stuck.link.newest_event > Position.objects.get().event)
 
     def refused(*_: Any) -> Any:
@@ -146,13 +91,13 @@ def test_rules_that_need_no_events_are_evaluated_while_events_cannot_be_read(
 
 
 def test_restarted_evaluator_neither_repeats_nor_loses_events(broker: Broker, by: Actor, hook: Received) -> None:
-    broker.memory.management.create(_orders(), {"capacity_messages": 5})
+    broker.memory.management.create(orders_queue(), {"capacity_messages": 5})
     broker.connected()
     create_rule(by, hook, ["producers-stopped"], quiet=0)
     clock = Clock()
     evaluator(clock).poll()  # starts at the newest event
     assert not hook.requests
-    stop_producers(by, broker.link, Aim(_orders()), reason="one")
+    stop_producers(by, broker.link, Aim(orders_queue()), reason="one")
     until(lambda: broker.link.newest_event > Position.objects.get().event)
     clock.seconds = 20
     evaluator(clock).poll()
@@ -165,113 +110,6 @@ def test_restarted_evaluator_neither_repeats_nor_loses_events(broker: Broker, by
     evaluator(clock).poll()
     assert len(hook.requests) == 2
     assert "two" in hook.bodies[1]["items"][0]["saw"]
-
-
-def set_back(broker: Broker, events: int) -> None:
-    """Restore the broker: it has lost its newest events, and uses their numbers again."""
-    broker.lose()
-
-    def restored(memory: Any) -> None:
-        del memory._events[len(memory._events) - events :]
-        memory.engine.last_event -= events
-
-    broker.do(restored)
-
-
-@pytest.mark.parametrize("overtaken", [False, True], ids=["behind", "overtaken"])
-def test_restored_older_broker_continues_the_alerts_with_its_new_events(
-    broker: Broker, by: Actor, hook: Received, caplog: pytest.LogCaptureFixture, overtaken: bool
-) -> None:
-    broker.memory.management.create(_orders(), {"capacity_messages": 5})
-    broker.connected()
-    create_rule(by, hook, ["producers-stopped"], quiet=0)
-    clock = Clock()
-    evaluator(clock).poll()
-    before = broker.do(lambda memory: memory.engine.last_event)
-    for n in range(8):
-        broker.do(lambda memory, n=n: memory.attach_producer(f"q{n}"))
-    stop_producers(by, broker.link, Aim(_orders()), reason="lost with the backup")
-    last = broker.do(lambda memory: memory.engine.last_event)
-    until(lambda: broker.link.newest_event >= last)
-    clock.seconds = 20
-    evaluator(clock).poll()
-    assert (len(hook.bodies), Position.objects.get().event) == (1, last)
-
-    set_back(broker, last - before)
-    broker.do(lambda memory: memory.advance(60_000, step=60_000))
-    close_links()  # the console restarts, too
-    broker.do(lambda memory: memory.reconnect())
-    broker.connected()
-    stop_producers(by, broker.link, Aim(object_name("Broker")), reason="after the restoration")
-    if overtaken:
-        for n in range(20):
-            broker.do(lambda memory, n=n: memory.attach_producer(f"new{n}"))
-    newest = broker.do(lambda memory: memory.engine.last_event)
-    assert (newest > last) == overtaken
-    until(lambda: broker.link.newest_event >= newest)
-    clock.seconds = 40
-    again = evaluator(clock)
-    again.poll()
-    assert len(hook.bodies) == 2
-    assert "after the restoration" in hook.bodies[1]["items"][0]["saw"]
-    assert Position.objects.get().event == newest
-    assert sum("was set back" in record.getMessage() for record in caplog.records) == 1
-    again.poll()
-    evaluator(clock).poll()
-    assert len(hook.bodies) == 2
-
-
-def test_position_of_an_earlier_release_without_a_mark_continues_at_the_newest_event_of_a_restored_broker(
-    broker: Broker, by: Actor, hook: Received
-) -> None:
-    broker.memory.management.create(_orders(), {"capacity_messages": 5})
-    broker.connected()
-    create_rule(by, hook, ["producers-stopped"], quiet=0)
-    evaluator(Clock()).poll()
-    Position.objects.update(event=1_000_000)
-    alerts = evaluator(Clock())
-    alerts.poll()
-    newest = Position.objects.get().event
-    assert newest <= broker.do(lambda memory: memory.engine.last_event)
-    stop_producers(by, broker.link, Aim(_orders()), reason="new")
-    until(lambda: broker.link.newest_event > newest)
-    alerts.poll()
-    assert len(hook.bodies) == 1
-
-
-def test_alerts_of_a_removed_broker_end(stuck: Broker, by: Actor, hook: Received) -> None:
-    create_rule(by, hook, [STUCK], quiet=0)
-    clock = Clock()
-    evaluator(clock).poll()
-    alert = Alert.objects.get()
-    alert.pk, alert.broker = None, "rabbit"
-    alert.save()
-    before = Alert.objects.get(broker="local").state
-    row = ForeignBroker.objects.create(slug="rabbit", title="Rabbits", kind="rabbitmq", url="http://10.0.0.7:15672")
-    evaluator(clock).poll()  # it is configured, though without a link
-    assert Alert.objects.filter(broker="rabbit").exists()
-    row.delete()
-    evaluator(clock).poll()
-    assert not Alert.objects.filter(broker="rabbit", state__in=["pending", "firing"]).exists()
-    assert Alert.objects.get(broker="local").state == before
-
-
-def test_end_of_the_alert_of_a_removed_broker_is_notified_though_it_has_to_wait(
-    stuck: Broker, by: Actor, hook: Received
-) -> None:
-    create_rule(by, hook, [STUCK], quiet=0)
-    clock = Clock()
-    evaluator(clock).poll()
-    alert = Alert.objects.get()
-    alert.pk, alert.broker = None, "rabbit"
-    alert.save()
-    for clock.seconds in (1, 2):  # within the group wait
-        evaluator(clock).poll()
-        assert Alert.objects.get(broker="rabbit").state == "resolved"
-        assert len(hook.requests) == 1
-    for clock.seconds in (20, 40, 60):
-        evaluator(clock).poll()
-    assert [(each["phase"], each["broker"]) for each in hook.bodies] == [("firing", "local"), ("resolved", "rabbit")]
 
 
 def test_firing_alert_survives_a_restart_without_another_notification(stuck: Broker, by: Actor, hook: Received) -> None:
@@ -291,182 +129,6 @@ def test_disconnected_broker_fires_an_alert(stuck: Broker, by: Actor, hook: Rece
     clock.seconds = 5
     evaluator(clock).poll()
     assert hook.bodies[0]["items"][0]["title"] == "Broker unreachable"
-
-
-def test_failed_attempt_is_retried_and_each_attempt_is_logged(stuck: Broker, by: Actor, hook: Received) -> None:
-    hook.answers = [500, 503]
-    create_rule(by, hook, [STUCK])
-    evaluator(Clock()).poll()
-    delivery = Delivery.objects.get()
-    assert (delivery.state, delivery.tries) == (DeliveryState.WAITING, 1)
-    assert delivery.attempts[0]["outcome"] == "HTTP 500 Internal Server Error"
-    assert tasks.sweep() == 0  # not yet
-    for expected in (2, 3):
-        Delivery.objects.update(due=timezone.now())
-        assert tasks.sweep() == 1
-        delivery.refresh_from_db()
-        assert delivery.tries == expected
-    assert delivery.state == DeliveryState.DONE
-    assert len({headers["Headgate-Delivery"] for headers, _ in hook.requests}) == 1
-
-
-def test_delivery_fails_after_the_last_attempt_and_can_be_retried(
-    stuck: Broker, by: Actor, hook: Received, as_operator: APIClient
-) -> None:
-    hook.answers = [500] * tasks.TRIES
-    create_rule(by, hook, [STUCK])
-    evaluator(Clock()).poll()
-    for _ in range(tasks.TRIES):
-        Delivery.objects.update(due=timezone.now())
-        tasks.sweep()
-    delivery = Delivery.objects.get()
-    assert delivery.state == DeliveryState.FAILED
-    assert len(hook.requests) == tasks.TRIES
-    assert post(as_operator, f"{API}deliveries/{delivery.pk}/again/", {}).status_code == 200
-    assert Delivery.objects.get().state == DeliveryState.DONE
-
-
-def test_sweep_finds_a_lost_task_and_a_duplicate_task_sends_nothing(stuck: Broker, by: Actor, hook: Received) -> None:
-    create_rule(by, hook, [STUCK])
-    lost: list[int] = []
-    alerts = evaluator(Clock())
-    alerts.deliver = lost.append
-    alerts.poll()
-    assert not hook.requests
-    assert tasks.sweep() == 1
-    assert tasks.deliver(lost[0]) == "not due"
-    assert len(hook.requests) == 1
-
-
-def test_delivery_of_a_killed_worker_is_retried_after_its_lease(stuck: Broker, by: Actor, hook: Received) -> None:
-    create_rule(by, hook, [STUCK])
-    alerts = evaluator(Clock())
-    alerts.deliver = lambda number: None
-    alerts.poll()
-    Delivery.objects.update(lease_until=timezone.now() + dt.timedelta(seconds=30))
-    assert tasks.sweep() == 0
-    Delivery.objects.update(lease_until=timezone.now() - dt.timedelta(seconds=1))
-    assert tasks.sweep() == 1
-    assert len(hook.requests) == 1
-
-
-def test_private_address_is_refused_until_an_administrator_allows_it(
-    broker: Broker, hook: Received, as_operator: APIClient, as_administrator: APIClient
-) -> None:
-    made = post(as_operator, f"{API}receivers/", {"name": "hook", "kind": "webhook", "url": hook.url})
-    assert made.status_code == 201
-    assert len(made.json()["secret"]) > 30
-    assert made.json()["warning"].startswith(
-        "127.0.0.1 is not a public address: an administrator must first add its network"
-    )
-    number = made.json()["id"]
-    tested = post(as_operator, f"{API}receivers/{number}/test/", {}).json()
-    assert tested["state"] == "failed"
-    assert "administrator" in tested["attempts"][0]["outcome"]
-    assert not hook.requests
-    assert post(as_operator, f"{API}networks/", {"network": "127.0.0.1/32"}).status_code == 403
-    assert post(as_administrator, f"{API}networks/", {"network": "127.0.0.1/32"}).status_code == 201
-    assert post(as_operator, f"{API}receivers/{number}/test/", {}).json()["state"] == "done"
-    assert hook.bodies[0]["phase"] == "test"
-    saved = as_operator.patch(f"{API}receivers/{number}/", {"name": "it", "version": 1}, format="json").json()
-    assert (saved["name"], saved["warning"]) == ("it", "")
-    assert AuditEntry.objects.filter(operation="create", object="alert-network 127.0.0.1/32").count() == 2
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"kind": "webhook", "url": "http://169.254.169.254/"}, "169.254.169.254 cannot be allowed: it is link-local"),
-        ({"kind": "webhook", "url": "https://[fd00::1]:8443/x"}, "fd00::1 is not a public address"),
-        ({"kind": "webhook", "url": "http://no-such-host.invalid/"}, "no-such-host.invalid c"),
-        ({"kind": "email", "recipients": ["team@example.org"]}, "no mail server is configured"),
-    ],
-)
-def test_saving_an_unreachable_receiver_returns_a_warning(
-    broker: Broker, as_operator: APIClient, given: dict[str, Any], said: str
-) -> None:
-    made = post(as_operator, f"{API}receivers/", {"name": "hook", **given}).json()
-    assert made["warning"].startswith(said)
-    again = {"name": "hook", "enabled": False, "version": made["version"]}
-    assert as_operator.patch(f"{API}receivers/{made['id']}/", again, format="json").json()["warning"].startswith(said)
-
-
-def test_slow_host_look_up_does_not_delay_saving_a_receiver(
-    broker: Broker, as_operator: APIClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answered = threading.Event()
-    monkeypatch.setattr("console.alerts.reachability.LOOKUP_TIMEOUT", 0.01)
-    monkeypatch.setattr("console.alerts.name_lookup.getaddrinfo", lambda *_, **__: answered.wait(60) and [])
-    made = post(
-        as_operator, f"{API}receivers/", {"name": "hook", "kind": "webhook", "url": "https://slow.example.org/"}
-    )
-    answered.set()
-    assert made.json()["warning"] == "slow.example.org could not be looked up within 0.01 s"
-
-
-def test_mail_is_retried_and_reaches_a_real_server(stuck: Broker, by: Actor, settings: Any) -> None:
-    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
-    with smtp_receiver() as (box, port):
-        settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", port
-        box.refuse = 1
-        receiver = receiver_editing.create_receiver(
-            by, {"name": "team", "kind": "email", "recipients": ["team@example.org"]}
-        )
-        editing.create_rule(by, {"name": "rule", "kinds": [STUCK], "receivers": [receiver.pk]})
-        evaluator(Clock()).poll()
-        delivery = Delivery.objects.get()
-        assert delivery.state == DeliveryState.WAITING
-        assert "come back later" in delivery.attempts[0]["outcome"]
-        Delivery.objects.update(due=timezone.now())
-        tasks.sweep()
-        (mail,) = box.mails
-        assert mail["To"] == "team@example.org"
-        assert mail["Subject"] == "Firing: Blocked without consumers: default/orders (local)"
-        assert "Start a consumer." in str(mail.get_payload())
-
-
-def test_resolver_that_hangs_delays_no_other_receiver(
-    stuck: Broker, by: Actor, hook: Received, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answered, names = threading.Event(), []
-
-    def slow(host: str, port: int, **more: Any) -> Any:
-        names.append(host)
-        return answered.wait(60) and [] if host.endswith("example.org") else socket.getaddrinfo(host, port, **more)
-
-    monkeypatch.setattr("console.alerts.name_lookup.getaddrinfo", slow)
-    monkeypatch.setattr("console.alerts.name_lookup.TIMEOUT", 0.1)
-    settings.EMAIL_HOST, settings.EMAIL_PORT = "mail.example.org", 25
-    for given in (
-        {"name": "hung", "kind": "webhook", "url": "https://hung.example.org/"},
-        {"name": "mail", "kind": "email", "recipients": ["team@example.org"]},
-    ):
-        Receiver.objects.create(**given)
-    rule = create_rule(by, hook, [STUCK])
-    rule.receivers.set(Receiver.objects.order_by("-name"))
-    names.clear()
-    try:
-        evaluator(Clock()).poll()
-        Delivery.objects.update(due=timezone.now())
-        tasks.sweep()
-        outcomes = {each.receiver_name: [a["outcome"] for a in each.attempts] for each in Delivery.objects.all()}
-        late = "{}.example.org could not be looked up within 0.1 s"
-        assert outcomes == {"hung": [late.format("hung")] * 2, "mail": [late.format("mail")] * 2, "hook": ["HTTP 200"]}
-        assert len(hook.requests) == 1
-        assert sorted(names) == ["127.0.0.1", "hung.example.org", "mail.example.org"]  # one look-up of a name at a time
-    finally:
-        answered.set()
-    assert {d.state for d in Delivery.objects.exclude(receiver_name="hook")} == {DeliveryState.WAITING}
-
-
-def test_mail_without_a_configured_server_fails_at_once(broker: Broker, by: Actor) -> None:
-    receiver = receiver_editing.create_receiver(
-        by, {"name": "team", "kind": "email", "recipients": ["team@example.org"]}
-    )
-    delivery = receiver_editing.send_test(by, receiver)
-    delivery.refresh_from_db()
-    assert delivery.state == DeliveryState.FAILED
-    assert "HEADGATE_MAIL_HOST" in delivery.attempts[0]["outcome"]
 
 
 # -- API --------------------------------------------------------------------------------------------------------------
@@ -574,7 +236,7 @@ def test_consumers_that_are_lost_fire_and_resolve_over_restarts_and_a_lost_conne
     link = broker.connected()
     consumer = broker.do(lambda memory: memory.attach_consumer("orders"))
     broker.sample()
-    until(lambda: (link.queue(str(_orders())) or {}).get("consumers") == 1)
+    until(lambda: (link.queue(str(orders_queue())) or {}).get("consumers") == 1)
     create_rule(by, hook, ["consumers-lost"], holds=60, quiet=0)
     clock = Clock()
 
@@ -588,7 +250,7 @@ def test_consumers_that_are_lost_fire_and_resolve_over_restarts_and_a_lost_conne
     assert poll(evaluator(clock), 0, 20) == []
     broker.do(lambda memory: memory.engine.detach(consumer))
     broker.sample()
-    until(lambda: (link.queue(str(_orders())) or {}).get("consumers") == 0)
+    until(lambda: (link.queue(str(orders_queue())) or {}).get("consumers") == 0)
     again = evaluator(clock)
     assert poll(again, 100, 130, 159) == []
     assert poll(again, 161) == ["firing"]
@@ -599,22 +261,22 @@ def test_consumers_that_are_lost_fire_and_resolve_over_restarts_and_a_lost_conne
     assert poll(again, 500, 540, 700) == [], "still none, and no second notification"
     broker.do(lambda memory: memory.attach_consumer("orders"))
     broker.sample()
-    until(lambda: (link.queue(str(_orders())) or {}).get("consumers") == 1)
+    until(lambda: (link.queue(str(orders_queue())) or {}).get("consumers") == 1)
     assert poll(again, 720) == ["resolved"]
 
 
 def test_queue_that_is_deleted_while_its_alert_fires_resolves_it(broker: Broker, by: Actor, hook: Received) -> None:
-    broker.memory.management.create(_orders(), {})
+    broker.memory.management.create(orders_queue(), {})
     broker.memory.fill("orders", 6)
     link = broker.connected()
-    until(lambda: (link.queue(str(_orders())) or {}).get("depth_messages") == 6)
+    until(lambda: (link.queue(str(orders_queue())) or {}).get("depth_messages") == 6)
     create_rule(by, hook, ["depth-above"], depth=5, quiet=0)
     clock = Clock()
     alerts = evaluator(clock)
     alerts.poll()
     assert [each["phase"] for each in hook.bodies] == ["firing"]
-    link.call(lambda admin: admin.delete(_orders()))
-    until(lambda: link.queue(str(_orders())) is None)
+    link.call(lambda admin: admin.delete(orders_queue()))
+    until(lambda: link.queue(str(orders_queue())) is None)
     clock.seconds = 30
     alerts.poll()
     assert [each["phase"] for each in hook.bodies] == ["firing", "resolved"]
@@ -622,10 +284,10 @@ def test_queue_that_is_deleted_while_its_alert_fires_resolves_it(broker: Broker,
 
 
 def test_rule_that_no_longer_covers_a_firing_alert_resolves_it(broker: Broker, by: Actor, hook: Received) -> None:
-    broker.memory.management.create(_orders(), {})
+    broker.memory.management.create(orders_queue(), {})
     broker.memory.fill("orders", 6)
     link = broker.connected()
-    until(lambda: (link.queue(str(_orders())) or {}).get("depth_messages") == 6)
+    until(lambda: (link.queue(str(orders_queue())) or {}).get("depth_messages") == 6)
     rule = create_rule(by, hook, ["depth-above"], depth=5, quiet=0)
     clock = Clock()
     alerts = evaluator(clock)

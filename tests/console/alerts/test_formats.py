@@ -67,8 +67,8 @@ EACH = pytest.mark.parametrize("case", CASES)
 
 
 @pytest.fixture(params=["", "https://headgate.example.org/console"], autouse=True)
-def url(request: Any, settings: Any) -> str:
-    settings.HEADGATE_URL = request.param
+def url(request: Any) -> str:
+    """The URL of the console; empty: not known."""
     return str(request.param)
 
 
@@ -79,27 +79,27 @@ def check(schema: dict[str, Any], kind: str, message: dict[str, Any]) -> None:
 
 
 @EACH
-def test_slack_accepts_the_message(case: str) -> None:
-    check(SLACK, "slack", slack.message(CASES[case]))
+def test_slack_accepts_the_message(case: str, url: str) -> None:
+    check(SLACK, "slack", slack.message(CASES[case], url))
 
 
 @EACH
-def test_teams_accepts_the_message(case: str) -> None:
-    check(TEAMS, "teams", teams.message(CASES[case]))
+def test_teams_accepts_the_message(case: str, url: str) -> None:
+    check(TEAMS, "teams", teams.message(CASES[case], url))
 
 
 @EACH
-def test_pagerduty_accepts_the_event(case: str) -> None:
+def test_pagerduty_accepts_the_event(case: str, url: str) -> None:
     if not pagerduty.action(CASES[case]):
         assert case == "resolved, others still fire"
         return
-    made = pagerduty.event(CASES[case], KEY, "0123456789abcdef")
+    made = pagerduty.event(CASES[case], KEY, "0123456789abcdef", url)
     check(PAGERDUTY, "pagerduty", made)
     check(PAGERDUTY, "pagerduty", pagerduty.resolution(made))
 
 
-def test_names_cannot_mention_people_or_link_elsewhere_in_slack() -> None:
-    made = slack.message(CASES["hostile"])
+def test_names_cannot_mention_people_or_link_elsewhere_in_slack(url: str) -> None:
+    made = slack.message(CASES["hostile"], url)
     section = made["blocks"][1]["text"]["text"]
     assert "<!channel>" not in section
     assert "<https://evil" not in section
@@ -108,8 +108,8 @@ def test_names_cannot_mention_people_or_link_elsewhere_in_slack() -> None:
 
 
 @pytest.mark.parametrize("make", [slack.message, teams.message])
-def test_objects_beyond_those_listed_are_counted(make: Any) -> None:
-    text = json.dumps(make(CASES["thousands"]), ensure_ascii=False)
+def test_objects_beyond_those_listed_are_counted(make: Any, url: str) -> None:
+    text = json.dumps(make(CASES["thousands"], url), ensure_ascii=False)
     assert "and 12,335 more" in text
     assert "orders.9" in text
     assert "orders.10" not in text
@@ -119,17 +119,17 @@ def test_links_lead_to_the_page_of_the_object_if_the_address_is_known(url: str) 
     texts = [
         json.dumps(made)
         for made in (
-            slack.message(CASES["firing"]),
-            teams.message(CASES["firing"]),
-            pagerduty.event(CASES["firing"], KEY, "n"),
+            slack.message(CASES["firing"], url),
+            teams.message(CASES["firing"], url),
+            pagerduty.event(CASES["firing"], KEY, "n", url),
         )
     ]
     assert all(("https://headgate.example.org/console/why/?object=" in text) == bool(url) for text in texts)
 
 
-def test_all_notifications_of_a_rule_at_a_broker_share_an_incident() -> None:
+def test_all_notifications_of_a_rule_at_a_broker_share_an_incident(url: str) -> None:
     def event(case: Notification) -> tuple[str, str]:
-        made = pagerduty.event(case, KEY, "n")
+        made = pagerduty.event(case, KEY, "n", url)
         return made["event_action"], made["dedup_key"]
 
     trigger, resolve = event(CASES["firing"]), event(CASES["resolved"])
@@ -138,12 +138,12 @@ def test_all_notifications_of_a_rule_at_a_broker_share_an_incident() -> None:
     assert event(notification(incident="8/local"))[1] != trigger[1]
     assert event(CASES["event"])[1] != trigger[1], "events do not end"
     assert event(CASES["test"])[1] != trigger[1]
-    assert pagerduty.event(CASES["firing"], KEY, "other")["dedup_key"] != trigger[1]
+    assert pagerduty.event(CASES["firing"], KEY, "other", url)["dedup_key"] != trigger[1]
 
 
-def test_severity_of_an_incident() -> None:
+def test_severity_of_an_incident(url: str) -> None:
     def severity(case: str) -> Any:
-        return pagerduty.event(CASES[case], KEY, "n")["payload"]["severity"]
+        return pagerduty.event(CASES[case], KEY, "n", url)["payload"]["severity"]
 
     assert (severity("firing"), severity("event"), severity("test")) == ("critical", "warning", "info")
 

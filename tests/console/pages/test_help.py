@@ -42,13 +42,24 @@ def test_each_documented_link_leads_to_a_document_and_an_anchor_that_exist() -> 
     assert found > 30
 
 
-def test_pictures_are_those_of_the_version_in_both_themes() -> None:
-    page = html(DOCUMENTS[0])
-    pictures = re.findall(r'<img class="(in-\w+)" src="([^"]+)"', page)
-    assert [theme for theme, _ in pictures] == ["in-light", "in-dark"]
-    for _, source in pictures:
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.slug)
+def test_pictures_are_those_of_the_version_in_both_themes_with_a_text(document: Document) -> None:
+    tags = re.findall(r'<img class="(in-\w+)" src="([^"]+)" alt="([^"]*)"', html(document))
+    assert len(tags) == document.path.read_text(encoding="utf-8").count("<picture>") * 2
+    assert [theme for theme, _, _ in tags] == ["in-light", "in-dark"] * (len(tags) // 2)
+    for theme, source, text in tags:
         assert source.startswith(settings.STATIC_URL)
+        assert source.endswith(f"-{theme.removeprefix('in-')}.webp")
         assert finders.find(source.removeprefix(settings.STATIC_URL)), source
+        assert len(text) > 20, "says what is to be seen"
+
+
+def test_each_picture_is_in_a_document_and_small() -> None:
+    folder = Path(__file__).parents[3] / ".readme"
+    shown = {source.rpartition("/")[2] for each in DOCUMENTS for source in re.findall(r'src="([^"]+)"', html(each))}
+    assert {path.name for path in folder.iterdir()} == shown
+    assert len(shown) >= 6
+    assert all(path.stat().st_size < 150_000 for path in folder.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,20 @@ test("each group precedes its queues, also one that has none on this page", () =
   const lines = linesOf(groups, [queue("b.1", "b"), queue("b.2", "b"), queue("a.1", "a")]);
   assert.deepEqual(
     lines.map(({ key }) => key),
-    ["group b", "type=Queue,name=b.1", "type=Queue,name=b.2", "group ", "group a", "type=Queue,name=a.1"],
+    ["\nb", "type=Queue,name=b.1", "type=Queue,name=b.2", "\n", "\na", "type=Queue,name=a.1"],
   );
+});
+
+test("lines of queues of several brokers have keys of their own, and none of a group", () => {
+  const same = { object: "type=Queue,name=q", of_group: "eu type=Queue,name=q" };
+  const queues = [
+    { ...same, broker: "eu" },
+    { ...same, broker: "us" },
+  ];
+  const keyOf = (/** @type {any} */ queue) => `${queue.broker} ${queue.object}`;
+  const keys = linesOf([{ name: same.of_group }], queues, keyOf).map(({ key }) => key);
+  assert.equal(new Set(keys).size, 3);
+  assert.deepEqual(keys.slice(1), ["eu type=Queue,name=q", "us type=Queue,name=q"]);
 });
 
 test("overfull and stopped queues are named only where there are some", () => {

@@ -3,7 +3,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { isUndoable, planOf, undoOf } from "../../../console/static/console/widgets/stop_undo.js";
+import {
+  aimOfCall,
+  asShown,
+  earlierEnd,
+  isUndoable,
+  planAcross,
+  planOf,
+  undoOf,
+} from "../../../console/static/console/widgets/stop_undo.js";
 
 const host = { scope: "type=VirtualHost,name=default", pattern: "" };
 const stop = { object: host.scope, pattern: "", reason: "incident 7", actor: "olga", since: 1, until: null, below: 0 };
@@ -91,4 +99,94 @@ test("a stop of another scope with the same reason is another stop", () => {
   assert.equal(plan(host, all, others).lift, null);
   assert.equal(plan({ ...host, user: "ann" }, all, [stop]).lift, null);
   assert.deepEqual(plan({ ...host, user: "ann" }, all, others).lift, { ...host, user: "ann" });
+});
+
+test("the undo on several brokers leaves what others have changed or removed since", () => {
+  const sent = { scope: "type=Broker", reason: "incident 7", until: 60_000, brokers: ["*"] };
+  const mine = { object: "type=Broker", reason: "incident 7", since: 100, until: 60_000, below: 0 };
+  const before = { until: 9000, below: 40, replaced: false, since: 1, after: { until: 60_000, below: 0 } };
+  const prolonged = { ...mine, reason: "older", since: 1 };
+  const brokers = /** @type {[string, any, any[] | null][]} */ ([
+    ["made", null, [mine]],
+    ["made, beside others", null, [{ ...mine, user: "ann", reason: "other" }, mine]],
+    ["replaced", null, [{ ...mine, reason: "incident 8" }]],
+    ["removed", null, []],
+    ["a client's", null, [{ ...mine, user: "ann" }]],
+    ["another scope", null, [{ ...mine, object: "type=VirtualHost,name=a" }]],
+    ["earlier", before, [prolonged]],
+    ["earlier, of an unknown end", { ...before, after: null }, [{ ...prolonged, until: 70_000 }]],
+    ["changed again", before, [{ ...prolonged, until: 70_000 }]],
+    ["restored", before, [{ ...prolonged, until: 9000, below: 40 }]],
+    ["started and stopped again", before, [{ ...prolonged, since: 2 }]],
+    ["earlier, removed", before, []],
+    ["away", null, null],
+    ["earlier, away", before, null],
+  ]);
+  const made = brokers.map(([broker, earlier]) => ({ broker, earlier }));
+  const stops = new Map(brokers.flatMap(([broker, , found]) => (found ? [[broker, found]] : [])));
+  assert.deepEqual(planAcross(sent, made, stops, NOW), {
+    lift: ["made", "made, beside others"],
+    restore: ["earlier", "earlier, of an unknown end"],
+    same: ["restored"],
+    left: [
+      "replaced",
+      "removed",
+      "a client's",
+      "another scope",
+      "changed again",
+      "started and stopped again",
+      "earlier, removed",
+    ],
+    unread: ["away", "earlier, away"],
+  });
+  const over = planAcross(sent, [{ broker: "earlier", earlier: before }], stops, 9000);
+  assert.deepEqual([over.lift, over.restore], [["earlier"], []]);
+});
+
+test("the undo of a client's stop is about that client, and not about the whole scope", () => {
+  const sent = { scope: "type=Broker", user: "ann", pattern: "", reason: "incident 7", until: 5, only: true };
+  assert.deepEqual(aimOfCall(sent), { scope: "type=Broker", user: "ann" });
+  const whole = { object: "type=Broker", reason: "incident 7", since: 1 };
+  const plan = (/** @type {any[]} */ found) =>
+    planAcross(sent, [{ broker: "a", earlier: null }], new Map([["a", found]]), NOW);
+  assert.deepEqual(plan([whole]).left, ["a"]);
+  assert.deepEqual(plan([whole, { ...whole, user: "ann" }]).lift, ["a"]);
+});
+
+test("of the stops of a banner those are undone that are in force as they were shown", () => {
+  const shown = ["a", "b", "c", "d", "e", "f"].map((object) => ({ ...stop, object }));
+  const [a, b, c, d, e] = shown;
+  const present = [
+    { ...a, below: null },
+    { ...b, since: 2 },
+    { ...c, reason: "incident 8" },
+    { ...d, until: 9000 },
+    { ...e, user: "ann" },
+  ];
+  assert.deepEqual(asShown(shown, present), [a]);
+});
+
+test("the end before the last change of a stop is read from the audit trail", () => {
+  const with_ = (/** @type {any[]} */ ...stops) => ({ stops });
+  const plain = { object: "type=Broker", since: 1, until: null, below: 0 };
+  const at = (/** @type {number} */ until) => ({ ...plain, until });
+  const made = { before: with_(), after: with_(plain) };
+  const ended = { before: with_(plain), after: with_(at(60)) };
+  const again = { before: with_(at(60)), after: with_(at(70)) };
+  assert.equal(earlierEnd(plain, [made]), null);
+  assert.deepEqual(earlierEnd(at(60), [ended, made]), { until: null, below: 0 });
+  assert.deepEqual(earlierEnd(at(70), [again, ended, made]), { until: 60, below: 0 });
+  assert.deepEqual(earlierEnd(at(60), [{ before: with_(at(60)), after: with_(at(60)) }, ended, made]), {
+    until: null,
+    below: 0,
+  }); // a call that changed nothing
+  const undone = { before: with_(at(70)), after: with_(at(60)), reason: "undo: incident 7" };
+  assert.deepEqual(earlierEnd(at(60), [undone, again, ended, made]), { until: null, below: 0 }); // not undone twice
+  const whole = { before: with_(at(60)), after: with_(plain), reason: "undo: incident 7" };
+  assert.equal(earlierEnd(plain, [whole, undone, again, ended, made]), null);
+  assert.equal(earlierEnd(at(80), [again, ended, made]), null); // not in the trail
+  assert.equal(earlierEnd({ ...at(60), since: 2 }, [ended, made]), null); // another stop of this scope
+  assert.equal(earlierEnd({ ...at(60), user: "ann" }, [ended, made]), null); // that of a client
+  assert.equal(earlierEnd(at(60), [{ before: with_({ ...plain, halted: {} }), after: with_(at(60)) }]), null);
+  assert.equal(earlierEnd(plain, [{ before: null, after: null }, made]), null);
 });

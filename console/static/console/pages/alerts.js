@@ -1,17 +1,18 @@
-// The alerts page: active alerts, rules, receivers, silences, allowed networks and the delivery log.
+// The alerts page: active alerts, rules, receivers, silences, allowed networks, the console's URL and the delivery log.
 
 import { get, patch, post, query, remove } from "../core/api.js";
 import { watch } from "../core/connection.js";
 import { byId, fill, h, icon, reconcile, setText } from "../core/elements.js";
 import { clock, duration, plural } from "../core/format.js";
 import { objectUrl } from "../core/object_names.js";
-import { may, unless } from "../core/permissions.js";
+import { unless } from "../core/permissions.js";
 import { poll } from "../core/polling.js";
 import { settings } from "../core/settings.js";
 import { clockElement, sinceElement, untilElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
 import { openFormDialog, plainField } from "../widgets/form_dialog.js";
 import { completeHosts, hostField } from "../widgets/host_choice.js";
+import { readConsoleUrl, setUpConsoleUrl } from "./alert_console_url.js";
 import { setUpNotificationChoice } from "./alert_notifications.js";
 import { setUpReceivers } from "./alert_receivers.js";
 import { setUpTemplates } from "./alert_templates.js";
@@ -46,6 +47,8 @@ let rules = [];
 /** @type {any[]} */
 let receivers = [];
 let shownLog = LOG_PAGE;
+/** @type {() => void} */
+let offerHosts = () => {}; // offers the virtual hosts in the form of a silence that is open
 
 /**
  * Titles of alert kinds: "Blocked without consumers; Flapping; 2 more".
@@ -187,10 +190,12 @@ function showRules() {
  * @param {boolean} [scope]
  */
 function silence(what, title, scope = false) {
+  const hosts = scope ? hostField({ hosts: settings.hosts, broker: what.broker ?? "" }) : null;
+  offerHosts = () => hosts?.offer(what.broker ?? "");
   const fields = [
-    ...(scope
+    ...(hosts
       ? [
-          hostField({ hosts: settings.hosts, broker: what.broker ?? "" }),
+          hosts,
           plainField("pattern", "Queues", {
             placeholder: "orders.>",
             hint: "A pattern. Empty: all queues of the virtual host.",
@@ -355,26 +360,29 @@ const { refresh, change } = poll(
       get("alerts/receivers/"),
       get("alerts/silences/"),
       get("alerts/networks/"),
+      readConsoleUrl(),
       get(`alerts/log/${query({ page_size: shownLog })}`),
     ]),
-  ([kinds, firing, found, notified, silences, networks, log], drawChanged) => {
+  ([kinds, firing, found, notified, silences, networks, consoleUrl, log], drawChanged) => {
     if (kinds) titles = new Map(kinds.map((/** @type {any} */ each) => [each.kind, each.title]));
     [rules, receivers] = [found, notified];
     showFiring(firing);
     drawChanged("rules", rules, showRules);
     drawChanged("receivers", receivers, showReceivers);
     drawChanged("templates", [rules, receivers], () => showTemplates(rules));
-    byId("no-links").hidden = settings.linked || !receivers.length || !may("operate", null);
     drawChanged("silences", silences, showSilences);
     drawChanged("networks", networks, showNetworks);
+    drawChanged("console-url", [consoleUrl, receivers.length > 0], () =>
+      showConsoleUrl(consoleUrl, receivers.length > 0),
+    );
     drawChanged("log", log, showLog);
   },
 );
 
 const showReceivers = setUpReceivers({ rules: () => rules, refresh });
 const showTemplates = setUpTemplates({ receivers: () => receivers, refresh });
+const showConsoleUrl = setUpConsoleUrl({ change, refresh });
 setUpNotificationChoice();
-setText(byId("no-links-setting"), `HEADGATE_URL=${location.origin}`);
 byId("new-silence").addEventListener("click", () => silence({}, "Silence a scope", true));
 byId("new-network").addEventListener("click", () =>
   openFormDialog({
@@ -403,5 +411,5 @@ for (const [id, what, host] of /** @type {[string, string, (string | null)?][]} 
     name === "data" ? Object.assign(byId(id).dataset, value) : byId(id).setAttribute(name, value);
 }
 watch({ watch: "objects", object: "" });
-completeHosts(settings.hosts);
+completeHosts(settings.hosts, () => offerHosts());
 refresh();

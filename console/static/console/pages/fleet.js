@@ -5,6 +5,7 @@ import { live, watch } from "../core/connection.js";
 import { byId, fill, find, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
 import { bytes, clock, count, duration, eventName, exact, middle, moment, plural, words } from "../core/format.js";
 import { objectUrl, ofBroker, queueUrl, shortName, whyUrl } from "../core/object_names.js";
+import { preferences } from "../core/preferences.js";
 import { settings } from "../core/settings.js";
 import { sinceElement } from "../core/times.js";
 import { setConnection } from "../widgets/broker_states.js";
@@ -12,6 +13,8 @@ import { blockedBesides, ConditionsLine } from "../widgets/conditions.js";
 import { depthElement } from "../widgets/depth.js";
 import { SHAPES, said, subject, target } from "../widgets/event_feed.js";
 import { FilterChips } from "../widgets/filter_chips.js";
+import { groupRow, updateGroup } from "../widgets/group_rows.js";
+import { groupView, linesOf, toggle, watched } from "../widgets/group_view.js";
 import { LastHour } from "../widgets/last_hour.js";
 import { Pager, storedSize } from "../widgets/pager.js";
 import { PinnedOrder } from "../widgets/pinned_order.js";
@@ -25,7 +28,12 @@ const search = byId("search");
 const heads = [...byId("queues").querySelectorAll("th[data-sort]")];
 const conditions = new ConditionsLine();
 const brokerOrder = new PinnedOrder(brokerRows, (row) => row.slug);
-const queueOrder = new PinnedOrder(queueRows, (queue) => `${queue.broker} ${queue.object}`);
+/** @param {any} queue */
+const queueKey = (queue) => `${queue.broker} ${queue.object}`;
+const queueOrder = new PinnedOrder(queueRows, queueKey);
+const groupOrder = new PinnedOrder(queueRows, (group) => group.name);
+/** The groups of the table of queues; those that were toggled stay so when the user comes back to this page. */
+let grouping = groupView(preferences, history.state?.toggled);
 
 /** What filters the brokers of the page: parameter in the URL, name in the watch, and the select element. */
 const SCOPES = [
@@ -66,9 +74,10 @@ function watchView(page = 1) {
   if (view.sort) given.set("sort", view.sort);
   if (view.page > 1) given.set("page", String(view.page));
   const text = given.toString();
-  history.replaceState(null, "", text ? `?${text}` : location.pathname);
+  history.replaceState({ toggled: [...grouping.toggled] }, "", text ? `?${text}` : location.pathname);
   brokerOrder.reset();
   queueOrder.reset();
+  groupOrder.reset();
   watch({
     watch: "fleet",
     ...Object.fromEntries(SCOPES.map(({ name }) => [name, view.scope[name] ? [view.scope[name]] : []])),
@@ -78,7 +87,20 @@ function watchView(page = 1) {
     sort: view.sort,
     page: view.page,
     page_size: pager.size,
+    ...watched(grouping),
   });
+}
+
+/** @param {string} name */
+function toggleGroup(name) {
+  toggle(grouping, name);
+  watchView(view.page);
+}
+
+/** Group as the preferences say now. */
+function regroup() {
+  grouping = groupView(preferences);
+  watchView();
 }
 
 /** @param {any} page */
@@ -481,12 +503,21 @@ const render = drawing(() => {
   reconcile(brokerRows, brokerOrder.of(data.brokers), (row) => row.slug, brokerRow, updateBroker);
   byId("brokers").hidden = !data.brokers.length;
   emptyOr(byId("brokers-empty"), data.brokers.length > 0, "No matching brokers.");
-  reconcile(queueRows, queueOrder.of(data.queues), (queue) => `${queue.broker} ${queue.object}`, queueRow, updateQueue);
-  byId("queues").hidden = !data.queues.length;
+  const grouped = data.groups && data.group === grouping.by ? data.groups : null;
+  reconcile(
+    queueRows,
+    linesOf(grouped ? groupOrder.of(grouped) : undefined, queueOrder.of(data.queues), queueKey),
+    (line) => line.key,
+    (line) => (line.group ? groupRow(line.group, toggleGroup) : queueRow(line.queue)),
+    (node, line) => (line.group ? updateGroup(node, line.group) : updateQueue(node, line.queue)),
+  );
+  byId("queues").hidden = !data.total;
   const filtered = view.search || view.states.size || view.only.size || scoped();
-  emptyOr(byId("queues-empty"), data.queues.length > 0, filtered ? "No matching queues." : "No queues.");
-  setText(byId("queues-count"), count(data.total));
-  pager.show(data.page, data.total);
+  emptyOr(byId("queues-empty"), data.total > 0, filtered ? "No matching queues." : "No queues.");
+  const inGroups = grouped ? ` in ${plural(data.groups_total, "group")}` : "";
+  setText(byId("queues-count"), `${count(data.total)}${inGroups}`);
+  if (grouped) pager.show(data.page, data.lines, "row");
+  else pager.show(data.page, data.total);
   showStream(data.stream);
 });
 
@@ -515,6 +546,6 @@ function openForAll(action) {
 byId("stop-all").addEventListener("click", () => openForAll("stop"));
 byId("start-all").addEventListener("click", () => openForAll("start"));
 
-setUpTableOptions(byId("queues"));
+setUpTableOptions(byId("queues"), regroup);
 showSort();
 watchView(view.page);

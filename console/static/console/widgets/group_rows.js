@@ -1,13 +1,15 @@
 // The row of a group in the table of queues: a button that expands it, and totals over all its queues.
 
 import { h, icon, setAttribute, setText } from "../core/elements.js";
-import { bytes, count, exact, exactAmount, plural } from "../core/format.js";
+import { bytes, count, exact, exactAmount, plural, rate } from "../core/format.js";
 import { troubleOf } from "./group_view.js";
 
 const NO_PREFIX = "No prefix";
+const LACKS = "Not known of all its queues: the sum of the known values";
 
 /**
- * Return the row of a group; `toggle(name)` is called by its button.
+ * Return the row of a group; `toggle(name)` is called by its button. With `brokers` in the group, it has a column of
+ * brokers.
  *
  * @param {any} group
  * @param {(name: string) => void} toggle
@@ -35,10 +37,15 @@ export function groupRow(group, toggle) {
       h("span", { class: "muted group-queues" }),
       h("span", { class: "group-trouble" }),
     ),
+    "brokers" in group ? cell("Brokers", "c-broker muted") : null,
     cell("Depth", "c-depth", h("span"), h("small", { class: "muted" })),
     cell("Blocked", "num c-blocked"),
     cell("Consumers", "num c-consumers"),
-    ...["num c-in", "num c-out", "num c-unacknowledged", "c-since", "c-act"].map((column) => cell("", column)),
+    cell("In /s", "num c-in"),
+    cell("Out /s", "num c-out"),
+    cell("", "num c-unacknowledged"),
+    cell("", "c-since"),
+    "brokers" in group ? null : cell("", "c-act"),
   );
 }
 
@@ -47,7 +54,9 @@ export function groupRow(group, toggle) {
  * @param {any} group
  */
 export function updateGroup(node, group) {
-  const [name, depth, blocked, consumers] = node.children;
+  const [name, ...cells] = node.children;
+  if ("brokers" in group) setText(cells.shift(), plural(group.brokers, "broker"));
+  const [depth, blocked, consumers, rateIn, rateOut] = cells;
   const [button, queues, trouble] = name.children;
   const unknown = (/** @type {string[]} */ ...names) => names.some((each) => group.partial.includes(each));
   /** @param {string} attribute */
@@ -67,8 +76,14 @@ export function updateGroup(node, group) {
   );
   blocked.classList.toggle("hot", group.blocked_producers > 0);
   setText(consumers, `${least("consumers")}${count(group.consumers)}`);
-  const lacks = (/** @type {string[]} */ ...names) =>
-    unknown(...names) ? "\nNot known of all its queues: the sum of the known values" : "";
+  for (const [cell, attribute] of [
+    [rateIn, "rate_in"],
+    [rateOut, "rate_out"],
+  ]) {
+    setText(cell, `${least(attribute)}${rate(group[attribute])}`);
+    setAttribute(cell, "title", unknown(attribute) ? LACKS : null);
+  }
+  const lacks = (/** @type {string[]} */ ...names) => (unknown(...names) ? `\n${LACKS}` : "");
   setAttribute(
     depth,
     "title",

@@ -44,13 +44,14 @@ export const watched = ({ by, collapsed, toggled }) => (by ? { group: by, collap
  *
  * @param {any[] | undefined} groups
  * @param {any[]} queues
+ * @param {(queue: any) => string} [keyOf] the key of a queue's line
  * @returns {{key: string, group?: any, queue?: any}[]}
  */
-export function linesOf(groups, queues) {
-  const lines = (/** @type {any[]} */ some) => some.map((queue) => ({ key: queue.object, queue }));
+export function linesOf(groups, queues, keyOf = (queue) => queue.object) {
+  const lines = (/** @type {any[]} */ some) => some.map((queue) => ({ key: keyOf(queue), queue }));
   if (!groups) return lines(queues);
   return groups.flatMap((group) => [
-    { key: `group ${group.name}`, group }, // the name of an object begins with "type="
+    { key: `\n${group.name}`, group }, // no slug of a broker and no name of an object begins so
     ...lines(queues.filter((queue) => queue.of_group === group.name)),
   ]);
 }

@@ -1,13 +1,15 @@
 // Operator stops as text: one line for each, with buttons to start the producers, and to undo the stop at once.
 
-import { post } from "../core/api.js";
+import { get, objectPath, post, query } from "../core/api.js";
 import { h, icon } from "../core/elements.js";
 import { clock, duration, exact, plural } from "../core/format.js";
 import { hostOf, scopeInWords, shortName } from "../core/object_names.js";
 import { acting } from "../core/permissions.js";
+import { settings } from "../core/settings.js";
 import { sinceElement, untilElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
 import { aimOf, aimOfQueues, openStopDialog } from "./stop_dialog.js";
+import { asShown, earlierEnd, endOf as endArguments, UNDO } from "./stop_undo.js";
 import { groupStops } from "./stops_in_force.js";
 
 const NAMED = 20; // queues in the tooltip of a group
@@ -97,7 +99,7 @@ function buttons(group) {
     {
       type: "button",
       class: "quiet lift undo",
-      title: "Remove this stop, and no other, at once",
+      title: "Remove this stop, and no other, at once; or give it the end again that it had before the last change",
       ...acting("operate", hostOf(stop.object)),
       on: { click: (/** @type {any} */ event) => undoStop(group, event.currentTarget) },
     },
@@ -112,25 +114,56 @@ function buttons(group) {
 }
 
 /**
- * Remove the stops of a group, and no others of their scopes. The message offers to stop again.
+ * Undo the last change of the stops of a group, and of no others: they are removed, or a stop gets the end again that it
+ * had before. What has been changed since it was shown stays. The message offers to stop again.
  *
  * @param {any[]} group
  * @param {HTMLButtonElement} button
  */
 async function undoStop(group, button) {
   const [stop] = group;
-  const { label, ...aim } = aimOfLine(group);
-  const what = label ?? scopeInWords(stop.scope);
+  const what = aimOfLine(group).label ?? scopeInWords(stop.scope);
+  const reason = `${UNDO}${stop.reason || "stop"}`;
   button.disabled = true;
   try {
-    const done = await post("start-producers/", { ...aim, reason: `undo: ${stop.reason || "stop"}` });
-    if (done.changed)
-      toast(`${what}: stop undone.`, "done", ["Stop again…", () => openStopDialog("stop", aimOfLine(group))]);
-    else toast(`${what}: this stop is no longer in force.`);
+    const { attributes } = await get(objectPath(settings.broker, "type=Broker"));
+    const still = asShown(group, attributes.stops ?? []);
+    const [earlier, effects] = still.length === 1 ? await beforeLastChange(still[0]) : [null, []];
+    if (earlier && !(earlier.until && earlier.until <= Date.now())) {
+      const { label, only, ...aim } = aimOf(still[0]);
+      const end = endArguments(earlier);
+      await post("stop-producers/", { ...aim, ...end, ...(effects.length ? { effects } : {}), reason });
+      const words = Object.keys(end).length ? "has its earlier end again" : "has no automatic end, as before";
+      toast(`${what}: the stop ${words}.`);
+    } else {
+      const { label, ...aim } = still.length ? aimOfLine(still) : {};
+      const done = still.length ? await post("start-producers/", { ...aim, reason }) : { changed: false };
+      if (done.changed)
+        toast(`${what}: stop undone.`, "done", ["Stop again…", () => openStopDialog("stop", aimOfLine(still))]);
+      if (!done.changed) toast(`${what}: this stop is no longer in force, or was changed meanwhile.`);
+      else if (still.length < group.length)
+        toast(`${plural(group.length - still.length, "stop")} no longer in force, or changed meanwhile.`);
+    }
   } catch (error) {
     toast(`Undo failed: ${error.message}`, "error");
   }
   button.disabled = false;
+}
+
+/**
+ * Return the end that a stop had before its last change (null: none), and the effects that this call confirmed.
+ *
+ * @param {any} stop
+ * @returns {Promise<[any, string[]]>}
+ */
+async function beforeLastChange(stop) {
+  const filters = { broker: settings.broker, object: stop.object, operation: "stop-producers", outcome: "done" };
+  try {
+    const { results } = await get(`audit/${query({ ...filters, page_size: 50 })}`);
+    return [earlierEnd(stop, results), stop.effect && stop.effect !== "hold" ? [stop.effect] : []];
+  } catch {
+    return [null, []]; // without the trail it is removed, as the button says
+  }
 }
 
 /** @param {any[]} group @returns {any} */

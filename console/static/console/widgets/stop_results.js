@@ -1,18 +1,20 @@
 // A stop or start of several brokers in its dialog: progress and result of each, another attempt where it failed, and
 // undo. What a broker shows counts: a stop without an answer in time may have been made.
 
-import { post } from "../core/api.js";
+import { get, objectPath, post } from "../core/api.js";
 import { fill, h, icon } from "../core/elements.js";
 import { exact, plural } from "../core/format.js";
 import { toast } from "../core/toast.js";
 import { sentence } from "./stop_brokers.js";
 import { PROGRESS_REQUESTS, pauseBeforeProgress } from "./stop_progress.js";
-import { endOf } from "./stop_undo.js";
+import { aimOfCall, endOf, planAcross } from "./stop_undo.js";
+
+const NOT_SEEN = "it does not say which stops are in force";
 
 /**
- * One broker: `before` is its preview, `result` of the call, `seen` its progress.
+ * One broker: `before` is its preview, `result` of the call, `seen` its progress; `left`: an undo has left its stop.
  *
- * @typedef {{broker: string, title: string, before: any, result: any, seen: any}} Part
+ * @typedef {{broker: string, title: string, before: any, result: any, seen: any, left?: boolean}} Part
  */
 
 /**
@@ -114,9 +116,8 @@ class AcrossCall {
       await new Promise((resume) => setTimeout(resume, pauseBeforeProgress(tries)));
       if (!this.form.isConnected || this.undone) break;
       try {
-        const { scope, pattern } = this.body;
         const brokers = open.map((each) => each.broker);
-        const answer = await post("stop-producers/progress/", { scope, ...(pattern ? { pattern } : {}), brokers });
+        const answer = await post("stop-producers/progress/", { ...aimOfCall(this.body), brokers });
         for (const part of open)
           part.seen = answer.brokers.find((/** @type {any} */ each) => each.broker === part.broker) ?? part.seen;
         if (!this.undone) this.render(); // undone meanwhile: its result is shown
@@ -156,16 +157,20 @@ class AcrossCall {
   }
 
   /**
-   * Remove exactly what this call has made: a stop that was in force before gets its end again, unless that has passed.
+   * Undo what this call has made and no other has changed since: a stop that was in force before gets its end again,
+   * unless that has passed.
    */
   async undo() {
-    const made = this.made;
+    const { made, lost } = this;
     this.undoing.disabled = true;
-    const reason = `undo: ${this.body.reason}`;
-    const { scope, pattern, effects } = this.body;
-    const aim = { scope, ...(pattern ? { pattern } : {}), reason };
-    const before = made.filter((each) => each.result.earlier && !isOver(each.result.earlier));
-    const { lost } = this;
+    const stops = await stopsInForce(made.map((part) => part.broker));
+    const earlier = made.map((part) => ({ broker: part.broker, earlier: part.result?.earlier ?? null }));
+    const plan = planAcross(this.body, earlier, stops, Date.now());
+    const among = (/** @type {string[]} */ brokers) => made.filter((part) => brokers.includes(part.broker));
+    const [lifted, before, left] = [among(plan.lift), among(plan.restore), among(plan.left)];
+    for (const part of left) part.left = true;
+    const { effects, reason } = this.body;
+    const aim = { ...aimOfCall(this.body), reason: `undo: ${reason}` };
     const results = await Promise.all([
       ...before.map((each) =>
         this.request("stop-producers/", [each], {
@@ -174,26 +179,22 @@ class AcrossCall {
           ...endOf(each.result.earlier),
         }),
       ),
-      ...(made.length > before.length
-        ? [
-            this.request(
-              "start-producers/",
-              made.filter((each) => !before.includes(each)),
-              { ...aim, only: true },
-            ),
-          ]
-        : []),
+      ...(lifted.length ? [this.request("start-producers/", lifted, { ...aim, only: true })] : []),
     ]);
+    results.push(among(plan.unread).map((part) => [part, { outcome: "failed", error: NOT_SEEN }]));
     const undone = results.flat();
     this.undone = undone.every(([, result]) => result.outcome === "done");
     if (!this.form.isConnected) return undone;
     if (this.undone) {
-      this.head.textContent = "Undone";
-      const removed = made.length - before.length;
+      const asBefore = before.length + plan.same.length;
+      this.head.textContent = left.length === made.length ? "Not undone" : "Undone";
       this.total.textContent = [
-        removed ? `The stop was removed on ${plural(removed, "broker")}.` : "",
-        before.length ? `On ${plural(before.length, "broker")} the earlier stop is in force.` : "",
-      ].join(" ");
+        lifted.length ? `The stop was removed on ${plural(lifted.length, "broker")}.` : "",
+        asBefore ? `On ${plural(asBefore, "broker")} the earlier stop is in force.` : "",
+        left.length ? `On ${plural(left.length, "broker")} it was removed or changed meanwhile, and stays so.` : "",
+      ]
+        .filter(Boolean)
+        .join(" ");
       fill(
         this.list,
         [...made, ...lost].map((part) => row(part.title, "done", undoneInWords(part))),
@@ -226,7 +227,10 @@ class AcrossCall {
         const undone = await this.undo();
         const left = undone.filter(([, result]) => result.outcome !== "done");
         for (const [part, result] of left) toast(`Undo failed on ${part.title}: ${result.error}`, "error");
-        if (!left.length) toast(`${where}: stop undone.`);
+        if (left.length) return;
+        const changed = made.filter((part) => part.left).length;
+        if (changed < made.length) toast(`${where}: stop undone.`);
+        if (changed) toast(`${plural(changed, "broker")}: the stop was removed or changed meanwhile, and stays so.`);
       },
     ]);
   }
@@ -290,6 +294,21 @@ class AcrossCall {
   }
 }
 
+/**
+ * Return the stops in force now of each broker that answers.
+ *
+ * @param {string[]} brokers
+ * @returns {Promise<Map<string, any[]>>}
+ */
+async function stopsInForce(brokers) {
+  const read = await Promise.allSettled(brokers.map((broker) => get(objectPath(broker, "type=Broker"))));
+  return new Map(
+    read.flatMap((each, number) =>
+      each.status === "fulfilled" ? [[brokers[number] ?? "", each.value.attributes.stops ?? []]] : [],
+    ),
+  );
+}
+
 /** @param {Part} part */
 const isUnknown = (part) => part.result?.outcome === "unknown";
 
@@ -300,7 +319,8 @@ const isOpen = (part) =>
   (part.result.outcome === "done" && (part.seen?.draining ?? part.result.draining) > 0);
 
 /** @param {Part} part */
-function undoneInWords({ result }) {
+function undoneInWords({ result, left }) {
+  if (left) return "Left as it is: the stop was removed or changed meanwhile";
   if (!result?.earlier) return "Producers started";
   if (result.earlier.replaced) return "Still stopped: the staged start before is not restored";
   return isOver(result.earlier)

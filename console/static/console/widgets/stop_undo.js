@@ -1,5 +1,5 @@
-// The undo of a stop of one broker, as a plan: stops that the call made are lifted, and stops that it found and whose
-// end it changed get the end again that they had. Touches no element.
+// The undo of a stop, as a plan: stops that the call made are lifted, and stops that it found and whose end it changed
+// get the end again that they had; what others have changed since stays. Touches no element.
 
 const CLIENTS = ["pattern", "user", "container_id", "link"];
 
@@ -80,6 +80,89 @@ export function planOf({ aim, effects, made, ends }, reason, stops, now) {
     left: made.length - still.length + (ends.length - found.length),
   };
 }
+
+/**
+ * The aim in the arguments of a call: scope, pattern and clients.
+ *
+ * @param {any} sent
+ */
+export const aimOfCall = (sent) =>
+  Object.fromEntries(["scope", ...CLIENTS].filter((name) => sent[name]).map((name) => [name, sent[name]]));
+
+/**
+ * Return what an undo of a stop of several brokers does now: the brokers whose stop is lifted (`lift`), whose earlier end
+ * is restored (`restore`), where the stop is as before already (`same`), whose stop is no longer that of the call
+ * (`left`), and that do not say what is in force (`unread`).
+ *
+ * @param {any} sent arguments of the call, with its reason
+ * @param {{broker: string, earlier: any}[]} made brokers on which it made a stop or changed the end of an earlier one
+ * @param {Map<string, any[]>} stops in force, of each broker that has answered
+ * @param {number} now ms since the epoch
+ */
+export function planAcross(sent, made, stops, now) {
+  /** @type {{lift: string[], restore: string[], same: string[], left: string[], unread: string[]}} */
+  const plan = { lift: [], restore: [], same: [], left: [], unread: [] };
+  /** @param {string} broker @param {any} earlier */
+  const wayOf = (broker, earlier) => {
+    const there = stops.get(broker);
+    if (!there) return "unread";
+    const present = there.find(
+      (stop) => stop.object === sent.scope && CLIENTS.every((name) => (stop[name] || "") === (sent[name] || "")),
+    );
+    if (!earlier) return present?.reason === sent.reason ? "lift" : "left";
+    if (present?.since !== earlier.since) return "left";
+    if (isSameEnd(present, earlier)) return "same";
+    if (earlier.after && !isSameEnd(present, earlier.after)) return "left";
+    return earlier.until && earlier.until <= now ? "lift" : "restore";
+  };
+  for (const { broker, earlier } of made) plan[wayOf(broker, earlier)].push(broker);
+  return plan;
+}
+
+const OF_STOP = ["object", ...CLIENTS];
+/** What the reason of a call that undoes another begins with. */
+export const UNDO = "undo: ";
+
+/**
+ * Return those of the shown stops that are in force as they were shown: of the same call, with the same end.
+ *
+ * @param {any[]} shown
+ * @param {any[]} stops in force
+ */
+export const asShown = (shown, stops) =>
+  shown.filter((stop) => {
+    const present = stops.find((each) => isSameScope(each, stop));
+    return present?.since === stop.since && present.reason === stop.reason && isSameEnd(present, stop);
+  });
+
+/**
+ * Return the end that a stop in force had before its last change that is not undone; null: nothing has changed it since it
+ * was made, or what did is not known.
+ *
+ * @param {any} stop
+ * @param {any[]} entries of the audit trail about stops of its scope, the newest first
+ */
+export function earlierEnd(stop, entries) {
+  /** @type {any[]} */
+  let ends = []; // before each change, the last one last
+  /** @type {any} */
+  let last = null; // the stop as the trail has it
+  for (const { before, after, reason } of [...entries].reverse()) {
+    const [was, is] = [before, after].map((each) =>
+      (each?.stops ?? []).find((/** @type {any} */ one) => isSameScope(one, stop) && one.since === stop.since),
+    );
+    if (!is) continue;
+    last = is;
+    if (!was || was.stage || was.halted) ends = [];
+    else if (isSameEnd(was, is)) continue;
+    else if (reason?.startsWith(UNDO)) ends.pop();
+    else ends.push({ until: was.until, below: was.below });
+  }
+  return last && isSameEnd(last, stop) ? (ends.at(-1) ?? null) : null;
+}
+
+/** @param {any} one @param {any} other */
+const isSameScope = (one, other) => OF_STOP.every((name) => (one[name] || "") === (other[name] || ""));
 
 /**
  * The arguments of a stop that give it this end.
