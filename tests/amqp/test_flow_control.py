@@ -194,7 +194,7 @@ def test_no_message_is_accepted_once_no_producer_is_draining(broker: BrokerThrea
     with Crowd(broker) as crowd, managing(broker) as manager:
         publishers = [crowd.publisher("orders", answers_drains=bool(n % 2)) for n in range(8)]
         crowd.taker("orders", credit=1000)
-        wait_until(lambda: all(p.accepted > 200 for p in publishers), "all eight are busy", within=15)
+        wait_until(lambda: all(p.accepted > 200 for p in publishers), "all eight are busy", within=60)
         answer = manager.ask("stop-producers", {"reason": "incident"}, name="type=Broker")
         assert (answer.status, answer.body["producers"], answer.body["changed"]) == (200, 8, True)
         assert answer.body["stopped"] + answer.body["draining"] == 8

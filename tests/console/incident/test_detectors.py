@@ -228,15 +228,15 @@ _rates = st.builds(Rates, _flows, _flows, st.floats(-100, 100), st.sampled_from(
 def test_ordinary_queue_has_no_findings(values: dict[str, Any], rates: Rates, short: bool) -> None:
     queue = {**row("orders"), **values}
     findings = queue_findings(queue, Observation(NOW, rates, short=short))
-    event(f"{len(findings)} findings, ordinary: {is_ordinary(queue, rates)}")
-    assert not (findings and is_ordinary(queue, rates))
+    event(f"{len(findings)} findings, ordinary: {is_ordinary(queue, rates.growth)}")
+    assert not (findings and is_ordinary(queue, rates.growth))
 
 
 def test_most_queues_are_ordinary() -> None:
     busy = row("orders", **{**LIMITED, "producers": 3, "consumers": 1, "depth_messages": 50})
-    assert is_ordinary(busy, rates(50, 50))
-    assert is_ordinary(row("orders", producers=1, depth_messages=90_000, depth_bytes=10**9), rates(50, 50))
-    assert not is_ordinary(busy, rates(60, 50))
+    assert is_ordinary(busy, rates(50, 50).growth)
+    assert is_ordinary(row("orders", producers=1, depth_messages=90_000, depth_bytes=10**9), rates(50, 50).growth)
+    assert not is_ordinary(busy, rates(60, 50).growth)
 
 
 @pytest.mark.parametrize(
