@@ -115,7 +115,7 @@ async def test_administrator_enters_the_address_that_the_page_asks_for(
     people: People, broker: Broker, settings: Any
 ) -> None:
     page = await opened(await people.page("adele", "administrators"), "/alerts/")
-    await expect(page.locator("#console-url")).to_contain_text("Not known: notifications have no links")
+    await expect(page.locator("#console-url")).to_contain_text("No address entered: notifications have no links")
     await expect(page.locator("#no-links")).to_be_hidden()  # no receiver needs it yet
     await in_thread(lambda: Receiver.objects.create(kind="email", name="team", recipients=["a@example.com"]))
     await page.get_by_role("button", name="Enter the address…").click()

@@ -67,7 +67,7 @@ export function setUpConsoleUrl({ change, refresh }) {
         {},
         found.url
           ? h("code", {}, found.url)
-          : h("p", { class: "muted" }, "Not known: notifications have no links to this console."),
+          : h("p", { class: "muted" }, "No address entered: notifications have no links to this console."),
         origin ? h("small", { class: "muted vh" }, origin) : null,
         warning ? h("small", { class: "wrong vh" }, warning) : null,
       ),
