@@ -339,7 +339,8 @@ const STEPS = [
       const queue = queueOf(found);
       if (!queue?.overfull_count) return "";
       if (!queue.blocked_producers) return "It was overfull";
-      const words = `${exact(queue.blocked_producers)} blocked now, ${plural(queue.depth_messages, "message")} in the queue`;
+      const depth = plural(queue.depth_messages, "message");
+      const words = `${exact(queue.blocked_producers)} blocked now, ${depth} in the queue`;
       return aside(whyUrl(formatName("Queue", { virtualhost: queue.virtualhost, name: queue.name })), words);
     },
   },

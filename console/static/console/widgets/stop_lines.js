@@ -114,8 +114,8 @@ function buttons(group) {
 }
 
 /**
- * Undo the last change of the stops of a group, and of no others: they are removed, or a stop gets the end again that it
- * had before. What has been changed since it was shown stays. The message offers to stop again.
+ * Undo the last change of the stops of a group, and of no others: they are removed, or a stop gets the end again that
+ * it had before. What has been changed since it was shown stays. The message offers to stop again.
  *
  * @param {any[]} group
  * @param {HTMLButtonElement} button

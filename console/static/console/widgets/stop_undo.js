@@ -90,8 +90,8 @@ export const aimOfCall = (sent) =>
   Object.fromEntries(["scope", ...CLIENTS].filter((name) => sent[name]).map((name) => [name, sent[name]]));
 
 /**
- * Return what an undo of a stop of several brokers does now: the brokers whose stop is lifted (`lift`), whose earlier end
- * is restored (`restore`), where the stop is as before already (`same`), whose stop is no longer that of the call
+ * Return what an undo of a stop of several brokers does now: the brokers whose stop is lifted (`lift`), whose earlier
+ * end is restored (`restore`), where the stop is as before already (`same`), whose stop is no longer that of the call
  * (`left`), and that do not say what is in force (`unread`).
  *
  * @param {any} sent arguments of the call, with its reason
@@ -136,8 +136,8 @@ export const asShown = (shown, stops) =>
   });
 
 /**
- * Return the end that a stop in force had before its last change that is not undone; null: nothing has changed it since it
- * was made, or what did is not known.
+ * Return the end that a stop in force had before its last change that is not undone; null: nothing has changed it since
+ * it was made, or what did is not known.
  *
  * @param {any} stop
  * @param {any[]} entries of the audit trail about stops of its scope, the newest first
