@@ -121,7 +121,7 @@ class Changes:
 
 
 def _without_rates(item: ManagedObject) -> dict[str, Any]:
-    """All attributes but rates, which become known and change by themselves."""
+    """All attributes but rates, which become known and change meanwhile."""
     return {name: value for name, value in item.attributes.items() if not name.startswith("rate_")}
 
 
