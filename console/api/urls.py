@@ -104,7 +104,7 @@ _v1: list[URLPattern | URLResolver] = [
     path("fleet/conditions/", FleetConditionsView.as_view()),
     path("fleet/events/", FleetEventsView.as_view()),
     path("timeline/", TimelineView.as_view()),
-    path("timeline/download/", TimelineDownloadView.as_view()),
+    path("timeline/download/", TimelineDownloadView.as_view(), name="timeline-download"),
     path("why/", WhyView.as_view()),
     path("events/", EventsView.as_view()),
     path("stop-producers/", StopProducersView.as_view()),

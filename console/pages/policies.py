@@ -70,6 +70,7 @@ def policy(request: HttpRequest) -> HttpResponse:
             "page": "policies",
             "kind": kind,
             "heading": title or "Defaults for every queue",
+            "scope": name,
             "host": name.get("virtualhost") or new,
             "new": new,
             "is_pattern": bool(new) or name.type == "Policy",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from brokers.model import NOTIFICATIONS, TYPES
@@ -19,5 +20,12 @@ OPERATIONS = sorted(
 def timeline(request: HttpRequest) -> HttpResponse:
     context = frame(request, "timeline", "Timeline")
     return render(
-        request, "console/timeline.html", {**context, "kinds": sorted(NOTIFICATIONS), "operations": OPERATIONS}
+        request,
+        "console/timeline.html",
+        {
+            **context,
+            "kinds": sorted(NOTIFICATIONS),
+            "operations": OPERATIONS,
+            "download_url": reverse("timeline-download"),
+        },
     )

@@ -573,6 +573,36 @@ async def test_recommendation_and_scenario_open_the_policy_editor_with_their_lim
     await expect(viewer.locator("#apply")).to_have_attribute("aria-disabled", "true")
 
 
+async def test_notice_about_the_pipeline_does_not_move_what_is_shown_below(people: People, recorded_hour: str) -> None:
+    page = await people.page("ada", "viewers")
+    await page.clock.install()
+    await page.clock.pause_at(dt.datetime.now(dt.UTC) + dt.timedelta(hours=1))  # however slow this machine: no time-out
+    order: list[str] = []
+    page.on("response", lambda answer: order.append("status") if "/history/status/" in answer.url else None)
+    page.on("request", lambda sent: order.append("charts") if "/history/top/" in sent.url else None)
+    await page.goto(f"/history/?{WHOLE}")
+    await expect(page.locator("#top-queues a")).to_be_visible()
+    await expect(page.locator("#pipeline")).to_be_visible()
+    assert order[0] == "status"
+
+
+async def test_link_to_the_simulation_works_before_the_scripts_are_loaded(people: People, recorded_hour: str) -> None:
+    page = await people.page("ada", "viewers")
+    left = asyncio.Event()
+
+    async def wait(route: Route) -> None:
+        await left.wait()
+        await route.abort()  # the page that wanted it has been left
+
+    await page.route(re.compile(r"/history/queue\.[^/]*js"), wait)
+    await page.goto(f"/history/queues/default/orders/?{WHOLE}", wait_until="commit")
+    try:
+        await page.locator("#what-if").click()
+        await expect(page.locator(".what-if-table tbody tr")).to_have_count(3)
+    finally:
+        left.set()
+
+
 async def test_zoomed_range_of_a_queue_follows_to_the_simulation(people: People, recorded_hour: str) -> None:
     page = await people.page("ada", "viewers")
     await page.goto(f"/history/queues/default/orders/?from={iso(T + MINUTE)}&until={iso(T + 31 * MINUTE)}")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -191,3 +193,40 @@ def test_sign_in_form_preserves_the_name_after_a_wrong_password() -> None:
 
 def test_post_to_a_page_is_refused(operator: Client) -> None:
     assert operator.post("/").status_code == 405
+
+
+RANGE = "from=2026-09-14T10:00:00Z&until=2026-09-14T11:00:00Z"
+LINKS_BEFORE_SCRIPTS = [
+    (
+        f"/history/queues/test/a%2Fb/?broker=local&{RANGE}",
+        "what-if",
+        f"/history/what-if/test/a%2Fb/?broker=local&{RANGE}",
+    ),
+    (f"/history/queues/test/b/?{RANGE}", "incident", f"/history/incident/?{RANGE}&virtualhost=test&queue=b"),
+    ("/timeline/?queue=b&broker=local", "as-csv", "/api/v1/timeline/download/?queue=b&broker=local&as=csv"),
+    ("/queues/test/b/", "why", "/why/?object=type=Queue,virtualhost=test,name=b"),
+    ("/queues/test/b/?broker=local", "browse", "/objects/?broker=local&object=type=Queue,virtualhost=test,name=b"),
+    ("/why/?object=type=Queue,virtualhost=test,name=b", "queue-page", "/queues/test/b/"),
+    ("/policies/scope/?object=type=Queue,virtualhost=test,name=b", "browse", "/queues/test/b/"),
+    ("/policies/scope/?object=type=VirtualHost,name=test", "browse", "/objects/?object=type=VirtualHost,name=test"),
+]
+
+
+@pytest.mark.parametrize(("page", "link", "address"), LINKS_BEFORE_SCRIPTS)
+def test_link_has_its_address_before_any_script_has_run(page: str, link: str, address: str, operator: Client) -> None:
+    # A user may be quicker than the scripts: `href="#"` would lose the click.
+    html = operator.get(page).content.decode()
+    found = re.search(rf'<a [^>]*id="{link}"[^>]*?href="([^"]*)"', html)
+    assert found is not None
+    assert unquote(unescape(found[1])) == unquote(address)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_no_link_of_a_page_leads_nowhere(path: str, operator: Client) -> None:
+    assert 'href="#"' not in operator.get(path).content.decode()
+
+
+def test_why_page_of_a_producer_has_no_link_to_a_queue_that_is_not_known_yet(operator: Client) -> None:
+    html = operator.get("/why/?object=type=Producer,virtualhost=default,id=1").content.decode()
+    assert '<a id="queue-link" hidden></a>' in html
+    assert '<a class="button" id="queue-page" hidden>' in html

@@ -249,8 +249,8 @@ export function repeat(refresh, wanted, ms = 15_000) {
 }
 
 /**
- * Show a page's #history once the history has data: call `prepare(catalog)`, then `load()`. Until then #nothing shows
- * the reason: nothing recorded, the first figures pending, or an error.
+ * Show a page's #history once the history has data: await `prepare(catalog)`, then call `load()`. Until then #nothing
+ * shows the reason: nothing recorded, the first figures pending, or an error.
  *
  * @param {any} prepare
  * @param {(...given: any[]) => any} load
@@ -260,7 +260,7 @@ export async function begin(prepare, load) {
   try {
     const catalog = await fetchHistory("", {});
     if (!catalog.recorded) throw Object.assign(new Error("nothing"), { status: 404, begun: catalog.landed });
-    prepare(catalog);
+    await prepare(catalog);
   } catch (error) {
     page.hidden = true;
     nothing.hidden = false;

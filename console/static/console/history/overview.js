@@ -259,9 +259,13 @@ choice.addEventListener("change", () => {
 
 range.addEventListener("change", load);
 const pipeline = () => showPipeline(byId("pipeline"));
+/** The notice is above the charts: it comes first, so that it does not push a link away that is about to be clicked. */
+const noticed = pipeline();
+/** How long the charts wait for a slow answer about the pipeline. */
+const NOTICE_MS = 1_000;
 repeat(pipeline, () => true, 30_000);
 repeat(load, () => range.live && !byId("history").hidden, 30_000);
-begin((/** @type {any} */ catalog) => {
+begin(async (/** @type {any} */ catalog) => {
   brokers = catalog.brokers;
   choice.closest("label").hidden = brokers.length < 2 && !broker;
   const names = [...new Set([...brokers.map((/** @type {any} */ one) => one.broker), ...(broker ? [broker] : [])])];
@@ -272,4 +276,5 @@ begin((/** @type {any} */ catalog) => {
   );
   choice.value = broker;
   range.known = brokers.filter((/** @type {any} */ one) => !broker || one.broker === broker);
-}, load).then(pipeline);
+  await Promise.race([noticed, new Promise((resolve) => setTimeout(resolve, NOTICE_MS))]);
+}, load);

@@ -6,7 +6,7 @@ import { live, watch } from "../core/connection.js";
 import { DebouncedRequest } from "../core/debounced_request.js";
 import { byId, fill, find, h } from "../core/elements.js";
 import { plural } from "../core/format.js";
-import { formatName, objectUrl, parseName, shortName } from "../core/object_names.js";
+import { formatName, parseName, shortName } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
 import { openChangeDialog } from "../widgets/change_dialog.js";
@@ -417,10 +417,6 @@ byId("remove")?.addEventListener("click", () => {
 // -- start ----------------------------------------------------------------------------------------------------------
 
 build();
-if (byId("browse"))
-  byId("browse").href =
-    settings.type === "Queue" ? objectUrl(settings.object) : `/objects/?object=${encodeURIComponent(settings.object)}`;
-if (byId("browse") && settings.type === "Queue") byId("browse").textContent = "Open queue";
 watch({ watch: "objects", object: settings.object });
 live.addEventListener("snapshot", (event) => {
   const { object } = event.detail.data;

@@ -520,8 +520,6 @@ const endChart = () => away() && chart.end(shownAsOf() ?? 0);
 whenAway(endChart);
 endChart();
 byId("queue-timeline").href = timelineUrl(settings.object);
-byId("why").href = whyUrl(settings.object);
-byId("browse").href = `/objects/?object=${encodeURIComponent(settings.object)}`;
 byId("stop").addEventListener("click", () => openStopDialog("stop", settings.object));
 byId("start").addEventListener("click", () => openStopDialog("start", settings.object));
 editLimits.hidden = !settings.editable;
