@@ -57,12 +57,26 @@ class Adapter(Protocol):
     """Every coroutine may raise the errors of `brokers.admin`: BrokerUnreachable without an answer in time (then a
     change may have been made or not), NotAllowed for missing permissions, in the words of an operator."""
 
-    #: What this broker has, as found by `connect`: types without the attributes and operations that it lacks.
-    types: Mapping[str, ManagedType]
-    #: Kinds of events that the broker itself reports now: they are not derived from polls.
-    reports: frozenset[str]
-    #: Whether `read_all` comes in pages, so that an object can be missed in one round.
-    paged: bool
+    @property
+    def types(self) -> Mapping[str, ManagedType]:
+        """What this broker has, as found by `connect`: types without the attributes and operations that it lacks."""
+        ...
+
+    @property
+    def reports(self) -> frozenset[str]:
+        """Kinds of events that the broker itself reports now: they are not derived from polls."""
+        ...
+
+    @property
+    def paged(self) -> bool:
+        """Whether `read_all` comes in pages, so that an object can be missed in one round."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """What is the same at every address of one broker and no other broker has, such as the name of a cluster; ""
+        before `connect`, or if this kind has no such thing."""
+        ...
 
     @property
     def creator(self) -> Creator | None:

@@ -19,20 +19,34 @@ class AddressRefused(ValueError):
     """A broker must not have this address. The message is a sentence."""
 
 
+#: Addresses of one broker.
+MOST_ADDRESSES = 8
+
 #: The schemes of management interfaces over HTTP, and of those over AMQP.
 HTTP, AMQP = ("http", "https"), ("amqp", "amqps")
 
 
-def check_scheme(text: str, schemes: Sequence[str]) -> None:
-    """Raise ValueError, with a sentence, unless the URL has one of these schemes."""
-    if urlsplit(text).scheme not in schemes:
-        *others, last = [f"{scheme}://" for scheme in schemes]
-        raise ValueError(f"the URL must begin with {', '.join(others)} or {last}")
+def check_schemes(text: str, schemes: Sequence[str]) -> None:
+    """Raise ValueError, with a sentence, unless each of the URLs has one of these schemes."""
+    for url in text.split():
+        if urlsplit(url).scheme not in schemes:
+            *others, last = [f"{scheme}://" for scheme in schemes]
+            raise ValueError(f"the URL must begin with {', '.join(others)} or {last}")
+
+
+def check_urls(text: str) -> str:
+    """Return one or several URLs of one broker, separated by single spaces. Raises ValueError with a sentence."""
+    urls = list(dict.fromkeys(check_url(url) for url in text.split()))
+    if not urls:
+        raise ValueError("the URL must not be empty")
+    if len(urls) > MOST_ADDRESSES:
+        raise ValueError(f"there are {len(urls)} URLs: {MOST_ADDRESSES} at most, of one broker")
+    return " ".join(urls)
 
 
 def check_url(text: str) -> str:
     """Return the URL without a slash at its end. Raises ValueError with a sentence. Resolves no name. Which schemes a
-    kind of broker speaks is up to `check_scheme`."""
+    kind of broker speaks is up to `check_schemes`."""
     if any(ord(c) <= 32 or ord(c) == 127 for c in text):
         raise ValueError("the URL must not contain spaces or control characters")
     try:
@@ -55,9 +69,13 @@ def check_url(text: str) -> str:
 
 
 def check_resolved(text: str) -> None:
-    """Check every address that the host of a checked URL resolves to now. Raises AddressRefused; a name that does not
-    resolve is no error. Blocks until the name is resolved."""
-    host = urlsplit(text).hostname or ""
+    """Check every address that the hosts of checked URLs resolve to now. Raises AddressRefused; a name that does not
+    resolve is no error. Blocks until the names are resolved."""
+    for url in text.split():
+        _check_host(urlsplit(url).hostname or "")
+
+
+def _check_host(host: str) -> None:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

@@ -133,6 +133,7 @@ class Artemis:
 
     def __init__(self, agent: Agent, now: Callable[[], int]) -> None:
         self.types: Mapping[str, ManagedType] = types_of(CAPABILITIES)
+        self.identity = ""
         self._agent = agent
         self._now = now
         self._broker = ""  # the name of its MBean
@@ -161,6 +162,8 @@ class Artemis:
         self._broker = sorted(brokers)[0]
         self._started, self._up, self._blocked = 0, 0, set()  # it may have been restarted meanwhile
         said = await self._read_broker()
+        node = await self._agent.one(jolokia.read(self._broker, "NodeID"))
+        self.identity = str(node.get("NodeID") or "")  # a pair's is the same
         described = await self._agent.one(jolokia.describe(_canonical(self._broker)))
         limits = _takes(described, "addAddressSettings", 2)
         stops = await self._can_block()

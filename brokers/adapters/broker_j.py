@@ -107,6 +107,7 @@ class BrokerJ:
     creator = None
 
     def __init__(self, http: JsonHttp, now: Callable[[], int]) -> None:
+        self.identity = ""
         self._http = http
         self._now = now
         self.types: Mapping[str, ManagedType] = types_of(capabilities(lists_producers=True))
@@ -127,6 +128,7 @@ class BrokerJ:
 
     async def connect(self) -> Sequence[Finding]:
         said = await self._read_broker()
+        self.identity = str(said.get("id") or "")
         version = str(said.get("productVersion") or "")
         found = [Finding(f"Apache Qpid Broker-J {version} answers")]
         major = int(version.partition(".")[0] or 0)

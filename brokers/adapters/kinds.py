@@ -6,12 +6,13 @@ Nothing else is chosen by a kind's name: what a broker has is in the types of it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import cast
 
 from brokers.adapters.adapter import Adapter
 from brokers.adapters.addresses import AMQP, HTTP
+from brokers.adapters.several_addresses import SeveralAddresses
 from brokers.model import ManagedType
 
 
@@ -21,7 +22,8 @@ def always() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """How to reach a broker. `url`: with a scheme of its kind, without a slash at its end. `authority`: certificate
+    """How to reach a broker. `url`: one or several, separated by spaces, as `addresses.check_urls` returns them; an
+    adapter of one address gets one. `authority`: certificate
     authorities, PEM text or the path of a PEM file; "": the system's. `allowed`: whether a request may be sent now; not
     when another process may host the broker. The password is not part of the text form."""
 
@@ -30,6 +32,11 @@ class Account:
     password: str = field(default="", repr=False)
     authority: str = ""
     allowed: Callable[[], bool] = field(default=always, repr=False, compare=False)
+
+
+def single_addresses(account: Account) -> list[Account]:
+    """Return the account at each of its addresses."""
+    return [replace(account, url=url) for url in account.url.split()] or [account]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,9 @@ class Kind:
 
     def open(self, account: Account, now: Callable[[], int]) -> Adapter:
         module, _, name = self.factory.partition(":")
-        return cast(Adapter, getattr(import_module(module), name)(account, now))
+        factory = getattr(import_module(module), name)
+        several = {each.url: cast(Adapter, factory(each, now)) for each in single_addresses(account)}
+        return SeveralAddresses(several) if len(several) > 1 else next(iter(several.values()))
 
     def types(self) -> Mapping[str, ManagedType]:
         """Return what brokers of this kind have, without a request to one."""

@@ -99,6 +99,7 @@ class RabbitMq:
     paged = True
 
     def __init__(self, http: JsonHttp, now: Callable[[], int], account: Account | None = None) -> None:
+        self.identity = ""
         self._http = http
         self._now = now
         self._account = account
@@ -117,6 +118,7 @@ class RabbitMq:
 
     async def connect(self) -> Sequence[Finding]:
         overview = await self._http.request("GET", "/overview")
+        self.identity = str(overview.get("cluster_name") or "")
         who = await self._http.request("GET", "/whoami")
         tags = who.get("tags") or []
         tags = tags.split(",") if isinstance(tags, str) else tags

@@ -46,7 +46,7 @@ class AddedBroker(serializers.Serializer[Any]):
     slug = text_field("Identifier.")
     title = text_field("Display name.")
     kind = text_field("Kind of broker.")
-    url = text_field("Address of its management interface.")
+    url = text_field("Address of its management interface; several are separated by spaces.")
     username = text_field("User that the console signs in as.")
     has_password = serializers.BooleanField(help_text="Whether a password is stored. It is never returned.")
     authority = text_field("Certificate authorities that are trusted: PEM text, or path of a file on the server.")
@@ -59,7 +59,9 @@ class BrokerGiven(serializers.Serializer[Any]):
     title = TextField("Display name.", required=False, max_length=80)
     kind = serializers.ChoiceField(choices=list(KINDS), help_text="Kind of broker.")
     url = TextField(
-        "Address of its management interface, without user and password: http or https; Artemis: also amqp or amqps.",
+        "Address of its management interface, without user and password: http or https; Artemis: also amqp or amqps. "
+        "Several of one broker, such as the nodes of a cluster, are separated by spaces; the first that answers is "
+        "used.",
         max_length=500,
     )
     username = TextField("User that the console signs in as.", default="", max_length=255)
@@ -93,7 +95,7 @@ STOPS = OpenApiResponse(LeftStops, description="It has stops in force: confirm w
 
 class BrokerTest(serializers.Serializer[Any]):
     kind = serializers.ChoiceField(choices=list(KINDS), help_text="Kind of broker.")
-    url = TextField("Address of its management interface.", max_length=500)
+    url = TextField("Address of its management interface; several are separated by spaces.", max_length=500)
     username = TextField("User.", default="", max_length=255)
     password = TextField("Password.", default="", max_length=1000)
     authority = TextField("Certificate authorities to trust.", default="")

@@ -246,6 +246,7 @@ class _Unusable:
     types: Mapping[str, ManagedType] = {}
     reports: frozenset[str] = frozenset()
     paged = False
+    identity = ""
 
     def __init__(self, why: str) -> None:
         self._why = why

@@ -66,7 +66,7 @@ _KIND = click.option(
 
 def _account_options(command: F) -> F:
     for option in (
-        click.option("--url", "address", help="http or https address of its management interface."),
+        click.option("--url", "address", help="URL of its management; several of one broker are separated by spaces."),
         click.option("--username", "-u", help="User that the console signs in as."),
         click.option(
             "--password", "-p", "prompt", is_flag=True, help="Prompt for the password, or read standard input."

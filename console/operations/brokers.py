@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 
-from brokers.adapters.addresses import check_resolved, check_scheme, check_url
+from brokers.adapters.adapter import Finding
+from brokers.adapters.addresses import check_resolved, check_schemes, check_urls
 from brokers.adapters.kinds import KINDS, Account
-from brokers.admin import AdminError, AlreadyExists, InvalidValue, NotFound
+from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from brokers.input_checks import label_fault, text_fault
 from console.access.actor import Actor
 from console.access.audited_changes import audited
 from console.brokers import configured, keys, stops_left
 from console.brokers.models import ForeignBroker
+from console.operations import broker_probe
 from console.permissions.rights import Role
 
 #: Part of paths, addresses of nodes and names of folders. The reserved ones are paths of the API.
@@ -29,8 +30,6 @@ _SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?")
 _RESERVED = frozenset({"file", "kinds", "test"})
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,29}")
 MOST_TAGS = 10
-#: Time for a test, s.
-TEST_SECONDS = 20.0
 
 
 def broker_of(slug: str) -> ForeignBroker:
@@ -132,36 +131,21 @@ def probe_broker(by: Actor, given: Mapping[str, Any], slug: str = "") -> dict[st
         try:
             saved = stored.account() if stored else Account("")
         except keys.KeyMissing as error:
-            return _result([{"text": "", "fault": str(error)}])
+            return _result([Finding("", str(error))])
         account = Account(
             values.get("url", saved.url),
             values.get("username", saved.username),
             values.get("password", saved.password),
             values.get("authority", saved.authority),
         )
-        found = asyncio.run(_findings(kind, account))
-        row.after = {"url": account.url, "kind": kind, "faults": [each["fault"] for each in found if each["fault"]]}
+        found = asyncio.run(broker_probe.findings(kind, account))
+        row.after = {"url": account.url, "kind": kind, "faults": [each.fault for each in found if each.fault]}
         return _result(found)
 
 
-def _result(findings: list[dict[str, str]]) -> dict[str, Any]:
-    return {"ok": not any(each["fault"] for each in findings), "findings": findings}
-
-
-async def _findings(kind: str, account: Account) -> list[dict[str, str]]:
-    adapter = KINDS[kind].open(account, lambda: time.time_ns() // 1_000_000)
-    try:
-        async with asyncio.timeout(TEST_SECONDS):
-            return [{"text": each.text, "fault": each.fault} for each in await adapter.connect()]
-    except TimeoutError:
-        return [{"text": "", "fault": f"no answer from {account.url} within {TEST_SECONDS:g} s"}]
-    except AdminError as error:
-        return [{"text": "", "fault": str(error)}]
-    except Exception as error:  # an answer that no version of the broker was known to give
-        fault = f"{account.url} does not answer as {KINDS[kind].title} does ({type(error).__name__})"
-        return [{"text": "", "fault": fault}]
-    finally:
-        await adapter.close()
+def _result(findings: Sequence[Finding]) -> dict[str, Any]:
+    said = [{"text": each.text, "fault": each.fault} for each in findings]
+    return {"ok": not any(each.fault for each in findings), "findings": said}
 
 
 def field_fault(name: str, value: Any) -> str:
@@ -170,7 +154,7 @@ def field_fault(name: str, value: Any) -> str:
         return str(fault)
     if name == "url":
         try:
-            check_url(value)
+            check_urls(value)
         except ValueError as error:
             return str(error)
     return ""
@@ -180,7 +164,7 @@ def normalized(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return valid values as they are stored."""
     found = dict(values)
     if "url" in found:
-        found["url"] = check_url(found["url"])
+        found["url"] = check_urls(found["url"])
     if "tags" in found:
         found["tags"] = sorted(set(found["tags"]))
     return found
@@ -192,8 +176,8 @@ def _checked(given: Mapping[str, Any], kind: str) -> dict[str, Any]:
     if "url" in given and "url" not in wrong:
         try:
             if kind in KINDS:  # else that is a fault of its own
-                check_scheme(given["url"], KINDS[kind].schemes)
-            check_resolved(check_url(given["url"]))
+                check_schemes(given["url"], KINDS[kind].schemes)
+            check_resolved(check_urls(given["url"]))
         except ValueError as error:
             wrong["url"] = str(error)
     if wrong:

@@ -107,6 +107,7 @@ class MemoryAdapter:
     """The adapter. `reports`: the kinds of events that come from `events`."""
 
     def __init__(self, memory: Memory, now: Any, *, has: Has = Has(), reports: Iterable[str] = ()) -> None:
+        self.identity = ""
         self.memory = memory
         self.now = now
         self.types = types(has)

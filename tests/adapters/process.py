@@ -58,8 +58,11 @@ class Process:
     def now(self) -> int:
         return 1_000_000 + round(self.clock.seconds * 1000)
 
+    def adapted(self) -> MemoryAdapter:
+        return MemoryAdapter(self.memory, self.now, **self.options)  # type: ignore[arg-type]
+
     def open(self) -> None:
-        self.adapter = MemoryAdapter(self.memory, self.now, **self.options)  # type: ignore[arg-type]
+        self.adapter = self.adapted()
         self.journal = FileRecords(self.folder)
         self.observed = Observed(self.adapter, self.journal, self.now)
         self.broker = AdaptedBroker(self.observed, self.adapter)

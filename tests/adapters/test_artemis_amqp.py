@@ -12,13 +12,15 @@ import pytest_asyncio
 from brokers.adapters import jolokia
 from brokers.adapters.artemis import Artemis, open_account
 from brokers.adapters.artemis_management import ManagementAddress
-from brokers.adapters.kinds import Account
+from brokers.adapters.kinds import KINDS, Account
 from brokers.adapters.observation import Attributes
 from brokers.admin import BrokerUnreachable
 from brokers.model import ObjectName
 from tests.adapters.contract import AdapterContract
 from tests.adapters.contract.real import ANSWERS, contracted
-from tests.adapters.stalling import Stalling
+from tests.adapters.fake import queue_name
+from tests.adapters.hosted import Hosted, until
+from tests.adapters.stalling import Stalling, stalling
 from tests.adapters.test_artemis import Contracted, adapter, agent, node
 from tests.interop.artemis_node import PASSWORD, USER, ArtemisNode, Drain, Publisher
 
@@ -102,3 +104,31 @@ class TestContract(AdapterContract):
     async def subject(self, tmp_path: Path, node: ArtemisNode) -> AsyncIterator[Contracted]:
         async with contracted(lambda proxy: ContractedByAmqp(tmp_path, node, proxy), node.port) as subject:
             yield subject
+
+
+class ByBoth(Hosted):
+    """The node by Jolokia through a proxy, and by AMQP."""
+
+    def __init__(self, folder: Path, node: ArtemisNode, proxy: Stalling) -> None:
+        urls = f"http://127.0.0.1:{proxy.port}/jolokia amqp://127.0.0.1:{node.port}"
+        super().__init__(folder, lambda now: KINDS["artemis"].open(Account(urls, USER, PASSWORD), now))
+
+
+async def test_amqp_takes_over_when_jolokia_hangs_and_stops_stay(tmp_path: Path, node: ArtemisNode) -> None:
+    with stalling(node.http_port) as proxy:
+        hosted = ByBoth(tmp_path, node, proxy)
+        await hosted.start()
+        try:
+            await hosted.broker.call(queue_name("orders"), "stop-producers", {"reason": "flood", "actor": "ada"})
+            before = await hosted.events()
+            proxy.stall.set()
+            await until(hosted.is_unreachable)
+            await hosted.connect()
+            assert (await hosted.queue("orders"))["state"] == "STOPPED"
+            await hosted.broker.call(queue_name("orders"), "start-producers", {"actor": "ada"})
+            assert (await hosted.queue("orders"))["state"] != "STOPPED"
+            kinds = [event.kind for event in (await hosted.events())[len(before) :]]
+        finally:
+            proxy.stall.clear()
+            await hosted.stop()
+    assert {kind for kind in kinds if kind.startswith("queue-")} == set()

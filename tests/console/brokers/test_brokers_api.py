@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 
 from brokers.adapters.adapter import Finding
 from brokers.adapters.kinds import Account, Kind
-from brokers.admin import EffectNotConfirmed, NotAllowed
+from brokers.admin import BrokerUnreachable, EffectNotConfirmed, NotAllowed
 from brokers.testing import InMemoryBroker
 from console.audit.models import AuditEntry
 from console.brokers import configured
@@ -201,12 +201,18 @@ class Adapter:
     """An adapter whose findings depend on the password."""
 
     accounts: list[Account] = []
+    identities: Mapping[str, str] = {}
+    identity = ""
 
     def __init__(self, account: Account) -> None:
         self.account = account
         self.accounts.append(account)
 
     async def connect(self) -> list[Finding]:
+        if self.identities:
+            if self.account.url not in self.identities:
+                raise BrokerUnreachable("this node waits")
+            self.identity = self.identities[self.account.url]
         if self.account.password == "swordfish":
             return [Finding("RabbitMQ 3.10.8 answers"), Finding("", "user headgate needs the tag policymaker")]
         if not self.account.password:
@@ -222,6 +228,7 @@ def open_adapter(account: Account, _now: object) -> Adapter:
 
 @pytest.fixture
 def _kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Adapter, "identities", {})
     monkeypatch.setitem(operations.KINDS, "rabbitmq", Kind("RabbitMQ", f"{__name__}:open_adapter", "http://x"))
 
 
@@ -242,6 +249,46 @@ def test_a_test_says_what_is_missing_and_saves_nothing(admin: APIClient) -> None
     assert "does not answer as RabbitMQ does" in strange["findings"][0]["fault"]
     assert not ForeignBroker.objects.exists()
     assert "carp" not in json.dumps(list(AuditEntry.objects.values()), default=str)
+
+
+@pytest.mark.usefixtures("_kind")
+def test_each_of_several_addresses_is_tested(admin: APIClient) -> None:
+    def tested(*urls: str) -> Any:
+        return post(admin, f"{BROKERS}test/", kind="rabbitmq", url=" ".join(urls), password="swordfish").json()
+
+    node, other, waits = "http://10.0.0.7", "http://10.0.0.8", "http://10.0.0.9"
+    policymaker = "user headgate needs the tag policymaker"
+    Adapter.identities = {node: "one", other: "one"}
+    assert tested(waits, node, other) == {
+        "ok": False,
+        "findings": [
+            {"text": f"{waits} is not in use now: this node waits", "fault": ""},
+            {"text": f"{node}: RabbitMQ 3.10.8 answers", "fault": ""},
+            {"text": "", "fault": f"{node}: {policymaker}"},
+            {"text": f"{other}: RabbitMQ 3.10.8 answers", "fault": ""},
+            {"text": "", "fault": f"{other}: {policymaker}"},
+        ],
+    }
+    Adapter.identities = {node: "one", other: "two"}
+    assert tested(node, other)["findings"][-1] == {
+        "text": "",
+        "fault": f"{other} is another broker: it is two, not one as {node}",
+    }
+    assert tested(waits, waits + ":1") == {
+        "ok": False,
+        "findings": [{"text": "", "fault": f"{url}: this node waits"} for url in (waits, waits + ":1")],
+    }
+
+
+def test_several_addresses_of_a_broker_are_stored_and_each_is_checked(admin: APIClient) -> None:
+    both = "http://10.0.0.7:15672 https://10.0.0.8:15671"
+    answer = post(admin, **{**GIVEN, "url": "http://10.0.0.7:15672/  https://10.0.0.8:15671/ "})
+    assert answer.status_code == 201
+    assert answer.json()["url"] == both
+    refused = post(admin, **{**GIVEN, "slug": "other", "url": "http://10.0.0.7 http://169.254.169.254"})
+    assert "link-local" in str(refused.json()["url"])
+    refused = post(admin, **{**GIVEN, "slug": "other", "url": "http://10.0.0.7 amqp://10.0.0.7"})
+    assert "http:// or https://" in str(refused.json()["url"])
 
 
 @pytest.mark.usefixtures("_kind")

@@ -10,10 +10,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from brokers.adapters.adapter import Finding
 from brokers.admin import NotAllowed
 from console.brokers import configured
 from console.brokers.models import ForeignBroker
-from console.operations import brokers as operations
+from console.operations import broker_probe
 from tests.console.conftest import Broker
 
 pytestmark = pytest.mark.django_db
@@ -78,11 +79,11 @@ def test_a_fault_is_shown_and_the_form_stays_filled(page: Client) -> None:
 
 
 def test_findings_of_a_test_are_shown_and_nothing_is_saved(page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def findings(_kind: str, account: Any) -> list[dict[str, str]]:
+    async def findings(_kind: str, account: Any) -> list[Finding]:
         assert account.password == "swordfish"
-        return [{"text": "", "fault": str(NotAllowed("the user lacks the tag monitoring"))}]
+        return [Finding("", str(NotAllowed("the user lacks the tag monitoring")))]
 
-    monkeypatch.setattr(operations, "_findings", findings)
+    monkeypatch.setattr(broker_probe, "findings", findings)
     text = page.post("/brokers/", {**FORM, "action": "test"}).content.decode()
     assert "the user lacks the tag monitoring" in text
     assert not ForeignBroker.objects.exists()

@@ -1,0 +1,69 @@
+"""Try the addresses of a broker of another kind with its credentials, and report what is found and what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from brokers.adapters.adapter import Finding
+from brokers.adapters.kinds import KINDS, Account, single_addresses
+from brokers.adapters.several_addresses import other_broker
+from brokers.admin import AdminError
+
+#: Time for a test, s.
+TEST_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """An address: `identity`, as of its adapter; whether it `answers` as its kind does."""
+
+    url: str
+    findings: Sequence[Finding]
+    identity: str = ""
+    answers: bool = True
+
+
+async def findings(kind: str, account: Account) -> list[Finding]:
+    """Connect to every address. With several, one that does not answer is no fault while another does: of a pair, one
+    waits. One of another broker is."""
+    tried = await asyncio.gather(*(_try(kind, each) for each in single_addresses(account)))
+    if len(tried) == 1:
+        return list(tried[0].findings)
+    first = next((each for each in tried if each.answers), None)
+    return [finding for each in tried for finding in _of_several(each, first)]
+
+
+def _of_several(tried: _Tried, first: _Tried | None) -> list[Finding]:
+    """Return the findings of one of several addresses. `first`: the first that answers."""
+    named = [_named(tried.url, each) for each in tried.findings]
+    if first is None:
+        return named
+    if not tried.answers:
+        return [Finding(f"{tried.url} is not in use now: {each.fault}") for each in tried.findings]
+    if fault := other_broker(tried.identity, first.identity):
+        return [*named, Finding("", f"{tried.url} {fault} as {first.url}")]
+    return named
+
+
+def _named(url: str, finding: Finding) -> Finding:
+    return Finding(*(f"{url}: {said}" if said else "" for said in (finding.text, finding.fault)))
+
+
+async def _try(kind: str, account: Account) -> _Tried:
+    adapter = KINDS[kind].open(account, lambda: time.time_ns() // 1_000_000)
+    try:
+        async with asyncio.timeout(TEST_SECONDS):
+            found = await adapter.connect()
+        return _Tried(account.url, found, adapter.identity)
+    except TimeoutError:
+        fault = f"no answer from {account.url} within {TEST_SECONDS:g} s"
+    except AdminError as error:
+        fault = str(error)
+    except Exception as error:  # an answer that no version of the broker was known to give
+        fault = f"{account.url} does not answer as {KINDS[kind].title} does ({type(error).__name__})"
+    finally:
+        await adapter.close()
+    return _Tried(account.url, [Finding("", fault)], answers=False)
