@@ -106,7 +106,7 @@ async def test_the_next_address_takes_over_without_an_event_and_the_first_is_use
     assert {kind.partition(" ")[0] for kind in pair.kinds()} <= {"broker-unreachable", "broker-reachable"}
 
 
-async def test_an_address_in_use_is_kept_while_it_answers(pair: Pair) -> None:
+async def test_an_address_in_use_stays_in_use_while_it_answers(pair: Pair) -> None:
     pair.a.up = False
     await pair.clock.pass_(30)
     pair.a.up = True
@@ -115,7 +115,7 @@ async def test_an_address_in_use_is_kept_while_it_answers(pair: Pair) -> None:
     assert not pair.a.reads
 
 
-async def test_a_stop_is_kept_by_the_next_address(pair: Pair) -> None:
+async def test_a_stop_stays_in_force_at_the_next_address(pair: Pair) -> None:
     await pair.broker.call(ORDERS, "stop-producers", {"reason": "flood", "actor": "ada"})
     pair.a.up = False
     await pair.clock.pass_(30)
