@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from time import monotonic
 from typing import TypeVar
 
 from django.db import DatabaseError, InterfaceError, connection
@@ -17,16 +18,18 @@ from django.db import DatabaseError, InterfaceError, connection
 T = TypeVar("T")
 
 #: Time limits of a statement and of a pause within a transaction, s; and of all of a call that waits. One that hangs
-#: has been paused for longer before another process takes over.
+#: has been paused for longer before another process takes over. Consoles give up after 10 s of silence.
 STATEMENT_SECONDS, PAUSE_SECONDS, CALL_SECONDS = 5, 5, 8.0
 
 
 class DatabaseThread:
-    """One piece of work at a time. Every method raises DatabaseError."""
+    """One piece of work at a time. Every method raises DatabaseError. `steady`: monotonic seconds."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, steady: Callable[[], float] = monotonic) -> None:
         self._name = name
+        self._steady = steady
         self._executor = ThreadPoolExecutor(1, name)
+        self._failed: list[tuple[float, float]] = []  # calls of the last seconds that failed: their end and duration
 
     async def run(self, work: Callable[[], T]) -> T:
         """Work for a coroutine, however long it takes."""
@@ -34,14 +37,24 @@ class DatabaseThread:
 
     def wait(self, work: Callable[[], T]) -> T:
         """Work, while the caller waits (also a coroutine's event loop, where Django refuses queries): for short
-        transactions, without whose result nothing may go on."""
+        transactions, without whose result nothing may go on. Calls that fail one after the other, of many brokers, take
+        no longer than one: else the process would be silent for as many times, and lose its connections."""
+        began = self._steady()
+        self._failed = [(end, took) for end, took in self._failed if began - end < CALL_SECONDS]
+        left = CALL_SECONDS - sum(took for _, took in self._failed)
+        if left <= CALL_SECONDS / 8:  # too little for a database that answers
+            raise DatabaseError("the console's database does not answer")
         done = self._executor.submit(_connected, work)
         try:
-            return done.result(CALL_SECONDS)
+            return done.result(left)
         except TimeoutError:
             self._executor.shutdown(wait=False)  # it may end with that work, whose result is not known
             self._executor = ThreadPoolExecutor(1, self._name)
-            raise DatabaseError(f"the console's database did not answer within {CALL_SECONDS:g} s") from None
+            self._failed.append((self._steady(), left))
+            raise DatabaseError(f"the console's database did not answer within {left:.2g} s") from None
+        except DatabaseError:
+            self._failed.append((self._steady(), self._steady() - began))
+            raise
 
     def close(self) -> None:
         with suppress(RuntimeError):  # closed before
