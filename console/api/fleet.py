@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.http import QueryDict
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -71,24 +74,8 @@ class FleetQueuesView(_FleetView):
         description="From the console's snapshots. Brokers without a snapshot have no queues here.",
     )
     def get(self, request: Request) -> Response:
-        query, members = request.query_params, self.members
-        sort = query.get("sort", "")
-        try:
-            check_sort(sort)
-        except BadSort as error:
-            raise InvalidValue({"sort": str(error)}) from None
-        return Response(
-            snapshot_of(members)
-            | queues_page(
-                members,
-                search=query.get("search", ""),
-                states=choices_in(query, "state", QUEUE_STATES),
-                only=choices_in(query, "only", QUICK_FILTERS),
-                sort=sort,
-                page=number_in(query, "page", 1, 1, 1 << 31),
-                size=number_in(query, "page_size", 100, 1, MAX_PAGE_SIZE),
-            )
-        )
+        members = self.members
+        return Response(snapshot_of(members) | queues_page(members, **_selection(request.query_params)))
 
 
 class FleetQueueGroupsView(_FleetView):
@@ -110,26 +97,27 @@ class FleetQueueGroupsView(_FleetView):
     )
     def get(self, request: Request) -> Response:
         query, members = request.query_params, self.members
-        by, sort = choice_in(query, "by", GROUPINGS), query.get("sort", "")
+        by = choice_in(query, "by", GROUPINGS)
         if not by:
             raise InvalidValue({"by": f"by is missing: it must be one of {', '.join(GROUPINGS)}"})
-        try:
-            check_sort(sort)
-        except BadSort as error:
-            raise InvalidValue({"sort": str(error)}) from None
-        return Response(
-            snapshot_of(members)
-            | groups_page(
-                members,
-                by,
-                search=query.get("search", ""),
-                states=choices_in(query, "state", QUEUE_STATES),
-                only=choices_in(query, "only", QUICK_FILTERS),
-                sort=sort,
-                page=number_in(query, "page", 1, 1, 1 << 31),
-                size=number_in(query, "page_size", 100, 1, MAX_PAGE_SIZE),
-            )
-        )
+        return Response(snapshot_of(members) | groups_page(members, by, **_selection(query)))
+
+
+def _selection(query: QueryDict) -> dict[str, Any]:
+    """Return which queues are requested, in which order, and the page. Raises InvalidValue."""
+    sort = query.get("sort", "")
+    try:
+        check_sort(sort)
+    except BadSort as error:
+        raise InvalidValue({"sort": str(error)}) from None
+    return {
+        "search": query.get("search", ""),
+        "states": choices_in(query, "state", QUEUE_STATES),
+        "only": choices_in(query, "only", QUICK_FILTERS),
+        "sort": sort,
+        "page": number_in(query, "page", 1, 1, 1 << 31),
+        "size": number_in(query, "page_size", 100, 1, MAX_PAGE_SIZE),
+    }
 
 
 class FleetConditionsView(_FleetView):

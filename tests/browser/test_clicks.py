@@ -58,9 +58,11 @@ CLICKS = {
     "export the policies": 3,
 }
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
+#: A press that Playwright prevents, since the page has moved under the mouse meanwhile, is made again: it counts once.
 COUNT = """
   const count = (event) => window.countedClick(`${event.type} ${event.target.textContent.trim().slice(0, 30)}`);
-  addEventListener("pointerdown", (event) => event.isTrusted && count(event), { capture: true });
+  const countPress = (event) => event.isTrusted && setTimeout(() => event.defaultPrevented || count(event));
+  addEventListener("pointerdown", countPress, { capture: true });
   addEventListener("change", (event) => event.target.matches("select") && count(event), { capture: true });
 """
 

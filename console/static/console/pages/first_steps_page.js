@@ -185,7 +185,7 @@ function address() {
   const port = /:(\d+)$/.exec(settings.amqp)?.[1] ?? "5672";
   const loopback = ["127.0.0.1", "localhost", "[::1]"];
   const host = loopback.includes(found.hostname) ? location.hostname : found.hostname;
-  return { host, port, tls: settings.amqp.startsWith("amqps:"), loopback: loopback.includes(host) };
+  return { host, port, tls: settings.amqp.startsWith("amqps:") };
 }
 
 const code = h("code", { id: "program-text" });
@@ -217,8 +217,9 @@ function showProgram() {
     ".",
     language.installation ? ` ${language.installation}` : null,
     made.password ? null : ` Replace PASSWORD by that of ${made.user}, which was shown once.`,
-    !to.loopback && !to.tls && language.name !== "Java (JMS)"
-      ? " This client sends its password in the clear: from other machines the broker accepts that over TLS only."
+    !to.tls && language.name !== "Java (JMS)"
+      ? " This client sends its password in the clear: the broker accepts that from its own machine only, and over TLS " +
+          "from others and through published ports of a container."
       : null,
   );
 }
