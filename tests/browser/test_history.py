@@ -462,6 +462,25 @@ async def test_scenarios_are_simulated_beside_the_current_limits(people: People,
     assert "candidate=10000%3A9000%3A0%3A0" in page.url
 
 
+async def test_scenario_that_is_added_while_the_first_answer_is_awaited_stays(
+    people: People, recorded_hour: str
+) -> None:
+    page = await people.page("ada", "viewers")
+    come = asyncio.Event()
+
+    async def later(route: Route) -> None:
+        await come.wait()
+        await route.continue_()
+
+    await page.route("**/api/v1/history/what-if/**", later)
+    await page.goto(f"/history/what-if/default/orders/?{WHOLE}")
+    await page.get_by_role("button", name="Add scenario").click()
+    await page.locator("[name=capacity_messages]").fill("7,000")
+    come.set()
+    await expect(page.locator(".what-if-table tbody tr")).to_have_count(1)
+    await expect(page.locator("[name=capacity_messages]")).to_have_value("7,000")
+
+
 async def test_broker_without_reported_producers_and_resume_levels_has_neither(
     people: People, recorded_hour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
