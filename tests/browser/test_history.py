@@ -332,6 +332,27 @@ async def test_incident_lists_events_in_order_with_operator_and_reason(people: P
     assert "group=" in page.url
 
 
+async def test_more_events_of_an_incident_follow_without_a_gap_however_often_the_button_is_clicked(
+    people: People, url: str
+) -> None:
+    write(url, "coverage", [coverage(T, T + HOUR)])
+    write(
+        url,
+        "events",
+        [event(T + n * SECOND, "queue-overfull", n + 1, **QUEUE, text=f"QUE-1003 : {n}.") for n in range(450)],
+    )
+    page = await people.page("ada", "viewers")
+    await page.goto(f"/history/incident/?{WHOLE}&broker=local&virtualhost=default&queue=orders")
+    lines, more = page.locator("#timeline li"), page.locator("#more")
+    await expect(lines).to_have_count(200)
+    await more.evaluate("(button) => { button.click(); button.click(); }")
+    await expect(lines).to_have_count(400)
+    await more.click()
+    await expect(lines).to_have_count(450)
+    await expect(more).to_be_hidden()
+    assert len({await each.inner_text() for each in await lines.all()}) == 450
+
+
 def spoil(url: str, table: str) -> None:
     for path in Path(table_url(url, table)).rglob("*.parquet"):
         path.write_bytes(b"broken")
