@@ -212,6 +212,38 @@ LINKS_BEFORE_SCRIPTS = [
 ]
 
 
+QUEUE = "type=Queue,virtualhost=test,name=b"
+#: Links by their text, on pages that their address gives a broker.
+LINKS_OF_THE_BROKER = [
+    (f"/why/?object={QUEUE}", "Overview", "/"),
+    (f"/why/?object={QUEUE}", "test / b", "/queues/test/b/"),
+    (f"/why/?object={QUEUE}", "Queue page", "/queues/test/b/"),
+    (f"/policies/scope/?object={QUEUE}", "Policies", "/policies/"),
+    (f"/policies/scope/?object={QUEUE}", "Change history", f"/audit/?object={QUEUE}"),
+    (f"/policies/scope/?object={QUEUE}", "Open queue", "/queues/test/b/"),
+    ("/policies/scope/?object=type=VirtualHost,name=test", "Attributes", "/objects/?object=type=VirtualHost,name=test"),
+    ("/policies/file/?", "Policies", "/policies/"),
+    ("/policies/bulk/?", "Policies", "/policies/"),
+    ("/queues/test/b/?", "Overview", "/"),
+    ("/queues/test/b/?", "All fields, with impact preview", f"/policies/scope/?object={QUEUE}"),
+    ("/queues/test/b/?", "Timeline", "/timeline/"),
+    (f"/messages/?object={QUEUE}", "Queue page", "/queues/test/b/"),
+    ("/clients/client/?virtualhost=test&user=ann", "Clients", "/clients/"),
+    ("/clients/?", "First steps", "/first-steps/"),
+    ("/?", "Timeline", "/timeline/"),
+]
+
+
+@pytest.mark.parametrize(("page", "text", "address"), LINKS_OF_THE_BROKER)
+def test_link_has_the_broker_of_the_page_before_any_script_has_run(
+    page: str, text: str, address: str, operator: Client
+) -> None:
+    html = operator.get(f"{page}&broker=local").content.decode().partition("<main")
+    within = html[2] if text != "First steps" else html[0]
+    found = [unquote(unescape(each)) for each in re.findall(rf'<a [^>]*href="([^"]*)"[^>]*>{text}</a>', within)]
+    assert found == [f"{address}{'&' if '?' in address else '?'}broker=local"]
+
+
 @pytest.mark.parametrize(("page", "link", "address"), LINKS_BEFORE_SCRIPTS)
 def test_link_has_its_address_before_any_script_has_run(page: str, link: str, address: str, operator: Client) -> None:
     # A user may be quicker than the scripts: `href="#"` would lose the click.
