@@ -296,7 +296,7 @@ fill(
     );
   }),
 );
-// Not while an answer is awaited, which changes what follows. The button stays enabled, so that it has the focus again.
+// Not while an answer is awaited, which changes what follows. The button stays enabled, so that it retains the focus.
 byId("more").addEventListener("click", () => {
   if (!awaited) loadEvents(Math.floor(byId("timeline").children.length / SIZE) + 1);
 });

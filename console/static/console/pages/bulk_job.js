@@ -78,10 +78,12 @@ function show(job) {
 
 /** @param {any} job */
 async function rows(job) {
-  wanted ??= job.counts.failed || job.state === "running" ? "failed" : "done";
+  const state = wanted ?? (job.counts.failed || job.state === "running" ? "failed" : "done");
+  wanted = state;
   for (const button of findAll(".segmented [data-state]"))
-    button.setAttribute("aria-pressed", String(button.dataset.state === wanted));
-  const page = await get(`${path}rows/${query({ state: wanted, page_size: SHOWN })}`);
+    button.setAttribute("aria-pressed", String(button.dataset.state === state));
+  const page = await get(`${path}rows/${query({ state, page_size: SHOWN })}`);
+  if (state !== wanted) return; // another one has been selected meanwhile
   byId("rows-empty").hidden = page.count > 0;
   byId("rows-rest").hidden = page.count <= SHOWN;
   byId("rows-rest").textContent = `${plural(page.count - SHOWN, "more queue")}`;
