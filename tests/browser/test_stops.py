@@ -245,7 +245,7 @@ async def test_undo_in_the_banner_restores_the_end_before_the_last_change_and_th
     people: People, broker: Broker, aim: Aim, what: str
 ) -> None:
     for name in ("orders", "payments"):
-        broker.do(lambda memory, name=name: used(memory, name, 10))
+        broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
     page = await opened(await people.page("ada"))
 
     def stop(**end: int) -> None:

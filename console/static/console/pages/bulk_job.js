@@ -13,6 +13,7 @@ import { fieldText, labelBeside, settingChips } from "../widgets/policy_fields.j
 const SHOWN = 100;
 const POLL_EVERY = 700; // ms, while the job runs
 const path = `policies/bulk/${settings.job}/`;
+/** @type {any} */
 let wanted = null; // state of the rows on the page; null until the first load or a click selects one
 let pause = 0;
 
