@@ -177,6 +177,26 @@ def test_navigation_preserves_the_selected_broker(operator: Client) -> None:
     assert settings_of(html)["broker"] == "b"
 
 
+def test_history_page_offers_the_brokers_before_any_script_has_run(operator: Client) -> None:
+    assert "<label hidden>" in operator.get("/history/").content.decode()  # of one broker
+
+    async def unreachable(**options: Any) -> BrokerAdmin:
+        raise BrokerUnreachable("disconnected")
+
+    brokers = [{"slug": slug, "title": slug.upper(), "connect": unreachable, "options": {}} for slug in "ab"]
+    close_links()
+    with override_settings(HEADGATE_BROKERS=brokers):
+        html = operator.get("/history/?broker=b").content.decode()
+        close_links()
+    assert '<option value="a">a</option><option value="b" selected>b</option>' in html
+    assert "<label hidden>" not in html
+
+
+def test_access_page_says_what_the_first_role_allows_before_any_script_has_run() -> None:
+    html = _client("adele", "administrators").get("/access/").content.decode()
+    assert 'role="status">Sees queues, events, history' in html
+
+
 def test_missing_page_has_the_frame_of_the_product(operator: Client) -> None:
     answer = operator.get("/nowhere/")
     assert answer.status_code == 404
