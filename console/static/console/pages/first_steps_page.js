@@ -218,8 +218,8 @@ function showProgram() {
     language.installation ? ` ${language.installation}` : null,
     made.password ? null : ` Replace PASSWORD by that of ${made.user}, which was shown once.`,
     !to.tls && language.name !== "Java (JMS)"
-      ? " This client sends its password in the clear: the broker accepts that from its own machine only, and over TLS " +
-          "from others and through published ports of a container."
+      ? " This client sends its password in the clear: the broker accepts that from its own machine only, and over " +
+          "TLS from others and through published ports of a container."
       : null,
   );
 }
