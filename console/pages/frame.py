@@ -71,6 +71,7 @@ def frame(
     for any virtual host suffice."""
     broker, brokers, rights = broker_of(request, slug), brokers_of(request), request_rights(request)
     may = _may(rights, broker["slug"])
+    named = urlencode({"broker": broker["slug"]}) if request.GET.get("broker") == broker["slug"] else ""
     suffix = "" if broker["slug"] == brokers[0]["slug"] else f"?broker={broker['slug']}"
     several = len(brokers) > 1
     preferences = preferences_of(request.user.pk)
@@ -79,6 +80,9 @@ def frame(
         "title": title,
         "broker": broker,
         "brokers": brokers,
+        # What links of the page's broker end with, as core/page_broker.js has it for those without.
+        "of_broker": f"?{named}" if named else "",
+        "and_broker": f"&{named}" if named else "",
         "switcher": _switcher(request, brokers, rights) if several else [],
         "may_operate": _may_here(may["operate"], about),
         "may_operate_all": may["operate"] is None,

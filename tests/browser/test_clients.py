@@ -6,7 +6,7 @@ import asyncio
 import re
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 from proton import Message
 
 from brokers.engine.flow.producer import Producer
@@ -86,13 +86,54 @@ async def test_queues_that_a_stop_of_the_client_waits_for_are_named(people: Peop
     page = await opened(await people.page("vic", "viewers"), WEB)
     ends = page.locator("#stop-ends")
     await expect(ends).to_contain_text("ends at a depth of 40%. Waits for 1 queue above 40%: orders (90%)")
-    await expect(ends.get_by_role("link", name="orders")).to_have_attribute(
-        "href", re.compile("/queues/default/orders/")
-    )
+    link = ends.get_by_role("link", name="orders")
+    await expect(link).to_have_attribute("href", re.compile("/queues/default/orders/"))
+    await link.focus()
     broker.do(lambda memory: memory.consume(memory.attach_consumer("orders"), 2))
     await expect(ends).to_contain_text("orders (70%)")
+    await expect(link).to_be_focused()
     broker.do(lambda memory: (memory.consume(memory.attach_consumer("orders"), 5), memory.advance(2000)))
     await expect(ends).to_be_hidden()
+
+
+async def test_stop_on_the_banner_is_not_shown_before_it_in_the_page(people: People, broker: Broker) -> None:
+    def stop(memory: InMemoryBroker) -> None:
+        given = {"reason": "poison", "user": "ann", "container_id": "web-7"}
+        memory.management.call(object_name("VirtualHost", name="default"), "stop-producers", given, "olga")
+
+    broker.do(stop)
+    page = await people.page("vic", "viewers")
+    come = asyncio.Event()
+
+    async def later(route: Route) -> None:
+        await come.wait()
+        await route.continue_()
+
+    await page.route("**/objects/type%3DBroker/", later)
+    await page.goto(WEB)
+    empty = page.locator("#connections-empty p")
+    await expect(empty).to_have_text("No open connection.")
+    await expect(page.locator("#stops")).to_be_hidden()
+    await empty.evaluate("(element) => { element.marked = true; }")
+    come.set()
+    await expect(page.locator("#banner-stops")).to_contain_text("poison")
+    await expect(page.locator("#stops")).to_be_hidden()
+    assert await empty.evaluate("(element) => element.marked")  # a live region that is filled again is read again
+
+
+async def test_page_of_a_client_recovers_from_a_failed_request_for_the_types(people: People, broker: Broker) -> None:
+    people.expected += ["503"]
+    broker.do(furnish)
+    page = await people.page("vic", "viewers")
+
+    async def fail(route: Route) -> None:
+        await route.fulfill(status=503, body="{}", content_type="application/json")
+
+    await page.route("**/brokers/local/types/", fail, times=1)
+    await page.goto(WEB)
+    await expect(page.locator("#problem")).to_contain_text("The broker cannot be reached.")
+    await expect(page.locator("#producer-rows tr")).to_have_count(1)
+    await expect(page.locator("#problem")).to_be_hidden()
 
 
 async def test_producer_is_closed_with_a_preview_and_a_reason(people: People, broker: Broker) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 from django.contrib.auth.models import Group, User
-from playwright.async_api import Route, expect
+from playwright.async_api import Page, Route, expect
 
 from brokers.model import object_name
 from tests.browser.chromium import MISSING, PATH
@@ -164,13 +165,60 @@ async def test_click_before_the_scripts_have_loaded_is_repeated_afterwards(peopl
         await come.wait()
         await route.continue_()
 
-    await page.route(f"**/console/{late}*.js", later)  # the other of the two is there at once
+    await page.route(re.compile(rf"/pages/{late}\.js$"), later)  # the other of the two is there at once
     await page.goto("/objects/", wait_until="commit")
     await page.get_by_role("button", name="Keyboard shortcuts").click()
     come.set()
     await expect(page.locator("dialog")).to_contain_text("This list")
     await expect(page.locator("#connection-text")).to_have_text("Live")
     await expect(page.locator("dialog")).to_have_count(1)
+
+
+async def early(page: Page, path: str, script: str) -> asyncio.Event:
+    """Open a page whose script comes once the event is set."""
+    come = asyncio.Event()
+
+    async def later(route: Route) -> None:
+        await come.wait()
+        await route.continue_()
+
+    await page.route(re.compile(rf"/pages/{script}\.js$"), later)
+    await page.goto(path, wait_until="commit")
+    return come
+
+
+async def test_text_entered_and_submitted_before_the_scripts_have_loaded_filters_afterwards(people: People) -> None:
+    page = await people.page("ada")
+    come = await early(page, "/?sort=name", "overview")
+    search = page.get_by_label("Filter by name")
+    await search.fill("pay")
+    await search.press("Enter")
+    come.set()
+    await expect(page.locator("#queues-empty")).to_contain_text("No matching queues")
+    await expect(search).to_have_value("pay")
+    assert page.url.endswith("/?search=pay&sort=name")
+
+
+async def test_preferences_submitted_before_the_scripts_have_loaded_are_saved_afterwards(people: People) -> None:
+    page = await people.page("ada")
+    come = await early(page, "/preferences/", "preferences")
+    await page.get_by_label("Time zone").fill("Berlin")
+    await page.get_by_label("Clock").select_option("12")
+    await page.get_by_role("button", name="Save").click()
+    come.set()
+    await expect(page.locator("#toasts")).to_contain_text("Saved")
+    await expect(page.get_by_label("Time zone")).to_have_value("Europe/Berlin")
+    await page.reload()
+    await expect(page.get_by_label("Clock")).to_have_value("12")
+
+
+async def test_help_opened_before_the_scripts_have_loaded_stays_open(people: People) -> None:
+    page = await people.page("ada")
+    come = await early(page, "/conditions/", "conditions")
+    await page.get_by_role("button", name="What is condition").click()
+    come.set()
+    await expect(page.locator("#connection-text")).to_have_text("Live")
+    await expect(page.locator(".explanation").first).to_be_visible()
 
 
 async def test_stop_in_force_is_shown_on_pages_without_queues(people: People, broker: Broker) -> None:

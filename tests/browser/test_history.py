@@ -332,6 +332,27 @@ async def test_incident_lists_events_in_order_with_operator_and_reason(people: P
     assert "group=" in page.url
 
 
+async def test_more_events_of_an_incident_follow_without_a_gap_however_often_the_button_is_clicked(
+    people: People, url: str
+) -> None:
+    write(url, "coverage", [coverage(T, T + HOUR)])
+    write(
+        url,
+        "events",
+        [event(T + n * SECOND, "queue-overfull", n + 1, **QUEUE, text=f"QUE-1003 : {n}.") for n in range(450)],
+    )
+    page = await people.page("ada", "viewers")
+    await page.goto(f"/history/incident/?{WHOLE}&broker=local&virtualhost=default&queue=orders")
+    lines, more = page.locator("#timeline li"), page.locator("#more")
+    await expect(lines).to_have_count(200)
+    await more.evaluate("(button) => { button.click(); button.click(); }")
+    await expect(lines).to_have_count(400)
+    await more.click()
+    await expect(lines).to_have_count(450)
+    await expect(more).to_be_hidden()
+    assert len({await each.inner_text() for each in await lines.all()}) == 450
+
+
 def spoil(url: str, table: str) -> None:
     for path in Path(table_url(url, table)).rglob("*.parquet"):
         path.write_bytes(b"broken")
@@ -460,6 +481,25 @@ async def test_scenarios_are_simulated_beside_the_current_limits(people: People,
     await expect(page.locator(".limits-words").nth(1)).to_have_text("10,000 messages, resume at 9,000")
     assert await outcomes(page) == ["Current", "Scenario 1", "Scenario 2"]
     assert "candidate=10000%3A9000%3A0%3A0" in page.url
+
+
+async def test_scenario_that_is_added_while_the_first_answer_is_awaited_stays(
+    people: People, recorded_hour: str
+) -> None:
+    page = await people.page("ada", "viewers")
+    come = asyncio.Event()
+
+    async def later(route: Route) -> None:
+        await come.wait()
+        await route.continue_()
+
+    await page.route("**/api/v1/history/what-if/**", later)
+    await page.goto(f"/history/what-if/default/orders/?{WHOLE}")
+    await page.get_by_role("button", name="Add scenario").click()
+    await page.locator("[name=capacity_messages]").fill("7,000")
+    come.set()
+    await expect(page.locator(".what-if-table tbody tr")).to_have_count(1)
+    await expect(page.locator("[name=capacity_messages]")).to_have_value("7,000")
 
 
 async def test_broker_without_reported_producers_and_resume_levels_has_neither(

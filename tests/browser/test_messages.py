@@ -336,14 +336,23 @@ async def test_all_that_the_filter_finds_are_deleted_by_a_job_that_can_be_interr
     await page.locator("dialog").get_by_role("button", name="Delete at least 1,000 messages").click()
     line = page.locator("#jobs li")
     await expect(line).to_contain_text("Running: delete 1,200 messages")
-    await expect(line).to_contain_text("40% (4,000 of 10,000 searched)")
+    await expect(line).to_contain_text("40% (4,000 of 10,000 messages searched)")
     await expect(line).to_contain_text("Waiting: The store is full.")
     assert sent[-1][1]["match"] == {"properties": {"colour": "red"}}
-    await line.get_by_role("button", name="Interrupt").click()
+    interrupt = line.get_by_role("button", name="Interrupt")
+    await interrupt.evaluate("(element) => { element.marked = true; }")
+    await interrupt.focus()
+    job |= {"searched": 5000, "percent": 50}
+    await expect(line).to_contain_text("50% (5,000 of 10,000 messages searched)")
+    await expect(interrupt).to_be_focused()
+    assert await interrupt.evaluate("(element) => element.marked")  # one that is replaced loses a click
+    await interrupt.click()
     job |= {"state": "interrupted", "searched": 10_001, "percent": None}
     await expect(line.get_by_role("button", name="Resume")).to_be_visible()
-    await expect(line).to_contain_text("\u2013 (10,001 searched)")
+    await expect(line).to_contain_text("\u2013 (10,001 messages searched)")
     assert sent[-1] == ("message-jobs/3/interrupt/", {})
+    await line.get_by_role("button", name="Dismiss job 3").click()
+    await expect(line).to_have_count(0)
 
 
 async def test_published_message_is_in_the_queue_or_the_outcome_says_why_not(people: People, broker: Broker) -> None:

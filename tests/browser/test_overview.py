@@ -237,6 +237,20 @@ async def test_bulk_action_applies_to_the_current_filter(people: People, broker:
     await expect(dialog.locator(".preview-largest")).not_to_contain_text("stock")
 
 
+async def test_first_selected_queue_does_not_move_the_rows(people: People, broker: Broker) -> None:
+    for name in ("orders", "payments"):
+        broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
+    page = await opened(await people.page("ada"))
+    bar, box = page.locator("#selection"), page.get_by_label("Select payments")
+    await expect(bar).to_contain_text("Select queues or filter them")
+    before = await box.bounding_box()
+    await box.check()
+    await expect(bar).to_contain_text("1 selected")
+    assert await box.bounding_box() == before
+    await bar.get_by_role("button", name="Clear").click()
+    await expect(bar).to_contain_text("Select queues or filter them")
+
+
 async def test_long_names_are_distinguishable_in_the_table(people: People, broker: Broker) -> None:
     """Of names that differ at their ends nothing is cut off; of much too long ones the middle is."""
     stem = "warehouse.europe.central.stock-movements.replay"  # 47 characters

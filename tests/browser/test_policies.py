@@ -276,6 +276,18 @@ async def test_scopes_are_listed_with_their_overrides_and_updated_live(people: P
 FILE = "version: 1\nvirtualhosts: {default: {queues: {orders: {capacity_messages: 5}}}}"
 
 
+async def test_newer_search_gives_up_the_one_before_whose_answer_is_late(people: People, broker: Broker) -> None:
+    busy(broker)
+    page = await opened(await people.page("ada"), "/policies/")
+    await expect(page.locator("#own tr")).to_have_count(1)
+    await page.route("**/policies/?*search=late*", lambda route: None)  # it is never answered
+    async with page.expect_request(lambda sent: "search=late" in sent.url):
+        await page.locator("#search").fill("late")
+    async with page.expect_event("requestfailed", lambda sent: "search=late" in sent.url):
+        await page.locator("#search").fill("none")
+    await expect(page.locator("#own-empty")).to_contain_text("No matching queue with overrides.")
+
+
 async def test_file_is_compared_and_applied(people: People, broker: Broker) -> None:
     busy(broker)
     people.expected.append("400")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.db import connections
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
@@ -29,6 +29,8 @@ pytestmark = [
 expect.set_options(timeout=LIMIT)
 
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
+PAYMENTS = object_name("Queue", virtualhost="default", name="payments")
+_BROKER = object_name("Broker")
 
 
 @pytest.mark.domain("3 staged start")
@@ -230,12 +232,21 @@ async def test_help_beside_a_field_is_opened_and_closed_by_keyboard_in_the_dialo
     await expect(dialog.get_by_role("group", name="Resume automatically", exact=True)).to_be_visible()
 
 
+@pytest.mark.parametrize(
+    ("aim", "what"),
+    [
+        (Aim(ORDERS), "queue orders"),
+        (Aim(_BROKER, queues=(str(ORDERS),)), "queue orders"),
+        (Aim(_BROKER, queues=(str(ORDERS), str(PAYMENTS))), "2 queues"),
+    ],
+    ids=["one queue", "one selected queue", "two selected queues"],
+)
 async def test_undo_in_the_banner_restores_the_end_before_the_last_change_and_then_removes_the_stop(
-    people: People, broker: Broker
+    people: People, broker: Broker, aim: Aim, what: str
 ) -> None:
-    broker.do(lambda memory: used(memory, "orders", 10))
+    for name in ("orders", "payments"):
+        broker.do(lambda memory, name=name: used(memory, name, 10))  # type: ignore[misc]
     page = await opened(await people.page("ada"))
-    aim = Aim(object_name("Queue", virtualhost="default", name="orders"))
 
     def stop(**end: int) -> None:
         try:
@@ -250,9 +261,34 @@ async def test_undo_in_the_banner_restores_the_end_before_the_last_change_and_th
     await asyncio.to_thread(stop, for_ms=600_000)
     await expect(banner).to_contain_text("Resumes automatically")
     await undo.click()
-    await expect(toast).to_contain_text("queue orders: the stop has no automatic end, as before.")
+    await expect(toast).to_contain_text(f"{what}: the stop has no automatic end, as before.")
     await expect(banner).not_to_contain_text("Resumes automatically")
     await expect(banner).to_contain_text("incident 7")
     await undo.click()
-    await expect(toast).to_contain_text("queue orders: stop undone.")
+    await expect(toast).to_contain_text(f"{what}: stop undone.")
+    await expect(banner).to_be_hidden()
+
+
+async def test_undo_in_the_banner_changes_nothing_while_the_earlier_end_is_not_known(
+    people: People, broker: Broker
+) -> None:
+    people.expected += ["500"]
+    broker.do(lambda memory: used(memory, "orders", 10))
+    page = await opened(await people.page("ada"))
+
+    async def fail(route: Route) -> None:
+        await route.fulfill(status=500, body="{}", content_type="application/json")
+
+    await page.route("**/api/v1/audit/?*", fail)
+    await page.get_by_role("button", name="Stop producers of orders").click()
+    dialog = page.locator("dialog")
+    await dialog.get_by_label("Reason").fill("incident 7")
+    await dialog.locator("button[type=submit]").click()
+    await dialog.get_by_role("button", name="Close").click()
+    banner = page.locator("#banner-stops")
+    await banner.get_by_role("button", name="Undo").click()
+    await expect(page.locator(".toast.error")).to_contain_text("The earlier end is not known")
+    await expect(row(page, "orders").locator(".state")).to_have_text("Stopped")
+    await page.unroute("**/api/v1/audit/?*")
+    await banner.get_by_role("button", name="Undo").click()
     await expect(banner).to_be_hidden()

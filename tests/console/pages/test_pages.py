@@ -177,6 +177,26 @@ def test_navigation_preserves_the_selected_broker(operator: Client) -> None:
     assert settings_of(html)["broker"] == "b"
 
 
+def test_history_page_offers_the_brokers_before_any_script_has_run(operator: Client) -> None:
+    assert "<label hidden>" in operator.get("/history/").content.decode()  # of one broker
+
+    async def unreachable(**options: Any) -> BrokerAdmin:
+        raise BrokerUnreachable("disconnected")
+
+    brokers = [{"slug": slug, "title": slug.upper(), "connect": unreachable, "options": {}} for slug in "ab"]
+    close_links()
+    with override_settings(HEADGATE_BROKERS=brokers):
+        html = operator.get("/history/?broker=b").content.decode()
+        close_links()
+    assert '<option value="a">a</option><option value="b" selected>b</option>' in html
+    assert "<label hidden>" not in html
+
+
+def test_access_page_says_what_the_first_role_allows_before_any_script_has_run() -> None:
+    html = _client("adele", "administrators").get("/access/").content.decode()
+    assert 'role="status">Sees queues, events, history' in html
+
+
 def test_missing_page_has_the_frame_of_the_product(operator: Client) -> None:
     answer = operator.get("/nowhere/")
     assert answer.status_code == 404
@@ -210,6 +230,38 @@ LINKS_BEFORE_SCRIPTS = [
     ("/policies/scope/?object=type=Queue,virtualhost=test,name=b", "browse", "/queues/test/b/"),
     ("/policies/scope/?object=type=VirtualHost,name=test", "browse", "/objects/?object=type=VirtualHost,name=test"),
 ]
+
+
+QUEUE = "type=Queue,virtualhost=test,name=b"
+#: Links by their text, on pages that their address gives a broker.
+LINKS_OF_THE_BROKER = [
+    (f"/why/?object={QUEUE}", "Overview", "/"),
+    (f"/why/?object={QUEUE}", "test / b", "/queues/test/b/"),
+    (f"/why/?object={QUEUE}", "Queue page", "/queues/test/b/"),
+    (f"/policies/scope/?object={QUEUE}", "Policies", "/policies/"),
+    (f"/policies/scope/?object={QUEUE}", "Change history", f"/audit/?object={QUEUE}"),
+    (f"/policies/scope/?object={QUEUE}", "Open queue", "/queues/test/b/"),
+    ("/policies/scope/?object=type=VirtualHost,name=test", "Attributes", "/objects/?object=type=VirtualHost,name=test"),
+    ("/policies/file/?", "Policies", "/policies/"),
+    ("/policies/bulk/?", "Policies", "/policies/"),
+    ("/queues/test/b/?", "Overview", "/"),
+    ("/queues/test/b/?", "All fields, with impact preview", f"/policies/scope/?object={QUEUE}"),
+    ("/queues/test/b/?", "Timeline", "/timeline/"),
+    (f"/messages/?object={QUEUE}", "Queue page", "/queues/test/b/"),
+    ("/clients/client/?virtualhost=test&user=ann", "Clients", "/clients/"),
+    ("/clients/?", "First steps", "/first-steps/"),
+    ("/?", "Timeline", "/timeline/"),
+]
+
+
+@pytest.mark.parametrize(("page", "text", "address"), LINKS_OF_THE_BROKER)
+def test_link_has_the_broker_of_the_page_before_any_script_has_run(
+    page: str, text: str, address: str, operator: Client
+) -> None:
+    html = operator.get(f"{page}&broker=local").content.decode().partition("<main")
+    within = html[2] if text != "First steps" else html[0]
+    found = [unquote(unescape(each)) for each in re.findall(rf'<a [^>]*href="([^"]*)"[^>]*>{text}</a>', within)]
+    assert found == [f"{address}{'&' if '?' in address else '?'}broker=local"]
 
 
 @pytest.mark.parametrize(("page", "link", "address"), LINKS_BEFORE_SCRIPTS)

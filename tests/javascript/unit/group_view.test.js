@@ -62,4 +62,15 @@ test("overfull and stopped queues are named only where there are some", () => {
     troubleOf({ overfull_queues: 2, stopped_queues: 0, partial: ["overfull_queues"] }),
     "at least 2 overfull",
   );
+  assert.equal(troubleOf({ ...none, overfull_queues: 12_345 }), "12,345 overfull");
+});
+
+test("an unknown number of overfull or stopped queues is not shown as none", () => {
+  const both = ["overfull_queues", "stopped_queues"];
+  assert.equal(troubleOf({ overfull_queues: 0, stopped_queues: 0, partial: both }), "overfull and stopped: not known");
+  assert.equal(
+    troubleOf({ overfull_queues: 3, stopped_queues: 0, partial: both }),
+    "at least 3 overfull, stopped: not known",
+  );
+  assert.equal(troubleOf({ overfull_queues: null, stopped_queues: 0, partial: [] }), "overfull: not known");
 });

@@ -6,10 +6,12 @@ import { test } from "node:test";
 import {
   aimOfCall,
   asShown,
-  earlierEnd,
+  earlierEnds,
   isUndoable,
+  joined,
   planAcross,
   planOf,
+  planOfLast,
   undoOf,
 } from "../../../console/static/console/widgets/stop_undo.js";
 
@@ -166,27 +168,74 @@ test("of the stops of a banner those are undone that are in force as they were s
   assert.deepEqual(asShown(shown, present), [a]);
 });
 
+const listing = (/** @type {any[]} */ ...stops) => ({ stops });
+const plain = { object: "type=Broker", since: 1, until: null, below: 0 };
+const at = (/** @type {number} */ until) => ({ ...plain, until });
+const made = { before: listing(), after: listing(plain) };
+const ended = { before: listing(plain), after: listing(at(60)) };
+const again = { before: listing(at(60)), after: listing(at(70)) };
+const earlierEnd = (/** @type {any} */ one, /** @type {any[]} */ entries) => earlierEnds([one], entries)[0];
+
 test("the end before the last change of a stop is read from the audit trail", () => {
-  const with_ = (/** @type {any[]} */ ...stops) => ({ stops });
-  const plain = { object: "type=Broker", since: 1, until: null, below: 0 };
-  const at = (/** @type {number} */ until) => ({ ...plain, until });
-  const made = { before: with_(), after: with_(plain) };
-  const ended = { before: with_(plain), after: with_(at(60)) };
-  const again = { before: with_(at(60)), after: with_(at(70)) };
   assert.equal(earlierEnd(plain, [made]), null);
   assert.deepEqual(earlierEnd(at(60), [ended, made]), { until: null, below: 0 });
   assert.deepEqual(earlierEnd(at(70), [again, ended, made]), { until: 60, below: 0 });
-  assert.deepEqual(earlierEnd(at(60), [{ before: with_(at(60)), after: with_(at(60)) }, ended, made]), {
+  assert.deepEqual(earlierEnd(at(60), [{ before: listing(at(60)), after: listing(at(60)) }, ended, made]), {
     until: null,
     below: 0,
   }); // a call that changed nothing
-  const undone = { before: with_(at(70)), after: with_(at(60)), reason: "undo: incident 7" };
+  const undone = { before: listing(at(70)), after: listing(at(60)), reason: "undo: incident 7" };
   assert.deepEqual(earlierEnd(at(60), [undone, again, ended, made]), { until: null, below: 0 }); // not undone twice
-  const whole = { before: with_(at(60)), after: with_(plain), reason: "undo: incident 7" };
+  const whole = { before: listing(at(60)), after: listing(plain), reason: "undo: incident 7" };
   assert.equal(earlierEnd(plain, [whole, undone, again, ended, made]), null);
-  assert.equal(earlierEnd(at(80), [again, ended, made]), null); // not in the trail
-  assert.equal(earlierEnd({ ...at(60), since: 2 }, [ended, made]), null); // another stop of this scope
-  assert.equal(earlierEnd({ ...at(60), user: "ann" }, [ended, made]), null); // that of a client
-  assert.equal(earlierEnd(at(60), [{ before: with_({ ...plain, halted: {} }), after: with_(at(60)) }]), null);
+  assert.equal(earlierEnd(at(60), [{ before: listing({ ...plain, halted: {} }), after: listing(at(60)) }]), null);
   assert.equal(earlierEnd(plain, [{ before: null, after: null }, made]), null);
+  assert.equal(earlierEnd({ ...plain, halted: {} }, []), null); // of a start that was halted
+});
+
+test("an end that the audit trail does not have is not known, and not none", () => {
+  assert.equal(earlierEnd(at(80), [again, ended, made]), undefined); // the last change is missing
+  assert.equal(earlierEnd(at(60), []), undefined);
+  assert.equal(earlierEnd({ ...at(60), since: 2 }, [ended, made]), undefined); // another stop of this scope
+  assert.equal(earlierEnd({ ...at(60), user: "ann" }, [ended, made]), undefined); // that of a client
+  assert.equal(earlierEnd(at(60), [{ before: listing(at(60)), after: listing(at(60)) }]), undefined); // no beginning
+  const back = { before: listing(at(70)), after: listing(at(60)), reason: "undo: incident 7" };
+  assert.equal(earlierEnd(at(60), [back, made]), undefined); // the change that it undoes is missing
+  assert.deepEqual(earlierEnd(at(70), [again, made]), { until: 60, below: 0 }); // one in between is missing
+  assert.deepEqual(earlierEnd(at(70), [again]), { until: 60, below: 0 });
+});
+
+test("each stop of a call for several queues has an earlier end of its own", () => {
+  const of = (/** @type {string} */ object, until = 0) => ({ ...plain, object, until });
+  const both = { before: listing(of("a"), of("b", 50)), after: listing(of("a", 60), of("b", 60)) };
+  const first = { before: listing(), after: listing(of("b", 50)) };
+  const begun = { before: listing(of("b", 50)), after: listing(of("a"), of("b", 50), of("c", 60)) };
+  const stops = [of("a", 60), of("b", 60), of("c", 60)];
+  const ends = earlierEnds(stops, [both, begun, first]);
+  assert.deepEqual(ends.slice(0, 2), [
+    { until: 0, below: 0 },
+    { until: 50, below: 0 },
+  ]);
+  assert.equal(ends[2], null);
+  assert.deepEqual(planOfLast(stops, ends, 10), {
+    lift: [stops[2]],
+    restore: [
+      { stops: [stops[0]], end: {} },
+      { stops: [stops[1]], end: { until: 50 } },
+    ],
+  });
+  assert.deepEqual(planOfLast(stops, ends, 50)?.lift, [stops[1], stops[2]]); // an end that has passed
+  assert.equal(planOfLast(stops, [...ends.slice(0, 2), undefined], 10), null);
+  assert.deepEqual(planOfLast([], [], 10), { lift: [], restore: [] });
+});
+
+test("entries of two objects are joined from where both lists are complete", () => {
+  const page = (/** @type {number} */ count, /** @type {number[]} */ ...ids) => ({
+    count,
+    results: ids.map((id) => ({ id })),
+  });
+  const ids = (/** @type {any[]} */ ...pages) => joined(pages).map(({ id }) => id);
+  assert.deepEqual(ids(page(2, 9, 2), page(2, 5, 1)), [9, 5, 2, 1]);
+  assert.deepEqual(ids(page(2, 9, 2), page(7, 6, 5)), [9, 6, 5]);
+  assert.deepEqual(ids(), []);
 });

@@ -5,14 +5,14 @@ import { get } from "../core/api.js";
 import { drawing, UNKNOWN, whenBack } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
 import { CounterRates } from "../core/counter_rates.js";
-import { byId, fill, h, icon, reconcile, setText } from "../core/elements.js";
+import { byId, fill, fillOnce, h, icon, reconcile, setText } from "../core/elements.js";
 import { count, rate, words } from "../core/format.js";
 import { objectUrl, shortName } from "../core/object_names.js";
 import { acting } from "../core/permissions.js";
 import { settings } from "../core/settings.js";
 import { openStopDialog } from "../widgets/stop_dialog.js";
 import { stopLines } from "../widgets/stop_lines.js";
-import { isOnBanner } from "../widgets/stops_in_force.js";
+import { areStopsKnown, isOnBanner } from "../widgets/stops_in_force.js";
 import { reasonInWords, valueNode } from "../widgets/values.js";
 import {
   clientName,
@@ -253,7 +253,8 @@ function drawLinks(name, items, total, row, update) {
   byId(name).hidden = !items?.length;
   const empty = byId(`${name}-empty`);
   empty.hidden = Boolean(items?.length);
-  fill(empty, h("p", {}, items ? `No ${name}.` : `This broker does not report which ${name} a connection has.`));
+  const none = items ? `No ${name}.` : `This broker does not report which ${name} a connection has.`;
+  fillOnce(empty, none, () => h("p", {}, none));
   setText(byId(`${name}-count`), total ?? "");
   reconcile(byId(`${name.slice(0, -1)}-rows`), items ?? [], (/** @type {any} */ item) => item.name, row, update);
 }
@@ -266,6 +267,9 @@ const depthEnds = new DepthEnds(byId("stop-ends"));
 let snapshot = null;
 /** @type {Map<string, string>} */
 const drawn = new Map();
+const RETRY = 3000; // ms
+let pause = 0;
+let problems = { types: "", refused: "" };
 
 /**
  * Draw a part of the page if its data changed: unchanged buttons keep the focus.
@@ -298,7 +302,8 @@ const render = drawing(() => {
   const links = producers?.items.map((/** @type {any} */ each) => each.attributes);
   const applying = stops.filter((/** @type {any} */ stop) => appliesTo(stop, client, links ?? null));
   depthEnds.show(applying);
-  const here = applying.filter((/** @type {any} */ stop) => !isOnBanner(stop));
+  // What the banner does not list, once it is known what it lists.
+  const here = areStopsKnown() ? applying.filter((/** @type {any} */ stop) => !isOnBanner(stop)) : [];
   drawChanged("stops", here, () => {
     byId("stops").hidden = !here.length;
     fill(byId("stops"), here.length ? stopLines(here, here.length) : []);
@@ -318,7 +323,8 @@ const render = drawing(() => {
   );
   const empty = byId("connections-empty");
   empty.hidden = Boolean(first);
-  fill(empty, h("p", {}, connections ? "No open connection." : "This broker does not report its connections."));
+  const none = connections ? "No open connection." : "This broker does not report its connections.";
+  fillOnce(empty, none, () => h("p", {}, none));
   const cut = Boolean(connections && connections.total > connections.items.length);
   if (!settings.object) setText(byId("connections-count"), countOf(connections) ?? "");
   drawLinks("producers", producers?.items ?? null, countOf(producers, cut), producerRow, updateProducer);
@@ -328,11 +334,13 @@ const render = drawing(() => {
 /** Without data so far, the page says that nothing is known. */
 function showUnknown() {
   for (const name of ["connections", "producers", "consumers"])
-    if (byId(`${name}-empty`).querySelector(".loading")) fill(byId(`${name}-empty`), h("p", {}, UNKNOWN));
+    if (byId(`${name}-empty`).querySelector(".loading"))
+      fillOnce(byId(`${name}-empty`), UNKNOWN, () => h("p", {}, UNKNOWN));
 }
 
 live.addEventListener("snapshot", (event) => {
   if (event.detail.watch !== "client") return;
+  showProblem({ refused: "" });
   const { data } = event.detail;
   if (!data.stops && snapshot?.data.stops) return; // the page keeps its last snapshot, marked with its time
   snapshot = event.detail;
@@ -345,22 +353,29 @@ live.addEventListener("snapshot", (event) => {
   }
   render();
 });
-live.addEventListener("refused", (event) => showProblem(event.detail.detail ?? ""));
+live.addEventListener("refused", (event) => showProblem({ refused: event.detail.detail ?? "" }));
 
-/** @param {string} text empty: none */
-function showProblem(text) {
+/** @param {Partial<typeof problems>} changed texts; empty: none */
+function showProblem(changed) {
+  problems = { ...problems, ...changed };
+  const text = problems.types || problems.refused;
+  if (drawn.get("problem") === text) return;
+  drawn.set("problem", text);
   byId("problem").hidden = !text;
   fill(byId("problem"), h("p", {}, text));
 }
 
+/** Load the types of the broker's objects, until there are any: the page shows nothing without them. */
 async function loadTypes() {
+  clearTimeout(pause);
   try {
     const answer = await get(`brokers/${encodeURIComponent(settings.broker)}/types/`);
     for (const type of Array.isArray(answer) ? answer : (answer.types ?? [])) types.set(type.name, type);
-    showProblem("");
+    showProblem({ types: "" });
     render();
   } catch (error) {
-    showProblem(error.message);
+    showProblem({ types: error.message });
+    pause = setTimeout(loadTypes, RETRY);
   }
 }
 
@@ -369,6 +384,9 @@ const refresh = () =>
   watch({ watch: "client", ...(settings.object ? { object: settings.object } : { object: settings.scope, ...who }) });
 
 whenBack(() => types.size || loadTypes());
-addEventListener("headgate-stops", refresh);
+addEventListener("headgate-stops", () => {
+  render();
+  refresh();
+});
 refresh();
 loadTypes();

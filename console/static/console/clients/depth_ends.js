@@ -1,7 +1,7 @@
 // Which queues the stops of a client, where they end at a depth, still wait for: read beside the page's own requests.
 
 import { post } from "../core/api.js";
-import { fill, h } from "../core/elements.js";
+import { h, reconcile, setText } from "../core/elements.js";
 import { plural } from "../core/format.js";
 import { parseName, queueUrl, scopeInWords } from "../core/object_names.js";
 
@@ -39,7 +39,6 @@ export class DepthEnds {
   #following = false;
   /** @type {any[]} */
   #ends = [];
-  #drawn = "";
   /** @type {Map<string, any>} */
   #found = new Map();
 
@@ -72,27 +71,38 @@ export class DepthEnds {
     this.#following = false;
   }
 
-  /** Draw if something has changed, so that a link keeps the focus. */
+  /** Update the lines: a link that is still there retains the focus. */
   #draw() {
     const known = this.#ends.filter((stop) => this.#found.has(stop.scope));
-    const data = JSON.stringify(known.map(({ scope, below }) => [scope, below, this.#found.get(scope)]));
-    if (this.#drawn === data) return;
-    this.#drawn = data;
     this.#element.hidden = !known.length;
-    fill(
+    const focused = /** @type {HTMLElement | null} */ (document.activeElement);
+    reconcile(
       this.#element,
-      known.map((stop) => {
-        const { text, above, more } = waitsFor(stop.below, this.#found.get(stop.scope));
-        return h(
-          "p",
-          {},
-          h("strong", {}, `Stop of ${scopeInWords(stop.scope)}, which ends at a depth of ${stop.below}%. `),
-          text,
-          above.flatMap(({ queue, percent }, index) => [index ? ", " : "", link(queue), ` (${percent}%)`]),
-          more > 0 ? `, and ${plural(more, "more queue")}` : "",
-        );
-      }),
+      known,
+      (stop) => stop.scope,
+      () => h("p", {}, h("strong", {}), h("span", {}), h("span", {}), h("span", {})),
+      (line, stop) => this.#update(line, stop),
     );
+    if (focused !== document.activeElement && this.#element.contains(focused)) focused?.focus({ preventScroll: true });
+  }
+
+  /** @param {Element} line @param {any} stop */
+  #update(line, stop) {
+    const { text, above, more } = waitsFor(stop.below, this.#found.get(stop.scope));
+    const [head, words, queues, rest] = /** @type {any} */ (line.children);
+    setText(head, `Stop of ${scopeInWords(stop.scope)}, which ends at a depth of ${stop.below}%. `);
+    setText(words, text);
+    reconcile(
+      queues,
+      above.map((each, index) => ({ ...each, before: index ? ", " : "" })),
+      ({ queue }) => queue,
+      ({ queue }) => h("span", {}, h("span", {}), link(queue), h("span", {})),
+      (node, { before, percent }) => {
+        setText(node.firstChild, before);
+        setText(node.lastChild, ` (${percent}%)`);
+      },
+    );
+    setText(rest, more > 0 ? `, and ${plural(more, "more queue")}` : "");
   }
 }
 

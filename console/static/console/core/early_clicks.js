@@ -1,19 +1,48 @@
-// Stores a click on a button before the page's modules have run, and repeats it afterwards: on a slow connection a page
-// is visible for a while before its buttons work. Loaded as a classic script in <head>.
+// Stores what a user does before the page's modules have run, and repeats it afterwards: on a slow connection a page is
+// visible for a while before its buttons and fields work. Loaded as a classic script in <head>.
 (() => {
   /** @type {any} */
-  let early = null;
+  let button = null;
+  /** @type {any} */
+  let form = null;
+  /** @type {Map<any, {value: string, checked: boolean, kinds: Set<string>}>} fields that were changed, and how */
+  const entered = new Map();
+
   /** @param {any} event */
-  const keep = (event) => {
-    const button = event.target.closest?.('button[type="button"]');
-    if (!button) return;
+  const click = (event) => {
+    const early = event.target.closest?.('button[type="button"]');
+    // The browser itself opens what a button with `popovertarget` is for: a second click would close it.
+    if (!early || early.hasAttribute("popovertarget")) return;
     event.stopImmediatePropagation(); // some modules can have run already: nothing must act twice
-    early = button;
+    button = early;
   };
-  document.addEventListener("click", keep, { capture: true });
-  // Runs after the modules and their imports.
+  /** A form for a module has no address: the browser would load this page again, without what was entered.
+   * @param {any} event */
+  const submit = (event) => {
+    const early = event.target;
+    if (early.hasAttribute("action") || early.hasAttribute("method")) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    form = early;
+  };
+  /** @param {any} event */
+  const enter = ({ target, type }) => {
+    const { value, checked } = target;
+    entered.set(target, { value, checked, kinds: new Set([...(entered.get(target)?.kinds ?? []), type]) });
+  };
+  const LISTENERS = Object.entries({ click, submit, input: enter, change: enter });
+  for (const [kind, listener] of LISTENERS) document.addEventListener(kind, listener, { capture: true });
+
+  // Runs after the modules and their imports, which have set the fields to what the address says.
   document.addEventListener("DOMContentLoaded", () => {
-    document.removeEventListener("click", keep, { capture: true });
-    if (early?.isConnected) early.click();
+    for (const [kind, listener] of LISTENERS) document.removeEventListener(kind, listener, { capture: true });
+    for (const [field, { value, checked, kinds }] of entered) {
+      if (!field.isConnected) continue;
+      if (field.checked !== checked) field.checked = checked;
+      if (field.type !== "file" && field.value !== value) field.value = value;
+      for (const kind of kinds) field.dispatchEvent(new Event(kind, { bubbles: true }));
+    }
+    if (button?.isConnected) button.click();
+    if (form?.isConnected) form.requestSubmit();
   });
 })();

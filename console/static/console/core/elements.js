@@ -108,6 +108,20 @@ export function fill(element, ...children) {
   return element;
 }
 
+/**
+ * Replace the children of an element if `same` differs from the last time: a live region that is filled again is read
+ * out again, and a link in it loses the focus.
+ *
+ * @param {HTMLElement} element that nothing else fills
+ * @param {string} same what the children are made of, as text
+ * @param {() => Child} make
+ */
+export function fillOnce(element, same, make) {
+  if (element.dataset.same === same) return;
+  element.dataset.same = same;
+  fill(element, make());
+}
+
 /** @type {WeakMap<Element, Map<string, any>>} the nodes that `reconcile` has made, by key */
 const reconciled = new WeakMap();
 

@@ -7,7 +7,7 @@
 /** Pages about one broker. */
 const OF_A_BROKER = new RegExp(
   "^/(|queues/.*|policies/.*|timeline/|why/|conditions/|messages/|dead-letters/|history/.*|objects/|audit/" +
-    "|schedules/new/)$",
+    "|clients/.*|schedules/new/|first-steps/)$",
 );
 const BULK_JOB = /^\/policies\/bulk\/\d+\//; // its number is of one broker
 

@@ -33,8 +33,8 @@ const range = new RangePicker(byId("range"), { initial: "1h", fixed: true });
 const loading = new Loading();
 let groups = new Set(search.getAll("group").filter((name) => name in GROUPS));
 if (!groups.size) groups = new Set(DEFAULT_GROUPS);
-let page = 1;
 let several = false;
+let awaited = false; // an answer with events
 
 // -- broker and queue ---------------------------------------------------------------------------------------------
 
@@ -215,10 +215,7 @@ const words = byId("search");
 let wait = null;
 words.addEventListener("input", () => {
   clearTimeout(wait);
-  wait = setTimeout(() => {
-    page = 1;
-    loadEvents();
-  }, 250);
+  wait = setTimeout(loadEvents, 250);
 });
 
 const eventParameters = () => ({ ...range.query, ...about, search: words.value.trim() });
@@ -236,6 +233,7 @@ function showEvents(answer) {
   else list.append(...lines);
   const left = answer.count - list.children.length;
   byId("more").hidden = left <= 0;
+  awaited = false;
   setText(byId("more"), `Show ${plural(Math.min(left, SIZE), "more event")} of ${exact(left)}`);
   fill(byId("events-note"));
   if (!answer.count) {
@@ -258,14 +256,16 @@ function showEvents(answer) {
   fill(byId("events-files"), answer.count ? ["Export: ", link("csv", "CSV"), ", ", link("parquet", "Parquet")] : null);
 }
 
-function loadEvents() {
+/** Load a page of the events; the first one replaces those that are shown. */
+function loadEvents(page = 1) {
+  awaited = true;
   loading.load(
     "events",
     (/** @type {AbortSignal} */ signal) =>
       fetchHistory("events", { ...eventParameters(), group: [...groups], page, page_size: SIZE }, signal),
     showEvents,
     byId("events-note"),
-    loadEvents,
+    () => loadEvents(page),
   );
 }
 
@@ -280,7 +280,6 @@ fill(
         groups.add(name);
         box.checked = true;
       }
-      page = 1;
       const url = new URL(location.href);
       url.searchParams.delete("group");
       if ([...groups].sort().join() !== [...DEFAULT_GROUPS].sort().join())
@@ -297,15 +296,14 @@ fill(
     );
   }),
 );
+// Not while an answer is awaited, which changes what follows. The button stays enabled, so that it retains the focus.
 byId("more").addEventListener("click", () => {
-  page += 1;
-  loadEvents();
+  if (!awaited) loadEvents(Math.floor(byId("timeline").children.length / SIZE) + 1);
 });
 
 // -- page ---------------------------------------------------------------------------------------------------------
 
 function load() {
-  page = 1;
   const where = about.queue ? `queue ${about.queue}` : about.broker ? `broker ${about.broker}` : "all brokers";
   setText(
     byId("incident-summary"),

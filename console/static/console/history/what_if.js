@@ -151,6 +151,7 @@ function read(strict = true) {
 }
 
 byId("add").addEventListener("click", () => {
+  suggested = true; // an answer that is awaited replaces no scenario of the user
   read(false);
   /** @type {any} */
   const last = candidates.at(-1) ?? answer?.current;
@@ -274,6 +275,7 @@ function showAdvice(advice, current) {
             type: "button",
             on: {
               click: () => {
+                suggested = true;
                 read(false);
                 candidates.unshift(Object.fromEntries(LIMITS.map(([name]) => [name, advice.limits[name]])));
                 candidates.length = Math.min(candidates.length, MOST);
@@ -386,13 +388,8 @@ function load() {
 }
 
 range.addEventListener("change", load);
-begin(
-  (/** @type {any} */ catalog) => {
-    const ours = catalog.brokers.find((/** @type {any} */ one) => one.broker === key.broker);
-    if (ours) range.known = [ours];
-  },
-  () => {
-    showForm();
-    load();
-  },
-);
+showForm(); // at once: the form can be used before the history answers, and what is entered stays
+begin((/** @type {any} */ catalog) => {
+  const ours = catalog.brokers.find((/** @type {any} */ one) => one.broker === key.broker);
+  if (ours) range.known = [ours];
+}, load);

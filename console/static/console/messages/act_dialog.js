@@ -108,7 +108,7 @@ export function openActDialog({ action, object, ids, match, about, to = "", done
       done(answer);
       const left = skippedByReason(answer).length > 0 || Boolean(answer.blocked) || answer.complete === false;
       if (answer.job) {
-        toast(`${verb}: the job has started. Its progress is shown above the messages.`);
+        toast(`${verb}: the job has started. Its progress is shown below the list.`);
         dialog.close();
       } else if (!left) {
         toast(`${past} ${plural(answer.messages, "message")}.`);

@@ -1,7 +1,7 @@
 // Jobs that act on the messages of a queue: their progress, what blocks them, interrupt and resume.
 
 import { get, post, query } from "../core/api.js";
-import { byId, fill, h, icon } from "../core/elements.js";
+import { byId, fillOnce, h, icon, reconcile } from "../core/elements.js";
 import { bytes, exact, plural } from "../core/format.js";
 import { hostOf, parseName, queueUrl } from "../core/object_names.js";
 import { acting } from "../core/permissions.js";
@@ -29,10 +29,10 @@ const stateOf = (job) => (job.state === "running" && job.stalled ? "stalled" : j
  */
 function progressOf(job) {
   const known = job.percent !== null && job.percent !== undefined;
-  const of = known && job.state !== "done" ? ` of ${exact(job.depth)}` : "";
+  const found = known && job.state !== "done" ? `${exact(job.searched)} of ${plural(job.depth, "message")}` : null;
   return [
     known ? h("progress", { max: 100, value: job.percent, "aria-hidden": "true" }) : null,
-    `${known ? `${job.percent}%` : "–"} (${exact(job.searched)}${of} searched)`,
+    `${known ? `${job.percent}%` : "–"} (${found ?? plural(job.searched, "message")} searched)`,
   ];
 }
 
@@ -84,18 +84,72 @@ export class Jobs {
         (job.state !== "done" || this.#open.has(job.id) || (timeOf(job.finished) ?? 0) >= this.#opened),
     );
     this.#element.hidden = shown.length === 0;
-    const focused = /** @type {any} */ (document.activeElement)?.dataset?.job;
-    fill(
+    reconcile(
       this.#element,
-      shown.map((job) => this.#line(job)),
+      shown,
+      (job) => job.id,
+      () => h("li", { class: "job" }, h("div", { class: "job-text" }), h("div", { class: "job-acts" })),
+      (line, job) => this.#update(line, job),
     );
-    if (focused) this.#element.querySelector(`[data-job="${CSS.escape(focused)}"]`)?.focus();
   }
 
-  /** @param {any} job */
-  #line(job) {
+  /**
+   * Update a line: its buttons only if they change, so that one retains the focus and no click is lost.
+   *
+   * @param {HTMLElement} line
+   * @param {any} job
+   */
+  #update(line, job) {
+    const state = stateOf(job);
+    const [text, acts] = /** @type {any} */ (line.children);
+    line.dataset.state = state;
+    fillOnce(text, JSON.stringify(job), () => this.#text(job, state));
+    const focused = acts.contains(document.activeElement);
+    fillOnce(acts, JSON.stringify([state, job.unconfirmed > 0, job.object]), () => this.#acts(job, state));
+    if (focused && !acts.contains(document.activeElement)) acts.querySelector("button")?.focus();
+  }
+
+  /** @param {any} job @param {string} state */
+  #text(job, state) {
     const { verb } = ACTIONS[job.action] ?? { verb: job.action };
     const keys = parseName(job.object)?.keys ?? {};
+    const started = timeOf(job.created);
+    return [
+      h(
+        "p",
+        {},
+        h("strong", {}, `${STATES[state] ?? state}: ${verb.toLowerCase()}`),
+        ` ${job.at_least ? "at least " : ""}${plural(job.messages, "message")}, ${bytes(job.bytes)}`,
+        this.#object
+          ? null
+          : [" of ", h("a", { href: queueUrl(keys.virtualhost, keys.name) }, textNode(keys.name ?? ""))],
+        job.to ? [" to ", h("a", { href: queueUrl(keys.virtualhost, job.to) }, textNode(job.to))] : null,
+        h(
+          "span",
+          { class: "muted" },
+          ` – ${job.user_name || "an unknown user"}`,
+          started === null ? null : [", ", clockElement(started)],
+          job.reason ? [": ", textNode(job.reason)] : null,
+        ),
+      ),
+      h("p", { class: "muted job-progress" }, progressOf(job)),
+      job.skipped ? h("p", { class: "muted" }, `Skipped: ${plural(job.skipped, "message")}`) : null,
+      job.blocked && state !== "done"
+        ? h("p", { class: "hot-line" }, icon("overfull"), " Waiting: ", textNode(job.blocked))
+        : null,
+      job.error ? h("p", { class: "wrong" }, textNode(job.error)) : null,
+      job.unconfirmed && state === "interrupted"
+        ? h(
+            "p",
+            { class: "wrong" },
+            `Whether the last ${plural(job.unconfirmed, "message was", "messages were")} copied is not known.`,
+          )
+        : null,
+    ];
+  }
+
+  /** @param {any} job @param {string} state */
+  #acts(job, state) {
     const host = hostOf(job.object);
     const button = (/** @type {string} */ name, /** @type {string} */ text, /** @type {any} */ body = {}) =>
       h(
@@ -103,50 +157,12 @@ export class Jobs {
         {
           type: "button",
           ...acting("operate", host),
-          data: { acts: "", job: `${job.id} ${text}` },
+          data: { acts: "" },
           on: { click: () => this.#control(job.id, name, body) },
         },
         text,
       );
-    const started = timeOf(job.created);
-    const state = stateOf(job);
-    return h(
-      "li",
-      { class: "job", data: { state } },
-      h(
-        "div",
-        { class: "job-text" },
-        h(
-          "p",
-          {},
-          h("strong", {}, `${STATES[state] ?? state}: ${verb.toLowerCase()}`),
-          ` ${job.at_least ? "at least " : ""}${plural(job.messages, "message")}, ${bytes(job.bytes)}`,
-          this.#object
-            ? null
-            : [" of ", h("a", { href: queueUrl(keys.virtualhost, keys.name) }, textNode(keys.name ?? ""))],
-          job.to ? [" to ", h("a", { href: queueUrl(keys.virtualhost, job.to) }, textNode(job.to))] : null,
-          h(
-            "span",
-            { class: "muted" },
-            ` – ${job.user_name || "an unknown user"}`,
-            started === null ? null : [", ", clockElement(started)],
-            job.reason ? [": ", textNode(job.reason)] : null,
-          ),
-        ),
-        h("p", { class: "muted job-progress" }, progressOf(job)),
-        job.skipped ? h("p", { class: "muted" }, `Skipped: ${plural(job.skipped, "message")}`) : null,
-        job.blocked && state !== "done"
-          ? h("p", { class: "hot-line" }, icon("overfull"), " Waiting: ", textNode(job.blocked))
-          : null,
-        job.error ? h("p", { class: "wrong" }, textNode(job.error)) : null,
-        job.unconfirmed && state === "interrupted"
-          ? h(
-              "p",
-              { class: "wrong" },
-              `Whether the last ${plural(job.unconfirmed, "message")} were copied is not known.`,
-            )
-          : null,
-      ),
+    return [
       state === "running" ? button("interrupt", "Interrupt") : null,
       state === "interrupted" || state === "stalled"
         ? job.unconfirmed
@@ -163,7 +179,7 @@ export class Jobs {
             {
               type: "button",
               class: "quiet icon-only",
-              "aria-label": "Dismiss",
+              "aria-label": `Dismiss job ${job.id}`,
               on: {
                 click: () => {
                   this.#dismissed.add(job.id);
@@ -173,7 +189,7 @@ export class Jobs {
             },
             icon("close"),
           ),
-    );
+    ].flat();
   }
 
   /**

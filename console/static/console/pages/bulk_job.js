@@ -13,6 +13,7 @@ import { fieldText, labelBeside, settingChips } from "../widgets/policy_fields.j
 const SHOWN = 100;
 const POLL_EVERY = 700; // ms, while the job runs
 const path = `policies/bulk/${settings.job}/`;
+/** @type {any} */
 let wanted = null; // state of the rows on the page; null until the first load or a click selects one
 let pause = 0;
 
@@ -78,10 +79,12 @@ function show(job) {
 
 /** @param {any} job */
 async function rows(job) {
-  wanted ??= job.counts.failed || job.state === "running" ? "failed" : "done";
+  const state = wanted ?? (job.counts.failed || job.state === "running" ? "failed" : "done");
+  wanted = state;
   for (const button of findAll(".segmented [data-state]"))
-    button.setAttribute("aria-pressed", String(button.dataset.state === wanted));
-  const page = await get(`${path}rows/${query({ state: wanted, page_size: SHOWN })}`);
+    button.setAttribute("aria-pressed", String(button.dataset.state === state));
+  const page = await get(`${path}rows/${query({ state, page_size: SHOWN })}`);
+  if (state !== wanted) return; // another one has been selected meanwhile
   byId("rows-empty").hidden = page.count > 0;
   byId("rows-rest").hidden = page.count <= SHOWN;
   byId("rows-rest").textContent = `${plural(page.count - SHOWN, "more queue")}`;

@@ -2,7 +2,7 @@
 
 import { drawing } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
-import { byId, fill, find, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
+import { byId, fill, fillOnce, find, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
 import { bytes, clock, count, duration, eventName, exact, middle, moment, plural, words } from "../core/format.js";
 import { objectUrl, ofBroker, queueUrl, shortName, whyUrl } from "../core/object_names.js";
 import { preferences } from "../core/preferences.js";
@@ -490,7 +490,7 @@ function showTotals(totals) {
  */
 function emptyOr(element, shown, text) {
   element.hidden = shown;
-  if (!shown) fill(element, h("p", {}, h("strong", {}, text)));
+  if (!shown) fillOnce(element, text, () => h("p", {}, h("strong", {}, text)));
 }
 
 /** @type {any} */

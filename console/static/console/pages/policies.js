@@ -217,15 +217,25 @@ function showQueues(queues) {
   byId("own-next").disabled = page >= last;
 }
 
+/** @type {AbortController | null} */
+let request = null;
+
+/** A new request aborts the previous one, whose late answer would show another search or page. */
 async function load() {
+  request?.abort();
+  const mine = new AbortController();
+  request = mine;
   try {
-    const policies = await get(`policies/${query({ search: search.value.trim(), page, page_size: SIZE })}`);
+    const wanted = query({ search: search.value.trim(), page, page_size: SIZE });
+    const policies = await get(`policies/${wanted}`, mine.signal);
+    if (mine !== request) return;
     fill(scopes, has("Broker") ? brokerCard(policies.broker) : null, policies.virtualhosts.map(hostCard));
     const [first] = policies.virtualhosts;
     if (first && !policies.virtualhosts.some((/** @type {any} */ { name }) => name === "default"))
       byId("new-pattern")?.setAttribute("href", `/policies/scope/${query({ new: first.name, broker: ofPage })}`);
     showQueues(policies.queues);
   } catch (error) {
+    if (mine !== request) return;
     fill(
       scopes,
       h(

@@ -6,7 +6,7 @@ import { live, watch } from "../core/connection.js";
 import { DebouncedRequest } from "../core/debounced_request.js";
 import { byId, fill, find, h } from "../core/elements.js";
 import { plural } from "../core/format.js";
-import { formatName, parseName, shortName } from "../core/object_names.js";
+import { formatName, ofBroker, parseName, shortName } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
 import { openChangeDialog } from "../widgets/change_dialog.js";
@@ -409,7 +409,7 @@ byId("remove")?.addEventListener("click", () => {
     }),
     async apply(/** @type {any} */ why) {
       await remove(objectPath(settings.broker, settings.object) + query({ version: at, reason: why }));
-      location.assign("/policies/");
+      location.assign(ofBroker("/policies/"));
     },
   });
 });

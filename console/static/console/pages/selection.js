@@ -8,6 +8,7 @@ import { openStopDialog } from "../widgets/stop_dialog.js";
 
 const BROKER = "type=Broker";
 const COMPARED = 8; // queues in one chart
+const HINT = "Select queues or filter them to stop, start or save several."; // as in the template
 
 /**
  * Return a link to the chart of the selected queues, which says why there is none of more.
@@ -93,8 +94,13 @@ export class Selection {
     if (text === this.#shown) return;
     this.#shown = text;
     const counting = matching !== null && matching.total === null;
-    this.#bar.hidden = !picked && !counting && !matching?.total;
-    if (this.#bar.hidden) return;
+    // The bar stays without queues: rows that move as the first one is ticked are ticked by mistake.
+    const idle = !picked && !counting && !matching?.total;
+    this.#bar.classList.toggle("active", !idle);
+    if (idle) {
+      fill(this.#bar, h("span", { class: "muted" }, HINT));
+      return;
+    }
     const number = picked || matching.total;
     const filter = matching && { search: matching.search, states: matching.states, only: matching.only };
     const what = picked ? { queues: [...this.#picked].sort() } : filter;

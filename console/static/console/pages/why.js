@@ -4,7 +4,7 @@
 import { atThatTime, away, drawing, UNKNOWN } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
 import { CounterRates } from "../core/counter_rates.js";
-import { byId, fill, find, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
+import { byId, fill, fillOnce, find, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
 import { bytes, count, duration, exact, exactAmount, middle, percent, plural, rate } from "../core/format.js";
 import { objectUrl, parseName, shortName, stopInWords, whyUrl } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
@@ -393,17 +393,6 @@ function updateLimit(node, limit) {
             : "",
       ]),
   );
-}
-
-/**
- * @param {any} node
- * @param {any} same
- * @param {any} make
- */
-function fillOnce(node, same, make) {
-  if (node.dataset.same === same) return;
-  node.dataset.same = same;
-  fill(node, make());
 }
 
 // -- lists ------------------------------------------------------------------------------------------------------

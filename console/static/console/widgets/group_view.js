@@ -1,5 +1,7 @@
 // How the table of queues is grouped, and the lines of its groups and queues. Pure.
 
+import { exact } from "../core/format.js";
+
 const MOST_TOGGLED = 100; // groups; a message to the server has a limit
 
 /** @typedef {{by: string, collapsed: boolean, toggled: Set<string>}} GroupView */
@@ -57,17 +59,23 @@ export function linesOf(groups, queues, keyOf = (queue) => queue.object) {
 }
 
 /**
- * Return how many of a group's queues are overfull and stopped, in words; of unknown states what is known.
+ * Return how many of a group's queues are overfull and stopped, in words; of unknown states what is known. None are
+ * named only if that is known.
  *
  * @param {any} group
  */
 export function troubleOf(group) {
-  const least = (/** @type {string} */ name) => (group.partial.includes(name) ? "at least " : "");
-  return [
+  /** @type {string[]} */
+  const known = [];
+  /** @type {string[]} */
+  const unknown = [];
+  for (const [name, word] of [
     ["overfull_queues", "overfull"],
     ["stopped_queues", "stopped"],
-  ]
-    .filter(([name]) => group[name])
-    .map(([name, word]) => `${least(name)}${group[name]} ${word}`)
-    .join(", ");
+  ]) {
+    const partial = group.partial.includes(name);
+    if (group[name]) known.push(`${partial ? "at least " : ""}${exact(group[name])} ${word}`);
+    else if (partial || group[name] === null) unknown.push(word);
+  }
+  return [...known, ...(unknown.length ? [`${unknown.join(" and ")}: not known`] : [])].join(", ");
 }

@@ -9,10 +9,12 @@ import { settings } from "../core/settings.js";
 import { sinceElement, untilElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
 import { aimOf, aimOfQueues, openStopDialog } from "./stop_dialog.js";
-import { asShown, earlierEnd, endOf as endArguments, UNDO } from "./stop_undo.js";
+import { asShown, earlierEnds, joined, planOfLast, UNDO } from "./stop_undo.js";
 import { groupStops } from "./stops_in_force.js";
 
 const NAMED = 20; // queues in the tooltip of a group
+const BROKER = "type=Broker";
+const ENTRIES = 100; // of the audit trail, in which the last change of a stop is searched
 const DOUBLINGS = 5; // of a staged start's rate, until it is removed
 
 /**
@@ -114,55 +116,86 @@ function buttons(group) {
 }
 
 /**
- * Undo the last change of the stops of a group, and of no others: they are removed, or a stop gets the end again that
- * it had before. What has been changed since it was shown stays. The message offers to stop again.
+ * Undo the last change of the stops of a group, and of no others: they are removed, or get the end again that each had
+ * before. What has been changed since it was shown stays; without a known earlier end nothing is changed. The message
+ * offers to stop again.
  *
  * @param {any[]} group
  * @param {HTMLButtonElement} button
  */
 async function undoStop(group, button) {
-  const [stop] = group;
-  const what = aimOfLine(group).label ?? scopeInWords(stop.scope);
-  const reason = `${UNDO}${stop.reason || "stop"}`;
+  const reason = `${UNDO}${group[0].reason || "stop"}`;
   button.disabled = true;
   try {
     const { attributes } = await get(objectPath(settings.broker, "type=Broker"));
     const still = asShown(group, attributes.stops ?? []);
-    const [earlier, effects] = still.length === 1 ? await beforeLastChange(still[0]) : [null, []];
-    if (earlier && !(earlier.until && earlier.until <= Date.now())) {
-      const { label, only, ...aim } = aimOf(still[0]);
-      const end = endArguments(earlier);
-      await post("stop-producers/", { ...aim, ...end, ...(effects.length ? { effects } : {}), reason });
-      const words = Object.keys(end).length ? "has its earlier end again" : "has no automatic end, as before";
-      toast(`${what}: the stop ${words}.`);
-    } else {
-      const { label, ...aim } = still.length ? aimOfLine(still) : {};
-      const done = still.length ? await post("start-producers/", { ...aim, reason }) : { changed: false };
-      if (done.changed)
-        toast(`${what}: stop undone.`, "done", ["Stop again…", () => openStopDialog("stop", aimOfLine(still))]);
-      if (!done.changed) toast(`${what}: this stop is no longer in force, or was changed meanwhile.`);
+    const plan = planOfLast(still, await endsBefore(still), Date.now());
+    if (plan) {
+      for (const { stops, end } of plan.restore) await restore(stops, end, reason);
+      const lifted = plan.lift.length > 0 && (await removed(plan.lift, reason));
+      if (!still.length || (plan.lift.length && !lifted))
+        toast(`${nameOf(group)}: this stop is no longer in force, or was changed meanwhile.`);
       else if (still.length < group.length)
         toast(`${plural(group.length - still.length, "stop")} no longer in force, or changed meanwhile.`);
-    }
+    } else toast(`${nameOf(group)}: The earlier end is not known: use “Start again…”.`, "error");
   } catch (error) {
     toast(`Undo failed: ${error.message}`, "error");
   }
   button.disabled = false;
 }
 
+/** @param {any[]} group */
+const nameOf = (group) => aimOfLine(group).label ?? scopeInWords(group[0].scope);
+
 /**
- * Return the end that a stop had before its last change (null: none), and the effects that this call confirmed.
+ * Give stops an earlier end again, with the effects that their call confirmed.
  *
- * @param {any} stop
- * @returns {Promise<[any, string[]]>}
+ * @param {any[]} stops
+ * @param {any} end
+ * @param {string} reason
  */
-async function beforeLastChange(stop) {
-  const filters = { broker: settings.broker, object: stop.object, operation: "stop-producers", outcome: "done" };
+async function restore(stops, end, reason) {
+  const { label, only, ...aim } = aimOfLine(stops);
+  const effects = [...new Set(stops.map(({ effect }) => effect).filter((effect) => effect && effect !== "hold"))];
+  await post("stop-producers/", { ...aim, ...end, ...(effects.length ? { effects } : {}), reason });
+  const words = Object.keys(end).length ? "has its earlier end again" : "has no automatic end, as before";
+  toast(`${nameOf(stops)}: the stop ${words}.`);
+}
+
+/**
+ * Remove stops, and say so. Returns whether there was one.
+ *
+ * @param {any[]} stops
+ * @param {string} reason
+ */
+async function removed(stops, reason) {
+  const { label, ...aim } = aimOfLine(stops);
+  const { changed } = await post("start-producers/", { ...aim, reason });
+  if (changed)
+    toast(`${nameOf(stops)}: stop undone.`, "done", ["Stop again…", () => openStopDialog("stop", aimOfLine(stops))]);
+  return changed;
+}
+
+/**
+ * Return the end that each of these stops had before its last change; undefined: not known, see `earlierEnds`.
+ *
+ * @param {any[]} stops of a group
+ */
+async function endsBefore(stops) {
+  const filters = { broker: settings.broker, operation: "stop-producers", outcome: "done" };
+  // A queue is stopped by its name, or as one of several of the broker. Of many queues one request reads the entries.
+  const [stop] = stops;
+  const objects =
+    stops.length > 1 ? [""] : stop?.object.startsWith("type=Queue") ? [stop.object, BROKER] : [stop?.object];
   try {
-    const { results } = await get(`audit/${query({ ...filters, page_size: 50 })}`);
-    return [earlierEnd(stop, results), stop.effect && stop.effect !== "hold" ? [stop.effect] : []];
+    const pages = await Promise.all(
+      stops.length ? objects.map((object) => get(`audit/${query({ ...filters, object, page_size: ENTRIES })}`)) : [],
+    );
+    const named = new Set([BROKER, ...stops.map(({ object }) => object)]);
+    const entries = joined(pages).filter(({ object }) => named.has(object));
+    return earlierEnds(stops, entries);
   } catch {
-    return [null, []]; // without the trail it is removed, as the button says
+    return stops.map(() => undefined);
   }
 }
 

@@ -136,30 +136,98 @@ export const asShown = (shown, stops) =>
   });
 
 /**
- * Return the end that a stop in force had before its last change that is not undone; null: nothing has changed it since
- * it was made, or what did is not known.
+ * Return the end that each of these stops in force had before its last change that is not undone; null: nothing has
+ * changed it since it was made; undefined: not known, since the trail lacks its beginning or its last change.
  *
- * @param {any} stop
- * @param {any[]} entries of the audit trail about stops of its scope, the newest first
+ * @param {any[]} stops
+ * @param {any[]} entries of the audit trail about stops of their scopes, the newest first
  */
-export function earlierEnd(stop, entries) {
+export function earlierEnds(stops, entries) {
+  // Thousands of queues can have been stopped by one call: each list of stops is read once.
+  const changes = [...entries].reverse().map(({ before, after, reason }) => ({
+    was: byScope(before),
+    is: byScope(after),
+    undoes: Boolean(reason?.startsWith(UNDO)),
+  }));
+  return stops.map((stop) => earlierEnd(stop, changes));
+}
+
+/**
+ * @param {any} stop
+ * @param {{was: Map<string, any>, is: Map<string, any>, undoes: boolean}[]} changes the oldest first
+ */
+function earlierEnd(stop, changes) {
+  if (stop.halted) return null; // the start was halted, not the end changed
+  const key = scopeKey(stop);
   /** @type {any[]} */
-  let ends = []; // before each change, the last one last
+  let ends = [undefined]; // before each change, the last one last; the first: null of a known beginning, or undefined
   /** @type {any} */
   let last = null; // the stop as the trail has it
-  for (const { before, after, reason } of [...entries].reverse()) {
-    const [was, is] = [before, after].map((each) =>
-      (each?.stops ?? []).find((/** @type {any} */ one) => isSameScope(one, stop) && one.since === stop.since),
-    );
+  for (const change of changes) {
+    const [was, is] = [change.was.get(key), change.is.get(key)].map((one) => (one?.since === stop.since ? one : null));
     if (!is) continue;
+    if (!was || was.stage || was.halted) ends = [null];
+    else {
+      if (last && !isSameEnd(last, was)) ends = [undefined]; // something else has changed it in between
+      if (!isSameEnd(was, is)) {
+        if (!change.undoes) ends.push({ until: was.until, below: was.below });
+        else if (!isSameEnd(ends.pop() ?? {}, is) || !ends.length) ends = [undefined];
+      }
+    }
     last = is;
-    if (!was || was.stage || was.halted) ends = [];
-    else if (isSameEnd(was, is)) continue;
-    else if (reason?.startsWith(UNDO)) ends.pop();
-    else ends.push({ until: was.until, below: was.below });
   }
-  return last && isSameEnd(last, stop) ? (ends.at(-1) ?? null) : null;
+  return last && isSameEnd(last, stop) ? ends.at(-1) : undefined;
 }
+
+/**
+ * Return what an undo of the last change of these stops does; null: nothing, since an earlier end is not known. A stop
+ * without an earlier end, or whose earlier end has passed, is lifted.
+ *
+ * @param {any[]} stops
+ * @param {any[]} ends that they had before, see `earlierEnds`
+ * @param {number} now ms since the epoch
+ * @returns {{lift: any[], restore: {stops: any[], end: any}[]} | null}
+ */
+export function planOfLast(stops, ends, now) {
+  if (ends.includes(undefined)) return null;
+  /** @type {Map<string, {stops: any[], end: any}>} */
+  const restore = new Map();
+  const lift = [];
+  for (const [index, stop] of stops.entries()) {
+    const end = ends[index];
+    if (!end || (end.until && end.until <= now)) lift.push(stop);
+    else {
+      const key = JSON.stringify([end.until || 0, end.below || 0]);
+      if (!restore.has(key)) restore.set(key, { stops: [], end: endOf(end) });
+      restore.get(key)?.stops.push(stop);
+    }
+  }
+  return { lift, restore: [...restore.values()] };
+}
+
+/**
+ * Join lists of entries of the audit trail, the newest first. A list that ends early has no older ones: those of the
+ * others would miss what came between.
+ *
+ * @param {{count: number, results: any[]}[]} pages
+ */
+export function joined(pages) {
+  const cut = pages
+    .filter(({ count, results }) => count > results.length)
+    .map(({ results }) => results.at(-1)?.id ?? 0);
+  const first = Math.max(0, ...cut);
+  return pages
+    .flatMap(({ results }) => results)
+    .filter(({ id }) => id >= first)
+    .sort((one, other) => other.id - one.id);
+}
+
+/** @param {any} stop */
+const scopeKey = (stop) => JSON.stringify(OF_STOP.map((name) => stop[name] || ""));
+
+/** @param {any} attributes of an object in an entry of the audit trail */
+const byScope = (attributes) =>
+  new Map((attributes?.stops ?? []).map((/** @type {any} */ stop) => [scopeKey(stop), stop]));
 
 /** @param {any} one @param {any} other */
 const isSameScope = (one, other) => OF_STOP.every((name) => (one[name] || "") === (other[name] || ""));

@@ -6,6 +6,7 @@ import { clientInWords } from "../core/object_names.js";
 export const ON_BANNER = 3;
 
 let onBanner = new Set();
+let known = false;
 
 /**
  * Group stops: those of single queues that were set by one call are one entry. Returns [[stop, …], …].
@@ -38,6 +39,7 @@ export function groupStops(stops) {
  * @param {any[]} stops
  */
 export function setStopsInForce(stops) {
+  known = true;
   onBanner = new Set(
     groupStops(stops)
       .slice(0, ON_BANNER)
@@ -45,6 +47,9 @@ export function setStopsInForce(stops) {
       .map((stop) => stop.scope),
   );
 }
+
+/** Whether the banner has received the stops. */
+export const areStopsKnown = () => known;
 
 /**
  * Return whether the banner lists this stop.
