@@ -206,6 +206,17 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         "transaction_mode": "IMMEDIATE",
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
+elif DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
+    # A connection whose other end is gone without a word fails within about half a minute, and not after the system's
+    # quarter of an hour or two hours: sessions, leases and events wait for it. Options of the URL take precedence.
+    DATABASES["default"]["OPTIONS"] = {
+        "connect_timeout": 10,
+        "tcp_user_timeout": 30_000,
+        "keepalives_idle": 15,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        **DATABASES["default"].get("OPTIONS", {}),
+    }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # -- background tasks -------------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ class ActiveMq:
     creator = None
 
     def __init__(self, agent: Jolokia, now: Callable[[], int]) -> None:
-        self.identity = ""
+        self.identity = ""  # a broker's name is often localhost, or that of its host
         self._agent = agent
         self._now = now
         self._broker = ""  # the name of its MBean
@@ -134,8 +134,7 @@ class ActiveMq:
         if not brokers:
             raise BrokerUnreachable(f"{self._agent.base} shows no ActiveMQ that is started, or none to this user")
         self._broker = sorted(brokers)[0]
-        self.identity = self._broker  # with the broker's name, which a pair with one store shares
-        said = await self._agent.one(jolokia.read(self._broker, *reading.BROKER_ATTRIBUTES))
+        said = _active(await self._agent.one(jolokia.read(self._broker, *reading.BROKER_ATTRIBUTES)))
         found = [Finding(f"ActiveMQ {said.get('BrokerVersion')} answers")]
         if said.get("Persistent") is False:
             found.append(Finding("", "it has no store: all producers cannot be stopped at once, only those of queues"))

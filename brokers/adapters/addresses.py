@@ -10,6 +10,9 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
+from threading import Thread
+from time import monotonic
 from urllib.parse import urlsplit
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -21,6 +24,8 @@ class AddressRefused(ValueError):
 
 #: Addresses of one broker.
 MOST_ADDRESSES = 8
+#: Time for the look-ups of all their names, s.
+RESOLVE_SECONDS = 5.0
 
 #: The schemes of management interfaces over HTTP, and of those over AMQP.
 HTTP, AMQP = ("http", "https"), ("amqp", "amqps")
@@ -70,21 +75,27 @@ def check_url(text: str) -> str:
 
 def check_resolved(text: str) -> None:
     """Check every address that the hosts of checked URLs resolve to now. Raises AddressRefused; a name that does not
-    resolve is no error. Blocks until the names are resolved."""
-    for url in text.split():
-        _check_host(urlsplit(url).hostname or "")
+    resolve within some seconds is no error, since each connection checks it again. Blocks for that time at most."""
+    hosts = list(dict.fromkeys(urlsplit(url).hostname or "" for url in text.split()))
+    found: dict[str, list[str]] = {}
+    # Daemons: nothing can end a look-up that hangs, and a process that ends does not wait for it.
+    threads = [Thread(target=_resolve, args=(host, found), daemon=True) for host in hosts]
+    for thread in threads:
+        thread.start()
+    end = monotonic() + RESOLVE_SECONDS
+    for thread in threads:
+        thread.join(max(0.0, end - monotonic()))
+    for host in hosts:
+        for address in found.get(host, ()):
+            try:
+                check_address(address)
+            except AddressRefused as error:
+                raise AddressRefused(f"{host}: {error}") from None
 
 
-def _check_host(host: str) -> None:
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return
-    for each in found:
-        try:
-            check_address(str(each[4][0]))
-        except AddressRefused as error:
-            raise AddressRefused(f"{host}: {error}") from None
+def _resolve(host: str, found: dict[str, list[str]]) -> None:
+    with suppress(OSError, UnicodeError):
+        found[host] = [str(each[4][0]) for each in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
 
 
 def check_address(host: str) -> None:
@@ -97,18 +108,23 @@ def check_address(host: str) -> None:
         raise AddressRefused(f"{address} is refused: link-local addresses have no brokers, but metadata services")
     if address.is_unspecified or (address.version == 4 and address in _THIS_NETWORK):
         raise AddressRefused(f"{address} is refused: it is no address of a machine; enter that of the broker")
+    if address in _METADATA:
+        raise AddressRefused(f"{address} is refused: it has a metadata service of a cloud, and no broker")
     if address.is_multicast:
         raise AddressRefused(f"{address} is refused: it is a multicast address")
 
 
 _THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
-_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
+#: RFC 6052 and RFC 8215.
+_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/96")
+#: Metadata services that are not link-local, of AWS, Alibaba Cloud and Azure, as their manuals name them.
+_METADATA = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")))
 
 
 def _real(address: Address) -> Address:
     """Return the IPv4 address that is embedded in an IPv6 address, else the address."""
     if isinstance(address, ipaddress.IPv6Address):
-        if address in _TRANSLATED:
+        if any(address in network for network in _TRANSLATED):
             return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        return address.ipv4_mapped or address.sixtofour or address
+        return address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1] or address
     return address

@@ -35,6 +35,10 @@ class HttpError(AdminError):
         self.body = body
 
 
+class NotTrusted(BrokerUnreachable):
+    """The broker's certificate is not trusted."""
+
+
 class JsonHttp:
     """`base`: the address of the interface, without a slash at its end. `authority`: certificate authorities, PEM text
     or the path of a PEM file, "" for the system's. `seconds`: time for a whole answer. `allowed`: whether a request may
@@ -94,7 +98,7 @@ class JsonHttp:
             raise BrokerUnreachable(str(error)) from None
         except aiohttp.ClientConnectorCertificateError as error:
             why = f"the certificate of {self.base} is not trusted: {error.certificate_error}"
-            raise BrokerUnreachable(why) from None
+            raise NotTrusted(why) from None
         except (aiohttp.ClientError, OSError) as error:
             raise BrokerUnreachable(f"cannot reach {self.base}: {_reason(error)}") from None
 

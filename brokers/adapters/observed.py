@@ -20,6 +20,7 @@ from brokers.adapters.inventory import Change, Inventory, Round
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.adapters.reconciliation import Reconciliation
 from brokers.adapters.records import Memory, Records, StopChange
+from brokers.adapters.several_addresses import IDENTITY, SeveralAddresses
 from brokers.adapters.stop_requests import stop_fact
 from brokers.adapters.stops import Stops
 from brokers.adapters.totals import percent_used, totals
@@ -48,6 +49,8 @@ class Observed:
         self.inventory.objects.update(known)
         #: Types that were read completely before, in this process or, by their records, an earlier one.
         self._met: set[str] = {name.type for name in known}
+        if isinstance(adapter, SeveralAddresses):
+            adapter.recall(known.get(BROKER, {}))
         self.freshness = Freshness()
         self._reconciliation = Reconciliation()
         self.stops = Stops(adapter, records, self.inventory.objects, self._on_stop)
@@ -204,7 +207,7 @@ class Observed:
             return None
         declared = self._adapter.types.get(name.type)
         writable = [a.name for a in declared.writable] if declared is not None else []
-        return {key: attributes[key] for key in (*_FLOW, *writable) if key in attributes}
+        return {key: attributes[key] for key in (*_FLOW, IDENTITY, *writable) if key in attributes}
 
     # -- stops and totals -----------------------------------------------------------------------------------------
 

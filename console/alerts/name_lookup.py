@@ -30,8 +30,12 @@ def look_up(host: str, port: int, timeout: float | None = None) -> list[Address]
     with _lock:
         if key not in _pending:
             _pending[key] = time.monotonic(), Future()
-            # A daemon: a process that ends does not wait for the resolver.
-            threading.Thread(target=_look_up, args=(key,), name="look-up", daemon=True).start()
+            try:
+                # A daemon: a process that ends does not wait for the resolver.
+                threading.Thread(target=_look_up, args=(key,), name="look-up", daemon=True).start()
+            except RuntimeError as error:  # there are too many threads
+                del _pending[key]
+                raise OSError(f"{host} could not be looked up: {error}") from error
         began, found = _pending[key]
     try:
         return found.result(max(0.0, began + timeout - time.monotonic()))

@@ -30,6 +30,7 @@ class DatabaseThread:
         self._steady = steady
         self._executor = ThreadPoolExecutor(1, name)
         self._failed: list[tuple[float, float]] = []  # calls of the last seconds that failed: their end and duration
+        self._is_new = True  # no call has failed on this connection
 
     async def run(self, work: Callable[[], T]) -> T:
         """Work for a coroutine, however long it takes."""
@@ -38,21 +39,26 @@ class DatabaseThread:
     def wait(self, work: Callable[[], T]) -> T:
         """Work, while the caller waits (also a coroutine's event loop, where Django refuses queries): for short
         transactions, without whose result nothing may go on. Calls that fail one after the other, of many brokers, take
-        no longer than one: else the process would be silent for as many times, and lose its connections."""
+        no longer than one: else the process would be silent for as many times, and lose its connections. A new
+        connection has a short time anyway: only the old one may have been dead."""
         began = self._steady()
         self._failed = [(end, took) for end, took in self._failed if began - end < CALL_SECONDS]
         left = CALL_SECONDS - sum(took for _, took in self._failed)
-        if left <= CALL_SECONDS / 8:  # too little for a database that answers
+        least = CALL_SECONDS / 8
+        if left < least and not self._is_new:
             raise DatabaseError("the console's database does not answer")
+        left = max(left, least)
         done = self._executor.submit(_connected, work)
         try:
             return done.result(left)
         except TimeoutError:
             self._executor.shutdown(wait=False)  # it may end with that work, whose result is not known
             self._executor = ThreadPoolExecutor(1, self._name)
+            self._is_new = not self._failed
             self._failed.append((self._steady(), left))
             raise DatabaseError(f"the console's database did not answer within {left:.2g} s") from None
         except DatabaseError:
+            self._is_new = False
             self._failed.append((self._steady(), self._steady() - began))
             raise
 

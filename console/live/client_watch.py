@@ -67,12 +67,23 @@ async def _links(
         )
     )
     items = [item for page in pages for item in page["items"]]
-    return {"items": items, "total": sum(page["total"] for page in pages)}
+    if len(pages) > 1 and (order := _order(types[type_name])):
+        attribute = order.removeprefix("-")
+        items.sort(key=lambda item: _blocked_first(item["attributes"].get(attribute), descending=order[0] == "-"))
+    return {"items": items[:MOST], "total": sum(page["total"] for page in pages)}
+
+
+def _order(declared: ManagedType) -> str:
+    return next((order for attribute, order in _BLOCKED_FIRST.items() if declared.attribute(attribute)), "")
+
+
+def _blocked_first(value: Any, *, descending: bool) -> tuple[bool, Any]:
+    """Return a key for sorting: unknown values are last."""
+    return value is None, 0 if value is None else -value if descending else value
 
 
 async def _list(admin: BrokerAdmin, declared: ManagedType, where: Mapping[str, Any]) -> dict[str, Any]:
-    sort = next((order for attribute, order in _BLOCKED_FIRST.items() if declared.attribute(attribute)), "")
-    page = await admin.query(declared.name, where=where, sort=sort, count=MOST)
+    page = await admin.query(declared.name, where=where, sort=_order(declared), count=MOST)
     return _listed(page.items, page.total)
 
 

@@ -180,7 +180,8 @@ async def data_text(link: BrokerLink, watch: Watch) -> tuple[str, object]:
     if watch.kind == "why":
         return encode(_with_conditions(link, await why(link, name))), state
     if watch.kind == "client":
-        return encode(await client_data(link, name, watch.client)), state
+        # In a thread: up to 1,500 objects would delay the other pages.
+        return await asyncio.to_thread(encode, await client_data(link, name, watch.client)), state
     if watch.kind == "queue":
         return encode(_with_last_change(link, await link.acall(lambda admin: _queue(admin, name)))), state
     return encode(await link.acall(lambda admin: _object(admin, name))), state

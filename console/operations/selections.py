@@ -97,8 +97,10 @@ def delete_selection(by: Actor, link: BrokerLink, number: int) -> None:
 
 
 def _is_empty(values: Mapping[str, Any]) -> bool:
-    """Return whether these values of a selection neither filter nor name queues."""
-    return values.get("queues") is None and not any(values.get(name) for name in _FILTER)
+    """Return whether these values of a selection neither filter nor name queues. Blanks filter nothing: an earlier
+    release stored them."""
+    given = (values.get(name) for name in _FILTER)
+    return values.get("queues") is None and not any(v.strip() if isinstance(v, str) else v for v in given)
 
 
 def _checked(given: Mapping[str, Any]) -> dict[str, Any]:

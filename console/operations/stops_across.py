@@ -107,11 +107,19 @@ def stop_across(
     """Stop the producers of several brokers, with an end as that of `stop_producers`. `effects`: what a stop may do to
     producers besides holding them. Returns totals and `brokers`: the result of each, see `_result`. Raises
     EffectsNotConfirmed, NowhereDone, InvalidValue."""
-    times = {link.slug: remaining_ms(link, until) if until else for_ms for link in links}
+    times, passed = {link.slug: for_ms for link in links}, dict[str, InvalidValue]()
+    for link in links if until else ():
+        try:
+            times[link.slug] = remaining_ms(link, until)
+        except InvalidValue as error:  # by the clock of this broker
+            passed[link.slug] = error
+    if len(passed) == len(links) > 0:
+        raise next(iter(passed.values()))
     arguments = {**stop_arguments(reason=reason, for_ms=max(times.values()), below=below), **aim.arguments()}
     parts = _parts(by, links, aim, "stop-producers", arguments)
     unconfirmed = []
     for part in parts:
+        part.fault = part.fault or passed.get(part.link.slug)
         if until:
             part.arguments["for_ms"] = times[part.link.slug]
         stop = part.operation(aim, "stop-producers") if part.fault is None else None

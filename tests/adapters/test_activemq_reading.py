@@ -246,7 +246,12 @@ async def test_slave_is_unreachable_and_a_broker_without_queues_is_not(version: 
     assert {name.type for name in found} == {"Broker", "VirtualHost"}
     agent.said["broker"]["value"]["Slave"] = True
     with pytest.raises(BrokerUnreachable, match="slave"):
-        await adapted(agent)
+        await ActiveMq(agent, lambda: 1).connect()  # type: ignore[arg-type]
+    agent.said["broker"]["value"]["Slave"] = False
+    adapter, _ = await adapted(agent)
+    agent.said["broker"]["value"]["Slave"] = True
+    with pytest.raises(BrokerUnreachable, match="slave"):
+        await adapter.read_changing()
 
 
 def test_shortages_are_the_resources_at_their_limits() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
+import threading
 from typing import Any
 
 import pytest
 
 from brokers.adapters import addresses
-from brokers.adapters.addresses import AddressRefused, check_address, check_resolved, check_url
+from brokers.adapters.addresses import MOST_ADDRESSES, AddressRefused, check_address, check_resolved, check_url
 from brokers.adapters.http import JsonHttp
 from brokers.adapters.kinds import KINDS, Account
 from brokers.admin import BrokerUnreachable
@@ -49,6 +50,11 @@ def test_addresses_of_brokers_are_accepted_without_a_slash_at_the_end(url: str) 
         ("http://[fe80::1]:15672", "link-local"),
         ("http://[::ffff:169.254.169.254]", "link-local"),
         ("http://[64:ff9b::a9fe:a9fe]", "link-local"),
+        ("http://[64:ff9b:1::a9fe:a9fe]", "link-local"),
+        ("http://[2001:0:4136:e378:8000:63bf:5601:5601]", "link-local"),
+        ("http://[fd00:ec2::254]", "metadata service"),
+        ("http://100.100.100.200", "metadata service"),
+        ("http://168.63.129.16", "metadata service"),
         ("http://0.0.0.0:15672", "no address of a machine"),
         ("http://[::]:15672", "no address of a machine"),
         ("http://224.0.0.1", "multicast"),
@@ -111,3 +117,19 @@ async def test_no_request_is_sent_while_another_process_may_host_the_broker() ->
     with pytest.raises(BrokerUnreachable, match=r"^cannot reach http://127\.0\.0\.1:9: connection refused$"):
         await http.request("PUT", "/")
     await http.close()
+
+
+def test_names_whose_look_up_hangs_delay_no_longer_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    release, begun = threading.Event(), threading.Barrier(MOST_ADDRESSES + 1)
+
+    def hangs(host: str, *_: Any, **__: Any) -> Any:
+        begun.wait(60)
+        release.wait(60)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 0))]
+
+    monkeypatch.setattr(addresses.socket, "getaddrinfo", hangs)
+    monkeypatch.setattr(addresses, "RESOLVE_SECONDS", 0.05)
+    urls = " ".join(f"http://node{number}.example.org" for number in range(MOST_ADDRESSES))
+    check_resolved(urls)
+    begun.wait(60)  # all look-ups are under way at the same time, or this breaks
+    release.set()

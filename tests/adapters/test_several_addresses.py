@@ -22,10 +22,13 @@ A, B = "http://a", "amqp://b"
 
 
 class Node(MemoryAdapter):
-    """A way to a broker. `up`: it answers; `refuses`: it does not accept the user."""
+    """A way to a broker. `up`: it answers; `refuses`: it does not accept the user; `readable`: it can be read, too;
+    `error`: what `connect` raises."""
 
     up = True
     refuses = False
+    readable = True
+    error: Exception | None = None
 
     def __init__(self, memory: Memory, now: Any, identity: str = "cluster") -> None:
         super().__init__(memory, now)
@@ -34,6 +37,8 @@ class Node(MemoryAdapter):
 
     async def connect(self) -> Sequence[Finding]:
         self.check()
+        if self.error:
+            raise self.error
         self.identity = self._broker
         return await super().connect()
 
@@ -46,6 +51,12 @@ class Node(MemoryAdapter):
     async def read_changing(self) -> Any:
         self.check()
         return await super().read_changing()
+
+    async def read_all(self) -> AsyncIterator[Any]:
+        if not self.readable:
+            raise BrokerUnreachable("this node waits")
+        async for seen in super().read_all():
+            yield seen
 
     async def stop(self, targets: Any) -> None:
         self.check()
@@ -132,11 +143,67 @@ async def test_an_address_of_another_broker_is_never_used(tmp_path: Path, memory
     await pair.broker.call(ORDERS, "stop-producers", {"reason": "flood", "actor": "ada"})
     pair.a.up = False
     await pair.clock.pass_(120)
-    with pytest.raises(BrokerUnreachable, match="amqp://b is another broker: it is someone else's, not cluster"):
+    with pytest.raises(BrokerUnreachable, match="amqp://b: is another broker: it is someone else's, not cluster"):
         await pair.broker.read(BROKER)
     assert stranger.limits[ORDERS] == 99
     assert "queue-deleted orders" not in pair.kinds()
     await pair.close()
+
+
+async def test_another_broker_is_not_used_after_a_restart_of_this_process_either(
+    tmp_path: Path, memory: Memory
+) -> None:
+    stranger = Memory()
+    stranger.add("bills", 99)
+    pair = Pair(tmp_path, memory, (stranger, "someone else's"))
+    await pair.clock.pass_(0)
+    await pair.close()
+    pair.open()
+    pair.a.up = False
+    await pair.clock.pass_(120)
+    with pytest.raises(BrokerUnreachable, match="is another broker"):
+        await pair.broker.read(BROKER)
+    assert not [kind for kind in pair.kinds() if kind.startswith("queue-")]
+    pair.a.up = True
+    await pair.clock.pass_(60)
+    assert (await pair.broker.query("Queue")).total == 1
+    assert "address_identity" not in (await pair.broker.read(BROKER)).attributes
+    await pair.close()
+
+
+async def test_a_broker_that_was_renamed_is_used_once_all_addresses_agree(pair: Pair) -> None:
+    pair.a._broker = pair.b._broker = "renamed"
+    pair.a.up = pair.b.up = False
+    await pair.clock.pass_(30)
+    pair.a.up = True
+    await pair.clock.pass_(60)
+    with pytest.raises(BrokerUnreachable, match="http://a: is another broker: it is renamed, not cluster"):
+        await pair.broker.read(BROKER)
+    pair.b.up = True
+    await pair.clock.pass_(60)
+    assert await pair.reads() == 0
+
+
+async def test_an_address_that_cannot_be_read_leaves_the_others_in_use(tmp_path: Path, memory: Memory) -> None:
+    pair = Pair(tmp_path, memory)
+    pair.a.readable = False
+    await pair.clock.pass_(60)
+    assert await pair.reads() == 0
+    assert pair.b.reads
+    pair.a.readable, pair.b.up = True, False
+    await pair.clock.pass_(60)
+    assert await pair.reads() == 0
+    await pair.close()
+
+
+async def test_an_unknown_answer_of_an_address_leaves_the_others_in_use(memory: Memory) -> None:
+    a, b = Node(memory, lambda: 0), Node(memory, lambda: 0)
+    a.error = AttributeError("'list' object has no attribute 'get'")
+    adapter = SeveralAddresses({A: a, B: b})
+    assert await adapter.connect()
+    b.up = False
+    with pytest.raises(BrokerUnreachable, match="http://a: its answer cannot be read"):
+        await adapter.connect()
 
 
 async def test_that_none_answers_is_said_of_each(memory: Memory) -> None:

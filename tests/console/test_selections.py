@@ -195,11 +195,12 @@ def test_filter_is_replaced_by_another_one_in_one_change(queues: Broker, as_oper
     assert as_operator.patch(path, {"queues": None, "search": " orders "}, format="json").json()["search"] == "orders"
 
 
+@pytest.mark.parametrize("search", ["", "  "])
 def test_selection_that_an_earlier_release_emptied_stops_nothing_and_can_be_given_a_filter(
-    queues: Broker, as_operator: APIClient
+    queues: Broker, as_operator: APIClient, search: str
 ) -> None:
     number = saved(as_operator)["id"]
-    SavedSelection.objects.update(search="")
+    SavedSelection.objects.update(search=search)
     body = {"scope": "type=Broker", "selection": number, "reason": "by mistake"}
     for call in ("preview/", ""):
         answer = as_operator.post(f"/api/v1/stop-producers/{call}", body, format="json")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
+from brokers.admin import InvalidValue
 from brokers.model import object_name
 from console.audit.models import AuditEntry
 from console.links.registry import close_links, link, links
@@ -231,6 +232,27 @@ def test_an_unreachable_broker_fails_and_the_others_are_stopped(fleet: Fleet, as
     retried = fleet.of(stop(as_operator, "reject", brokers=["rabbit"]).json())
     assert retried["rabbit"]["outcome"] == "done"
     assert fleet.stopped() == {"local", "rabbit"}
+
+
+def test_an_end_that_has_passed_by_the_clock_of_one_broker_fails_there_only(
+    fleet: Fleet, as_operator: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.add("rabbit")
+    fleet.connect()
+    passed = {"rabbit"}
+
+    def remaining(broker: Any, _until: int) -> int:
+        if broker.slug in passed:
+            raise InvalidValue({"until": "until is in the past"})
+        return 60_000
+
+    monkeypatch.setattr(stops_across, "remaining_ms", remaining)
+    found = fleet.of(stop(as_operator, "reject", until=4_000_000_000_000).json())
+    assert (found["rabbit"]["outcome"], found["local"]["outcome"]) == ("refused", "done")
+    assert "until is in the past" in found["rabbit"]["error"]
+    assert fleet.stopped() == {"local"}
+    passed.add("local")
+    assert stop(as_operator, "reject", until=4_000_000_000_000).status_code == 400
 
 
 def test_a_broker_that_refuses_says_why(fleet: Fleet, as_operator: APIClient) -> None:

@@ -20,6 +20,8 @@ from console.live.overview import USUAL
 
 #: The queues of a group of each member, in the order of the table.
 _Orders = Sequence[Sequence[Placed]]
+#: The same of the members that have some, by their positions: most groups are of few members.
+_OfMembers = Mapping[int, Sequence[Placed]]
 
 
 def grouped_queues_page(
@@ -91,7 +93,7 @@ class _Groups:
         self._totals: dict[str, GroupTotals] = {}
         self._brokers: Counter[str] = Counter()
         #: The queues of each group that match the filter; None: there is no filter.
-        self._matching: dict[str, _Orders] | None = self._collected(None) if filtered else None
+        self._matching: Mapping[str, _OfMembers] | None = self._collected(None) if filtered else None
         if self._matching is None:
             for member in self.members:
                 if member.link.as_of is not None:
@@ -114,10 +116,10 @@ class _Groups:
     def count(self, name: str) -> int:
         if self._matching is None:
             return self._totals[name].queues
-        return sum(map(len, self._matching[name]))
+        return sum(map(len, self._matching[name].values()))
 
     def as_json(self, name: str) -> dict[str, Any]:
-        brokers = self._brokers[name] if self._matching is None else sum(map(bool, self._matching[name]))
+        brokers = self._brokers[name] if self._matching is None else len(self._matching[name])
         return {**group_json(name, self.totals(name)), "brokers": brokers}
 
     def totals(self, name: str) -> GroupTotals:
@@ -125,28 +127,26 @@ class _Groups:
         if found is None:
             assert self._matching is not None
             found = self._totals[name] = GroupTotals()
-            for member, placed in zip(self.members, self._matching[name], strict=True):
-                for row in member.link.queues_named(text for _, text in placed):
+            for number, placed in self._matching[name].items():
+                for row in self.members[number].link.queues_named(text for _, text in placed):
                     found.add(row)
         return found
 
     def orders_of(self, names: Collection[str]) -> Mapping[str, _Orders]:
         """Return the queues of some groups, in order."""
-        if self._matching is not None or not names:
-            return self._matching or {}
-        return self._collected(frozenset(names))
+        if not names:
+            return {}
+        found = self._collected(frozenset(names)) if self._matching is None else self._matching
+        return {name: [found[name].get(number, ()) for number in range(len(self.members))] for name in names}
 
-    def _collected(self, names: frozenset[str] | None) -> dict[str, _Orders]:
+    def _collected(self, names: frozenset[str] | None) -> Mapping[str, _OfMembers]:
         """Return the queues of these groups, in order; None: of all groups."""
-        found: dict[str, list[list[Placed]]] = {name: [[] for _ in self.members] for name in names or ()}
+        found: dict[str, dict[int, list[Placed]]] = {name: {} for name in names or ()}
         for number, placed in enumerate(self._orders):
             for entry, name in zip(placed, self._names(number), strict=True):
-                if name in found:
-                    found[name][number].append(entry)
-                elif names is None and name is not None:
-                    found[name] = [[] for _ in self.members]
-                    found[name][number].append(entry)
-        return dict(found)
+                if name is not None and (names is None or name in found):
+                    found.setdefault(name, {}).setdefault(number, []).append(entry)
+        return found
 
     @cached_property
     def _orders(self) -> _Orders:

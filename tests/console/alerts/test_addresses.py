@@ -249,3 +249,14 @@ def test_slow_handshake_is_bounded_by_the_time_of_the_request() -> None:
                 sent.result(20)
         finally:
             finished.set()
+
+
+def test_a_look_up_that_could_not_begin_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_many(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", too_many)
+        with pytest.raises(OSError, match="could not be looked up"):
+            look_up("127.0.0.1", 80)
+    assert look_up("127.0.0.1", 80) == [ipaddress.ip_address("127.0.0.1")]

@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from brokers.adapters.adapter import Finding
+from brokers.adapters.http import NotTrusted
 from brokers.adapters.kinds import Account, Kind
 from brokers.admin import BrokerUnreachable, EffectNotConfirmed, NotAllowed
 from brokers.testing import InMemoryBroker
@@ -202,6 +203,7 @@ class Adapter:
 
     accounts: list[Account] = []
     identities: Mapping[str, str] = {}
+    refusals: Mapping[str, Exception] = {}
     identity = ""
 
     def __init__(self, account: Account) -> None:
@@ -211,7 +213,7 @@ class Adapter:
     async def connect(self) -> list[Finding]:
         if self.identities:
             if self.account.url not in self.identities:
-                raise BrokerUnreachable("this node waits")
+                raise self.refusals.get(self.account.url) or BrokerUnreachable("this node waits")
             self.identity = self.identities[self.account.url]
         if self.account.password == "swordfish":
             return [Finding("RabbitMQ 3.10.8 answers"), Finding("", "user headgate needs the tag policymaker")]
@@ -229,6 +231,7 @@ def open_adapter(account: Account, _now: object) -> Adapter:
 @pytest.fixture
 def _kind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Adapter, "identities", {})
+    monkeypatch.setattr(Adapter, "refusals", {})
     monkeypatch.setitem(operations.KINDS, "rabbitmq", Kind("RabbitMQ", f"{__name__}:open_adapter", "http://x"))
 
 
@@ -274,6 +277,12 @@ def test_each_of_several_addresses_is_tested(admin: APIClient) -> None:
         "text": "",
         "fault": f"{other} is another broker: it is two, not one as {node}",
     }
+    for refusal in (NotAllowed("no password"), NotTrusted("no certificate"), KeyError("no RabbitMQ")):
+        Adapter.refusals = {waits: refusal}
+        answer = tested(node, waits)
+        assert answer["ok"] is False
+        assert answer["findings"][-1]["fault"].startswith(f"{waits}: ")
+    Adapter.refusals = {}
     assert tested(waits, waits + ":1") == {
         "ok": False,
         "findings": [{"text": "", "fault": f"{url}: this node waits"} for url in (waits, waits + ":1")],

@@ -79,19 +79,33 @@ def test_slow_answers_are_no_failures(thread: DatabaseThread, clock: Clock) -> N
     assert [thread.wait(slow) for _ in range(5)] == ["answer"] * 5
 
 
-def test_hung_work_holds_up_one_call_and_no_other(
-    thread: DatabaseThread, clock: Clock, monkeypatch: pytest.MonkeyPatch
+def test_a_dead_connection_holds_up_one_call_and_the_next_has_a_new_one(
+    thread: DatabaseThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database_thread, "CALL_SECONDS", 0.05)
     release = threading.Event()
     with pytest.raises(DatabaseError, match="did not answer within"):
         thread.wait(release.wait)
+    monkeypatch.setattr(database_thread, "CALL_SECONDS", CALL_SECONDS)
+    assert thread.wait(threading.get_ident) != threading.get_ident()
+    release.set()
+
+
+def test_a_database_that_hangs_holds_up_two_calls_and_no_other(
+    thread: DatabaseThread, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_thread, "CALL_SECONDS", 0.05)
+    release = threading.Event()
+    for _connection in range(2):
+        with pytest.raises(DatabaseError, match="did not answer within"):
+            thread.wait(release.wait)
     begun: list[int] = []
     for broker in range(20):
         with pytest.raises(DatabaseError, match="does not answer"):
             thread.wait(lambda broker=broker: begun.append(broker))
     assert not begun
-    clock.now += 1
-    thread.wait(lambda: begun.append(99))  # in another thread than the one that hangs
-    assert begun == [99]
     release.set()
+    clock.now += 1
+    monkeypatch.setattr(database_thread, "CALL_SECONDS", CALL_SECONDS)
+    thread.wait(lambda: begun.append(99))
+    assert begun == [99]

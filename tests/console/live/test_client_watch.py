@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from brokers.model import ObjectName, object_name
+from brokers.admin import BrokerAdmin, ManagedObject
+from brokers.admin import Page as BrokerPage
+from brokers.model import TYPES, ObjectName, object_name
 from console.links.visibility import as_visible
+from console.live import client_watch
 from console.live.client_watch import client_data
 from tests.console.conftest import Broker
 from tests.console.test_live import Page, do, page
@@ -51,6 +54,41 @@ async def test_connection_is_shown_alone_and_none_after_its_end(broker: Broker) 
     gone = object_name("Connection", virtualhost="default", id="gone")
     data = await client_data(broker.link, gone, None)
     assert data["connections"] == data["producers"] == data["consumers"] == {"items": [], "total": 0}
+
+
+class Many:
+    """A broker of which each connection has four producers, the last one blocked if its number is odd."""
+
+    async def query(self, type_name: str, *, where: Any, sort: str, count: int) -> BrokerPage:
+        assert (type_name, sort) == ("Producer", "state")
+        states = [
+            ("BLOCKED" if n == 3 and int(c) % 2 else "NORMAL", c, n) for c in where["connection"] for n in range(4)
+        ]
+        found = tuple(
+            ManagedObject(object_name("Producer", virtualhost="default", id=f"{c}-{n}"), 1, {"state": state})
+            for state, c, n in sorted(states)
+        )
+        return BrokerPage(found[:count], len(found), 0)
+
+
+async def test_links_of_many_connections_are_limited_with_blocked_ones_first_and_all_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_watch, "MOST", 10)
+    monkeypatch.setattr(client_watch, "AT_ONCE", 3)
+    connections = {"items": [{"name": str(number)} for number in range(10)], "total": 10}
+    found = await client_watch._links(cast(BrokerAdmin, Many()), TYPES, "Producer", connections)
+    assert found is not None
+    states = [item["attributes"]["state"] for item in found["items"]]
+    assert (states, found["total"]) == (["BLOCKED"] * 5 + ["NORMAL"] * 5, 40)
+
+
+def test_blocked_ones_are_first_and_unknown_ones_last() -> None:
+    counts = [3, None, 0, 7]
+    assert sorted(counts, key=lambda n: client_watch._blocked_first(n, descending=True)) == [7, 3, 0, None]
+    states = ["NORMAL", None, "BLOCKED"]
+    found = sorted(states, key=lambda state: client_watch._blocked_first(state, descending=False))
+    assert found == ["BLOCKED", "NORMAL", None]
 
 
 async def test_other_virtual_hosts_are_not_shown(broker: Broker) -> None:

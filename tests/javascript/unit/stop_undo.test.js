@@ -119,6 +119,7 @@ test("the undo on several brokers leaves what others have changed or removed sin
     ["earlier, of an unknown end", { ...before, after: null }, [{ ...prolonged, until: 70_000 }]],
     ["changed again", before, [{ ...prolonged, until: 70_000 }]],
     ["restored", before, [{ ...prolonged, until: 9000, below: 40 }]],
+    ["restored, some ms later", before, [{ ...prolonged, until: 9350, below: 40 }]],
     ["started and stopped again", before, [{ ...prolonged, since: 2 }]],
     ["earlier, removed", before, []],
     ["away", null, null],
@@ -129,7 +130,7 @@ test("the undo on several brokers leaves what others have changed or removed sin
   assert.deepEqual(planAcross(sent, made, stops, NOW), {
     lift: ["made", "made, beside others"],
     restore: ["earlier", "earlier, of an unknown end"],
-    same: ["restored"],
+    same: ["restored", "restored, some ms later"],
     left: [
       "replaced",
       "removed",
@@ -172,59 +173,61 @@ const listing = (/** @type {any[]} */ ...stops) => ({ stops });
 const plain = { object: "type=Broker", since: 1, until: null, below: 0 };
 const at = (/** @type {number} */ until) => ({ ...plain, until });
 const made = { before: listing(), after: listing(plain) };
-const ended = { before: listing(plain), after: listing(at(60)) };
-const again = { before: listing(at(60)), after: listing(at(70)) };
+const ended = { before: listing(plain), after: listing(at(60_000)) };
+const again = { before: listing(at(60_000)), after: listing(at(70_000)) };
 const earlierEnd = (/** @type {any} */ one, /** @type {any[]} */ entries) => earlierEnds([one], entries)[0];
 
 test("the end before the last change of a stop is read from the audit trail", () => {
   assert.equal(earlierEnd(plain, [made]), null);
-  assert.deepEqual(earlierEnd(at(60), [ended, made]), { until: null, below: 0 });
-  assert.deepEqual(earlierEnd(at(70), [again, ended, made]), { until: 60, below: 0 });
-  assert.deepEqual(earlierEnd(at(60), [{ before: listing(at(60)), after: listing(at(60)) }, ended, made]), {
+  assert.deepEqual(earlierEnd(at(60_000), [ended, made]), { until: null, below: 0 });
+  assert.deepEqual(earlierEnd(at(70_000), [again, ended, made]), { until: 60_000, below: 0 });
+  assert.deepEqual(earlierEnd(at(60_000), [{ before: listing(at(60_000)), after: listing(at(60_000)) }, ended, made]), {
     until: null,
     below: 0,
   }); // a call that changed nothing
-  const undone = { before: listing(at(70)), after: listing(at(60)), reason: "undo: incident 7" };
-  assert.deepEqual(earlierEnd(at(60), [undone, again, ended, made]), { until: null, below: 0 }); // not undone twice
-  const whole = { before: listing(at(60)), after: listing(plain), reason: "undo: incident 7" };
+  const undone = { before: listing(at(70_000)), after: listing(at(60_000)), reason: "undo: incident 7" };
+  assert.deepEqual(earlierEnd(at(60_000), [undone, again, ended, made]), { until: null, below: 0 }); // not undone twice
+  const late = { ...undone, after: listing(at(60_900)) }; // the brokers take the time until the end
+  assert.deepEqual(earlierEnd(at(60_900), [late, again, ended, made]), { until: null, below: 0 });
+  const whole = { before: listing(at(60_000)), after: listing(plain), reason: "undo: incident 7" };
   assert.equal(earlierEnd(plain, [whole, undone, again, ended, made]), null);
-  assert.equal(earlierEnd(at(60), [{ before: listing({ ...plain, halted: {} }), after: listing(at(60)) }]), null);
+  assert.equal(earlierEnd(at(60_000), [{ before: listing({ ...plain, halted: {} }), after: listing(at(60_000)) }]), null);
   assert.equal(earlierEnd(plain, [{ before: null, after: null }, made]), null);
   assert.equal(earlierEnd({ ...plain, halted: {} }, []), null); // of a start that was halted
 });
 
 test("an end that the audit trail does not have is not known, and not none", () => {
-  assert.equal(earlierEnd(at(80), [again, ended, made]), undefined); // the last change is missing
-  assert.equal(earlierEnd(at(60), []), undefined);
-  assert.equal(earlierEnd({ ...at(60), since: 2 }, [ended, made]), undefined); // another stop of this scope
-  assert.equal(earlierEnd({ ...at(60), user: "ann" }, [ended, made]), undefined); // that of a client
-  assert.equal(earlierEnd(at(60), [{ before: listing(at(60)), after: listing(at(60)) }]), undefined); // no beginning
-  const back = { before: listing(at(70)), after: listing(at(60)), reason: "undo: incident 7" };
-  assert.equal(earlierEnd(at(60), [back, made]), undefined); // the change that it undoes is missing
-  assert.deepEqual(earlierEnd(at(70), [again, made]), { until: 60, below: 0 }); // one in between is missing
-  assert.deepEqual(earlierEnd(at(70), [again]), { until: 60, below: 0 });
+  assert.equal(earlierEnd(at(80_000), [again, ended, made]), undefined); // the last change is missing
+  assert.equal(earlierEnd(at(60_000), []), undefined);
+  assert.equal(earlierEnd({ ...at(60_000), since: 2 }, [ended, made]), undefined); // another stop of this scope
+  assert.equal(earlierEnd({ ...at(60_000), user: "ann" }, [ended, made]), undefined); // that of a client
+  assert.equal(earlierEnd(at(60_000), [{ before: listing(at(60_000)), after: listing(at(60_000)) }]), undefined); // no beginning
+  const back = { before: listing(at(70_000)), after: listing(at(60_000)), reason: "undo: incident 7" };
+  assert.equal(earlierEnd(at(60_000), [back, made]), undefined); // the change that it undoes is missing
+  assert.deepEqual(earlierEnd(at(70_000), [again, made]), { until: 60_000, below: 0 }); // one in between is missing
+  assert.deepEqual(earlierEnd(at(70_000), [again]), { until: 60_000, below: 0 });
 });
 
 test("each stop of a call for several queues has an earlier end of its own", () => {
   const of = (/** @type {string} */ object, until = 0) => ({ ...plain, object, until });
-  const both = { before: listing(of("a"), of("b", 50)), after: listing(of("a", 60), of("b", 60)) };
-  const first = { before: listing(), after: listing(of("b", 50)) };
-  const begun = { before: listing(of("b", 50)), after: listing(of("a"), of("b", 50), of("c", 60)) };
-  const stops = [of("a", 60), of("b", 60), of("c", 60)];
+  const both = { before: listing(of("a"), of("b", 50_000)), after: listing(of("a", 60_000), of("b", 60_000)) };
+  const first = { before: listing(), after: listing(of("b", 50_000)) };
+  const begun = { before: listing(of("b", 50_000)), after: listing(of("a"), of("b", 50_000), of("c", 60_000)) };
+  const stops = [of("a", 60_000), of("b", 60_000), of("c", 60_000)];
   const ends = earlierEnds(stops, [both, begun, first]);
   assert.deepEqual(ends.slice(0, 2), [
     { until: 0, below: 0 },
-    { until: 50, below: 0 },
+    { until: 50_000, below: 0 },
   ]);
   assert.equal(ends[2], null);
   assert.deepEqual(planOfLast(stops, ends, 10), {
     lift: [stops[2]],
     restore: [
       { stops: [stops[0]], end: {} },
-      { stops: [stops[1]], end: { until: 50 } },
+      { stops: [stops[1]], end: { until: 50_000 } },
     ],
   });
-  assert.deepEqual(planOfLast(stops, ends, 50)?.lift, [stops[1], stops[2]]); // an end that has passed
+  assert.deepEqual(planOfLast(stops, ends, 50_000)?.lift, [stops[1], stops[2]]); // an end that has passed
   assert.equal(planOfLast(stops, [...ends.slice(0, 2), undefined], 10), null);
   assert.deepEqual(planOfLast([], [], 10), { lift: [], restore: [] });
 });

@@ -239,8 +239,15 @@ const isSameScope = (one, other) => OF_STOP.every((name) => (one[name] || "") ==
  */
 export const endOf = ({ until, below }) => ({ ...(until ? { until } : {}), ...(below ? { below } : {}) });
 
+/** An end that was set again is later by the time that the call took, since brokers take the time until it, ms. */
+const LATER = 2_000;
+
 /**
  * @param {any} one
  * @param {any} other
  */
-const isSameEnd = (one, other) => (one.until || 0) === (other?.until || 0) && (one.below || 0) === (other?.below || 0);
+function isSameEnd(one, other) {
+  const [end, another] = [one, other].map((each) => each?.until || 0);
+  const same = end && another ? Math.abs(end - another) <= LATER : end === another;
+  return same && (one.below || 0) === (other?.below || 0);
+}
