@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import datetime as dt
 import re
 import subprocess
 import sys
@@ -67,8 +68,43 @@ def messages(page: Page) -> None:
     page.wait_for_timeout(1500)
 
 
+def dead_letters(page: Page) -> None:
+    page.goto("/dead-letters/")
+    page.get_by_role("link", name="payments.declined").first.wait_for(timeout=READY)
+    page.wait_for_timeout(1500)  # the counts by reason follow
+
+
+def alerts(page: Page) -> None:
+    page.goto("/alerts/")
+    page.locator("#rules tr, #template-dead-letters").first.wait_for(state="attached", timeout=READY)
+    if page.locator("#rules tr").count() == 0:  # not in the second theme
+        page.locator("#template-dead-letters").get_by_role("button").click()
+        page.locator("#rules tr").first.wait_for(timeout=READY)
+        page.goto("/alerts/")
+    page.locator("#firing li").first.wait_for(timeout=READY)
+
+
+def history(page: Page) -> None:
+    where = "/history/queues/default/orders/"
+    page.goto(f"{where}?range=15m")
+    page.locator("#episodes tbody tr").first.wait_for(timeout=READY)
+    until = dt.datetime.now(dt.UTC)
+    begin = until - dt.timedelta(seconds=100)
+    page.goto(f"{where}?from={begin:%Y-%m-%dT%H:%M:%SZ}&until={until:%Y-%m-%dT%H:%M:%SZ}")
+    page.locator("#chart .main-svg").first.wait_for(timeout=READY)
+    page.wait_for_timeout(1500)
+
+
 ORDERS = "type%3DQueue%2Cvirtualhost%3Ddefault%2Cname%3Dorders"
-SHOTS: dict[str, Callable[[Page], None]] = {"overview": overview, "why": why, "policy": policy, "messages": messages}
+SHOTS: dict[str, Callable[[Page], None]] = {
+    "overview": overview,
+    "why": why,
+    "policy": policy,
+    "messages": messages,
+    "dead-letters": dead_letters,
+    "alerts": alerts,
+    "history": history,
+}
 
 
 @contextmanager
