@@ -191,7 +191,10 @@ test("the end before the last change of a stop is read from the audit trail", ()
   assert.deepEqual(earlierEnd(at(60_900), [late, again, ended, made]), { until: null, below: 0 });
   const whole = { before: listing(at(60_000)), after: listing(plain), reason: "undo: incident 7" };
   assert.equal(earlierEnd(plain, [whole, undone, again, ended, made]), null);
-  assert.equal(earlierEnd(at(60_000), [{ before: listing({ ...plain, halted: {} }), after: listing(at(60_000)) }]), null);
+  assert.equal(
+    earlierEnd(at(60_000), [{ before: listing({ ...plain, halted: {} }), after: listing(at(60_000)) }]),
+    null,
+  );
   assert.equal(earlierEnd(plain, [{ before: null, after: null }, made]), null);
   assert.equal(earlierEnd({ ...plain, halted: {} }, []), null); // of a start that was halted
 });
