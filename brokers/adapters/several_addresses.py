@@ -3,7 +3,7 @@
 Each connection tries the addresses in their order and takes the first that answers; until it fails, it is the only one
 that is used. One that failed before everything was read is the last to be tried again. An address that leads to
 another broker than before is not taken: its queues would look like deletions, and operators' stops would be made on the
-wrong broker. What tells brokers apart is remembered with the broker's objects, so that a restart does not forget it.
+wrong broker. What distinguishes brokers is remembered with the broker's objects, so that a restart does not forget it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from brokers.model import ManagedType, ObjectName, object_name
 log = logging.getLogger("headgate.adapters")
 
 
-#: Attribute of the broker's object: its addresses, and what is the same at all of them. Not declared: nobody sees it.
+#: Attribute of the broker's object: its addresses, and what is the same at all of them. It is not declared, so that no
+#: client sees it.
 IDENTITY = "address_identity"
 _BROKER = object_name("Broker")
 
