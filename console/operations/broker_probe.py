@@ -52,7 +52,9 @@ def _of_several(tried: _Tried, first: _Tried | None) -> list[Finding]:
 
 
 def _named(url: str, finding: Finding) -> Finding:
-    return Finding(*(f"{url}: {said}" if said else "" for said in (finding.text, finding.fault)))
+    """Name the address in a finding that does not name it itself."""
+    said = (finding.text, finding.fault)
+    return Finding(*(f"{url}: {each}" if each and url not in each else each for each in said))
 
 
 async def _try(kind: str, account: Account) -> _Tried:
