@@ -22,6 +22,7 @@ export class Limits {
   #explain = null; // origins of the values; null: not known
   /** @type {any} */
   #editing = null;
+  #wanted = false; // the form, before the queue is known
   #opened;
 
   /**
@@ -44,10 +45,12 @@ export class Limits {
     this.#explain = explain ?? null;
     if (!this.#editing) this.#render();
     else if (explain) this.#editing.arrived(queue, explain);
+    if (this.#wanted) this.edit();
   }
 
   edit() {
-    if (!this.#queue || this.#editing) return;
+    this.#wanted = !this.#queue; // a click before the queue is known opens the form as soon as it is
+    if (this.#wanted || this.#editing) return;
     this.#editing = new Form(this.#queue, this.#explain ?? {}, (/** @type {any} */ saved) => {
       this.#editing = null;
       this.#opened(false);
