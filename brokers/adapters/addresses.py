@@ -8,14 +8,10 @@ resolve to can change.
 from __future__ import annotations
 
 import ipaddress
-import socket
 from collections.abc import Sequence
-from contextlib import suppress
-from threading import Thread
-from time import monotonic
 from urllib.parse import urlsplit
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+from brokers.name_lookup import Address, look_up_all
 
 
 class AddressRefused(ValueError):
@@ -24,8 +20,6 @@ class AddressRefused(ValueError):
 
 #: Addresses of one broker.
 MOST_ADDRESSES = 8
-#: Time for the look-ups of all their names, s.
-RESOLVE_SECONDS = 5.0
 
 #: The schemes of management interfaces over HTTP, and of those over AMQP.
 HTTP, AMQP = ("http", "https"), ("amqp", "amqps")
@@ -77,25 +71,12 @@ def check_resolved(text: str) -> None:
     """Check every address that the hosts of checked URLs resolve to now. Raises AddressRefused; a name that does not
     resolve within some seconds is no error, since each connection checks it again. Blocks for that time at most."""
     hosts = list(dict.fromkeys(urlsplit(url).hostname or "" for url in text.split()))
-    found: dict[str, list[str]] = {}
-    # Daemons: nothing can end a look-up that hangs, and a process that ends does not wait for it.
-    threads = [Thread(target=_resolve, args=(host, found), daemon=True) for host in hosts]
-    for thread in threads:
-        thread.start()
-    end = monotonic() + RESOLVE_SECONDS
-    for thread in threads:
-        thread.join(max(0.0, end - monotonic()))
-    for host in hosts:
-        for address in found.get(host, ()):
+    for host, found in look_up_all(hosts, 0).items():
+        for address in found:
             try:
-                check_address(address)
+                check_address(str(address))
             except AddressRefused as error:
                 raise AddressRefused(f"{host}: {error}") from None
-
-
-def _resolve(host: str, found: dict[str, list[str]]) -> None:
-    with suppress(OSError, UnicodeError):
-        found[host] = [str(each[4][0]) for each in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
 
 
 def check_address(host: str) -> None:

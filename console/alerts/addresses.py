@@ -9,7 +9,7 @@ import ipaddress
 from collections.abc import Iterable
 from urllib.parse import SplitResult, urlsplit
 
-from console.alerts.name_lookup import Address, look_up
+from brokers.name_lookup import Address, look_up
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 

@@ -10,12 +10,12 @@ from django.core.mail import EmailMessage, get_connection
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from brokers.name_lookup import look_up
 from console.alerts import pagerduty, slack, teams
 from console.alerts.addresses import Network, NotAllowed, network_of
 from console.alerts.console_url import console_url
 from console.alerts.messages import payload, subject, text
 from console.alerts.models import AllowedNetwork, Delivery, DeliveryState, Kind, Notification, Receiver
-from console.alerts.name_lookup import look_up
 from console.alerts.reachability import NO_MAIL_SERVER
 from console.alerts.webhook import Refused, Response, encoded, post, send_json
 from console.brokers.keys import KeyMissing, decrypt

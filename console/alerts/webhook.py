@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from console.alerts import name_lookup
+from brokers import name_lookup
+from brokers.name_lookup import Address
 from console.alerts.addresses import Network, resolved, url_of
-from console.alerts.name_lookup import Address
 
 #: Seconds for the whole request.
 TIMEOUT = 10.0

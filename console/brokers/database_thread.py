@@ -39,7 +39,7 @@ class DatabaseThread:
     def wait(self, work: Callable[[], T]) -> T:
         """Work, while the caller waits (also a coroutine's event loop, where Django refuses queries): for short
         transactions, without whose result nothing may go on. Calls that fail one after the other, of many brokers, take
-        no longer than one: else the process would be silent for as many times, and lose its connections. A new
+        hardly longer than one: else the process would be silent for as many times, and lose its connections. A new
         connection has a short time anyway: only the old one may have been dead."""
         began = self._steady()
         self._failed = [(end, took) for end, took in self._failed if began - end < CALL_SECONDS]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from brokers.adapters import addresses
+from brokers import name_lookup
 from brokers.adapters.addresses import MOST_ADDRESSES, AddressRefused, check_address, check_resolved, check_url
 from brokers.adapters.http import JsonHttp
 from brokers.adapters.kinds import KINDS, Account
@@ -67,7 +67,7 @@ def test_each_refused_address_has_a_sentence(url: str, says: str) -> None:
 
 def test_a_name_that_resolves_to_a_link_local_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 0))]
-    monkeypatch.setattr(addresses.socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(name_lookup, "getaddrinfo", lambda *_, **__: found)
     with pytest.raises(AddressRefused, match=r"rabbit.example.org: 169.254.169.254 is refused"):
         check_resolved("http://rabbit.example.org")
 
@@ -76,7 +76,7 @@ def test_a_name_that_does_not_resolve_is_no_refusal(monkeypatch: pytest.MonkeyPa
     def absent(*_: Any, **__: Any) -> Any:
         raise socket.gaierror("unknown")
 
-    monkeypatch.setattr(addresses.socket, "getaddrinfo", absent)
+    monkeypatch.setattr(name_lookup, "getaddrinfo", absent)
     check_resolved("http://rabbit.example.org")
     check_address("rabbit.example.org")
 
@@ -127,8 +127,8 @@ def test_names_whose_look_up_hangs_delay_no_longer_than_one(monkeypatch: pytest.
         release.wait(60)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 0))]
 
-    monkeypatch.setattr(addresses.socket, "getaddrinfo", hangs)
-    monkeypatch.setattr(addresses, "RESOLVE_SECONDS", 0.05)
+    monkeypatch.setattr(name_lookup, "getaddrinfo", hangs)
+    monkeypatch.setattr(name_lookup, "TIMEOUT", 0.05)
     urls = " ".join(f"http://node{number}.example.org" for number in range(MOST_ADDRESSES))
     check_resolved(urls)
     begun.wait(60)  # all look-ups are under way at the same time, or this breaks

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from brokers.name_lookup import _pending, look_up
 from console.alerts.addresses import NotAllowed, check, network_of, url_of
-from console.alerts.name_lookup import _pending, look_up
 from console.alerts.webhook import Refused, _Connection, post, sign
 from tests.console.alerts.receivers import Received, http_receiver
 
@@ -147,7 +147,7 @@ def test_look_up_is_bounded_and_the_name_is_looked_up_again_after_it_has_ended(
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", port))] * 2
 
-    monkeypatch.setattr("console.alerts.name_lookup.getaddrinfo", slow)
+    monkeypatch.setattr("brokers.name_lookup.getaddrinfo", slow)
     try:
         for _ in range(3):
             with pytest.raises(TimeoutError, match=r"slow.example could not be looked up within 0.05 s"):

@@ -126,7 +126,7 @@ def test_slow_host_look_up_does_not_delay_saving_a_receiver(
 ) -> None:
     answered = threading.Event()
     monkeypatch.setattr("console.alerts.reachability.LOOKUP_TIMEOUT", 0.01)
-    monkeypatch.setattr("console.alerts.name_lookup.getaddrinfo", lambda *_, **__: answered.wait(60) and [])
+    monkeypatch.setattr("brokers.name_lookup.getaddrinfo", lambda *_, **__: answered.wait(60) and [])
     made = post(
         as_operator, f"{API}receivers/", {"name": "hook", "kind": "webhook", "url": "https://slow.example.org/"}
     )
@@ -164,8 +164,8 @@ def test_resolver_that_hangs_delays_no_other_receiver(
         names.append(host)
         return answered.wait(60) and [] if host.endswith("example.org") else socket.getaddrinfo(host, port, **more)
 
-    monkeypatch.setattr("console.alerts.name_lookup.getaddrinfo", slow)
-    monkeypatch.setattr("console.alerts.name_lookup.TIMEOUT", 0.1)
+    monkeypatch.setattr("brokers.name_lookup.getaddrinfo", slow)
+    monkeypatch.setattr("brokers.name_lookup.TIMEOUT", 0.1)
     settings.EMAIL_HOST, settings.EMAIL_PORT = "mail.example.org", 25
     for given in (
         {"name": "hung", "kind": "webhook", "url": "https://hung.example.org/"},

@@ -151,7 +151,7 @@ def test_a_name_that_resolves_to_a_link_local_address_is_refused(
     admin: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 0))]
-    monkeypatch.setattr("brokers.adapters.addresses.socket.getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr("brokers.name_lookup.getaddrinfo", lambda *_, **__: found)
     answer = post(admin, **{**GIVEN, "url": "http://metadata.example.org"})
     assert answer.status_code == 400
     assert "link-local" in answer.json()["url"][0]

@@ -13,20 +13,11 @@ from django.db import DatabaseError
 
 from console.brokers import database_thread
 from console.brokers.database_thread import CALL_SECONDS, DatabaseThread
+from tests.console.brokers.test_hosting import Clock, clock
+
+__all__ = ["clock"]  # a fixture
 
 pytestmark = pytest.mark.django_db
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -164,15 +164,22 @@ def test_unknown_broker_is_not_found_and_brokers_are_listed(operator: Client) ->
     assert "local" in answer.content.decode()
 
 
-def test_navigation_preserves_the_selected_broker(operator: Client) -> None:
+def page_with_brokers(client: Client, slugs: str, path: str) -> str:
+    """Return a page of a console with these brokers, none of which answers."""
+
     async def unreachable(**options: Any) -> BrokerAdmin:
         raise BrokerUnreachable("disconnected")
 
-    brokers = [{"slug": slug, "title": slug.upper(), "connect": unreachable, "options": {}} for slug in "ab"]
+    brokers = [{"slug": slug, "title": slug.upper(), "connect": unreachable, "options": {}} for slug in slugs]
     close_links()
     with override_settings(HEADGATE_BROKERS=brokers):
-        html = operator.get("/audit/?broker=b").content.decode()
+        html = client.get(path).content.decode()
         close_links()
+    return html
+
+
+def test_navigation_preserves_the_selected_broker(operator: Client) -> None:
+    html = page_with_brokers(operator, "ab", "/audit/?broker=b")
     assert 'href="/objects/?broker=b"' in html
     assert settings_of(html)["broker"] == "b"
 
@@ -180,14 +187,7 @@ def test_navigation_preserves_the_selected_broker(operator: Client) -> None:
 def test_history_page_offers_the_brokers_before_any_script_has_run(operator: Client) -> None:
     assert "<label hidden>" in operator.get("/history/").content.decode()  # of one broker
 
-    async def unreachable(**options: Any) -> BrokerAdmin:
-        raise BrokerUnreachable("disconnected")
-
-    brokers = [{"slug": slug, "title": slug.upper(), "connect": unreachable, "options": {}} for slug in "ab"]
-    close_links()
-    with override_settings(HEADGATE_BROKERS=brokers):
-        html = operator.get("/history/?broker=b").content.decode()
-        close_links()
+    html = page_with_brokers(operator, "ab", "/history/?broker=b")
     assert '<option value="a">a</option><option value="b" selected>b</option>' in html
     assert "<label hidden>" not in html
 
