@@ -396,7 +396,7 @@ def _found(answer: Answer) -> Mapping[str, Mapping[str, Any]]:
 
 def _active(said: Mapping[str, Any]) -> Mapping[str, Any]:
     if said.get("Slave") is True:
-        raise BrokerUnreachable("this ActiveMQ is a slave that is not active")
+        raise BrokerUnreachable("this ActiveMQ is not active: it is a slave, or still starting")
     return said
 
 

@@ -29,6 +29,8 @@ RABBIT = ("--kind", "rabbitmq", "--url", "http://127.0.0.1:1")
 class Adapter:
     """An adapter that accepts one password; its other sentences try to control the terminal."""
 
+    identity = ""
+
     def __init__(self, account: Account) -> None:
         self.account = account
 

@@ -48,7 +48,7 @@ class ActiveMqNode:
 
         def ready() -> bool:
             assert process.poll() is None, output.read_text()
-            return listens(self.port)
+            return "ready" in output.read_text().splitlines() and listens(self.port)
 
         wait_until(ready, "ActiveMQ accepts connections", WITHIN)
 

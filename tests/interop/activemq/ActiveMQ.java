@@ -43,6 +43,7 @@ public class ActiveMQ {
         broker.getSystemUsage().getTempUsage().setLimit(50_000_000);
         broker.addConnector("amqp://127.0.0.1:" + arguments[1]);
         broker.start();
+        System.out.println("ready"); // a client can connect earlier, while it is still a slave for JMX
         broker.waitUntilStopped();
     }
 }
