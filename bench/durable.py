@@ -1,8 +1,6 @@
 """Durable messages through whole brokers with different stores, in turns: rate, CPU and bytes written per message.
 
-`uv run bench/durable.py --broker NAME=FOLDER ...`: a checkout each, whose environment is in FOLDER/.venv. A name that
-ends in `+rocksdb` runs that checkout with the store of `rocksdb_broker.py`, which needs `rocksdict` there; one in
-`+journal` with the journal (`journal_broker.py`).
+`uv run bench/durable.py --broker NAME=FOLDER ...`: a checkout each, whose environment is in FOLDER/.venv.
 CPU time of the broker, unlike its rate, hardly depends on what else the machine does.
 """
 
@@ -16,7 +14,7 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from measured import ROOT, Broker, Failed, folder, free_port, limit, load, load_clients, running, table
+from measured import Broker, Failed, folder, free_port, limit, load, load_clients, running, table
 
 ROWS = [("1 x 1", 1), ("8 x 8", 8)]
 SIZE = 1024
@@ -29,11 +27,9 @@ def broker(title: str, checkout: Path, disk: Path | None) -> Iterator[Broker]:
 
     with tempfile.TemporaryDirectory(prefix="headgate-bench-", dir=disk) as name:
         port, data = free_port(), Path(name)
-        store = title.partition("+")[2]
-        script = ROOT / "bench" / f"{store}_broker.py" if store else Path("manage.py")
         command: list[str | Path] = [
             *("env", f"--chdir={checkout.resolve()}", f"PYTHONPATH={checkout.resolve()}"),
-            *(checkout.resolve() / ".venv/bin/python", script, "broker", "--port", str(port)),
+            *(checkout.resolve() / ".venv/bin/python", "manage.py", "broker", "--port", str(port)),
             *("--data", data / "broker", "--demo"),
         ]
         with running(command, port) as process:

@@ -1,4 +1,4 @@
-"""Comparison of message stores: SQLite row by row and as the broker uses it, the journal, LMDB and RocksDB.
+"""Comparison of message stores: the journal that the broker uses, SQLite row by row, LMDB and RocksDB.
 
 `uv run --with lmdb,rocksdict python bench/store.py [FOLDER]` prints one table, candidates in turns within one run.
 FOLDER must be on the disk that matters; nothing else should be running. What is measured, with messages of 1 KiB:
@@ -29,7 +29,6 @@ from typing import Protocol
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from brokers.server.journal.journal_store import JournalStore
-from brokers.server.message_store import MessageStore
 
 BODY = os.urandom(1024)
 DEPTH = 1000
@@ -54,10 +53,8 @@ class Candidate(Protocol):
 
 
 class AsShipped:
-    store: MessageStore | JournalStore
-
     def __init__(self, path: Path) -> None:
-        self.store = MessageStore(path)
+        self.store = JournalStore(path)
 
     def buffer(self, puts: list[Key], removed: list[Key]) -> None:
         for queue, number in puts:
@@ -87,13 +84,6 @@ class AsShipped:
 
     def close(self) -> None:
         self.store.close()
-
-
-class Journal(AsShipped):
-    """`brokers/server/journal`, which the broker does not use yet."""
-
-    def __init__(self, path: Path) -> None:
-        self.store = JournalStore(path)
 
 
 class Buffered:
@@ -335,8 +325,7 @@ def resident() -> int:
 
 CANDIDATES: dict[str, type[Candidate]] = {
     "SQLite row by row": RowByRow,
-    "SQLite as shipped": AsShipped,
-    "journal": Journal,
+    "journal": AsShipped,
     "LMDB": Lmdb,
     "RocksDB": RocksDb,
 }

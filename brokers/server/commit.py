@@ -1,7 +1,7 @@
 """Group commit: the messages that the loop buffers while one group is being written are the next group.
 
 So all producers share one fsync, and the load determines the size of the groups: a single message is written at once.
-Everything here runs in the loop, except `MessageStore.write`, which has a thread of its own.
+Everything here runs in the loop, except `JournalStore.write`, which has a thread of its own.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from brokers.server.journal.journal_store import JournalStore
 from brokers.server.message_groups import Group, Written
-from brokers.server.message_store import MessageStore
 from brokers.server.sqlite_file import StoreError
 
 #: Seconds without an error after which a store counts as working again.
@@ -27,7 +27,7 @@ log = logging.getLogger("headgate.broker")
 class GroupCommitter:
     """`written` is called in the loop with the result of each group, in the order of their tickets."""
 
-    def __init__(self, store: MessageStore, written: Callable[[Written], None]) -> None:
+    def __init__(self, store: JournalStore, written: Callable[[Written], None]) -> None:
         self.store = store
         self._written = written
         self._loop = asyncio.get_running_loop()
@@ -35,6 +35,7 @@ class GroupCommitter:
         self._writing: asyncio.Future[Written] | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._faulty_at: float | None = None  # time of the last error, if it persists
+        self._discarded = False
 
     def commit(self) -> None:
         """Write the buffered messages: now, or after the current group."""
@@ -55,7 +56,19 @@ class GroupCommitter:
             self._retry.cancel()
         self._thread.shutdown()
 
+    def discard(self) -> None:
+        """Write nothing any more, and close the store, which is about to be deleted: waits for the group that is being
+        written, since its thread would create files in the folder of a new store of this name."""
+        self._discarded = True
+        if self._retry is not None:
+            self._retry.cancel()
+        self.store.discard()
+        self._thread.shutdown()
+        self.store.close()
+
     def _start(self) -> None:
+        if self._discarded:
+            return
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -81,7 +94,7 @@ class GroupCommitter:
         finally:
             if self.store.pending:
                 self._start()
-            elif written.unfinished:
+            elif written.unfinished and not self._discarded:
                 delay = 0 if written.removed else RETRY_SECONDS
                 self._retry = self._loop.call_later(delay, self._start)
 

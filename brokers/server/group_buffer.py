@@ -7,12 +7,9 @@ between `begin` and `end` are a client's transaction, which lies within one grou
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from zlib import crc32
 
 from brokers.engine.ports import Place
-from brokers.server.checksums import PLACE, body_checksum, place_mark
-from brokers.server.message_file import on_disk, on_disk_in_all
-from brokers.server.message_groups import Group, Whole
+from brokers.server.message_groups import MESSAGE_BYTES, Group, Whole
 
 
 class GroupBuffer:
@@ -23,7 +20,7 @@ class GroupBuffer:
         self.names = names
         self._group_bytes = group_bytes
         self._waiting: list[Group] = [Group(1)]
-        self._put_bytes = 0  # total of `on_disk`; only the loop writes it
+        self._put_bytes = 0  # total of `disk_bytes`; only the loop writes it
         self._whole: Whole | None = None  # the open transaction
 
     def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
@@ -31,19 +28,13 @@ class GroupBuffer:
         Returns the ticket of its group."""
         whole = self._whole
         group = self._open_group() if whole is None else self._waiting[-1]
-        size = len(body)
         if whole is None and not expires:
-            disk_bytes = on_disk(size)
             group.put(queue, number, body)
-            group.bytes += size
-            group.disk_bytes += disk_bytes
-            self._put_bytes += disk_bytes
-            return group.ticket
-        mark = crc32(PLACE(queue, number, size, 0, expires))  # as in `checksums.py`, inlined for speed
-        row = (queue, number, size, body, expires, mark, crc32(body, mark))
-        (group if whole is None else whole).rows.extend(row)
+        else:
+            (group if whole is None else whole).rows.extend((queue, number, body, expires))
+        size = len(body)
         group.bytes += size
-        disk_bytes = on_disk(size)
+        disk_bytes = size + MESSAGE_BYTES
         group.disk_bytes += disk_bytes
         self._put_bytes += disk_bytes
         return group.ticket
@@ -55,7 +46,7 @@ class GroupBuffer:
         group = self._open_group()
         group.put_run(queue, first, bodies)
         group.bytes += size
-        disk_bytes = on_disk_in_all(bodies, size)
+        disk_bytes = size + MESSAGE_BYTES * len(bodies)
         group.disk_bytes += disk_bytes
         self._put_bytes += disk_bytes
         return group.ticket
@@ -95,8 +86,7 @@ class GroupBuffer:
         """Buffer the move of a written message to another queue, with another body: after a crash it is in exactly one
         of the two. Returns the ticket."""
         group = self._open_group()
-        mark, checksum = place_mark(*to, len(body), 0, expires), body_checksum(*to, expires, body)
-        group.changes.moved[place] = (*to, len(body), body, expires, mark, checksum)
+        group.changes.moved[place] = (*to, body, expires)
         group.bytes += len(body)
         return group.ticket
 

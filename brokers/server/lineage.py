@@ -5,27 +5,31 @@
 
 from __future__ import annotations
 
-import contextlib
-import glob
 import logging
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from brokers.server.config_store import ConfigStore
-from brokers.server.message_file import Stamp, open_messages, write_stamp
-from brokers.server.sqlite_file import DiskFull, failures_named
-from brokers.server.store_survey import IDENTITY, STORE, Configuration, StoreFile, file_name
+from brokers.server.journal.recovery import Found
+from brokers.server.journal.stamp_file import Stamp, write_stamp
+from brokers.server.sqlite_file import DiskFull
+from brokers.server.store_content import StoreFile
+from brokers.server.store_folder import file_name, journal_of, unlink_store
+from brokers.server.store_survey import IDENTITY, STORE, Configuration
 
 log = logging.getLogger("headgate.broker")
 
 
 class Lineage:
-    """The identity of a starting, then running, broker. `stores`: the result of `check`. Raises StoreError if a file
-    cannot be written; a full disk does not prevent the start, since consumers can then free space."""
+    """The identity of a starting, then running, broker. `stores`: the result of `check`, all of them journals. Raises
+    StoreError if a file cannot be written; a full disk does not prevent the start, since consumers can then free
+    space. `found`: what was read of journals, for those who open them."""
 
     def __init__(self, config: ConfigStore, stores: Sequence[StoreFile]) -> None:
         self._config = config
+        self.found: dict[Path, Found] = {}
         known = Configuration.of(config.path, config.load())
         self.identity = known.identity or uuid.uuid4().hex
         self.generation = max(known.next, known.generation + 1)
@@ -45,12 +49,14 @@ class Lineage:
         self._config.commit()
         for store in stores:
             path, host = store.path, hosts.get(store.path.name)
-            if known.generation and host is None and store.stamp is not None and path.name not in known.stores:
-                unlink_store(path)  # the broker was killed just after its virtual host was deleted
+            if is_of_deleted(known, store):
+                unlink_store(path)
                 continue
             host = host or store.virtualhost
-            with contextlib.closing(open_messages(path)) as db, failures_named(path):
-                write_stamp(db, self.stamp(host))
+            stamp = replace(self.stamp(host), last_queue=store.last_queue)
+            write_stamp(path, stamp, max(store.found.headers, default=0) if store.found else 0)
+            if store.found is not None:
+                self.found[path] = store.found
             self.opened(path, host)
         self._put(self.generation)
         self._config.commit()
@@ -73,8 +79,7 @@ class Lineage:
         self._config.remove(STORE, path.name)
 
 
-def unlink_store(path: Path) -> None:
-    """Delete a store with its log and its reserve."""
-    for file in path.parent.glob(f"{glob.escape(path.name)}*"):
-        with contextlib.suppress(OSError):
-            file.unlink()
+def is_of_deleted(known: Configuration, store: StoreFile) -> bool:
+    """Whether the broker was killed just after the store's virtual host was deleted."""
+    is_known = store.path.name in known.stores or journal_of(store.path).name in map(file_name, known.virtualhosts)
+    return bool(known.generation) and not is_known and store.stamp is not None

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from zlib import crc32
 
 from brokers.engine.ports import Place
-from brokers.server.checksums import PLACE
-from brokers.server.message_runs import FEWEST, split
 from brokers.server.sqlite_file import StoreError
 
-#: Values in a row: queue, number, size, body, expiry, mark and checksum of a message.
-COLUMNS = 7
+#: Values in a row: queue, number, body and expiry of a message.
+COLUMNS = 4
+
+#: Bytes that a message is taken to have on the disk besides its body.
+MESSAGE_BYTES = 32
 
 Body = bytes
 
 #: Messages with successive numbers: (queue, first number, bodies).
 Run = tuple[int, int, Sequence[Body]]
+
+#: Of a stored message: (queue, number, size in bytes, failed deliveries, expiry in ms or 0).
+Entry = tuple[int, int, int, int, int]
 
 
 @dataclass(slots=True)
@@ -56,7 +59,7 @@ class Whole:
 @dataclass(slots=True)
 class Group:
     """Messages and changes that are written together. `rows`: `COLUMNS` values of each message, flat. `runs`: further
-    messages, arranged by the writer (`arrange_runs`), so that the loop does not wait for that.
+    messages, arranged by the writer, so that the loop does not wait for that.
     `bytes`: of all messages, those of transactions included; `disk_bytes`: their approximate disk space."""
 
     ticket: int
@@ -91,34 +94,6 @@ class Group:
         """Number of messages, without those of transactions."""
         return len(self.rows) // COLUMNS + sum(len(bodies) for _, _, bodies in self.runs)
 
-    def arrange_runs(self) -> None:
-        """Join runs of a queue that follow each other, split long ones, and make rows of those that are too short."""
-        joined: dict[int, list[tuple[int, list[Body]]]] = {}  # queue -> first numbers and bodies
-        for queue, first, bodies in self.runs:
-            of_queue = joined.setdefault(queue, [])
-            if of_queue and of_queue[-1][0] + len(of_queue[-1][1]) == first:
-                of_queue[-1][1].extend(bodies)
-            else:
-                of_queue.append((first, list(bodies)))
-        self.runs, self.open = [], None
-        for queue, of_queue in joined.items():
-            for first, bodies in of_queue:
-                for start, part in split(first, bodies):
-                    if len(part) < FEWEST:
-                        self.rows += rows_of(queue, start, part)
-                    else:
-                        self.runs.append((queue, start, part))
-
-
-def rows_of(queue: int, first: int, bodies: Sequence[Body]) -> list[int | Body]:
-    """Return the rows of messages with successive numbers that do not expire, flat."""
-    rows: list[int | Body] = []
-    for number, body in enumerate(bodies, first):
-        size = len(body)
-        mark = crc32(PLACE(queue, number, size, 0, 0))  # as in `checksums.py`, inlined for speed
-        rows.extend((queue, number, size, body, 0, mark, crc32(body, mark)))
-    return rows
-
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -133,15 +108,3 @@ class Written:
     removed: bool
     unfinished: bool
     refused: Mapping[int, StoreError] = field(default_factory=dict)
-
-
-def together(group: Group) -> tuple[Sequence[int | bytes], Changes]:
-    """Return rows and changes of the group, those of its transactions included."""
-    if not group.wholes:
-        return group.rows, group.changes
-    rows, changes = list(group.rows), Changes()
-    changes.add(group.changes)
-    for whole in group.wholes:
-        rows += whole.rows
-        changes.add(whole.changes)
-    return rows, changes

@@ -29,18 +29,18 @@ from brokers.server.data_lock import claim
 from brokers.server.event_journal import EventJournal
 from brokers.server.event_node import EventNode
 from brokers.server.first_start import first_start
+from brokers.server.journal.journal_store import SEGMENT_BYTES
 from brokers.server.lineage import Lineage
 from brokers.server.listener import Listener
 from brokers.server.listening import CannotListen, Listening, TlsAddress
 from brokers.server.machine import memory
 from brokers.server.management_node import EngineAnswers, ManagementNode
 from brokers.server.message_groups import Written
-from brokers.server.message_store import RESERVE_BYTES
+from brokers.server.opening import open_folder
 from brokers.server.operators_first import OperatorsFirst
 from brokers.server.sample_node import SampleNode
-from brokers.server.store_identity import check
-from brokers.server.store_salvage import mend_logs, mend_store
-from brokers.server.store_survey import CONFIG, FOLDER, is_missing, store_files
+from brokers.server.store_folder import remove_converted, remove_unfinished
+from brokers.server.store_survey import FOLDER
 from brokers.server.tls import TlsError
 from brokers.server.users import CONSOLE, Users
 from brokers.server.virtualhost_stores import TEMP, VirtualHostStores
@@ -60,7 +60,7 @@ log = logging.getLogger("headgate.broker")
 
 class Service:
     """`data`: folder of the stores, the journal and the console's secret. `clock`: the engine's time.
-    `store_reserve_bytes`: disk space reserved for each virtual host's store, see `message_store.py`."""
+    `segment_bytes`: size of the files of each virtual host's store, see `journal_store.py`."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Service:
         tls: TlsAddress | None = None,
         demo: bool = False,
         clock: SteadyClock | None = None,
-        store_reserve_bytes: int = RESERVE_BYTES,
+        segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         self.data = data
         self.demo = demo
@@ -82,7 +82,7 @@ class Service:
         except BaseException:
             self._lock.close()
             raise
-        self.messages = VirtualHostStores(data / FOLDER, self._written, self.lineage, reserve_bytes=store_reserve_bytes)
+        self.messages = VirtualHostStores(data / FOLDER, self._written, self.lineage, segment_bytes=segment_bytes)
         self.broker = Broker(self.clock.now(), version=VERSION, stores=self.messages)
         self.broker.last_event, self.broker.journal = self.journal.last, self.journal.identity
         self.users = Users(self.store, self.broker.accounts)
@@ -154,6 +154,7 @@ class Service:
             self.store.close()
             self._lock.close()
             raise
+        remove_converted(self.data / FOLDER)  # their journals have been opened
         words = f"Ready : {', '.join(self.addresses())}"
         self.broker.turn.add_fact("broker-ready", object_name("Broker"), "broker", words, {})
         self.container.finish()
@@ -174,7 +175,9 @@ class Service:
         for host in self.broker.virtualhosts.values():
             if host.store is None:
                 continue
-            add_fact = partial(self.broker.turn.add_fact, name=host.object_name, subject=f"vh(/{host.name})/ms(SQLite)")
+            add_fact = partial(
+                self.broker.turn.add_fact, name=host.object_name, subject=f"vh(/{host.name})/ms(Journal)"
+            )
             add_fact("store-recovery-start", words="Recovery Start", attributes={})
             count = self.broker.recover(host, self.messages.recover(host.name))
             add_fact("store-recovered", words=f"Recovered {count:,} messages", attributes={"messages": count})
@@ -327,22 +330,13 @@ class Service:
 
 
 def _open(data: Path) -> tuple[ConfigStore, Lineage, EventJournal]:
-    """Open the files of the broker, and repair damaged ones. Raises StoreError."""
-    events, stores = data / "events.sqlite3", store_files(data / FOLDER)
-    found = mend_logs([data / CONFIG, events, *stores])
-    if is_missing(data / CONFIG):
-        check(data, ())  # before a new one is created
-    config = ConfigStore(data / CONFIG)
-    try:
-        for store in check(data, config.load()):
-            if not store.error:
-                found += mend_store(store.path, suspect=bool(store.damage))
+    """Open the files of the broker, repair damaged ones, and convert those of an earlier release. Raises StoreError."""
+    events = data / "events.sqlite3"
+    with open_folder(data, (events,)) as (config, stores, found):
         for text in found:
             log.error("%s", text)
-        return config, Lineage(config, check(data, config.load())), EventJournal(events)
-    except BaseException:
-        config.close()
-        raise
+        remove_unfinished(data / FOLDER)
+        return config, Lineage(config, stores), EventJournal(events)
 
 
 def most_unopened() -> int:

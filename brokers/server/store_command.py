@@ -12,20 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from brokers.server.data_lock import claim
+from brokers.server.earlier_store.verification import verify
+from brokers.server.journal.reading import damaged_messages
+from brokers.server.opening import open_folder
 from brokers.server.sqlite_file import StoreError
-from brokers.server.store_adoption import adopt, set_aside
+from brokers.server.store_adoption import adopt
+from brokers.server.store_content import StoreFile
 from brokers.server.store_dump import Dump
+from brokers.server.store_folder import is_journal, store_files
 from brokers.server.store_identity import mismatches
-from brokers.server.store_survey import (
-    CONFIG,
-    FOLDER,
-    Configuration,
-    StoreFile,
-    read_records,
-    read_store,
-    store_files,
-)
-from brokers.server.store_verification import verify
+from brokers.server.store_set_aside import set_aside
+from brokers.server.store_survey import CONFIG, FOLDER, Configuration, finish, read_records, read_store
 
 
 def main(argv: list[str]) -> int:
@@ -45,6 +42,9 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace, data: Path) -> int:
+    finish(data)
+    if options.what == "convert":
+        return _convert(data)
     if options.what == "check":
         found = examine(data, quick=options.quick)
         _say(json.dumps(found, ensure_ascii=False, indent=2) if options.json else _text(found))
@@ -61,16 +61,24 @@ def _run(options: argparse.Namespace, data: Path) -> int:
     return 0
 
 
+def _convert(data: Path) -> int:
+    """Convert the stores of an earlier release, as a start of the broker does. Raises StoreError."""
+    with open_folder(data, say=_say) as (config, _, found):
+        config.close()
+    for line in found:
+        sys.stderr.write(f"store: {line}\n")
+    return 0
+
+
 def examine(data: Path, *, quick: bool) -> dict[str, Any]:
     """Return the result of `check`. `quick`: without reading bodies. Raises StoreError if the configuration cannot be
     read."""
     config = Configuration.of(data / CONFIG, read_records(data))
     stores = [read_store(path) for path in store_files(data / FOLDER)]
-    damage = [store.damage for store in stores if store.damage]
-    if not quick:
-        for store in stores:
-            if not store.error:
-                damage += verify(store.path)
+    damage = [line for store in stores for line in store.damage]
+    for store in stores:
+        if not quick and not store.error:
+            damage += damaged_messages(store.path, store.found) if is_journal(store.path) else verify(store.path)
     problems = mismatches(config, stores)
     return {
         "data": str(data),
@@ -168,8 +176,9 @@ def _parser() -> argparse.ArgumentParser:
     dump.add_argument("--queue", metavar="NAME", help="only the messages of queues with this name")
     dump.add_argument("--bodies", action="store_true", help="with the encoded messages, in Base64")
     commands.add_parser("adopt", help="create queues for messages whose queue is unknown")
+    commands.add_parser("convert", help="convert the stores of an earlier release, as the broker does at its start")
     aside = commands.add_parser("set-aside", help="move the stores to a dated folder beside them; nothing is deleted")
-    aside.add_argument("--store", action="append", metavar="FILE", help="only the store with this file name")
+    aside.add_argument("--store", action="append", metavar="NAME", help="only the store with this name in their folder")
     default = Path(os.environ.get("HEADGATE_DATA") or "data") / "broker"
     for each in commands.choices.values():
         each.add_argument("--data", type=Path, default=default, help="the broker's data folder (default: %(default)s)")

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from brokers.engine.values.message import DELAYED, USUAL_PRIORITY, rank_of, sequence_of
-from brokers.server.message_file import VERSION
-from brokers.server.message_reader import MessageReader
-from brokers.server.message_runs import Entry
+from brokers.server.earlier_store.reader import MessageReader
+from brokers.server.earlier_store.tables import VERSION
+from brokers.server.journal.reading import JournalReader
+from brokers.server.message_groups import Entry
 from brokers.server.sqlite_file import StoreError, reading
-from brokers.server.store_survey import FOLDER, Configuration, StoreFile, read_store, store_files
+from brokers.server.store_content import StoreFile
+from brokers.server.store_folder import is_journal, store_files
+from brokers.server.store_survey import FOLDER, Configuration, read_store
 
 #: Messages whose bodies are read at once.
 _LOADED = 256
@@ -41,6 +45,10 @@ class Dump:
                 yield from self._of_store(store)
 
     def _of_store(self, store: StoreFile) -> Iterator[str]:
+        if is_journal(store.path):
+            with closing(JournalReader(store.path, store.found)) as reader:
+                yield from self._of_reader(store, reader, dict(reader.names))
+            return
         with reading(store.path) as db:
             [(version,)] = db.execute("SELECT version FROM schema_version").fetchall()
             if version != VERSION:
@@ -48,24 +56,29 @@ class Dump:
                     f"{store.path} has schema {version}, not {VERSION}: start the broker once, or use its release"
                 )
             names = dict(db.execute("SELECT id, name FROM queue"))
-            for number, (virtualhost, name) in self.config.queues.items():
-                if virtualhost == store.virtualhost:
-                    names[number] = name
-            reader = MessageReader(store.path, db)
-            group: list[Entry] = []
-            for entry in reader.recover([]):
-                if self.queue and names.get(entry[0]) != self.queue:
-                    continue
-                if group and (entry[0] != group[0][0] or len(group) == _LOADED):
-                    yield from self._of_queue(store, names, reader, group)
-                    group = []
-                group.append(entry)
-            yield from self._of_queue(store, names, reader, group)
-            for queue, number in sorted(reader.damaged):
-                self.damaged.append(f"{store.path}: message {number} of queue number {queue} is not as it was written")
+            yield from self._of_reader(store, MessageReader(store.path, db), names)
+
+    def _of_reader(
+        self, store: StoreFile, reader: JournalReader | MessageReader, names: dict[int, str]
+    ) -> Iterator[str]:
+        for number, (virtualhost, name) in self.config.queues.items():
+            if virtualhost == store.virtualhost:
+                names[number] = name
+        group: list[Entry] = []
+        for entry in reader.recover():
+            if self.queue and names.get(entry[0]) != self.queue:
+                continue
+            if group and (entry[0] != group[0][0] or len(group) == _LOADED):
+                yield from self._of_queue(store, names, reader, group)
+                group = []
+            group.append(entry)
+        yield from self._of_queue(store, names, reader, group)
+        self.damaged += store.damage
+        for queue, number in sorted(reader.damaged):
+            self.damaged.append(f"{store.path}: message {number} of queue number {queue} is not as it was written")
 
     def _of_queue(
-        self, store: StoreFile, names: dict[int, str], reader: MessageReader, entries: Sequence[Entry]
+        self, store: StoreFile, names: dict[int, str], reader: JournalReader | MessageReader, entries: Sequence[Entry]
     ) -> Iterator[str]:
         found = reader.load(entries[0][0], [entry[1] for entry in entries]) if self.bodies and entries else {}
         for queue, number, size, failed, expires in entries:

@@ -1,14 +1,14 @@
 """The identity of a broker's configuration and message stores: the same in all of them, with one count of starts.
 
-A store's rows are known by numbers that only the configuration gives a meaning. So one that is lost, or restored from a
-backup, must not meet stores that have gone on without it: numbers would be given again, and the messages of one queue
-be delivered from another. Each file holds the identity of its broker and the *generation*, how often it has started.
+A store's messages are known by numbers that only the configuration gives a meaning. So one that is lost, or restored
+from a backup, must not meet stores that have gone on without it: numbers would be given again, and the messages of one
+queue be delivered from another. Each has the identity of its broker and the *generation*, how often it has started.
 
 A start writes in this order, each step on the disk before the next: the configuration's intention (`next`), every
 store's generation, the configuration's own. Killed anywhere between, the next start finds each store at `generation` or
 at `next`, and goes on with the same `next`; a completed one leaves both the same. A store that is behind, ahead or of
 another broker is a mismatch, and so is one that knows of a queue whose number the configuration has not given yet.
-Files of before there were identities have none; they are given one when their numbers agree.
+Stores of before there were identities have none; they are given one when their numbers agree.
 
 Here it is decided; `store_survey.py` reads what there is, `lineage.py` writes what a start writes.
 """
@@ -20,15 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from brokers.server.sqlite_file import StoreError
-from brokers.server.store_survey import (
-    CONFIG,
-    FOLDER,
-    Configuration,
-    Record,
-    StoreFile,
-    read_store,
-    store_files,
-)
+from brokers.server.store_content import StoreFile
+from brokers.server.store_folder import is_journal, journal_of, store_files
+from brokers.server.store_survey import CONFIG, FOLDER, Configuration, Record, read_store
 
 
 class StoreMismatch(StoreError):
@@ -39,13 +33,15 @@ def mismatches(config: Configuration, stores: Sequence[StoreFile]) -> list[str]:
     """Return why the configuration and the stores do not belong together; empty if they do."""
     found = [why for store in stores if (why := _mismatch(config, store))]
     there = {store.path.name for store in stores}
-    found += [
-        f"{config.path.parent / FOLDER / name}, the message store of virtual host {host}, is missing, and {config.path}"
-        " says that it was there"
-        for name, host in sorted(config.stores.items())
-        if name not in there
-    ]
-    return found
+    return found + [_missing(config, name) for name in sorted(config.stores) if name not in there]
+
+
+def _missing(config: Configuration, name: str) -> str:
+    path = config.path.parent / FOLDER / name
+    if path.exists() and not is_journal(path):  # else no start would ever see it
+        return f"{journal_of(path)} is there beside {path}, which is the message store that {config.path} knows"
+    store = f"the message store of virtual host {config.stores[name]}"
+    return f"{path}, {store}, is missing, and {config.path} says that it was there"
 
 
 def _mismatch(config: Configuration, store: StoreFile) -> str:
@@ -73,7 +69,7 @@ def _mismatch(config: Configuration, store: StoreFile) -> str:
 
 def _contents(store: StoreFile) -> str:
     if store.damage:
-        return store.damage
+        return store.damage[0]
     count = store.messages
     return f"{store.path} has {count:,} {'message' if count == 1 else 'messages'}"
 

@@ -1,75 +1,39 @@
 """A survey of a broker's data folder: the configuration's records of the stores, and the content of each store.
 
-Only reads, and needs no running broker: whether it all belongs together is decided in `store_identity.py`.
+Only reads, but for `finish`, and needs no running broker: whether it all belongs together is decided in
+`store_identity.py`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
 
 from brokers.server.config_store import ConfigStore
-from brokers.server.message_file import Stamp
-from brokers.server.message_runs import SELECT_RUN, read_or_mend
-from brokers.server.sqlite_file import StoreError, reading
+from brokers.server.earlier_store.survey import read_earlier
+from brokers.server.journal.recovery import recover
+from brokers.server.journal.segment_file import LaterRelease
+from brokers.server.journal.stamp_file import read_stamp
+from brokers.server.sqlite_file import StoreError
+from brokers.server.store_content import StoredQueue, StoreFile
+from brokers.server.store_folder import finish_renames, is_journal, virtualhost_of
 
 CONFIG = "config.sqlite3"
 FOLDER = "messages"
-#: Record kinds of the configuration: the broker's identity, and the existing stores, by the name of the file.
+#: Record kinds of the configuration: the broker's identity, and the existing stores, by their names in the folder.
 IDENTITY, STORE = "identity", "store"
 
 #: (kind, key, value) of a record.
 Record = tuple[str, str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredQueue:
-    """Messages in a store by the number of their queue. `name`: its name in the store, if known."""
-
-    number: int
-    name: str
-    messages: int
-    bytes: int
-
-
-@dataclass(slots=True)
-class StoreFile:
-    """The content of one message store. `error`: why it cannot be read; then the rest is unknown. `damage`: why
-    `queues` may be incomplete. `blank`: nothing has been written to it yet."""
-
-    path: Path
-    virtualhost: str
-    stamp: Stamp | None = None
-    queues: dict[int, StoredQueue] = field(default_factory=dict)
-    error: str = ""
-    damage: str = ""
-    blank: bool = False
-
-    @property
-    def messages(self) -> int:
-        return sum(queue.messages for queue in self.queues.values())
-
-    @property
-    def holds(self) -> bool:
-        """Whether it has messages, or may have."""
-        return bool(self.queues or self.damage)
-
-    @property
-    def last_queue(self) -> int:
-        """The highest queue number that it has used."""
-        return max([self.stamp.last_queue if self.stamp else 0, *self.queues])
-
-
 @dataclass(slots=True)
 class Configuration:
     """The configuration's records of the stores. `there`: a broker has written it. `next` is above `generation`
     while a start is under way. `queues`: number -> virtual
-    host and name. `stores`: file name -> virtual host."""
+    host and name. `stores`: name in the folder -> virtual host."""
 
     path: Path
     there: bool = False
@@ -105,70 +69,36 @@ class Configuration:
         return found
 
 
-def file_name(virtualhost: str) -> str:
-    """Return the file name of a virtual host's store. Virtual host names may be longer than file names, and differ only
-    in letters that a file system does not distinguish."""
-    mark = hashlib.sha256(virtualhost.encode()).hexdigest()[:8]
-    return f"{quote(virtualhost, safe='')[:80]}-{mark}.sqlite3"
-
-
-def store_files(folder: Path) -> list[Path]:
-    """Return the message stores in the folder, without the temporary store, which is emptied at each start."""
-    return sorted(path for path in folder.glob("*-*.sqlite3") if path.is_file())
-
-
 def read_store(path: Path) -> StoreFile:
-    """Return the content of a store, without reading a body or changing the file."""
-    found = StoreFile(path, unquote(path.stem.rsplit("-", 1)[0]))
-    try:
-        if path.stat().st_size == 0:
-            found.error, found.blank = f"{path} is empty", True
-            return found
-        with reading(path) as db:
-            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-            if "message" not in tables:
-                found.error, found.blank = f"{path} has no messages in it, and no table for them", not tables
-                return found
-            names: dict[int, str] = {}
-            if "store" in tables:
-                row = db.execute("SELECT identity, virtualhost, generation, last_queue FROM store").fetchone()
-                found.stamp = Stamp(*row) if row else None
-                names = dict(db.execute("SELECT id, name FROM queue"))
-            try:
-                for queue, messages, size in _totals(db, with_runs="run" in tables):
-                    found.queues[queue] = StoredQueue(queue, names.get(queue, ""), messages, size)
-            except sqlite3.DatabaseError as error:
-                found.damage = f"{path} is damaged: {error}"
-    except OSError as error:
-        found.error = f"cannot read {path}: {error.strerror or error}"
-    except StoreError as error:
-        found.error = str(error)
+    """Return the content of a store, without reading a body or changing anything."""
+    found = StoreFile(path, virtualhost_of(path))
+    if is_journal(path):
+        _read_journal(found)
+    else:
+        read_earlier(found)
     if found.stamp is not None:
         found.virtualhost = found.stamp.virtualhost
     return found
 
 
-def _totals(db: sqlite3.Connection, *, with_runs: bool) -> Iterator[tuple[int, int, int]]:
-    """Yield each queue with its number of messages and their bytes. Raises sqlite3.DatabaseError."""
-    totals = {
-        queue: (messages, size)
-        for queue, messages, size in db.execute(
-            "SELECT queue, count(*), sum(size) FROM message INDEXED BY message_place GROUP BY queue"
-        )
-    }
-    for row in db.execute(SELECT_RUN) if with_runs else ():
-        found = read_or_mend(row)
-        if found is None:
-            continue  # a damaged one is a matter of `store_verification.py`
-        run, _ = found
-        count, size = run.count, run.size
-        if run.state.gone:
-            sizes = [size for _, _, size, *_ in run.entries()]
-            count, size = len(sizes), sum(sizes)
-        before = totals.get(run.queue, (0, 0))
-        totals[run.queue] = (before[0] + count, before[1] + size)
-    for queue, (messages, size) in totals.items():
-        yield queue, messages, size
+def _read_journal(found: StoreFile) -> None:
+    path = found.path
+    try:
+        found.stamp, _ = read_stamp(path)
+        journal = recover(path)
+    except StoreError as error:
+        found.error, found.is_later = str(error), isinstance(error, LaterRelease)
+        return
+    if found.stamp is None and not journal.sequence and not journal.findings:
+        found.error, found.blank = f"{path} is empty", True
+        return
+    if not journal.names or (journal.findings and not journal.headers):  # as if the whole store were missing
+        found.error = f"{path} has lost its segments"
+        return
+    found.found, found.damage = journal, list(journal.findings)
+    for queue in journal.index.queues():
+        name = journal.index.names.get(queue, "")
+        found.queues[queue] = StoredQueue(queue, name, *journal.index.totals(queue))
 
 
 def is_missing(path: Path) -> bool:
@@ -187,3 +117,9 @@ def read_records(data: Path) -> list[Record]:
         return list(store.load())
     finally:
         store.close()
+
+
+def finish(data: Path) -> None:
+    """Finish what a process was about to do when it was killed: see `store_folder.finish_renames`. Raises
+    StoreError."""
+    finish_renames(data / FOLDER, Configuration.of(data / CONFIG, read_records(data)).stores)

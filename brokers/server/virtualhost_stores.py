@@ -1,6 +1,6 @@
-"""The message store of each virtual host, and the broker's temporary store: a file and a committer for each.
+"""The message store of each virtual host, and the broker's temporary store: a journal and a committer for each.
 
-A file for each virtual host, so that what it takes on disk is known, and one that is full or slow holds up no other.
+A journal for each virtual host, so that what it takes on disk is known, and one that is full or slow delays no other.
 The temp store is for bodies that memory has no room for; it is empty at each start.
 """
 
@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from shutil import rmtree
 
 from brokers.admin import AdminError
 from brokers.server.commit import GroupCommitter
-from brokers.server.lineage import Lineage, unlink_store
-from brokers.server.message_groups import Written
-from brokers.server.message_store import RESERVE_BYTES, MessageStore
+from brokers.server.journal.journal_store import SEGMENT_BYTES, JournalStore
+from brokers.server.lineage import Lineage
+from brokers.server.message_groups import Entry, Written
 from brokers.server.sqlite_file import StoreError
-from brokers.server.store_survey import file_name
+from brokers.server.store_folder import TEMP as TEMP_FOLDER
+from brokers.server.store_folder import file_name, forget_store
 
 log = logging.getLogger("headgate.broker")
 
@@ -25,7 +28,7 @@ log = logging.getLogger("headgate.broker")
 TEMP = ""
 
 
-class ReadableStore(MessageStore):
+class ReadableStore(JournalStore):
     """A store that logs read errors; the caller retries later."""
 
     def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes] | None:  # type: ignore[override]
@@ -37,15 +40,8 @@ class ReadableStore(MessageStore):
             return None
         if len(self.damaged) > known:
             lost = sorted(number for number in numbers if number not in bodies)
-            log.error("%s is damaged: %s is not delivered and stays in the file", self.path, self._named(queue, lost))
+            log.error("%s is damaged: %s is not delivered and stays where it is", self.path, self._named(queue, lost))
         return bodies
-
-    def recover(self) -> Iterator[tuple[int, int, int, int, int]]:
-        yield from super().recover()
-        if self.repaired:
-            log.warning("%s was damaged: %d index entries were repaired, nothing is lost", self.path, self.repaired)
-        for queue, number in sorted(self.damaged):
-            log.error("%s is damaged: the index entry of %s is wrong", self.path, self._named(queue, [number]))
 
     def _named(self, queue: int, numbers: Sequence[int]) -> str:
         shown = ", ".join(map(str, numbers[:10])) + (f" and {len(numbers) - 10:,} more" if len(numbers) > 10 else "")
@@ -62,30 +58,31 @@ class VirtualHostStores:
         written: Callable[[str, Written], None],
         lineage: Lineage,
         *,
-        reserve_bytes: int = RESERVE_BYTES,
+        segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         self.folder = folder
         self._lineage = lineage
-        self._reserve_bytes = reserve_bytes
+        self._segment_bytes = segment_bytes
         self._written = written
         self._committers: dict[str, GroupCommitter] = {}
         self._dropped: dict[Path, GroupCommitter] = {}  # of virtual hosts whose deletion is not on disk yet
-        self._closing: set[asyncio.Task[None]] = set()
+        self._deleting: set[asyncio.Future[None]] = set()
 
-    def open(self, virtualhost: str) -> MessageStore:
+    def open(self, virtualhost: str) -> JournalStore:
         """Raises AdminError."""
         path = self._path(virtualhost)
         if path in self._dropped:
             self._unlink(path)  # a new one with this name, before the deletion of the first is on disk
         return self._open(virtualhost, path, durable=True)
 
-    def open_temp(self) -> MessageStore:
+    def open_temp(self) -> JournalStore:
         """Raises AdminError."""
-        return self._open(TEMP, self.folder / "temp.sqlite3", durable=False)
+        return self._open(TEMP, self.folder / TEMP_FOLDER, durable=False)
 
-    def _open(self, name: str, path: Path, *, durable: bool) -> MessageStore:
+    def _open(self, name: str, path: Path, *, durable: bool) -> JournalStore:
         try:
-            store = ReadableStore(path, durable=durable, reserve_bytes=self._reserve_bytes)
+            found = self._lineage.found.pop(path, None)
+            store = ReadableStore(path, durable=durable, segment_bytes=self._segment_bytes, found=found)
             if durable and store.stamp() is None:
                 store.set_stamp(self._lineage.stamp(name))
                 self._lineage.opened(path, name)
@@ -101,7 +98,7 @@ class VirtualHostStores:
         return store
 
     def drop(self, virtualhost: str) -> None:
-        """Drop a store. Its file is deleted after the configuration is committed (`unlink_dropped`)."""
+        """Drop a store. Its folder is deleted after the configuration is committed (`unlink_dropped`)."""
         path = self._path(virtualhost)
         self._dropped[path] = self._committers.pop(virtualhost)
         self._lineage.dropped(path)
@@ -112,24 +109,24 @@ class VirtualHostStores:
             self._unlink(path)
 
     def _unlink(self, path: Path) -> None:
-        committer = self._dropped.pop(path)
-        unlink_store(path)  # closed when the thread has ended: SQLite does not touch an unlinked file
-        task = asyncio.create_task(_close(committer))
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._dropped.pop(path).discard()
+        if (left := forget_store(path)) is not None:  # that takes time, if it is large
+            deleting = asyncio.get_running_loop().run_in_executor(None, partial(rmtree, left, ignore_errors=True))
+            self._deleting.add(deleting)
+            deleting.add_done_callback(self._deleting.discard)
 
     def commit(self) -> None:
         """Write the buffered messages; see `GroupCommitter.commit`."""
         for committer in self._committers.values():
             committer.commit()
 
-    def recover(self, virtualhost: str) -> Iterator[tuple[int, int, int, int, int]]:
-        """See `MessageStore.recover`."""
+    def recover(self, virtualhost: str) -> Iterator[Entry]:
+        """See `JournalStore.recover`."""
         return self._committers[virtualhost].store.recover()
 
     async def close(self) -> None:
         all_of_them = [*self._committers.values(), *self._dropped.values()]
-        await asyncio.gather(*(_close(c) for c in all_of_them), *self._closing)
+        await asyncio.gather(*(_close(c) for c in all_of_them), *self._deleting)
         self._committers.clear()
         self._dropped.clear()
 

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from brokers.server.sqlite_file import StoreError
+
 _HEADER, _FRAME = 32, 24
 _MAGIC = 0x377F0682
 _ALL = 0xFFFFFFFF
@@ -34,6 +36,16 @@ class LogFinding:
 
     text: str
     lost: int
+
+
+def mend_logs(paths: list[Path]) -> list[str]:
+    """Verify and repair the logs of these databases, which no process uses. Return a line for each finding. Raises
+    StoreError."""
+    try:
+        found = [mend_log(path) for path in paths]
+    except OSError as error:
+        raise StoreError(f"cannot repair {error.filename}: {error.strerror or error}") from error
+    return [finding.text for finding in found if finding is not None]
 
 
 def mend_log(database: Path) -> LogFinding | None:

@@ -1,8 +1,8 @@
 """The files of the broker and of the adapters of other brokers in a backup: all as of one moment.
 
-They belong together: the configuration gives the stores' rows their meaning. So all are pinned at once, and the copies
-are checked as the broker checks its files at a start; if a virtual host was created or deleted in between, they are
-taken again.
+They belong together: the configuration gives the stores' messages their meaning. So all are pinned at once, and the
+copies are checked as the broker checks its files at a start; if a virtual host was created or deleted in between, or
+the broker had to use a part of a journal again that was being copied, they are taken again.
 
 Damage stops no backup: what can be saved is saved, and the damage is named.
 """
@@ -12,28 +12,31 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 from brokers.adapters import store as adapter_store
-from brokers.server import config_store, event_journal, message_file, store_identity
+from brokers.server import config_store, event_journal, store_identity
+from brokers.server.earlier_store import tables
+from brokers.server.journal.pinning import pinned_journal
 from brokers.server.sqlite_file import StoreError, failures_named
-from brokers.server.store_survey import CONFIG, read_records
+from brokers.server.store_survey import CONFIG, read_records, read_store
 from console.backup.archive import BackupError
-from console.backup.contents import ADAPTERS, BROKER, files, is_database
+from console.backup.contents import ADAPTERS, BROKER, files, is_database, journal_of, journals
 from console.backup.snapshot import copy, damage, pinned
 from console.backup.space import NoSpace
 
 _TRIES = 5
 
 #: kind of a file -> the version of its tables that this release has.
-SCHEMAS = {module.KIND: module.VERSION for module in (config_store, event_journal, message_file, adapter_store)}
+SCHEMAS = {module.KIND: module.VERSION for module in (config_store, event_journal, tables, adapter_store)}
 
 
 def take(data: Path, folder: Path, look: Callable[[], None]) -> tuple[datetime, dict[str, str]]:
     """Copy the files into the folder, under their names in the data folder; return the moment, and name -> damage of
-    damaged databases. `look` is called with each part, and may raise NoSpace. Raises BackupError, OSError."""
+    damaged databases and journals. `look` is called with each part, and may raise NoSpace. Raises BackupError,
+    OSError."""
     for number in range(_TRIES):
         is_last = number == _TRIES - 1
         shutil.rmtree(folder, ignore_errors=True)
@@ -41,9 +44,9 @@ def take(data: Path, folder: Path, look: Callable[[], None]) -> tuple[datetime, 
             moment = _take(data, folder, look)
         except NoSpace:
             raise
-        except (BackupError, FileNotFoundError):  # for one, a virtual host was deleted meanwhile
+        except (BackupError, StoreError, FileNotFoundError) as error:  # for one, a virtual host was deleted meanwhile
             if is_last:
-                raise
+                raise BackupError(str(error)) from error
             continue
         found = damaged(folder)
         try:
@@ -58,9 +61,15 @@ def take(data: Path, folder: Path, look: Callable[[], None]) -> tuple[datetime, 
 
 
 def damaged(folder: Path) -> dict[str, str]:
-    """Return name -> damage of the damaged databases of the broker and the adapters, which no process uses."""
-    found = (each for top in (BROKER, ADAPTERS) for each in files(folder, top))
-    return {name: text for name, path in found if is_database(name) and (text := damage(path))}
+    """Return name -> damage of the damaged databases of the broker and the adapters, and of journals, which no process
+    uses."""
+    databases = (each for top in (BROKER, ADAPTERS) for each in files(folder, top))
+    found = {name: text for name, path in databases if is_database(name) and (text := damage(path))}
+    for name, path in journals(folder).items():
+        store = read_store(path)
+        if not (store.blank or store.is_later) and (store.error or store.damage):
+            found[name] = store.error or store.damage[0]
+    return found
 
 
 def _take(data: Path, folder: Path, look: Callable[[], None]) -> datetime:
@@ -70,11 +79,16 @@ def _take(data: Path, folder: Path, look: Callable[[], None]) -> datetime:
     last = {f"{BROKER}/{CONFIG}": 1, f"{BROKER}/events.sqlite3": 2}
     ordered = {name: databases[name] for name in sorted(databases, key=lambda name: last.get(name, 0))}
     moment = datetime.now(UTC)  # all that was confirmed before is in what is pinned from now on
-    with pinned(ordered) as connections:
-        for name, db in connections.items():
-            copy(db, folder / name, look)
+    with ExitStack() as stack:
+        # The configuration is pinned after them: it knows each queue that they have messages of.
+        stores = {name: stack.enter_context(pinned_journal(path)) for name, path in journals(data).items()}
+        with pinned(ordered) as connections:
+            for name, store in stores.items():
+                store.copy(folder / name, look)
+            for name, db in connections.items():
+                copy(db, folder / name, look)
     for name, path in found.items():
-        if name not in connections:  # also a database that SQLite cannot even open: what there is of it
+        if name not in connections and not journal_of(name):  # also a database that SQLite cannot open: what there is
             look()
             place = folder / name
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

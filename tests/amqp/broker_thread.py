@@ -41,12 +41,14 @@ class BrokerThread:
         port: int = 0,
         host: str = "127.0.0.1",
         tls: TlsAddress | None = None,
+        segment_bytes: int = 1 << 20,
     ) -> None:
         self.data = data
         self.demo = demo
         self.port = port
         self.host = host
         self.tls = tls
+        self.segment_bytes = segment_bytes
         self.stopped_within = 0.0  # s
 
     def __enter__(self) -> BrokerThread:
@@ -65,7 +67,14 @@ class BrokerThread:
         return self
 
     async def _start(self) -> Service:
-        service = Service(self.data, host=self.host, port=self.port, tls=self.tls, demo=self.demo)
+        service = Service(
+            self.data,
+            host=self.host,
+            port=self.port,
+            tls=self.tls,
+            demo=self.demo,
+            segment_bytes=self.segment_bytes,
+        )
         await service.start()
         return service
 

@@ -67,7 +67,7 @@ def test_store_above_its_limit_blocks_every_producer_of_its_virtual_host_and_no_
     assert not elsewhere.blocked
     assert elsewhere.credit > 0
     assert texts_of(broker, "MST-1008") == [
-        "[vh(/default)/ms(SQLite)] MST-1008 : Store overfull, flow control will be enforced"
+        "[vh(/default)/ms(Journal)] MST-1008 : Store overfull, flow control will be enforced"
     ]
     assert broker.management.read(HOST).attributes["store_overfull"] is True
     assert broker.management.read(HOST).attributes["blocked_producers"] == 3
@@ -79,7 +79,7 @@ def test_store_above_its_limit_blocks_every_producer_of_its_virtual_host_and_no_
     for producer in (stored, passing, late):
         assert not producer.blocked
         assert producer.credit > 0
-    assert texts_of(broker, "MST-1009") == ["[vh(/default)/ms(SQLite)] MST-1009 : Store overfull condition cleared"]
+    assert texts_of(broker, "MST-1009") == ["[vh(/default)/ms(Journal)] MST-1009 : Store overfull condition cleared"]
 
 
 def test_store_limits_apply_at_once_and_are_refused_with_both_values(broker: InMemoryBroker) -> None:

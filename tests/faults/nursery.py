@@ -1,7 +1,7 @@
 """Fast starts of brokers that are to be killed: a process that has imported everything forks a broker for each start.
 
-`python -m tests.faults.nursery DATA RESERVE`: a line on stdin starts a broker on DATA. Lines on stdout: `began PID`
-from its first moment, `ready PID PORT` when it takes connections, and before the next one begins `ended PID STATUS`.
+`python -m tests.faults.nursery DATA SEGMENT_BYTES`: a line on stdin starts a broker on DATA. Lines on stdout: `began
+PID` from its first moment, `ready PID PORT` when it takes connections, and before the next one begins `ended PID STATUS`.
 SIGTERM stops a broker in order. The process ends, and its broker with it, when stdin does.
 """
 
@@ -24,8 +24,8 @@ from brokers.server.service import Service
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-async def serve(data: Path, reserve: int) -> None:
-    service = Service(data, port=0, demo=True, store_reserve_bytes=reserve)
+async def serve(data: Path, segment_bytes: int) -> None:
+    service = Service(data, port=0, demo=True, segment_bytes=segment_bytes)
     await service.start()
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
@@ -35,7 +35,7 @@ async def serve(data: Path, reserve: int) -> None:
 
 
 def main() -> None:
-    data, reserve, child = Path(sys.argv[1]), int(sys.argv[2]), 0
+    data, segment_bytes, child = Path(sys.argv[1]), int(sys.argv[2]), 0
     while sys.stdin.readline():
         if child:
             _, status = os.waitpid(child, 0)  # the lock on its files goes with it
@@ -43,7 +43,7 @@ def main() -> None:
         child = os.fork()
         if not child:
             os.write(1, b"began %d\n" % os.getpid())
-            asyncio.run(serve(data, reserve))
+            asyncio.run(serve(data, segment_bytes))
             os._exit(0)
     if child:
         with contextlib.suppress(ProcessLookupError):
@@ -104,12 +104,12 @@ class Nursery:
 def nursery(
     data: Path,
     *,
-    reserve: int = 1 << 20,
+    segment_bytes: int = 1 << 20,
     errors: IO[bytes] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Nursery]:
     """`errors`: where the brokers' stderr goes; None: to this process's. `environment`: variables for them alone."""
-    command = [sys.executable, "-m", "tests.faults.nursery", str(data), str(reserve)]
+    command = [sys.executable, "-m", "tests.faults.nursery", str(data), str(segment_bytes)]
     with subprocess.Popen(
         command,
         cwd=ROOT,

@@ -181,7 +181,7 @@ def compiled(folder: Path) -> Path:
     return library
 
 
-def record(folder: Path, seconds: float, reserve: int) -> Recording:
+def record(folder: Path, seconds: float, segment_bytes: int) -> Recording:
     """A broker's first start, and its load, which begins with the second one."""
     root, log = folder.resolve() / "recorded", folder.resolve() / "file.log"
     root.mkdir()
@@ -190,7 +190,7 @@ def record(folder: Path, seconds: float, reserve: int) -> Recording:
     data = root / "data"
     promises = {queue: Promises(accepted=Noted(log), taken=Noted(log), settled=Noted(log)) for queue in PLAIN}
     books = Books(committed=Noted(log), moved=Noted(log))
-    with nursery(data, reserve=reserve, environment=environment) as brokers:
+    with nursery(data, segment_bytes=segment_bytes, environment=environment) as brokers:
         set_up(brokers, data, *PLAIN, *TRANSACTED, capacity=100_000)
         pid, port = brokers.start()
         operator = Operator(data, port, log)
@@ -233,7 +233,7 @@ def _events(data: Path) -> int:
 class Cutter:
     recording: Recording
     folder: Path
-    reserve: int
+    segment_bytes: int
     counts: Counter[str] = field(default_factory=Counter)
 
     def cut_all(self, cuts: int, seed: str) -> Counter[str]:
@@ -267,7 +267,7 @@ class Cutter:
     def _start(self, data: Path, length: int) -> None:
         with (
             (self.folder / "stderr").open("wb") as errors,
-            nursery(data, reserve=self.reserve, errors=errors) as brokers,
+            nursery(data, segment_bytes=self.segment_bytes, errors=errors) as brokers,
         ):
             pid = brokers.begin()
             port = brokers.ready(pid, 60)
@@ -282,9 +282,9 @@ class Cutter:
 
 def run(cuts: int, seed: str, seconds: float, folder: Path) -> Counter[str]:
     """Raises Broken."""
-    reserve = 1 << 20
-    recording = record(folder, seconds, reserve)
-    counts = Cutter(recording, folder, reserve).cut_all(cuts, seed)
+    segment_bytes = 1 << 20
+    recording = record(folder, seconds, segment_bytes)
+    counts = Cutter(recording, folder, segment_bytes).cut_all(cuts, seed)
     counts["operations written down"] = len(recording.operations)
     counts["syncs among them"] = sum(each.kind == "s" for each in recording.operations)
     counts["messages accepted"] = sum(len(each.accepted) for each in recording.promises.values())

@@ -1,8 +1,7 @@
 """A process that writes groups of messages as fast as it can, and says after each that it is safe. To be killed.
 
-`python -m tests.server.message_writer FILE FIRST [journal]` starts with group FIRST; what stands in the file (or the
-journal, whose segments are small) after each group is given by `stored_after`, so that the test that kills it knows the
-expected messages.
+`python -m tests.server.message_writer FOLDER FIRST` starts with group FIRST; what stands in the journal, whose segments
+are small, after each group is given by `stored_after`, so that the test that kills it knows the expected messages.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import sys
 from pathlib import Path
 
 from brokers.server.journal.journal_store import JournalStore
-from brokers.server.message_store import MessageStore
 
 QUEUES = 3
 PER_QUEUE = 7
@@ -41,11 +39,7 @@ def stored_after(group: int) -> set[tuple[int, int]]:
 
 def main() -> None:
     path, group = Path(sys.argv[1]), int(sys.argv[2])
-    store: JournalStore | MessageStore
-    if sys.argv[3:] == ["journal"]:
-        store = JournalStore(path, segment_bytes=64 << 10)
-    else:
-        store = MessageStore(path, reserve_bytes=1 << 20)
+    store = JournalStore(path, segment_bytes=64 << 10)
     while True:
         for queue in range(QUEUES):
             for number in numbers_of(group):

@@ -4,40 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from brokers.server import commit
 from brokers.server.commit import GroupCommitter
-from brokers.server.message_groups import Changes, Group, Run, Written
-from brokers.server.message_store import MessageStore
+from brokers.server.journal.journal_store import JournalStore
+from brokers.server.message_groups import Group, Written
 from brokers.server.sqlite_file import StoreError
 
 
-class SteppedStore(MessageStore):
+class SteppedStore(JournalStore):
     """Writes when the test lets it, and fails when the test wants it to."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, reserve_bytes=1 << 20)
+        super().__init__(path, segment_bytes=64 << 10)
         self.go = threading.Semaphore(0)
         self.faults = 0
         self.groups: list[int] = []
-        self._execute, self.writer.execute = self.writer.execute, self._executed  # type: ignore[method-assign]
+        self._append, self._segments.append = self._segments.append, self._appended  # type: ignore[method-assign]
 
     def write(self, group: Group) -> Written:
         assert self.go.acquire(timeout=10)
         self.groups.append(group.messages)
         return super().write(group)
 
-    def _executed(
-        self, rows: Sequence[int | bytes], changes: Changes, runs: Sequence[Run] = (), *, drops: bool = True
-    ) -> None:
+    def _appended(self, *given: Any) -> None:
         if self.faults:
             self.faults -= 1
-            raise StoreError("the disk is full")
-        self._execute(rows, changes, runs, drops=drops)
+            raise StoreError("the disk is broken")
+        self._append(*given)
 
 
 async def test_messages_that_arrive_while_a_group_is_written_are_the_next_group(tmp_path: Path) -> None:
@@ -73,7 +71,7 @@ async def test_a_refused_group_costs_the_next_one_nothing_and_removals_are_tried
     committer.commit()
     await asyncio.wait_for(committer.flush(), 10)
 
-    store.faults = 2  # the group, and its removals alone
+    store.faults = 1
     store.remove(1, 1)
     store.put(1, 2, b"b")
     committer.commit()

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import signal
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,10 @@ from proton.utils import BlockingConnection
 
 from brokers.engine.queues import durable_storage
 from brokers.engine.values.message import DELAYED
-from brokers.server import store_salvage
+from brokers.server.journal.reading import JournalReader, damaged_messages
 from brokers.server.store_command import main
+from brokers.server.store_folder import file_name
 from brokers.server.store_identity import CONFIG, FOLDER
-from brokers.server.store_salvage import mend_store
-from brokers.server.store_survey import file_name
-from brokers.server.store_verification import verify
 from brokers.steady_clock import time_of_day
 from tests.amqp.broker_thread import BrokerThread
 from tests.amqp.clients import bodies, connected, fill
@@ -49,7 +46,7 @@ def messages() -> list[Message]:
 
 def assert_all_is_well(data: Path) -> None:
     """None is seen early, all are seen in time, and what has expired is gone."""
-    assert verify(data / STORE) == []
+    assert list(damaged_messages(data / STORE)) == []
     with BrokerThread(data) as broker:
         broker.do(lambda s: setattr(s.broker.virtualhost("default"), "anonymous", True))
         broker.until_queue(
@@ -100,18 +97,10 @@ def test_they_outlive_the_loss_of_the_configuration(tmp_path: Path, capsys: pyte
     assert_all_is_well(tmp_path)
 
 
-def test_they_outlive_a_store_that_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_expiry_of_one_has_a_bit_set_and_is_as_ever(tmp_path: Path) -> None:
     filled(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(store_salvage, "_findings", lambda db, table: ["as if it were damaged"])
-        assert "4 messages were saved" in mend_store(tmp_path / STORE, suspect=True)[0]
-    assert_all_is_well(tmp_path)
-
-
-def test_the_row_of_one_has_a_bit_set_and_its_expiry_as_ever(tmp_path: Path) -> None:
-    filled(tmp_path)
-    with contextlib.closing(sqlite3.connect(tmp_path / STORE)) as db:
-        expiries = [expires for (expires,) in db.execute("SELECT expires FROM message ORDER BY number")]
+    with contextlib.closing(JournalReader(tmp_path / STORE)) as reader:
+        expiries = [expires for *_, expires in reader.recover()]
     assert [expires & DELAYED for expires in expiries] == [DELAYED] * 4
     hours = [round((expires - DELAYED - time_of_day()) / HOUR) if expires != DELAYED else 0 for expires in expiries]
     assert hours == [0, 0, 6, 8]

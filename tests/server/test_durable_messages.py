@@ -12,11 +12,11 @@ from proton.utils import SendException
 
 from brokers.amqp import runs
 from brokers.engine.queues import durable_storage
-from brokers.server.group_writer import GroupWriter
+from brokers.server.journal.journal_store import JournalStore
+from brokers.server.journal.segments import Segments
 from brokers.server.message_groups import Group, Written
-from brokers.server.message_store import MessageStore
 from brokers.server.service import Service
-from brokers.server.sqlite_file import StoreError
+from brokers.server.sqlite_file import DiskFull
 from tests.amqp.broker_thread import BrokerThread, wait_until
 from tests.amqp.clients import connected
 
@@ -35,20 +35,20 @@ class SteppedStore:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go = threading.Event()
         self.broken = False
-        write = MessageStore.write
-        execute = GroupWriter.execute
+        write = JournalStore.write
+        append = Segments.append
 
-        def stepped(store: MessageStore, group: Group) -> Written:
+        def stepped(store: JournalStore, group: Group) -> Written:
             assert self.go.wait(20)
             return write(store, group)
 
-        def executed(writer: GroupWriter, *given: Any) -> None:
+        def appended(segments: Segments, *given: Any) -> None:
             if self.broken:
-                raise StoreError("the disk is full")
-            execute(writer, *given)
+                raise DiskFull("the disk is full")
+            append(segments, *given)
 
-        monkeypatch.setattr(MessageStore, "write", stepped)
-        monkeypatch.setattr(GroupWriter, "execute", executed)
+        monkeypatch.setattr(JournalStore, "write", stepped)
+        monkeypatch.setattr(Segments, "append", appended)
 
 
 @pytest.fixture
@@ -70,9 +70,9 @@ def test_only_durable_messages_survive_a_restart(tmp_path: Path) -> None:
         assert broker.depth("fleeting") == 0
         said = [text for text in broker.texts() if "MST-" in text]
         assert said[-3:] == [
-            "[vh(/default)/ms(SQLite)] MST-1004 : Recovery Start",
-            "[vh(/default)/ms(SQLite)] MST-1005 : Recovered 6 messages",
-            "[vh(/default)/ms(SQLite)] MST-1006 : Recovery Complete",
+            "[vh(/default)/ms(Journal)] MST-1004 : Recovery Start",
+            "[vh(/default)/ms(Journal)] MST-1005 : Recovered 6 messages",
+            "[vh(/default)/ms(Journal)] MST-1006 : Recovery Complete",
         ]
         with connected(broker) as connection:
             receiver = connection.create_receiver("orders", credit=10)

@@ -29,7 +29,7 @@ def started(data: Path) -> subprocess.CompletedProcess[str]:  # noqa: F811
         (CONFIG, "broker: cannot write {data}/" + CONFIG + ": Permission denied\n"),
         (EVENTS, "broker: cannot write {data}/" + EVENTS + ": Permission denied\n"),
         (FOLDER, f"broker: cannot write {{data}}/{FOLDER}: give write permission to the user that runs the broker\n"),
-        (f"{FOLDER}/{STORE}", "broker: cannot write {data}/" + FOLDER + "/" + STORE + ": Permission denied\n"),
+        (f"{FOLDER}/{STORE}", f"broker: cannot write {{data}}/{FOLDER}/{STORE}/stamp.json: Permission denied\n"),
     ],
 )
 def test_file_that_cannot_be_written_is_named_in_one_line_and_nothing_is_lost(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,16 +19,21 @@ from typing import Any
 import pytest
 from proton import Message
 
-from brokers.server import config_store, group_writer, lineage, message_file, virtualhost_stores
+from brokers.server import config_store
 from brokers.server.config_store import ConfigStore
+from brokers.server.journal.segment_file import SegmentFile
 from brokers.server.lineage import Lineage
+from brokers.server.opening import open_folder
 from brokers.server.service import Service
-from brokers.server.store_adoption import adopt, set_aside
+from brokers.server.store_adoption import adopt
 from brokers.server.store_command import main
+from brokers.server.store_folder import file_name
 from brokers.server.store_identity import StoreMismatch, check
-from brokers.server.store_survey import CONFIG, FOLDER, file_name, read_records
+from brokers.server.store_set_aside import set_aside
+from brokers.server.store_survey import CONFIG, FOLDER
 from tests.amqp.broker_thread import BrokerThread
 from tests.amqp.clients import connected
+from tests.server.earlier_writer.folders import as_of_before_identities
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 STORE = file_name("default")
@@ -140,8 +147,11 @@ def test_the_configuration_of_another_broker_is_refused(data: Path, tmp_path: Pa
     assert "is of another broker" in refused(data)
 
 
-def test_a_store_that_is_missing_or_cut_off_to_nothing_is_refused(data: Path) -> None:
-    (data / FOLDER / STORE).write_bytes(b"")
+def test_a_store_that_is_missing_or_has_lost_all_its_files_is_refused(data: Path) -> None:
+    for segment in sorted((data / FOLDER / STORE).glob("*.segment"), reverse=True):  # the last one is in use
+        segment.unlink()
+        assert f"{data / FOLDER / STORE} has lost its segments" in refused(data)
+    (data / FOLDER / STORE / "stamp.json").unlink()
     assert f"{data / FOLDER / STORE} is empty" in refused(data)
     shutil.rmtree(data / FOLDER)
     assert f"{data / FOLDER / STORE}, the message store of virtual host default, is missing" in refused(data)
@@ -169,22 +179,6 @@ def test_a_folder_without_messages_starts_without_its_configuration(tmp_path: Pa
     with BrokerThread(data) as broker:
         make_durable(broker, "other")
         assert broker.see("other", lambda q: q.store_id) == 2, "a number is never given twice"
-
-
-def as_of_before_identities(data: Path) -> None:
-    """Make the files what an earlier release left."""
-    with contextlib.closing(sqlite3.connect(data / CONFIG)) as db:
-        db.execute("DELETE FROM record WHERE kind IN ('identity', 'store')")
-        db.execute("ALTER TABLE record DROP COLUMN checksum")
-        db.execute("UPDATE schema_version SET version = 1")
-        db.commit()
-    with contextlib.closing(sqlite3.connect(data / FOLDER / STORE)) as db:
-        db.executescript(
-            "DROP TABLE run; DROP TABLE run_bodies; DROP INDEX message_place;"
-            "ALTER TABLE message DROP COLUMN mark; ALTER TABLE message DROP COLUMN checksum;"
-            "CREATE UNIQUE INDEX message_place ON message (queue, number, size, failed, expires);"
-            "DROP TABLE store; DROP TABLE queue; UPDATE schema_version SET version = 2;"
-        )
 
 
 def test_a_folder_of_before_identities_gets_one_and_keeps_its_messages(
@@ -227,44 +221,53 @@ def test_a_full_disk_does_not_keep_the_broker_from_starting(data: Path, monkeypa
 
 @pytest.fixture
 def snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
-    """A copy of the data folder before and after every write of the configuration, a store or a deletion: what a kill
-    -9 there would leave."""
+    """A copy of the data folder before and after every write, rename and deletion of its files: what a kill -9 there
+    would leave."""
     taken: list[Path] = []
     numbers = itertools.count()
+    lock = threading.RLock()  # the writers' threads write, too
 
     def take() -> None:
-        taken.append(tmp_path / f"killed-{next(numbers)}")
-        with contextlib.suppress(shutil.Error):  # files that go meanwhile
-            shutil.copytree(tmp_path / "data", taken[-1], ignore=shutil.ignore_patterns("*-reserve", "broker.log*"))
+        if (tmp_path / "data").exists():
+            taken.append(tmp_path / f"killed-{next(numbers)}")
+            with contextlib.suppress(shutil.Error):  # files that go meanwhile
+                shutil.copytree(tmp_path / "data", taken[-1], ignore=shutil.ignore_patterns("broker.log*", "temp.*"))
 
-    transaction, unlink = config_store.transaction, lineage.unlink_store
+    def around(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any, **how: Any) -> Any:
+            with lock:
+                take()
+                done = call(*given, **how)
+                take()
+                return done
+
+        return called
+
+    transaction = config_store.transaction
 
     @contextlib.contextmanager
     def watched(db: sqlite3.Connection) -> Iterator[None]:
-        take()
-        with transaction(db):
-            yield
-        take()
+        with lock:
+            take()
+            with transaction(db):
+                yield
+            take()
 
-    def unlinked(path: Path) -> None:
-        take()
-        unlink(path)
-        take()
-
-    for module in (config_store, group_writer, message_file):
-        monkeypatch.setattr(module, "transaction", watched)
-    for module in (lineage, virtualhost_stores):
-        monkeypatch.setattr(module, "unlink_store", unlinked)
+    monkeypatch.setattr(config_store, "transaction", watched)
+    monkeypatch.setattr(SegmentFile, "write", around(SegmentFile.write))
+    monkeypatch.setattr(os, "replace", around(os.replace))
+    monkeypatch.setattr(os, "rename", around(os.rename))
+    monkeypatch.setattr(shutil, "rmtree", around(shutil.rmtree))
     yield taken
     monkeypatch.undo()
 
 
 def test_a_kill_between_any_two_writes_is_no_reason_to_refuse(tmp_path: Path, snapshots: list[Path]) -> None:
     data = tmp_path / "data"
-    with BrokerThread(data) as broker:
+    with BrokerThread(data, segment_bytes=64 << 10) as broker:
         make_durable(broker, "dq")
         send(broker, "dq", "one", "two")
-    with BrokerThread(data) as broker:
+    with BrokerThread(data, segment_bytes=64 << 10) as broker:
         broker.do(lambda s: s.broker.create_virtualhost("second"))
         make_durable(broker, "other", virtualhost="second")
         broker.do(lambda s: s.broker.delete_virtualhost(s.broker.virtualhost("second")))
@@ -276,12 +279,16 @@ def test_a_kill_between_any_two_writes_is_no_reason_to_refuse(tmp_path: Path, sn
     assert len(snapshots) > 40
     for killed in list(snapshots):
         for _ in range(2):  # a start that is killed itself goes on where it was
-            stores = check(killed, read_records(killed))
-            with contextlib.closing(ConfigStore(killed / CONFIG)) as config:
+            with open_folder(killed) as (config, stores, found), contextlib.closing(config):
+                assert found == []
                 Lineage(config, stores)
 
 
 # -- what to do -----------------------------------------------------------------------------------------------------
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
@@ -318,13 +325,11 @@ def test_check_lists_which_messages_belong_to_which_queue(data: Path, capsys: py
 
 def test_check_changes_nothing_also_of_a_broker_that_was_killed(data: Path, tmp_path: Path) -> None:
     with BrokerThread(data) as broker:
-        send(broker, "dq", "in the log")
+        send(broker, "dq", "the last one")
         shutil.copytree(data / FOLDER, tmp_path / "killed" / FOLDER)
-    log = tmp_path / "killed" / FOLDER / f"{STORE}-wal"
-    before = log.read_bytes()
-    assert before
+    before = contents(tmp_path / "killed" / FOLDER)
     assert main(["check", "--data", str(tmp_path / "killed")]) == 1  # without a configuration
-    assert log.read_bytes() == before
+    assert contents(tmp_path / "killed" / FOLDER) == before
 
 
 def test_adopted_messages_are_in_queues_of_their_old_names(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -376,11 +381,11 @@ def test_an_adoption_that_is_killed_at_any_write_is_finished_by_the_next(
 
 def test_stores_that_are_set_aside_are_moved_to_a_dated_folder(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data / CONFIG).unlink()
-    before = (data / FOLDER / STORE).read_bytes()
+    before = contents(data / FOLDER / STORE)
     code, found = command(capsys, "set-aside", "--data", str(data))
     assert code == 0
     [aside] = data.glob("messages-set-aside-20*")
-    assert (aside / STORE).read_bytes() == before
+    assert contents(aside / STORE) == before
     assert found["done"] == [f"{data / FOLDER / STORE} was moved to {aside / STORE}"]
     with BrokerThread(data) as broker:
         make_durable(broker, "other")
@@ -390,13 +395,13 @@ def test_stores_that_are_set_aside_are_moved_to_a_dated_folder(data: Path, capsy
 
 def test_stores_set_aside_twice_within_a_second_are_moved_to_two_folders(data: Path) -> None:
     now, store = datetime(2026, 11, 22, 9, 31, 14, tzinfo=UTC), data / FOLDER / STORE
-    content = store.read_bytes()
+    shutil.copytree(store, data / "copy")
     for _ in range(3):
         set_aside(data, now=now)
-        store.write_bytes(content)
+        shutil.copytree(data / "copy", store)
     folders = sorted(data.glob("messages-set-aside-*"))
     assert [folder.name.partition("31-14Z")[2] for folder in folders] == ["", "-2", "-3"]
-    assert [(folder / STORE).read_bytes() for folder in folders] == [content] * 3
+    assert [contents(folder / STORE) for folder in folders] == [contents(data / "copy")] * 3
 
 
 def test_a_missing_store_is_forgotten_when_stores_are_set_aside_or_adopted(data: Path) -> None:

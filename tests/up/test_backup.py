@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 import tarfile
@@ -23,10 +24,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from google_crc32c import value
 from proton import Message, Timeout
 from proton.utils import BlockingConnection
 
-from brokers.server.store_survey import FOLDER, file_name, read_store
+from brokers.server.journal.segment_file import MAGIC, SegmentFile
+from brokers.server.store_folder import file_name
+from brokers.server.store_survey import FOLDER, read_store
 from tests.amqp.broker_thread import BrokerThread
 from tests.server.test_store_identity import make_durable
 from tests.up.running import ROOT, wait_until
@@ -355,10 +359,14 @@ def test_backup_of_a_later_release_is_refused(data: Path, tmp_path: Path) -> Non
 
 def test_stores_of_a_later_release_are_refused(data: Path, tmp_path: Path) -> None:
     file = tmp_path / "b.headgate"
-    with closing(sqlite3.connect(data / STORE)) as db:
-        db.execute("UPDATE schema_version SET version = 99")
-        db.commit()
-    assert "was written by a later release: schema 99" in refused("backup", str(file), "--data", str(data))
+    segment = max((data / STORE).glob("*.segment"))
+    header = SegmentFile(segment, segment.stat().st_size).read_header()
+    assert header is not None
+    packed = struct.pack("<8sIIqqq8s", MAGIC, 99, 1, *header[1:])
+    content = segment.read_bytes()
+    copies = (packed + struct.pack("<I", value(packed))).ljust(4096, b"\0") * 2
+    segment.write_bytes(copies + content[len(copies) :])
+    assert "was written by a later release: version 99" in refused("backup", str(file), "--data", str(data))
     assert not file.exists()
 
 

@@ -21,9 +21,11 @@ from django.contrib.sessions.models import Session
 from proton import Message
 from proton.utils import BlockingConnection
 
+from brokers.server.earlier_store.salvage import mend_store
+from brokers.server.journal.segment_file import CONTENT
 from brokers.server.sqlite_file import StoreError
-from brokers.server.store_salvage import mend_store
-from brokers.server.store_survey import FOLDER, file_name, read_store
+from brokers.server.store_folder import earlier_of, file_name
+from brokers.server.store_survey import FOLDER, read_store
 from console.backup import broker_files, console_files, history_files, restored_console, space, taking
 from console.backup.archive import BackupError, Writer
 from console.backup.commands import main_backup, main_restore
@@ -36,6 +38,7 @@ from console.bulk.models import State as BulkState
 from console.messages.models import MessageJob
 from console.messages.models import State as MessageState
 from tests.amqp.broker_thread import BrokerThread
+from tests.server.earlier_writer.folders import as_of_the_release_before
 from tests.server.test_store_identity import make_durable
 
 pytestmark = pytest.mark.timeout(300)
@@ -88,40 +91,72 @@ def damage_table(path: Path, table: str) -> None:
 # -- damaged files ------------------------------------------------------------------------------------------------
 
 
+def damage_segment(store: Path) -> None:
+    """Overwrite the first group of the segment that is in use."""
+    segment = max(store.glob("*.segment"))
+    content = bytearray(segment.read_bytes())
+    content[CONTENT : CONTENT + 40] = random.Random(1).randbytes(40)
+    segment.write_bytes(content)
+
+
+@pytest.fixture
+def earlier(data: Path) -> Path:
+    """The store of the folder, as the release before left it."""
+    [path] = as_of_the_release_before(data / "broker")
+    return path
+
+
 def test_damaged_and_set_aside_stores_are_carried_as_they_are(data: Path, file: Path, restored: Path) -> None:
     aside = data / "broker" / f"{FOLDER}-set-aside-2026-01-01T00-00-00Z" / file_name("old")
-    preserved = data / f"{STORE}-damaged-2026-01-01T00-00-00"
-    aside.parent.mkdir()
-    for path in (aside, preserved):
-        shutil.copyfile(data / STORE, path)
-        damage_table(path, "message")
-    log = aside.with_name(f"{aside.name}-wal")
+    shutil.copytree(data / STORE, aside)
+    damage_segment(aside)
+    preserved = data / f"{earlier_of(STORE)}-damaged-2026-01-01T00-00-00"
+    earlier_aside = earlier_of(aside)
+    for path in (preserved, earlier_aside):
+        path.write_bytes(random.Random(3).randbytes(50_000))
+    log = earlier_aside.with_name(f"{earlier_aside.name}-wal")
     log.write_bytes(b"the newest messages")
-    content = {path.relative_to(data): path.read_bytes() for path in (aside, log, preserved)}
+    paths = [*(path for path in aside.rglob("*") if path.name != "lock"), preserved, earlier_aside, log]
+    content = {path.relative_to(data): path.read_bytes() for path in paths}
     assert take(data, file, {})["damage"] == {}
     assert restore(file, restored, {})["damaged"] == {}
     assert {name: (restored / name).read_bytes() for name in content} == content
     assert content == {name: (data / name).read_bytes() for name in content}
 
 
-def test_damaged_store_is_backed_up_with_an_error_and_repaired_after_the_restoration(
+def test_damaged_store_is_backed_up_with_an_error_and_what_is_readable_is_there_after_the_restoration(
     data: Path, file: Path, restored: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    damage_table(data / STORE, "message")
+    damage_segment(data / STORE)
     assert main_backup([str(file), "--data", str(data)]) == 1
     assert f"headgate backup: it was made, but {STORE} is damaged (" in capsys.readouterr().err
     assert main_restore([str(file), "--data", str(restored)]) == 0
     assert f"{STORE} is damaged (" in capsys.readouterr().out
-    assert "damaged" in mend_store(restored / STORE, suspect=True)[0]
-    assert not read_store(restored / STORE).damage
+    assert read_store(restored / STORE).messages == read_store(data / STORE).messages
+    assert [line.replace(str(restored), str(data)) for line in read_store(restored / STORE).damage] == read_store(
+        data / STORE
+    ).damage
+
+
+def test_damaged_store_of_the_release_before_is_backed_up_with_an_error_and_repaired_after_the_restoration(
+    data: Path, file: Path, restored: Path, earlier: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage_table(earlier, "message")
+    assert main_backup([str(file), "--data", str(data)]) == 1
+    name = earlier.relative_to(data)
+    assert f"headgate backup: it was made, but {name} is damaged (" in capsys.readouterr().err
+    assert main_restore([str(file), "--data", str(restored)]) == 0
+    assert "damaged" in mend_store(restored / name, suspect=True)[0]
+    assert not read_store(restored / name).damage
 
 
 def test_store_that_cannot_be_opened_stops_no_backup(data: Path, file: Path, restored: Path) -> None:
-    size = (data / STORE).stat().st_size
-    (data / STORE).write_bytes(random.Random(2).randbytes(size))
+    for path in (data / STORE).glob("*.segment"):
+        path.write_bytes(random.Random(2).randbytes(path.stat().st_size))
     assert list(take(data, file, {})["damage"]) == [str(STORE)]
     restore(file, restored, {})
-    assert (restored / STORE).read_bytes() == (data / STORE).read_bytes()
+    for path in (data / STORE).glob("*.segment"):
+        assert (restored / STORE / path.name).read_bytes() == path.read_bytes()
     assert (restored / "broker" / "config.sqlite3").exists()
 
 
@@ -140,18 +175,17 @@ def test_damaged_configuration_or_console_database_is_named_and_not_restored(
     assert not restored.exists()
 
 
-def test_damaged_store_is_not_rewritten_while_a_backup_reads_it(data: Path) -> None:
-    path = data / STORE
-    damage_table(path, "message")
-    with closing(sqlite3.connect(path)) as writer:  # the log has pages
+def test_damaged_store_of_the_release_before_is_not_rewritten_while_a_backup_reads_it(earlier: Path) -> None:
+    damage_table(earlier, "message")
+    with closing(sqlite3.connect(earlier)) as writer:  # the log has pages
         writer.execute("CREATE TABLE later (id)")
         writer.commit()
-        with pinned({"store": path}):
-            before = path.stat().st_ino
+        with pinned({"store": earlier}):
+            before = earlier.stat().st_ino
             with pytest.raises(StoreError, match="a backup reads it"):
-                mend_store(path, suspect=True)
-            assert path.stat().st_ino == before
-    assert "was damaged" in mend_store(path, suspect=True)[0]
+                mend_store(earlier, suspect=True)
+            assert earlier.stat().st_ino == before
+    assert "was damaged" in mend_store(earlier, suspect=True)[0]
 
 
 # -- files that come and go -----------------------------------------------------------------------------------------
@@ -169,14 +203,17 @@ def test_virtual_host_whose_name_begins_with_a_dot_is_backed_up(tmp_path: Path, 
     assert (restored / name).exists()
 
 
-def test_empty_store_of_a_virtual_host_that_is_being_created_is_a_database(
+def test_empty_store_of_a_virtual_host_that_is_being_created_is_no_damage(
     data: Path, file: Path, restored: Path
 ) -> None:
     new = data / "broker" / FOLDER / file_name("new")
-    new.touch()
+    new.mkdir()
+    earlier = earlier_of(new.with_name(file_name("of the release before")))
+    earlier.touch()
     assert take(data, file, {})["damage"] == {}
     restore(file, restored, {})
-    assert read_store(restored / new.relative_to(data)).blank
+    with BrokerThread(restored / "broker") as broker:
+        assert broker.depth("dq") == 3
 
 
 def test_store_that_goes_while_it_is_listed_is_left_out(
@@ -196,7 +233,7 @@ def test_store_that_goes_while_it_is_listed_is_left_out(
 
 def test_moment_is_before_anything_is_pinned(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[Any] = []
-    whole, clock = broker_files.pinned, broker_files.datetime
+    whole, clock = broker_files.pinned_journal, broker_files.datetime
 
     class Clock:
         @staticmethod
@@ -204,12 +241,12 @@ def test_moment_is_before_anything_is_pinned(data: Path, tmp_path: Path, monkeyp
             assert began == []
             return clock.now(zone)
 
-    def pinned_later(paths: Any) -> Any:
-        began.append(paths)
-        return whole(paths)
+    def pinned_later(path: Any) -> Any:
+        began.append(path)
+        return whole(path)
 
     monkeypatch.setattr(broker_files, "datetime", Clock)
-    monkeypatch.setattr(broker_files, "pinned", pinned_later)
+    monkeypatch.setattr(broker_files, "pinned_journal", pinned_later)
     broker_files.take(data, tmp_path / "copies", lambda: None)
     assert len(began) == 1
 
@@ -496,13 +533,18 @@ def test_backup_that_does_not_fit_is_refused_before_it_begins(
     assert [path.name for path in file.parent.iterdir()] == ["data"]
 
 
-def test_backup_leaves_the_space_of_logs_and_reserves(data: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backup_leaves_the_space_of_logs_and_of_journals_that_grow(
+    data: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(space, "_free", lambda _: 1 << 30)
-    reserve = put(data / f"{STORE}-reserve")
-    os.truncate(reserve, 1 << 30)
-    with pytest.raises(BackupError, match="the backup needs up to"):
-        take(data, file, {})
-    os.truncate(reserve, 1 << 20)
+    for name, size in ((f"{earlier_of(STORE)}-reserve", 1 << 30), (STORE / "00000001.segment", 1 << 28)):
+        path = data / name
+        before = path.read_bytes() if path.exists() else b""
+        path.touch()
+        os.truncate(path, size)
+        with pytest.raises(BackupError, match="the backup needs up to"):
+            take(data, file, {})
+        path.write_bytes(before)
     take(data, file, {})
 
 
@@ -510,7 +552,6 @@ def test_backup_leaves_the_space_of_logs_and_reserves(data: Path, file: Path, mo
 def test_backup_stops_when_the_disk_of_the_data_folder_gets_full(
     data: Path, file: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
-    os.truncate(put(data / f"{STORE}-reserve"), 1 << 20)
     left, copies = [1 << 30], []
 
     def copied(*given: Any) -> None:
@@ -531,5 +572,5 @@ def test_backup_stops_when_the_disk_of_the_data_folder_gets_full(
     monkeypatch.setattr(Writer, "add", add)
     with pytest.raises(BackupError, match="it was stopped, since the disk of"):
         take(data, file, {})
-    assert len(copies) == (1 if at == "_copy_" else 3), "it is not tried again"
+    assert len(copies) == (1 if at == "_copy_" else 2), "it is not tried again"
     assert sorted(path.name for path in file.parent.iterdir()) == ["data"]

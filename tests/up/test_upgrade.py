@@ -15,10 +15,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from brokers.server.message_file import VERSION
 from proton import Message, Timeout
 from proton.utils import BlockingConnection
 
-from brokers.server.message_file import VERSION
 from tests.up.test_backup import STORE, done
 from tests.up.test_installed import Site
 from tests.up.test_up import READY, READY_WITHIN, STOPPED, Up

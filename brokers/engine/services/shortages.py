@@ -172,7 +172,7 @@ class Shortages:
         self.turn.add_fact(
             "store-overfull" if began else "store-underfull",
             host.object_name,
-            f"vh(/{host.name})/ms(SQLite)",
+            f"vh(/{host.name})/ms(Journal)",
             STORE_OVERFULL_WORDS if began else STORE_UNDERFULL_WORDS,
             {"used_bytes": usage.used, "disk_full": usage.full, **host.store_limits},
         )

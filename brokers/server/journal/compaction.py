@@ -39,6 +39,10 @@ class Compaction:
         segment = self._chosen(in_need=in_need)
         if segment is None:
             return False
+        if not in_need:
+            with self._segments.freeing.taken() as taken:
+                if not taken:  # a backup reads the journal: nothing could be freed
+                    return False
         draft = Draft()
         if segment.runs:
             if not self._copy(draft, segment):
@@ -46,7 +50,7 @@ class Compaction:
         else:
             draft.leave(self._index.left_of(min(segment.refs, key=lambda each: each.serial)))
         self._segments.append(draft, Purpose.COPY)
-        self._segments.free_what_is_not_needed()
+        self._segments.free_what_is_not_needed(in_need=in_need)
         return True
 
     def _chosen(self, *, in_need: bool) -> Segment | None:
@@ -81,30 +85,50 @@ class Compaction:
         return True
 
     def _copy_run(self, draft: Draft, run: Run) -> bool:
-        """Add what is left of a run. Its last messages come first: see `message_index._Lane`."""
-        put, failed = run.put, run.failed or {}
-        sizes_and_sums = memoryview(put.parts).cast("I")
-        sizes, sums = sizes_and_sums[: put.count], sizes_and_sums[put.count :]
-        ends = list(accumulate(sizes, initial=0))
-        copies = []
-        for low, high in reversed(_pieces(run)):
-            with self._index.lock:  # a reader may open the file, too
-                data = run.segment.file.read(run.at + ends[low], ends[high] - ends[low])
-            bodies = [data[ends[at] - ends[low] : ends[at + 1] - ends[low]] for at in range(low, high)]
-            if any(value(body) != sums[at] for at, body in enumerate(bodies, low)):
-                return False
-            expires = put.expires[low:high] if put.expires else None
-            parts = bytes(sizes[low:high]) + bytes(sums[low:high])
-            copies.append((Put(put.queue, put.first + low, high - low, parts, expires), bodies, len(data)))
-        for copy in copies:
-            draft.copy(*copy)
-        counts = {put.first + at: n for at, n in failed.items() if not run.gone >> at & 1}
-        if counts:
-            draft.fail(put.queue, counts)
+        """Add what is left of a run."""
+        with self._index.lock:  # a reader may open the file, too
+            pieces = pieces_of(run)
+        if not all(_are_sound(put, bodies) for put, bodies in pieces):
+            return False
+        copy_pieces(draft, run, pieces)
         return True
 
 
-def _pieces(run: Run) -> list[tuple[int, int]]:
+#: Messages with successive numbers, and their bodies.
+Piece = tuple[Put, list[bytes]]
+
+
+def pieces_of(run: Run, offset: int = 0) -> list[Piece]:
+    """Read what is left of a run, with the checksums that it has; its last messages come first: see
+    `message_index._Lane`. `offset`: is added to the queue's number. Raises StoreError."""
+    put = run.put
+    sizes_and_sums = memoryview(put.parts).cast("I")
+    sizes, sums = sizes_and_sums[: put.count], sizes_and_sums[put.count :]
+    ends = list(accumulate(sizes, initial=0))
+    pieces = []
+    for low, high in reversed(_ranges(run)):
+        data = run.segment.file.read(run.at + ends[low], ends[high] - ends[low])
+        bodies = [data[ends[at] - ends[low] : ends[at + 1] - ends[low]] for at in range(low, high)]
+        expires = put.expires[low:high] if put.expires else None
+        parts = bytes(sizes[low:high]) + bytes(sums[low:high])
+        pieces.append((Put(put.queue + offset, put.first + low, high - low, parts, expires), bodies))
+    return pieces
+
+
+def copy_pieces(draft: Draft, run: Run, pieces: list[Piece]) -> None:
+    """Add what is left of a run to a draft."""
+    for put, bodies in pieces:
+        draft.copy(put, bodies, sum(map(len, bodies)))
+    counts = {run.put.first + at: n for at, n in (run.failed or {}).items() if not run.gone >> at & 1}
+    if counts:
+        draft.fail(pieces[0][0].queue, counts)
+
+
+def _are_sound(put: Put, bodies: list[bytes]) -> bool:
+    return list(map(value, bodies)) == list(memoryview(put.parts).cast("I")[put.count :])
+
+
+def _ranges(run: Run) -> list[tuple[int, int]]:
     """Return the positions of the messages that are left, as ranges."""
     pieces: list[tuple[int, int]] = []
     for at in range(run.put.count):

@@ -1,4 +1,4 @@
-"""The message store on a journal, with the interface of `MessageStore`.
+"""The store of a virtual host's messages, in a journal.
 
 The engine's loop buffers (`group_buffer.py`) and reads (`load`, `recover`); a group is written in another thread. A
 body with a wrong checksum is never returned.
@@ -9,22 +9,18 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from contextlib import suppress
 from pathlib import Path
-
-from google_crc32c import value
 
 from brokers.engine.ports import Place
 from brokers.server.group_buffer import GroupBuffer
+from brokers.server.journal import reading
 from brokers.server.journal.journal_writer import JournalWriter
-from brokers.server.journal.message_index import Run
-from brokers.server.journal.recovery import recover, segment_paths
+from brokers.server.journal.recovery import Found, begin_writing, recover, segment_paths
 from brokers.server.journal.segments import Segments
-from brokers.server.journal.stamp_file import read_stamp, write_stamp
-from brokers.server.message_file import Stamp
-from brokers.server.message_groups import Group, Written
-from brokers.server.message_runs import Entry
-from brokers.server.sqlite_file import StoreError, make_folder
+from brokers.server.journal.stamp_file import Stamp, read_stamp, write_stamp
+from brokers.server.message_groups import Entry, Group, Written
+from brokers.server.sqlite_file import DiskFull, StoreError, make_folder
 
 #: Of a segment's file. Two more are the reserve.
 SEGMENT_BYTES = 16 << 20
@@ -36,11 +32,10 @@ class JournalStore(GroupBuffer):
     """Open or create the journal in the folder `path`; raise StoreError if it cannot be used.
 
     `durable`: a written group survives a power cut. If not, the folder is emptied first and no write waits for the
-    disk. `used_bytes`: of all messages, after the last group. `damaged`: messages whose bodies have a wrong checksum.
-    `findings`: a line for each damage that the start has found, besides. `repaired`: 0, as there is nothing to repair.
+    disk. `found`: what `recover` has read of it, which no process has changed since. `used_bytes`: of all messages, after the
+    last group. `damaged`: messages whose bodies have a wrong checksum. `findings`: a line for each damage that the
+    start has found, besides.
     """
-
-    repaired = 0
 
     def __init__(
         self,
@@ -49,6 +44,7 @@ class JournalStore(GroupBuffer):
         durable: bool = True,
         segment_bytes: int = SEGMENT_BYTES,
         group_bytes: int = GROUP_BYTES,
+        found: Found | None = None,
     ) -> None:
         self.path = path
         self.damaged: set[Place] = set()
@@ -56,7 +52,8 @@ class JournalStore(GroupBuffer):
         try:
             if not durable:
                 _empty(path)
-            found = recover(path, rewrite=durable)
+            found = found or recover(path)
+            begin_writing(found)
             self.findings = found.findings
             self._index = found.index
             self._segments = Segments(path, found.index, segment_bytes, durable=durable)
@@ -69,6 +66,7 @@ class JournalStore(GroupBuffer):
         super().__init__(group_bytes, dict(self._index.names))
         self.writer = JournalWriter(self._index, self._segments)
         self.used_bytes = self.writer.used_bytes
+        self._discarded = False
 
     @property
     def pending_bytes(self) -> int:
@@ -83,71 +81,61 @@ class JournalStore(GroupBuffer):
     def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes]:
         """Return the bodies of written messages, by number, without missing and damaged ones, which are added to
         `damaged`. Raises StoreError."""
-        bodies: dict[int, bytes] = {}
-        ascending = sorted(numbers)
-        at, end = 0, len(ascending)
-        with self._index.lock:  # so that no segment is used again meanwhile
-            while at < end:
-                run = self._index.run_with(queue, ascending[at])
-                first, at = at, at + 1
-                if run is not None:
-                    while at < end and run.has(ascending[at]):
-                        at += 1
-                    bodies.update(_read(run, ascending[first:at]))
+        bodies = reading.load(self._index, queue, numbers)
         self.damaged.update((queue, number) for number in numbers if number not in bodies)
         return bodies
 
     def recover(self) -> Iterator[Entry]:
         """(queue, number, size in bytes, failed deliveries, expiry in ms or 0) of every written message, by queue and
         number; bodies are not touched."""
-        with self._index.lock:
-            queues = self._index.queues()
-        for queue in queues:
-            with self._index.lock:
-                entries = self._index.entries(queue)
-            yield from entries
+        return reading.entries(self._index)
 
     def stamp(self) -> Stamp | None:
         """Return the stamp; None if none has been written yet. Raises StoreError."""
-        found = read_stamp(self.path)
+        found, _ = read_stamp(self.path)
         if found is None:
             return None
         last = max(found.last_queue, self._index.last_queue)
         return Stamp(found.identity, found.virtualhost, found.generation, last)
 
     def set_stamp(self, stamp: Stamp) -> None:
-        """Write the stamp at once, before anything else. Raises StoreError."""
-        before = self.stamp()
-        last = max(stamp.last_queue, self._index.last_queue, before.last_queue if before else 0)
-        write_stamp(self.path, Stamp(stamp.identity, stamp.virtualhost, stamp.generation, last))
+        """Write the stamp at once, before anything else. Raises StoreError; without any file, too: a store with a stamp
+        that has none has lost them."""
+        if not (self._segments.free or self._index.segments):
+            raise DiskFull(f"cannot write {self.path}: the disk is full")
+        last = max(stamp.last_queue, self._index.last_queue)
+        newest = max(self._index.segments, default=0)
+        write_stamp(self.path, Stamp(stamp.identity, stamp.virtualhost, stamp.generation, last), newest)
 
     def write(self, group: Group) -> Written:
         """Write a group and return the result. One at a time, in their order; in any thread."""
+        if self._discarded:
+            return Written(group.ticket, group.messages, StoreError(f"{self.path} is being deleted"), False, False)
         written = self.writer.write(group)
         self.used_bytes = self.writer.used_bytes  # a copy: it is read in every turn
         return written
 
+    def discard(self) -> None:
+        """Write nothing any more, whatever is buffered: the folder is about to be deleted."""
+        self._discarded = True
+
     def close(self) -> None:
         """Close the files. Buffered changes are lost."""
-        self._segments.end()
+        if not self._discarded:
+            self._segments.end()
+            self._stamp_newest()
         self._segments.close()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
-
-def _read(run: Run, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    """Yield those of these messages of a run, ascending, whose bodies are as they were written. Raises StoreError."""
-    count, first = run.put.count, run.put.first
-    sizes_and_sums = memoryview(run.put.parts).cast("I")
-    ends = list(accumulate(sizes_and_sums[:count], initial=0))
-    begin = ends[numbers[0] - first]
-    data = run.segment.file.read(run.at + begin, ends[numbers[-1] - first + 1] - begin)
-    for number in numbers:
-        at = number - first
-        body = data[ends[at] - begin : ends[at + 1] - begin]
-        if len(body) == sizes_and_sums[at] and value(body) == sizes_and_sums[count + at]:
-            yield number, body
+    def _stamp_newest(self) -> None:
+        """Have the stamp know the newest segment, so that its loss is noticed."""
+        with suppress(StoreError):
+            stamp, serial = read_stamp(self.path)
+            newest = max(self._index.segments, default=0)
+            if stamp is not None and newest > serial:
+                write_stamp(self.path, stamp, newest)
 
 
 def _locked(folder: Path) -> int:

@@ -32,8 +32,8 @@ WAIT_SECONDS = 1.0
 
 
 class JournalWriter:
-    """`used_bytes`: of all messages, after the last group. `done_bytes`: total size (`message_file.on_disk`) of all
-    messages that have been written or refused."""
+    """`used_bytes`: of all messages, after the last group. `done_bytes`: approximate disk space of all messages that
+    have been written or refused."""
 
     def __init__(self, index: MessageIndex, segments: Segments) -> None:
         self._index = index
@@ -110,7 +110,7 @@ class JournalWriter:
 
     def _make_room(self) -> bool:
         """Free a segment for removals, which have used up the reserve. Raises StoreError."""
-        self._segments.free_what_is_not_needed()
+        self._segments.free_what_is_not_needed(in_need=True)
         while not self._segments.free:
             if not self._compaction.step(in_need=True):
                 return False
@@ -208,7 +208,7 @@ class JournalWriter:
         if now < self._not_before:
             return False
         try:
-            self._segments.free_what_is_not_needed()
+            self._segments.free_what_is_not_needed(in_need=self.full)
             more = self._compaction.step(in_need=self.full)
             if self._segments.needs_reserve:
                 self._segments.reserve()
@@ -254,5 +254,5 @@ def _split(queue: int, first: int, bodies: Sequence[Body]) -> Iterator[_Stored]:
 def _rows(rows: Sequence[int | Body]) -> Iterator[_Stored]:
     """Yield the messages of rows (`message_groups`), one by one."""
     for at in range(0, len(rows), COLUMNS):
-        queue, number, _, body, expires = rows[at : at + 5]
+        queue, number, body, expires = rows[at : at + COLUMNS]
         yield queue, number, [body], (expires,) if expires else None  # type: ignore[misc, list-item]

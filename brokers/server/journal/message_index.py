@@ -24,10 +24,8 @@ from brokers.server.journal.groups import (
     Removed,
 )
 from brokers.server.journal.segment_file import SegmentFile
-from brokers.server.message_runs import Entry
+from brokers.server.message_groups import MESSAGE_BYTES, Entry
 
-#: Bytes that a message is taken to have on the disk besides its body.
-MESSAGE_BYTES = 32
 #: Runs without messages that a lane may have before they are taken out, besides as many others.
 _SPENT = 64
 
@@ -305,6 +303,17 @@ class MessageIndex:
     def queues(self) -> list[int]:
         """Return the numbers of the queues that have messages, ascending."""
         return sorted(queue for queue, lanes in self._lanes.items() if any(run.left for run in _runs(lanes)))
+
+    def totals(self, queue: int) -> tuple[int, int]:
+        """Return how many messages a queue has, and the bytes of their bodies."""
+        messages = size = 0
+        for run in _runs(self._lanes.get(queue, {})):
+            messages += run.left
+            if not run.gone:
+                size += run.put.size
+            elif run.left:
+                size += sum(entry[2] for entry in run.entries())
+        return messages, size
 
     def entries(self, queue: int) -> list[Entry]:
         """Return the messages of a queue, ascending."""

@@ -27,7 +27,8 @@ from brokers.server.journal.groups import (
     read_head,
 )
 from brokers.server.journal.message_index import MessageIndex, Segment
-from brokers.server.journal.segment_file import CONTENT, Header, SegmentFile
+from brokers.server.journal.segment_file import CONTENT, Header, LaterRelease, SegmentFile
+from brokers.server.journal.stamp_file import read_stamp
 from brokers.server.sqlite_file import StoreError
 
 #: Read at once: a head with its changes, usually.
@@ -49,10 +50,13 @@ class Group(NamedTuple):
 
 @dataclass
 class Found:
-    """`free`: files, with the serial of their last use. `findings`: a line for each damage. `serial`, `sequence`: the
-    highest there are. `last`: the last group. `lost`: segments that should be there, and their last sequence."""
+    """`headers`: the files in use, by serial, with their headers. `free`: files, with the serial of their last use.
+    `findings`: a line for each damage. `serial`, `sequence`: the highest there are. `last`: the last group. `lost`:
+    segments that should be there, and their last sequence. `incomplete`: a line, if the newest segment has the
+    beginning of a group at its end."""
 
     index: MessageIndex = field(default_factory=MessageIndex)
+    headers: dict[int, tuple[SegmentFile, Header]] = field(default_factory=dict)
     free: list[tuple[SegmentFile, int]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
@@ -60,19 +64,20 @@ class Found:
     sequence: int = 0
     last: tuple[Segment, Group] | None = None
     lost: dict[int, int] = field(default_factory=dict)
+    incomplete: str = ""
 
 
-def recover(folder: Path, *, rewrite: bool = True) -> Found:
-    """Read a journal. `rewrite`: write the last group once more, and sync it: the system may have read it from memory
-    and not from the disk, if an earlier process failed to sync it. Raises StoreError if a file cannot be read, or was
-    written by a later release."""
+def recover(folder: Path) -> Found:
+    """Read a journal, and change nothing. Raises StoreError if a file cannot be read, or was written by a later
+    release."""
     found = Found()
-    used: dict[int, tuple[SegmentFile, Header]] = {}
+    used = found.headers
     freed: set[int] = set()
     unreadable: list[SegmentFile] = []
     for path in segment_paths(folder):
         found.names.append(path.name)
         file = SegmentFile(path, _size(path))
+        file.read_only = True
         header = file.read_header()
         if header is None and not file.is_blank():
             unreadable.append(file)
@@ -85,9 +90,25 @@ def recover(folder: Path, *, rewrite: bool = True) -> Found:
             found.serial = max(found.serial, header.serial)
         file.close()
     _read_segments(folder, found, used, freed, unreadable)
-    if rewrite:
-        _write_last_again(found, used)
+    _, newest = read_stamp(folder)
+    if found.serial < newest and not unreadable:
+        found.findings.append(f"{folder}: segment {newest} is missing: messages may be lost, and removed ones be back")
+        found.serial, found.lost[newest] = newest, 0
     return found
+
+
+def begin_writing(found: Found) -> None:
+    """Have the files opened for writing from now on, and write the last group once more, and sync it: the system may
+    have read it from memory and not from the disk, if an earlier process failed to sync it. Raises StoreError."""
+    for file in (*(file for file, _ in found.headers.values()), *(file for file, _ in found.free)):
+        file.close()
+        file.read_only = False
+    if found.last is None:
+        return
+    segment, group = found.last
+    segment.file.write(group.at, [segment.file.read(group.at, segment.end - group.at)])
+    segment.file.write_header(found.headers[segment.serial][1])
+    segment.file.close()
 
 
 def segment_paths(folder: Path) -> list[Path]:
@@ -143,6 +164,11 @@ def _read_segment(found: Found, file: SegmentFile, header: Header, last: int | N
         before = group
     if before is not None and (last is not None or _is_whole(file, before)):
         _apply(found, segment, before)
+    if last is None and _begins_at(file, segment.end, segment.last + 1):
+        found.incomplete = (
+            f"{file.path}: the last group is incomplete: it is lost, unless the process was killed, or the machine lost"
+            " its power, before it was confirmed"
+        )
     if last is not None and segment.last != last:
         _damage(found, segment, f"behind group {segment.last}: {last - segment.last} are missing")
     found.sequence = max(found.sequence, segment.last)
@@ -192,7 +218,7 @@ def _group_at(file: SegmentFile, header: Header, at: int) -> Group | None:
     try:
         read = list(read_changes(changes))
     except Damaged as error:
-        raise StoreError(f"cannot use {file.path}: {error}, of a later release") from error
+        raise LaterRelease(f"cannot use {file.path}: {error}, of a later release") from error
     return Group(head.sequence, at, at + end, at + head.size, read)
 
 
@@ -214,17 +240,22 @@ def _next_at(file: SegmentFile, header: Header, at: int, sequence: int) -> Group
     return None
 
 
+def end_of(file: SegmentFile, header: Header) -> int:
+    """Return where the whole groups of the newest segment end. Raises StoreError."""
+    end, before = CONTENT, None
+    for group in groups(file, header):
+        end, before = group.at, group
+    return before.end if before is not None and _is_whole(file, before) else end
+
+
+def _begins_at(file: SegmentFile, at: int, sequence: int) -> bool:
+    """Whether a group with this sequence begins here, sound or not."""
+    head = read_head(file.read(at, HEAD_BYTES))
+    return head is not None and head.sequence == sequence
+
+
 def _is_whole(file: SegmentFile, group: Group) -> bool:
     """Whether the bodies of a group are as they were written."""
     puts = [change for change in group.changes if isinstance(change, Put)]
     size = sum(put.size for put in puts)
     return bodies_sound(puts, file.read(group.bodies_at, size))
-
-
-def _write_last_again(found: Found, used: dict[int, tuple[SegmentFile, Header]]) -> None:
-    if found.last is None:
-        return
-    segment, group = found.last
-    segment.file.write(group.at, [segment.file.read(group.at, segment.end - group.at)])
-    segment.file.write_header(used[segment.serial][1])
-    segment.file.close()

@@ -31,6 +31,10 @@ _BUFFERS = 1000
 _ZEROS = bytes(1 << 20)
 
 
+class LaterRelease(StoreError):
+    """A later release has written it."""
+
+
 class Header(NamedTuple):
     """`used`: it has groups; otherwise it had, as the segment `serial`, and may be used again. `serial`: ascends with
     each use of a file, 0 for never. `replaces`: the serial of the file's use before. `first`: the sequence of its first
@@ -56,7 +60,7 @@ class Header(NamedTuple):
         if magic != MAGIC:
             return None
         if version > VERSION:
-            raise StoreError(f"it was written by a later release: version {version}, this one knows {VERSION}")
+            raise LaterRelease(f"it was written by a later release: version {version}, this one knows {VERSION}")
         return cls(bool(used), *rest)
 
 
@@ -69,11 +73,12 @@ class WriteFailed(StoreError):
 
 
 class SegmentFile:
-    """`size`: bytes, header included. `durable`: writes are synced."""
+    """`size`: bytes, header included. `durable`: writes are synced. `read_only`: it is opened for reading alone."""
 
     def __init__(self, path: Path, size: int, *, durable: bool = True) -> None:
         self.path = path
         self.size = size
+        self.read_only = False
         self._durable = durable
         self._descriptor = -1
 
@@ -103,8 +108,8 @@ class SegmentFile:
         copies = [self.read(at, _HEADER.size + _SUM.size) for at in COPIES]
         try:
             sound = [header for copy in copies if (header := Header.unpack(copy))]
-        except StoreError as error:
-            raise StoreError(f"cannot use {self.path}: {error}") from error
+        except LaterRelease as error:
+            raise LaterRelease(f"cannot use {self.path}: {error}") from error
         return max(sound, key=lambda header: (header.serial, not header.used), default=None)
 
     def is_blank(self) -> bool:
@@ -151,7 +156,8 @@ class SegmentFile:
     def _open(self, flags: int = 0) -> int:
         if self._descriptor < 0:
             try:
-                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+                access = os.O_RDONLY if self.read_only else os.O_RDWR
+                self._descriptor = os.open(self.path, access | os.O_CLOEXEC | flags, 0o600)
             except OSError as error:
                 raise StoreError(f"cannot open {self.path}: {error.strerror or error}") from error
         return self._descriptor

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from brokers.server.journal.groups import HEAD_BYTES, Draft
 from brokers.server.journal.message_index import MessageIndex, Segment
+from brokers.server.journal.reading_lock import FreeingLock
 from brokers.server.journal.segment_file import CONTENT, Header, SegmentFile, WriteFailed, sync_folder
 from brokers.server.sqlite_file import DiskFull, StoreError
 
@@ -52,6 +53,7 @@ class Segments:
         self._lost: dict[int, int] = {}
         self._previous: dict[SegmentFile, int] = {}  # the serials of files that are free
         self._surplus: list[SegmentFile] = []  # free, deleted once no list names them
+        self.freeing = FreeingLock(folder if durable else None)
 
     def take_over(self, free: Sequence[tuple[SegmentFile, int]], names: Sequence[str], lost: Mapping[int, int]) -> None:
         """Take over what a start has found: the free files with their last serial, the names of all files, and the
@@ -104,8 +106,10 @@ class Segments:
         self.index.apply(head, draft.changes, at)
 
     def _append_to_new(self, draft: Draft, purpose: Purpose) -> None:
-        first = self._opening().followed_by(draft)
+        first, listed = self._opening().followed_by(draft), len(self.index.segments)
         file = self._take(CONTENT + first.size, purpose)
+        if len(self.index.segments) < listed:  # some were freed for it: a list must not name files that are deleted
+            first = self._opening().followed_by(draft)
         before, sequence = self._previous.pop(file, 0), self.sequence + 1
         serial, salt = self.serial + 1, os.urandom(8)
         self.serial = serial  # not used again, also if this fails
@@ -144,7 +148,8 @@ class Segments:
             try:
                 return self._create(self.size)
             except DiskFull:
-                if len(self.free) <= min(purpose, self._reserved):
+                self.free_what_is_not_needed(in_need=True)  # which waits for the end of a backup, otherwise
+                if not self.has_room and len(self.free) <= min(purpose, self._reserved):
                     raise
         return self.free.pop(0)
 
@@ -177,11 +182,16 @@ class Segments:
 
     # -- freeing ------------------------------------------------------------------------------------------------
 
-    def free_what_is_not_needed(self) -> None:
-        """Free the segments that have no messages, and no changes that are needed. Raises StoreError."""
+    def free_what_is_not_needed(self, *, in_need: bool = False) -> None:
+        """Free the segments that have no messages, and no changes that are needed. While a backup reads the journal it
+        frees none, unless `in_need`: the disk is full; the backup notices that. Raises StoreError."""
+        if self.index.emptied:
+            with self.freeing.taken() as taken:
+                if taken or in_need:
+                    self._free()
+
+    def _free(self) -> None:
         index = self.index
-        if not index.emptied:
-            return
         index.emptied = False
         free = [s for s in index.segments.values() if s is not self.head and self.is_free(s)]
         while free:
@@ -240,3 +250,4 @@ class Segments:
             segment.file.close()
         for file in (*self.free, *self._surplus):
             file.close()
+        self.freeing.close()

@@ -1,44 +1,71 @@
-"""The stamp of a journal (`message_file.Stamp`) in a small file of its own, replaced as a whole."""
+"""The stamp of a journal, in a small file of its own that is replaced as a whole.
+
+It is there twice, each with a checksum, so that a damaged byte costs neither the stamp nor the start. It also has the
+serial of the newest segment when it was written: if the files of all segments are lost, nothing else says that there
+were any.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from google_crc32c import value
 
 from brokers.server.journal.segment_file import WriteFailed, sync_folder
-from brokers.server.message_file import Stamp
 from brokers.server.sqlite_file import DiskFull, StoreError
 
 NAME = "stamp.json"
 
 
-def read_stamp(folder: Path) -> Stamp | None:
-    """Return the stamp; None if none has been written. Raises StoreError if it is damaged."""
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The owner of a store: the broker's identity, the virtual host, the broker's number of starts at the last write,
+    and the highest number of a queue that has had a message in it."""
+
+    identity: str
+    virtualhost: str
+    generation: int
+    last_queue: int = 0
+
+
+def read_stamp(folder: Path) -> tuple[Stamp | None, int]:
+    """Return the stamp, None if none has been written, and the serial of the newest segment then. Raises StoreError if
+    it is damaged."""
     path = folder / NAME
     try:
-        checksum, _, text = path.read_bytes().partition(b" ")
+        lines = path.read_bytes().splitlines()
     except FileNotFoundError:
-        return None
+        return None, 0
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
-    if checksum != b"%08x" % value(text):
-        raise StoreError(f"{path} is damaged")
-    return Stamp(**json.loads(text))
+    for line in lines:
+        checksum, _, text = line.partition(b" ")
+        if checksum == b"%08x" % value(text):
+            content: dict[str, Any] = json.loads(text)
+            serial = content.pop("serial", 0)
+            return Stamp(**content), serial
+    raise StoreError(f"{path} is damaged")
 
 
-def write_stamp(folder: Path, stamp: Stamp) -> None:
-    """Raises StoreError, DiskFull if there is no room; then the old one is still there."""
+def write_stamp(folder: Path, stamp: Stamp, serial: int = 0) -> None:
+    """Write a stamp; `serial`, and the highest number of a queue, only increase. Raises StoreError, DiskFull if there
+    is no room; then the old one is still there."""
     path, draft = folder / NAME, folder / f"{NAME}.new"
-    text = json.dumps(asdict(stamp)).encode()
+    with suppress(StoreError):
+        before, serial_before = read_stamp(folder)
+        serial = max(serial, serial_before)
+        if before is not None and before.last_queue > stamp.last_queue:
+            stamp = replace(stamp, last_queue=before.last_queue)
+    text = json.dumps(asdict(stamp) | {"serial": serial}).encode()
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(descriptor, b"%08x %b" % (value(text), text))
+            os.write(descriptor, b"%08x %b\n" % (value(text), text) * 2)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

@@ -33,7 +33,7 @@ Places = set[tuple[int, int]]
 
 def places(folder: Path) -> tuple[Places, list[str]]:
     """The messages that a start finds, and its findings; nothing is written."""
-    found = recover(folder, rewrite=False)
+    found = recover(folder)
     index = found.index
     return {entry[:2] for queue in index.queues() for entry in index.entries(queue)}, found.findings
 
@@ -191,7 +191,7 @@ def test_each_flipped_byte_is_found_or_has_no_effect(path: Path) -> None:
                 continue
             assert found == {*expected}, (file, at)
             if at >= CONTENT:
-                index = recover(path, rewrite=False).index
+                index = recover(path).index
                 for (queue, number), (body, failed, expires) in expected.items():
                     run = index.run_with(queue, number)
                     assert run is not None

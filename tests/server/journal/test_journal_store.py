@@ -14,7 +14,7 @@ import pytest
 
 from brokers.engine.values.message import number_of
 from brokers.server.journal import journal_writer
-from brokers.server.message_file import Stamp
+from brokers.server.journal.stamp_file import Stamp
 from brokers.server.sqlite_file import StoreError
 from tests.server import message_writer
 from tests.server.journal.journals import (
@@ -310,7 +310,7 @@ def test_killed_writer_leaves_exactly_the_groups_that_it_had_confirmed(path: Pat
     random_ = random.Random(20)
     done = 0
     for _ in range(12):
-        command = [sys.executable, "-m", "tests.server.message_writer", str(path), str(done + 1), "journal"]
+        command = [sys.executable, "-m", "tests.server.message_writer", str(path), str(done + 1)]
         writer = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert writer.stdout is not None
         confirmed = writer.stdout.readline()  # it has begun

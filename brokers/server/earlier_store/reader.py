@@ -1,4 +1,4 @@
-"""Reading from a message store, through a connection that never waits for the writer's."""
+"""Reading from a message store of an earlier release."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from zlib import crc32
 
 from brokers.engine.ports import Place
 from brokers.server.checksums import PLACE, body_checksum
-from brokers.server.message_file import batches, load_of
-from brokers.server.message_runs import RUN_MESSAGES, SELECT_RUN, Entry, Run, read_or_mend, run_with, stored_bodies
+from brokers.server.earlier_store.runs import RUN_MESSAGES, SELECT_RUN, Run, read_or_mend, run_with, stored_bodies
+from brokers.server.earlier_store.tables import batches, load_of
+from brokers.server.message_groups import Entry
 from brokers.server.sqlite_file import failures_named, is_damage
 
 
@@ -24,9 +25,11 @@ class MessageReader:
         self._path = path
         self._db = db
         self._last: tuple[int, object] = (0, None)  # a run, and its bodies
+        self._mended: list[Run] = []  # read as they were before one bit flipped, which the index may not find
 
     def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes]:
-        """See `MessageStore.load`."""
+        """Return the bodies of messages, by number, without missing and damaged ones, which are added to `damaged`.
+        Raises StoreError."""
         with failures_named(self._path):
             bodies, singles = self._load_runs(queue, sorted(numbers))
             for at, count in batches(len(singles)):
@@ -55,13 +58,14 @@ class MessageReader:
                 while end < len(numbers) and run.has(numbers[end]):
                     end += 1
                 stored = self._bodies(run)
-                if stored is None and self._run_with(queue, numbers[at]) is None:
-                    singles += numbers[at:end]  # the writer has just stored them singly
                 bodies.update(run.bodies(stored, numbers[at:end]))
             at = end
         return bodies, singles
 
     def _run_with(self, queue: int, number: int) -> Run | None:
+        for run in self._mended:
+            if run.queue == queue and run.has(number):
+                return run
         try:
             return run_with(self._db, queue, number)
         except sqlite3.DatabaseError as error:
@@ -81,12 +85,15 @@ class MessageReader:
             if type(body) is bytes and checksum in (None, body_checksum(queue, number, expires, body)):
                 yield number, body
 
-    def recover(self, repaired: list[Sequence[object]]) -> Iterator[Entry]:
-        """See `MessageStore.recover`. Damaged rows of runs that could be repaired are added to `repaired`."""
+    def recover(self) -> Iterator[Entry]:
+        """Yield (queue, number, size in bytes, failed deliveries, expiry in ms or 0) of every message, by queue and
+        number; bodies are not touched. What is not as it was written is read as it was before one bit of it flipped, or
+        left out and put into `damaged`. Raises StoreError."""
         with failures_named(self._path):
+            self._mended.clear()
             self._db.execute("SAVEPOINT recovery")  # both tables as of one moment
             try:
-                yield from _in_order(self._singles(), self._runs(repaired))
+                yield from _in_order(self._singles(), self._runs())
             finally:
                 self._db.execute("RELEASE recovery")
 
@@ -104,7 +111,7 @@ class MessageReader:
                     else:
                         self.damaged.add(row[:2])
 
-    def _runs(self, repaired: list[Sequence[object]]) -> Iterator[Run]:
+    def _runs(self) -> Iterator[Run]:
         with contextlib.closing(self._db.cursor()) as cursor:
             cursor.execute(f"{SELECT_RUN} ORDER BY queue, first")
             while rows := cursor.fetchmany(100):
@@ -115,7 +122,7 @@ class MessageReader:
                         continue
                     run, whole = found
                     if whole is not row:
-                        repaired.append(whole)
+                        self._mended.append(run)
                     yield run
 
     def _put_damaged(self, queue: object, first: object, count: object) -> None:

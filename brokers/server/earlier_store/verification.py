@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from brokers.server.checksums import body_checksum, place_mark
-from brokers.server.message_runs import SELECT_RUN, Run, stored_bodies
+from brokers.server.earlier_store.runs import SELECT_RUN, Run, stored_bodies
 from brokers.server.sqlite_file import StoreError, reading
 
 #: Maximum number of SQLite's findings in one file.

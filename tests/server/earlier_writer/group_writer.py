@@ -20,11 +20,12 @@ from pathlib import Path
 from time import monotonic
 
 from brokers.engine.ports import Place
-from brokers.server.disk_reserve import DiskReserve
-from brokers.server.message_file import FAIL, MOVE, PAGE_BYTES, batches, delete_messages, insert_of
-from brokers.server.message_groups import COLUMNS, Changes, Group, Run, Written, together
-from brokers.server.run_table import RunTable
+from brokers.server.earlier_store.tables import PAGE_BYTES, batches
 from brokers.server.sqlite_file import StoreError, failures_named, transaction
+from tests.server.earlier_writer.disk_reserve import DiskReserve
+from tests.server.earlier_writer.message_groups import COLUMNS, Changes, Group, Run, Written, together
+from tests.server.earlier_writer.run_table import RunTable
+from tests.server.earlier_writer.statements import FAIL, MOVE, delete_messages, insert_of
 
 #: Space that removed messages may take in runs: in bytes, and as a part of what is stored. On a full disk it is less.
 SPARE_BYTES, SPARE_PART = 16 << 20, 8

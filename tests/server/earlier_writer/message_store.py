@@ -16,19 +16,16 @@ from pathlib import Path
 
 from brokers.engine.ports import Place
 from brokers.server.checksums import place_mark
-from brokers.server.disk_reserve import DiskReserve
-from brokers.server.group_buffer import GroupBuffer
-from brokers.server.group_writer import GroupWriter
-from brokers.server.message_file import (
-    PAGE_BYTES,
-    Stamp,
-    open_messages,
-    write_stamp,
-)
-from brokers.server.message_groups import Group, Written
-from brokers.server.message_reader import MessageReader
-from brokers.server.message_runs import Entry
+from brokers.server.earlier_store.reader import MessageReader
+from brokers.server.earlier_store.tables import PAGE_BYTES, open_messages
+from brokers.server.journal.stamp_file import Stamp
+from brokers.server.message_groups import Entry
 from brokers.server.sqlite_file import failures_named
+from tests.server.earlier_writer.disk_reserve import DiskReserve
+from tests.server.earlier_writer.group_buffer import GroupBuffer
+from tests.server.earlier_writer.group_writer import GroupWriter
+from tests.server.earlier_writer.message_groups import Group, Written
+from tests.server.earlier_writer.statements import write_stamp
 
 #: Reserved on the disk for removals. The write-ahead log has at most half of this size and a group a quarter, so that
 #: committed changes always fit into the file.
@@ -53,7 +50,7 @@ class MessageStore(GroupBuffer):
                     each.unlink()
         reserve = DiskReserve(path.with_name(path.name + "-reserve"), reserve_bytes) if durable else None
         log_bytes = reserve_bytes // 2
-        self._db = open_messages(path, durable=durable)
+        self._db = open_messages(path)
         with failures_named(path):
             self._db.create_function("place_mark", 5, place_mark, deterministic=True)
             # Deleted rows need not be overwritten with zeros, which is the default of some builds of SQLite.
@@ -64,7 +61,6 @@ class MessageStore(GroupBuffer):
             self._reading = sqlite3.connect(path, isolation_level=None)
             self._reading.execute("PRAGMA query_only=ON")
         self._reader = MessageReader(path, self._reading)
-        self.repaired = 0
         self.writer = GroupWriter(self._db, path, reserve, log_bytes=log_bytes, group_bytes=self._group_bytes)
         self.used_bytes = self.writer.used_bytes
 
@@ -87,11 +83,7 @@ class MessageStore(GroupBuffer):
         """(queue, number, size in bytes, failed deliveries, expiry in ms or 0) of every written message, by queue and
         number; bodies are not touched. What is not as it was written is repaired, or left out and put into `damaged`.
         Raises StoreError."""
-        repaired: list[Sequence[object]] = []
-        yield from self._reader.recover(repaired)
-        if repaired:
-            self.writer.replace_runs(repaired)
-            self.repaired = len(repaired)
+        return self._reader.recover()
 
     @property
     def damaged(self) -> set[Place]:

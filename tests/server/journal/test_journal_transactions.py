@@ -9,30 +9,30 @@ from pathlib import Path
 
 import pytest
 
+from brokers.server.journal.journal_store import JournalStore
 from brokers.server.message_groups import Written
-from brokers.server.message_store import MessageStore
 from brokers.server.sqlite_file import StoreError
 
-RESERVE = 1 << 20
+GROUP, SEGMENT = 256 << 10, 256 << 10
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[MessageStore]:
-    store = MessageStore(tmp_path / "messages.sqlite3", reserve_bytes=RESERVE)
+def store(tmp_path: Path) -> Iterator[JournalStore]:
+    store = JournalStore(tmp_path / "m.journal", segment_bytes=SEGMENT, group_bytes=GROUP)
     yield store
     store.close()
 
 
-def write(store: MessageStore) -> Written:
+def write(store: JournalStore) -> Written:
     return store.write(store.take())
 
 
-def stored(store: MessageStore) -> list[tuple[int, int]]:
+def stored(store: JournalStore) -> list[tuple[int, int]]:
     return [(queue, number) for queue, number, *_ in store.recover()]
 
 
 def transact(
-    store: MessageStore, transaction: int, put: list[int], removed: list[int] | None = None, size: int = 10
+    store: JournalStore, transaction: int, put: list[int], removed: list[int] | None = None, size: int = 10
 ) -> int:
     ticket = store.begin(transaction)
     for number in put:
@@ -43,7 +43,7 @@ def transact(
     return ticket
 
 
-def test_a_transaction_is_written_with_its_group(store: MessageStore) -> None:
+def test_a_transaction_is_written_with_its_group(store: JournalStore) -> None:
     store.put(1, 1, b"before")
     write(store)
     store.put(1, 2, b"with it")
@@ -55,14 +55,14 @@ def test_a_transaction_is_written_with_its_group(store: MessageStore) -> None:
     assert store.load(1, [3]) == {3: b"x" * 10}
 
 
-def test_a_transaction_alone_is_something_to_write(store: MessageStore) -> None:
+def test_a_transaction_alone_is_something_to_write(store: JournalStore) -> None:
     transact(store, 1, [], [9])
     assert store.pending
 
 
-def test_large_transaction_is_not_split_and_later_messages_are_in_another_group(store: MessageStore) -> None:
-    store.put(1, 1, b"x" * RESERVE)
-    ticket = transact(store, 1, [2, 3, 4], size=RESERVE // 2)
+def test_large_transaction_is_not_split_and_later_messages_are_in_another_group(store: JournalStore) -> None:
+    store.put(1, 1, b"x" * GROUP)
+    ticket = transact(store, 1, [2, 3, 4], size=GROUP // 2)
     assert ticket == 2, "the first group was full"
     assert store.put(1, 5, b"x") == 3
     assert [write(store).ticket for _ in range(3)] == [1, 2, 3]
@@ -70,7 +70,7 @@ def test_large_transaction_is_not_split_and_later_messages_are_in_another_group(
 
 
 def test_transaction_that_cannot_be_written_has_no_effect_and_is_not_retried(
-    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+    store: JournalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.put(1, 1, b"first")
     store.put(1, 2, b"second")
@@ -82,7 +82,7 @@ def test_transaction_that_cannot_be_written_has_no_effect_and_is_not_retried(
     transact(store, 7, [3], [1])
     store.remove(1, 2)
     with monkeypatch.context() as patch:
-        patch.setattr(store.writer, "execute", broken)
+        patch.setattr(store._segments, "append", broken)
         written = write(store)
     assert list(written.refused) == [7]
     assert (written.fault, written.removed) == (None, False)
@@ -95,7 +95,7 @@ def test_transaction_that_cannot_be_written_has_no_effect_and_is_not_retried(
 
 
 @pytest.fixture
-def full(tmp_path: Path) -> Iterator[MessageStore]:
+def full(tmp_path: Path) -> Iterator[JournalStore]:
     """A store on a file system of 8 MiB that it has filled with messages 0 to `end`, of 1,000 bytes."""
     folder = tmp_path / "small"
     folder.mkdir()
@@ -103,7 +103,7 @@ def full(tmp_path: Path) -> Iterator[MessageStore]:
     command = [str(mount), "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
     if not mount or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("only root may mount a small file system")
-    store = MessageStore(folder / "messages.sqlite3", reserve_bytes=RESERVE)
+    store = JournalStore(folder / "m.journal", segment_bytes=SEGMENT, group_bytes=GROUP)
     number, fault = 0, None
     while fault is None:
         for each in range(number, number + 10):  # small groups, so that little is left
@@ -115,7 +115,7 @@ def full(tmp_path: Path) -> Iterator[MessageStore]:
     subprocess.run([str(umount), "--lazy", str(folder)], check=True)
 
 
-def test_on_a_full_disk_transactions_that_only_remove_are_done_and_those_that_add_are_not(full: MessageStore) -> None:
+def test_on_a_full_disk_transactions_that_only_remove_are_done_and_those_that_add_are_not(full: JournalStore) -> None:
     before = stored(full)
     transact(full, 1, [], [0, 1, 2])
     transact(full, 2, [], [4])
@@ -127,7 +127,7 @@ def test_on_a_full_disk_transactions_that_only_remove_are_done_and_those_that_ad
     assert full.full
 
 
-def test_a_transaction_finds_room_that_consumers_have_made_inside_the_file(full: MessageStore) -> None:
+def test_a_transaction_finds_room_that_consumers_have_made_inside_the_file(full: JournalStore) -> None:
     for number in range(1000):
         full.remove(1, number)
     assert write(full).removed

@@ -1,8 +1,8 @@
-"""Repair of a broker's files before its start: bit rot costs at most the data that it damaged.
+"""Repair of an earlier release's message store before it is converted: bit rot costs at most the data that it damaged.
 
-A log is repaired with its checksums (`write_ahead_log.py`). A message store with damaged pages is rewritten from all
-readable messages with correct checksums; the damaged file is preserved beside it. Larger
-stores are only looked at this closely when a look at their index fails: `headgate store check` reads everything.
+A store with damaged pages is rewritten from all readable messages with correct checksums; the damaged file is preserved
+beside it. Larger stores are only looked at this closely when a look at their index fails: the conversion reads
+everything.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from brokers.engine.ports import Place
-from brokers.server.message_file import open_messages
-from brokers.server.message_runs import INSERT_BODIES, INSERT_RUN, SELECT_RUN, read_or_mend, stored_bodies
+from brokers.server.earlier_store.runs import INSERT_BODIES, INSERT_RUN, SELECT_RUN, read_or_mend, stored_bodies
+from brokers.server.earlier_store.tables import open_messages
+from brokers.server.earlier_store.verification import COLUMNS, sound
 from brokers.server.sqlite_file import StoreError, failures_named
-from brokers.server.store_verification import COLUMNS, sound
-from brokers.server.write_ahead_log import mend_log
 
 #: Stores up to this size are read through at each start, bytes: some tenths of a second.
 READ_THROUGH_BYTES = 64 << 20
@@ -31,16 +30,6 @@ NAMED_MESSAGES = 20
 _RUN_PLACES = "SELECT id, queue, first FROM run INDEXED BY run_place"
 _IDS = "SELECT id FROM message NOT INDEXED ORDER BY id "
 _ROW = ", ".join(("id", *COLUMNS))
-
-
-def mend_logs(paths: list[Path]) -> list[str]:
-    """Verify and repair the logs of these databases, which no process uses. Return a line for each finding. Raises
-    StoreError."""
-    try:
-        found = [mend_log(path) for path in paths]
-    except OSError as error:
-        raise StoreError(f"cannot repair {error.filename}: {error.strerror or error}") from error
-    return [finding.text for finding in found if finding is not None]
 
 
 def mend_store(path: Path, *, suspect: bool, now: datetime | None = None) -> list[str]:

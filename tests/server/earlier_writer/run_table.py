@@ -12,19 +12,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from brokers.server.checksums import body_checksum, place_mark
-from brokers.server.message_file import FAIL, insert_of
-from brokers.server.message_runs import (
+from brokers.server.earlier_store.runs import (
     INSERT_BODIES,
     INSERT_RUN,
     RUN_MESSAGES,
     SELECT_RUN,
     Run,
     State,
-    parts_of,
     run_mark,
     run_with,
     stored_bodies,
 )
+from tests.server.earlier_writer.statements import FAIL, insert_of, parts_of
 
 #: Runs that are stored singly at a time.
 THINNED = 4

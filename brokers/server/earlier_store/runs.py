@@ -16,15 +16,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from zlib import crc32
 
+from brokers.server.message_groups import Entry
 from brokers.server.sqlite_file import is_damage
 
 #: Maximum number of messages in a run, and of their bytes unless it is a single message.
 RUN_MESSAGES, RUN_BYTES = 256, 256 << 10
 
-#: Fewer messages are stored singly.
-FEWEST = 4
-
-#: `size`: total bytes of the bodies. `parts`: see `parts_of`. `state`: see `State`.
+#: `size`: total bytes of the bodies. `parts`: the sizes of the bodies, followed by their
+#: checksums. `state`: see `State`.
 TABLES = (
     "CREATE TABLE run (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL,"
     " size INTEGER NOT NULL, state BLOB NOT NULL, mark INTEGER NOT NULL, parts BLOB NOT NULL)",
@@ -48,25 +47,6 @@ _FAILED = struct.Struct("<BI")
 
 #: Bytes that are read at once of bodies that cannot be read in one piece.
 _PIECE = 1024
-
-#: Of a message: (queue, number, size in bytes, failed deliveries, expiry in ms or 0).
-Entry = tuple[int, int, int, int, int]
-
-
-def split(first: int, bodies: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """Split messages with successive numbers into runs: the first number and the bodies of each."""
-    at = size = 0
-    for end, body in enumerate(bodies):
-        size += len(body)
-        if end > at and (size > RUN_BYTES or end - at == RUN_MESSAGES):
-            yield first + at, bodies[at:end]
-            at, size = end, len(body)
-    yield first + at, bodies[at:]
-
-
-def parts_of(bodies: Sequence[bytes]) -> bytes:
-    """Return the sizes of the bodies, followed by their checksums."""
-    return struct.pack(f"<{2 * len(bodies)}I", *map(len, bodies), *map(crc32, bodies))
 
 
 def run_mark(place: Sequence[int], parts: bytes) -> int:

@@ -1,0 +1,223 @@
+"""The conversion of an earlier release's message stores into journals, at the first start of this one.
+
+Each store is copied into a folder beside it, which no start takes for a store, synced, and compared with what it was
+made of. Then, in one commit, the configuration knows the journal instead of the file: from that moment on the file is
+worth nothing, and before it nothing else is. A process that is killed anywhere leaves one of the two. The files are
+deleted when a start has succeeded (`store_folder.remove_converted`).
+"""
+
+from __future__ import annotations
+
+import glob
+import logging
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from itertools import zip_longest
+from pathlib import Path
+
+from brokers.engine.ports import Place
+from brokers.server.config_store import ConfigStore
+from brokers.server.earlier_store.reader import MessageReader
+from brokers.server.earlier_store.salvage import NAMED_MESSAGES, mend_store
+from brokers.server.earlier_store.survey import unlink_earlier
+from brokers.server.earlier_store.tables import open_messages
+from brokers.server.journal.journal_store import SEGMENT_BYTES, JournalStore
+from brokers.server.journal.reading import damaged_messages, entries
+from brokers.server.journal.recovery import recover
+from brokers.server.lineage import is_of_deleted
+from brokers.server.message_groups import MESSAGE_BYTES, Entry
+from brokers.server.sqlite_file import DiskFull, StoreError, failures_named, reading, sync_folder
+from brokers.server.store_content import StoreFile
+from brokers.server.store_folder import NEW, READY, duplicate, is_journal, journal_of, rename
+from brokers.server.store_survey import STORE, Configuration
+
+log = logging.getLogger("headgate.broker")
+
+#: Messages whose bodies are read at once, and bytes of them; bytes that are written at once.
+LOADED, LOADED_BYTES, WRITTEN_BYTES = 256, 1 << 20, 1 << 20
+#: How often the progress is reported, s.
+REPORT_SECONDS = 5.0
+
+Say = Callable[[str], None]
+
+
+def convert_all(config: ConfigStore, stores: Sequence[StoreFile], say: Say = log.info) -> list[str]:
+    """Convert those of the stores, which belong to the configuration, that an earlier release has written. `say`
+    reports the progress. Return a line for each damage and what was done about it. Raises StoreError; then the files
+    that have not been converted are as they were."""
+    known = Configuration.of(config.path, config.load())
+    findings: list[str] = []
+    earlier = [store for store in stores if not is_journal(store.path) and not store.blank]
+    for store in [each for each in earlier if is_of_deleted(known, each)]:
+        unlink_earlier(store.path)
+        earlier.remove(store)
+    _check_room(earlier)
+    for store in earlier:
+        findings += mend_store(store.path, suspect=bool(store.damage))
+        journal = journal_of(store.path)
+        ready, lost = _convert(store, say)
+        findings += lost
+        config.remove(STORE, store.path.name)
+        config.put(STORE, journal.name, {"virtualhost": known.stores.get(store.path.name, store.virtualhost)})
+        try:
+            config.commit()
+        except StoreError:
+            config.discard()
+            raise
+        rename(ready, journal)
+    return findings
+
+
+def needed_bytes(stores: Sequence[StoreFile]) -> int:
+    """Return the disk space that journals of these stores take, at most."""
+    needed = 0
+    for store in stores:
+        size = sum(queue.bytes + 2 * MESSAGE_BYTES * queue.messages for queue in store.queues.values())
+        largest = 2 * WRITTEN_BYTES  # the end of each segment may be unused
+        needed += (size // (SEGMENT_BYTES - largest) + 4) * SEGMENT_BYTES
+    return needed
+
+
+def _check_room(stores: Sequence[StoreFile]) -> None:
+    if stores:
+        folder, needed = stores[0].path.parent, needed_bytes(stores)
+        free = shutil.disk_usage(folder).free
+        if free < needed:
+            raise DiskFull(
+                f"{folder} has {free:,} bytes of free disk space, and the conversion of its message stores needs"
+                f" {needed:,}: free some, and start again. Nothing was changed"
+            )
+
+
+def _convert(store: StoreFile, say: Say) -> tuple[Path, list[str]]:
+    """Make a journal of the store; return it, under its name of before the configuration knows it, and findings."""
+    path, journal = store.path, journal_of(store.path)
+    new, ready = journal.with_name(journal.name + NEW), journal.with_name(journal.name + READY)
+    for left in (new, ready):
+        shutil.rmtree(left, ignore_errors=True)
+    say(f"{path} is converted into a journal: {store.messages:,} messages")
+    open_messages(path).close()  # it gets the tables of the release before
+    try:
+        with reading(path) as db:
+            damaged = _copy(path, db, store, new, say)
+            _compare(path, db, new, damaged)
+    except DiskFull as error:
+        shutil.rmtree(new, ignore_errors=True)
+        needed = needed_bytes([store])
+        raise DiskFull(f"{error}: the conversion of {path} needs {needed:,} bytes. It is as it was") from error
+    lost = [_preserve(path, sorted(damaged))] if damaged else []
+    rename(new, ready)
+    say(f"{path} was converted into a journal")
+    return ready, lost
+
+
+def _copy(path: Path, db: sqlite3.Connection, store: StoreFile, new: Path, say: Say) -> set[Place]:
+    """Copy the messages in their order, batch by batch. Return those that are damaged, which are left out."""
+    reader, report_at, done = MessageReader(path, db), time.monotonic() + REPORT_SECONDS, 0
+    with failures_named(path):
+        names = dict(db.execute("SELECT id, name FROM queue"))
+    with closing(JournalStore(new)) as journal:
+        size = 0
+        for batch in _batches(reader.recover()):
+            queue = batch[0][0]
+            if queue in names:
+                journal.name_queue(queue, names[queue])
+            size += _put(journal, batch, reader.load(queue, [number for _, number, *_ in batch]))
+            done += len(batch)
+            if size >= WRITTEN_BYTES:
+                _write(journal)
+                size = 0
+            if time.monotonic() > report_at:
+                report_at = time.monotonic() + REPORT_SECONDS
+                say(f"{path}: {done:,} of {store.messages:,} messages")
+        _write(journal)
+        if store.stamp is not None:
+            journal.set_stamp(store.stamp)
+    return reader.damaged
+
+
+def _batches(found: Iterator[Entry]) -> Iterator[list[Entry]]:
+    """Split the messages into batches, each of one queue."""
+    batch: list[Entry] = []
+    size = 0
+    for entry in found:
+        if batch and (entry[0] != batch[0][0] or len(batch) == LOADED or size + entry[2] > LOADED_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += entry[2]
+    if batch:
+        yield batch
+
+
+def _put(journal: JournalStore, batch: Sequence[Entry], bodies: dict[int, bytes]) -> int:
+    """Buffer the messages that have a body; return their size."""
+    run: list[bytes] = []
+    first = 0
+    for queue, number, _, failed, expires in batch:
+        if number not in bodies:
+            continue
+        if run and (expires or number != first + len(run)):
+            journal.put_run(queue, first, run, sum(map(len, run)))
+            run = []
+        if expires:
+            journal.put(queue, number, bodies[number], expires)
+        else:
+            first = number if not run else first
+            run.append(bodies[number])
+        if failed:
+            journal.fail(queue, number, failed)
+    if run:
+        journal.put_run(batch[0][0], first, run, sum(map(len, run)))
+    return sum(map(len, bodies.values()))
+
+
+def _write(journal: JournalStore) -> None:
+    """Raises StoreError."""
+    while True:
+        written = journal.write(journal.take())
+        if written.fault is not None or not written.removed:
+            raise written.fault or StoreError(f"cannot write {journal.path}")
+        if not journal.pending:
+            return
+
+
+def _compare(path: Path, db: sqlite3.Connection, new: Path, damaged: set[Place]) -> None:
+    """Raises StoreError unless the journal has all messages but the damaged ones as the store has them, and nothing
+    else."""
+    found = recover(new)
+    differences = [*found.findings, *damaged_messages(new, found)]
+    sound = (entry for entry in MessageReader(path, db).recover() if entry[:2] not in damaged)
+    for entry, copy in zip_longest(sound, entries(found.index)):
+        if entry != copy:
+            differences.append(f"{entry} became {copy}")
+            break
+    names = dict(db.execute("SELECT id, name FROM queue"))
+    for queue in found.index.queues():
+        if found.index.names.get(queue) != names.get(queue):
+            differences.append(f"the name of queue {queue} became {found.index.names.get(queue)}")
+    if differences:
+        raise StoreError(f"{path} could not be converted, and is as it was: {differences[0]}")
+
+
+def _preserve(path: Path, lost: Sequence[Place]) -> str:
+    """Give the file a name under which it stays, once; return a line that says so."""
+    copies = [*path.parent.glob(f"{glob.escape(path.name)}-damaged-*")]
+    copy = next((each for each in copies if not each.name.endswith("-wal") and each.samefile(path)), None)
+    if copy is None:
+        copy = path.with_name(f"{path.name}-damaged-{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}")
+        log_file = path.with_name(f"{path.name}-wal")
+        try:
+            if log_file.exists():
+                duplicate(log_file, copy.with_name(f"{copy.name}-wal"))
+            duplicate(path, copy)
+        except OSError as error:
+            raise StoreError(f"cannot preserve {path}: {error.strerror or error}") from error
+        sync_folder(path.parent)
+    named = ", ".join(f"{number} of queue number {queue}" for queue, number in lost[:NAMED_MESSAGES])
+    more = f" and {len(lost) - NAMED_MESSAGES:,} more" if len(lost) > NAMED_MESSAGES else ""
+    return f"{path} was damaged: lost: {named}{more}; the damaged file is preserved as {copy}"

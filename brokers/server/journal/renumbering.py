@@ -1,0 +1,47 @@
+"""A copy of a journal that no process writes, in which the numbers of its queues are higher.
+
+For messages that are adopted from another broker. Bodies are copied with the checksums they have, so that a damaged one
+stays detectable.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+from brokers.server.journal.compaction import copy_pieces, pieces_of
+from brokers.server.journal.groups import Draft
+from brokers.server.journal.message_index import MessageIndex
+from brokers.server.journal.recovery import Found
+from brokers.server.journal.segments import Purpose, Segments
+from brokers.server.journal.stamp_file import Stamp, write_stamp
+from brokers.server.sqlite_file import StoreError, make_folder
+
+#: Of a segment's file, and of bodies that are copied at once.
+SEGMENT_BYTES, COPIED = 16 << 20, 1 << 20
+
+
+def write_renumbered(found: Found, folder: Path, stamp: Stamp, offset: int) -> None:
+    """Write the copy to a folder, with this stamp, and sync it. Raises StoreError; then the folder is worth nothing."""
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        make_folder(folder)
+    except OSError as error:
+        raise StoreError(f"cannot write {folder}: {error.strerror or error}") from error
+    segments = Segments(folder, MessageIndex(), SEGMENT_BYTES)
+    with closing(segments):
+        draft = Draft()
+        for queue in found.index.queues():
+            if queue in found.index.names:
+                draft.name(queue + offset, found.index.names[queue])
+        for segment in found.index.segments.values():
+            for run in sorted(segment.runs, key=lambda each: each.at):
+                copy_pieces(draft, run, pieces_of(run, offset))
+                if draft.body_bytes >= COPIED:
+                    segments.append(draft, Purpose.MESSAGES)
+                    draft = Draft()
+            segment.file.close()
+        draft.last_queue(stamp.last_queue)
+        segments.append(draft, Purpose.MESSAGES)
+        write_stamp(folder, stamp, max(segments.index.segments, default=0))

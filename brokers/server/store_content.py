@@ -1,0 +1,51 @@
+"""What a survey finds in a message store (`StoreFile`), whichever release has written it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from brokers.server.journal.recovery import Found
+from brokers.server.journal.stamp_file import Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQueue:
+    """Messages in a store by the number of their queue. `name`: its name in the store, if known."""
+
+    number: int
+    name: str
+    messages: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class StoreFile:
+    """The content of one message store. `error`: why it cannot be read; then the rest is unknown. `damage`: why
+    `queues` may be incomplete, or have messages that were removed. `blank`: nothing has been written to it yet.
+    `is_later`: a later release has written it. `found`: of a journal, what was read, so that a start reads it once."""
+
+    path: Path
+    virtualhost: str
+    stamp: Stamp | None = None
+    queues: dict[int, StoredQueue] = field(default_factory=dict)
+    error: str = ""
+    damage: list[str] = field(default_factory=list)
+    blank: bool = False
+    is_later: bool = False
+    found: Found | None = None
+
+    @property
+    def messages(self) -> int:
+        return sum(queue.messages for queue in self.queues.values())
+
+    @property
+    def holds(self) -> bool:
+        """Whether it has messages, or may have."""
+        return bool(self.queues or self.damage)
+
+    @property
+    def last_queue(self) -> int:
+        """The highest queue number that it has used."""
+        used = self.found.index.last_queue if self.found is not None else 0
+        return max([self.stamp.last_queue if self.stamp else 0, used, *self.queues])

@@ -1,0 +1,136 @@
+"""The buffers of a message store: what the engine's loop changes until the group is written.
+
+Buffering costs almost nothing; the driver takes the group after the previous one was written (`commit.py`). Changes
+between `begin` and `end` are a client's transaction, which lies within one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from zlib import crc32
+
+from brokers.engine.ports import Place
+from brokers.server.checksums import PLACE, body_checksum, place_mark
+from tests.server.earlier_writer.message_groups import Group, Whole
+from tests.server.earlier_writer.statements import on_disk, on_disk_in_all
+
+
+class GroupBuffer:
+    """`group_bytes`: size with which a group is complete. `names`: the names of the queues; those of the file to begin
+    with."""
+
+    def __init__(self, group_bytes: int, names: dict[int, str]) -> None:
+        self.names = names
+        self._group_bytes = group_bytes
+        self._waiting: list[Group] = [Group(1)]
+        self._put_bytes = 0  # total of `on_disk`; only the loop writes it
+        self._whole: Whole | None = None  # the open transaction
+
+    def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
+        """Buffer a message; its queue and number must be unique. `expires`: ms, 0 for never.
+        Returns the ticket of its group."""
+        whole = self._whole
+        group = self._open_group() if whole is None else self._waiting[-1]
+        size = len(body)
+        if whole is None and not expires:
+            disk_bytes = on_disk(size)
+            group.put(queue, number, body)
+            group.bytes += size
+            group.disk_bytes += disk_bytes
+            self._put_bytes += disk_bytes
+            return group.ticket
+        mark = crc32(PLACE(queue, number, size, 0, expires))  # as in `checksums.py`, inlined for speed
+        row = (queue, number, size, body, expires, mark, crc32(body, mark))
+        (group if whole is None else whole).rows.extend(row)
+        group.bytes += size
+        disk_bytes = on_disk(size)
+        group.disk_bytes += disk_bytes
+        self._put_bytes += disk_bytes
+        return group.ticket
+
+    def put_run(self, queue: int, first: int, bodies: Sequence[bytes], size: int) -> int:
+        """Buffer one or more messages with successive unique numbers from `first`, none of which expires, outside
+        transactions: all are written, or all are refused. `size`: of all bodies, in bytes. Returns the ticket of their
+        group."""
+        group = self._open_group()
+        group.put_run(queue, first, bodies)
+        group.bytes += size
+        disk_bytes = on_disk_in_all(bodies, size)
+        group.disk_bytes += disk_bytes
+        self._put_bytes += disk_bytes
+        return group.ticket
+
+    def _open_group(self) -> Group:
+        """The group that is being buffered."""
+        group = self._waiting[-1]
+        if group.bytes >= self._group_bytes:
+            group = Group(group.ticket + 1)
+            self._waiting.append(group)
+        return group
+
+    def remove(self, queue: int, number: int) -> int:
+        """Buffer the removal of a message, written or not. Returns the ticket."""
+        group = self._waiting[-1]
+        removed = (self._whole or group).changes.removed
+        numbers = removed.get(queue)
+        if numbers is None:
+            removed[queue] = {number}
+        else:
+            numbers.add(number)
+        return group.ticket
+
+    def remove_run(self, queue: int, numbers: Collection[int]) -> int:
+        """Buffer the removal of one or more messages, outside transactions. Returns the ticket."""
+        group = self._waiting[-1]
+        group.changes.removed.setdefault(queue, set()).update(numbers)
+        return group.ticket
+
+    def fail(self, queue: int, number: int, count: int) -> int:
+        """Buffer the number of a message's failed deliveries. Returns the ticket."""
+        group = self._waiting[-1]
+        (self._whole or group).changes.failed[queue, number] = count
+        return group.ticket
+
+    def move(self, place: Place, to: Place, body: bytes, expires: int = 0) -> int:
+        """Buffer the move of a written message to another queue, with another body: after a crash it is in exactly one
+        of the two. Returns the ticket."""
+        group = self._open_group()
+        mark, checksum = place_mark(*to, len(body), 0, expires), body_checksum(*to, expires, body)
+        group.changes.moved[place] = (*to, len(body), body, expires, mark, checksum)
+        group.bytes += len(body)
+        return group.ticket
+
+    def drop_queue(self, queue: int) -> int:
+        """Buffer the removal of all messages of a queue. Its number must not be used again. Returns the ticket."""
+        group = self._waiting[-1]
+        group.changes.dropped.append(queue)
+        return group.ticket
+
+    def name_queue(self, queue: int, name: str) -> None:
+        """Buffer a queue's name, in case the configuration is lost. Written with its first messages."""
+        if self.names.get(queue) != name:
+            self.names[queue] = name
+            self._waiting[-1].changes.named[queue] = name
+
+    def begin(self, transaction: int) -> int:
+        """Begin a transaction: everything buffered until `end` is written completely or not at all. `transaction`: a
+        unique number. Returns the ticket of the group."""
+        group = self._open_group()
+        self._whole = Whole(transaction)
+        group.wholes.append(self._whole)
+        return group.ticket
+
+    def end(self) -> None:
+        self._whole = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether a group is waiting to be taken."""
+        return bool(self._waiting[0])
+
+    def take(self) -> Group:
+        """Take the oldest buffered group, possibly empty, which the caller writes."""
+        group = self._waiting.pop(0)
+        if not self._waiting:
+            self._waiting.append(Group(group.ticket + 1))
+        return group

@@ -1,0 +1,147 @@
+"""The units of writing to the message store: groups, their changes, and the transactions in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from brokers.engine.ports import Place
+from brokers.server.checksums import PLACE
+from brokers.server.sqlite_file import StoreError
+from tests.server.earlier_writer.statements import FEWEST, split
+
+#: Values in a row: queue, number, size, body, expiry, mark and checksum of a message.
+COLUMNS = 7
+
+Body = bytes
+
+#: Messages with successive numbers: (queue, first number, bodies).
+Run = tuple[int, int, Sequence[Body]]
+
+
+@dataclass(slots=True)
+class Changes:
+    """Changes to stored messages: numbers removed, (queue, number) -> failed deliveries, queues dropped;
+    `moved`: (queue, number) -> its new row, without failed deliveries. A message is moved before other changes at its
+    new place. `named`: queue -> its name; written with the next group that has other changes."""
+
+    removed: dict[int, set[int]] = field(default_factory=dict)
+    failed: dict[tuple[int, int], int] = field(default_factory=dict)
+    dropped: list[int] = field(default_factory=list)
+    moved: dict[Place, tuple[int | bytes, ...]] = field(default_factory=dict)
+    named: dict[int, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.failed or self.dropped or self.moved)
+
+    def add(self, later: Changes) -> None:
+        for queue, numbers in later.removed.items():
+            self.removed.setdefault(queue, set()).update(numbers)
+        self.failed.update(later.failed)
+        self.dropped += later.dropped
+        self.moved.update(later.moved)
+        self.named.update(later.named)
+
+
+@dataclass(slots=True)
+class Whole:
+    """A client's transaction with this number, written completely or not at all. `rows` as in a group."""
+
+    transaction: int
+    rows: list[int | bytes] = field(default_factory=list)
+    changes: Changes = field(default_factory=Changes)
+
+
+@dataclass(slots=True)
+class Group:
+    """Messages and changes that are written together. `rows`: `COLUMNS` values of each message, flat. `runs`: further
+    messages, arranged by the writer (`arrange_runs`), so that the loop does not wait for that.
+    `bytes`: of all messages, those of transactions included; `disk_bytes`: their approximate disk space."""
+
+    ticket: int
+    rows: list[int | bytes] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    bytes: int = 0
+    disk_bytes: int = 0
+    changes: Changes = field(default_factory=Changes)
+    wholes: list[Whole] = field(default_factory=list)
+    open: list[Body] | None = None  # the last run's bodies, if `put` made it
+    next: Place = (0, 0)  # follows it
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.runs or self.changes or self.wholes)
+
+    def put(self, queue: int, number: int, body: Body) -> None:
+        """Add a message that does not expire, to the last run if it follows it."""
+        if self.next == (queue, number) and self.open is not None:
+            self.open.append(body)
+        else:
+            self.open = [body]
+            self.runs.append((queue, number, self.open))
+        self.next = queue, number + 1
+
+    def put_run(self, queue: int, first: int, bodies: Sequence[Body]) -> None:
+        """Add messages that do not expire and have successive numbers."""
+        self.open = None
+        self.runs.append((queue, first, bodies))
+
+    @property
+    def messages(self) -> int:
+        """Number of messages, without those of transactions."""
+        return len(self.rows) // COLUMNS + sum(len(bodies) for _, _, bodies in self.runs)
+
+    def arrange_runs(self) -> None:
+        """Join runs of a queue that follow each other, split long ones, and make rows of those that are too short."""
+        joined: dict[int, list[tuple[int, list[Body]]]] = {}  # queue -> first numbers and bodies
+        for queue, first, bodies in self.runs:
+            of_queue = joined.setdefault(queue, [])
+            if of_queue and of_queue[-1][0] + len(of_queue[-1][1]) == first:
+                of_queue[-1][1].extend(bodies)
+            else:
+                of_queue.append((first, list(bodies)))
+        self.runs, self.open = [], None
+        for queue, of_queue in joined.items():
+            for first, bodies in of_queue:
+                for start, part in split(first, bodies):
+                    if len(part) < FEWEST:
+                        self.rows += rows_of(queue, start, part)
+                    else:
+                        self.runs.append((queue, start, part))
+
+
+def rows_of(queue: int, first: int, bodies: Sequence[Body]) -> list[int | Body]:
+    """Return the rows of messages with successive numbers that do not expire, flat."""
+    rows: list[int | Body] = []
+    for number, body in enumerate(bodies, first):
+        size = len(body)
+        mark = crc32(PLACE(queue, number, size, 0, 0))  # as in `checksums.py`, inlined for speed
+        rows.extend((queue, number, size, body, 0, mark, crc32(body, mark)))
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The result of the group with this ticket and number of messages. `fault`: None if they are safe, else why none of
+    them is stored. `removed`: every change up to and including this group's is safe. `unfinished`: there is more to do
+    even without a new group. `refused`: the numbers of transactions that were not written, and why; all others of
+    the group are safe."""
+
+    ticket: int
+    messages: int
+    fault: StoreError | None
+    removed: bool
+    unfinished: bool
+    refused: Mapping[int, StoreError] = field(default_factory=dict)
+
+
+def together(group: Group) -> tuple[Sequence[int | bytes], Changes]:
+    """Return rows and changes of the group, those of its transactions included."""
+    if not group.wholes:
+        return group.rows, group.changes
+    rows, changes = list(group.rows), Changes()
+    changes.add(group.changes)
+    for whole in group.wholes:
+        rows += whole.rows
+        changes.add(whole.changes)
+    return rows, changes
