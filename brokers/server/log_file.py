@@ -17,6 +17,9 @@ from pathlib import Path
 
 _LINE = "%(asctime)s %(levelname)-5s %(message)s"
 
+#: Of the broker: size of a file, and how many earlier ones stay.
+LOG_BYTES, LOG_FILES = 10 << 20, 5
+
 
 class LogFile(RotatingFileHandler):
     """Appends lines to `path`, which is renamed to `path`.1 before a line would take it above `most` bytes. There are

@@ -16,16 +16,12 @@ from brokers import log_records
 from brokers.amqp import runs
 from brokers.server.config_store import StoreError
 from brokers.server.listening import CannotListen, TlsAddress
-from brokers.server.log_file import LogFile
+from brokers.server.log_file import LOG_BYTES, LOG_FILES, LogFile
 from brokers.server.operators_first import OperatorsFirst
 from brokers.server.service import Service
 from brokers.server.sqlite_file import make_folder
 from brokers.server.tls import TlsError, TlsFiles
 from brokers.tls_options import TLS_PORT, add_tls_options, check_tls_options, port_number
-
-LOG_BYTES = 10 << 20
-LOG_FILES = 5
-
 
 def main(argv: list[str]) -> int:
     """Run the broker; return the exit code: 1, after a one-line error, if the broker cannot start."""

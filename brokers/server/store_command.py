@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import sys
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from typing import Any
 from brokers.server.data_lock import claim
 from brokers.server.earlier_store.verification import verify
 from brokers.server.journal.reading import damaged_messages
+from brokers.server.log_file import LOG_BYTES, LOG_FILES, LogFile
 from brokers.server.opening import open_folder
 from brokers.server.sqlite_file import StoreError
 from brokers.server.store_adoption import adopt
@@ -63,9 +65,18 @@ def _run(options: argparse.Namespace, data: Path) -> int:
 
 def _convert(data: Path) -> int:
     """Convert the stores of an earlier release, as a start of the broker does. Raises StoreError."""
-    with open_folder(data, say=_say) as (config, _, found):
+    log = logging.getLogger("headgate.broker")
+    log.setLevel(logging.INFO)
+    log.addHandler(LogFile(data / "broker.log", LOG_BYTES, LOG_FILES))  # it is part of a start
+
+    def say(text: str) -> None:
+        log.info("%s", text)
+        _say(text)
+
+    with open_folder(data, say=say) as (config, _, found):
         config.close()
     for line in found:
+        log.error("%s", line)
         sys.stderr.write(f"store: {line}\n")
     return 0
 

@@ -84,6 +84,10 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
         shown = options.verbose or name in ("broker", "demo")  # the broker says how it handles messages
         return Service(name, (*_manage(name), *arguments), environment, ready, essential=essential, show_stdout=shown)
 
+    if any((broker_data / "messages").glob("*-*.sqlite3")):
+        # Of an earlier release. The broker would convert them itself, but its start may take only a minute.
+        command = (*_manage("store"), "convert", "--data", str(broker_data))
+        await supervisor.run_once(Service("broker", command, environment, show_stdout=True))
     await asyncio.gather(
         supervisor.keep(
             service(

@@ -155,6 +155,14 @@ class Supervisor:
             raise Failed(f"{name} {_ending(code)}", lines)
         return "\n".join(output)
 
+    async def run_once(self, service: Service) -> None:
+        """Run a command to its end, however long it takes, and show its output. Raises Failed with its last lines."""
+        lines: deque[str] = deque(maxlen=LAST_LINES)
+        process = await self._spawn(service.command, service.environment)
+        await self._read(process, lines, self._show(service, "stdout"), self._show(service, "stderr"))
+        if code := process.returncode:
+            raise Failed(f"{service.name} {_ending(code)}", lines)
+
     def say(self, name: str, text: str) -> None:
         """Show one line of output. A terminal that has gone stops nothing."""
         if self._mark:

@@ -53,7 +53,7 @@ def test_files_grow_up_to_their_bound() -> None:
         ("broker/broker.log.3", "broker.log"),
         ("broker/events.sqlite3-wal", "event journal"),
         ("broker/config.sqlite3", "configuration"),
-        ("broker/hosts/default/temp.sqlite3", "temporary stores"),
+        ("broker/messages/temp.journal/00000001.segment", "temporary stores"),
         ("broker/hosts/default/messages.sqlite3-wal", "message stores"),
         ("console/console.sqlite3", "console database"),
         ("worker/queue/taken/1.msg", "work queue"),

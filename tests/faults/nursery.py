@@ -1,8 +1,8 @@
 """Fast starts of brokers that are to be killed: a process that has imported everything forks a broker for each start.
 
 `python -m tests.faults.nursery DATA SEGMENT_BYTES`: a line on stdin starts a broker on DATA. Lines on stdout: `began
-PID` from its first moment, `ready PID PORT` when it takes connections, and before the next one begins `ended PID STATUS`.
-SIGTERM stops a broker in order. The process ends, and its broker with it, when stdin does.
+PID` from its first moment, `ready PID PORT` when it takes connections, and before the next one begins `ended PID
+STATUS`. SIGTERM stops a broker in order. The process ends, and its broker with it, when stdin does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A data folder that an earlier release wrote: started by this one, it has everything that it had.
 
-The folder was recorded from the processes of the earlier release. Its schemas: message stores 3, the console's database
-without the migrations of other brokers. 20 messages were sent to the queue `orders` (capacity 500), three consumed,
-its producers stopped by `admin`; the user `app` may publish and consume.
+The folder was recorded from the processes of the earlier release. Its schemas: message stores 3 (in SQLite, which this
+release converts into journals), the console's database without the migrations of other brokers. 20 messages were sent
+to the queue `orders` (capacity 500), three consumed, its producers stopped by `admin`; the user `app` may publish and
+consume.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from brokers.server.message_file import VERSION
 from proton import Message, Timeout
 from proton.utils import BlockingConnection
 
+from brokers.server.earlier_store.tables import VERSION
+from brokers.server.store_folder import earlier_of
+from brokers.server.store_survey import read_store
 from tests.up.test_backup import STORE, done
 from tests.up.test_installed import Site
 from tests.up.test_up import READY, READY_WITHIN, STOPPED, Up
@@ -27,6 +30,7 @@ pytestmark = pytest.mark.timeout(600)
 
 RECORDED = Path(__file__).parent / "folders" / "release_before.tar.xz"
 ADMIN, APP = "rmpHFWdB-KhHaDzn", "VIHs0t6zJvq6daZ_WTbe4dTVBi17QrIyLCFtVtLH-i8"
+EARLIER = earlier_of(STORE)
 ORDERS = "type=Queue,virtualhost=default,name=orders"
 
 
@@ -51,12 +55,12 @@ def migrations(data: Path) -> set[tuple[str, str]]:
 def test_folder_of_the_release_before_is_upgraded_with_all_it_has(
     data: Path, tmp_path: Path, *, through_a_backup: bool
 ) -> None:
-    assert schema(data / STORE) == VERSION - 1
+    assert schema(data / EARLIER) == VERSION - 1
     before = migrations(data)
     if through_a_backup:
         file, recorded = tmp_path / "b.headgate", data
         done("backup", str(file), "--data", str(recorded))
-        assert schema(recorded / STORE) == VERSION - 1, "a backup changes nothing"
+        assert schema(recorded / EARLIER) == VERSION - 1, "a backup changes nothing"
         data = tmp_path / "restored"
         done("restore", str(file), "--data", str(data))
     with Up(tmp_path, data=data) as up:
@@ -82,5 +86,7 @@ def test_folder_of_the_release_before_is_upgraded_with_all_it_has(
         rest = [f"order {number}" for number in range(20) if number % 5]
         assert taken == [*first[3:], *rest]
         up.end(signal.SIGTERM, within=STOPPED)
-    assert schema(data / STORE) == VERSION
+    assert f"{data / EARLIER} is converted into a journal: 17 messages" in up.out
+    assert not (data / EARLIER).exists()
+    assert read_store(data / STORE).messages == 0
     assert migrations(data) > before

@@ -120,9 +120,9 @@ def _copy(path: Path, db: sqlite3.Connection, store: StoreFile, new: Path, say: 
     reader, report_at, done = MessageReader(path, db), time.monotonic() + REPORT_SECONDS, 0
     with failures_named(path):
         names = dict(db.execute("SELECT id, name FROM queue"))
-    with closing(JournalStore(new)) as journal:
+    with closing(JournalStore(new)) as journal, closing(reader.recover()) as messages:
         size = 0
-        for batch in _batches(reader.recover()):
+        for batch in _batches(messages):
             queue = batch[0][0]
             if queue in names:
                 journal.name_queue(queue, names[queue])
@@ -191,11 +191,12 @@ def _compare(path: Path, db: sqlite3.Connection, new: Path, damaged: set[Place])
     else."""
     found = recover(new)
     differences = [*found.findings, *damaged_messages(new, found)]
-    sound = (entry for entry in MessageReader(path, db).recover() if entry[:2] not in damaged)
-    for entry, copy in zip_longest(sound, entries(found.index)):
-        if entry != copy:
-            differences.append(f"{entry} became {copy}")
-            break
+    with closing(MessageReader(path, db).recover()) as messages:
+        sound = (entry for entry in messages if entry[:2] not in damaged)
+        for entry, copy in zip_longest(sound, entries(found.index)):
+            if entry != copy:
+                differences.append(f"{entry} became {copy}")
+                break
     names = dict(db.execute("SELECT id, name FROM queue"))
     for queue in found.index.queues():
         if found.index.names.get(queue) != names.get(queue):
@@ -212,7 +213,7 @@ def _preserve(path: Path, lost: Sequence[Place]) -> str:
         copy = path.with_name(f"{path.name}-damaged-{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}")
         log_file = path.with_name(f"{path.name}-wal")
         try:
-            if log_file.exists():
+            if log_file.exists() and log_file.stat().st_size:
                 duplicate(log_file, copy.with_name(f"{copy.name}-wal"))
             duplicate(path, copy)
         except OSError as error:

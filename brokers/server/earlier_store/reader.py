@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from heapq import merge
 from pathlib import Path
 from zlib import crc32
@@ -85,7 +85,7 @@ class MessageReader:
             if type(body) is bytes and checksum in (None, body_checksum(queue, number, expires, body)):
                 yield number, body
 
-    def recover(self) -> Iterator[Entry]:
+    def recover(self) -> Generator[Entry, None, None]:
         """Yield (queue, number, size in bytes, failed deliveries, expiry in ms or 0) of every message, by queue and
         number; bodies are not touched. What is not as it was written is read as it was before one bit of it flipped, or
         left out and put into `damaged`. Raises StoreError."""

@@ -32,9 +32,9 @@ class JournalStore(GroupBuffer):
     """Open or create the journal in the folder `path`; raise StoreError if it cannot be used.
 
     `durable`: a written group survives a power cut. If not, the folder is emptied first and no write waits for the
-    disk. `found`: what `recover` has read of it, which no process has changed since. `used_bytes`: of all messages, after the
-    last group. `damaged`: messages whose bodies have a wrong checksum. `findings`: a line for each damage that the
-    start has found, besides.
+    disk. `found`: what `recover` has read of it, which no process has changed since. `used_bytes`: of all messages,
+    after the last group. `damaged`: messages whose bodies have a wrong checksum. `findings`: a line for each damage
+    that the start has found, besides.
     """
 
     def __init__(
