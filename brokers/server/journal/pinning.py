@@ -49,7 +49,8 @@ class PinnedJournal:
         to.mkdir(mode=0o700, parents=True)
         for name, (_, header, _) in self.files.items():
             if name in self.ends:
-                _copy(self.folder / name, to / name, self.ends[name], look)
+                with suppress(FileNotFoundError):  # it was freed, which is seen below
+                    _copy(self.folder / name, to / name, self.ends[name], look)
             else:
                 _write(to / name, 0, header.pack().ljust(CONTENT // 2, b"\0") * 2 if header is not None else b"")
         if self.stamp is not None:

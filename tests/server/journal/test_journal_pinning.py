@@ -123,7 +123,7 @@ def test_files_that_are_not_in_use_are_copied_as_headers_alone(path: Path, tmp_p
     with closing(opened(path)) as store:
         for number in range(30):
             store.put(1, number, bytes(SEGMENT // 3))
-        write_all(store)
+            write_all(store)
         store.remove_run(1, range(29))
         write_all(store)
         with pinned_journal(path) as pinned:
