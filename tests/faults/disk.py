@@ -42,7 +42,7 @@ def read_log(log: Path) -> Iterator[Operation]:
         yield Operation(at, kind.decode(), path, offset, content)
 
 
-@dataclass
+@dataclass(eq=False)
 class File:
     """`safe`: what a sync has made so. `pending`: (offset, data) of writes, and (length, None) of truncations."""
 
@@ -79,8 +79,55 @@ def _apply(content: bytearray, offset: int, data: bytes | None) -> None:
     content[offset : offset + len(data)] = data
 
 
-#: Path -> file; None: a folder.
-Entries = dict[str, File | None]
+@dataclass(eq=False)
+class Rename:
+    """Of a folder, which is at one of the two places at any time: file systems do that in one change."""
+
+    source: Folder
+    name: str
+    target: Folder
+    other: str
+
+
+#: A name, and what has it from then on; None: nothing has.
+Change = tuple[str, "File | Folder | None"]
+
+
+@dataclass(eq=False)
+class Folder:
+    """`safe`: the entries that a sync has made so. `now`: what processes see. `pending`: what is not safe yet."""
+
+    safe: dict[str, File | Folder] = field(default_factory=dict)
+    now: dict[str, File | Folder] = field(default_factory=dict)
+    pending: list[Change | Rename] = field(default_factory=list)
+
+    def change(self, name: str, what: File | Folder | None) -> None:
+        _change(self.now, name, what)
+        self.pending.append((name, what))
+
+    def sync(self) -> None:
+        for each in self.pending:
+            if isinstance(each, Rename):
+                other = each.target if each.source is self else each.source
+                if each in other.pending:  # else it has made it safe
+                    _rename(each)
+                    other.pending.remove(each)
+            else:
+                _change(self.safe, *each)
+        self.pending.clear()
+
+
+def _change(entries: dict[str, File | Folder], name: str, what: File | Folder | None) -> None:
+    if what is None:
+        entries.pop(name, None)
+    else:
+        entries[name] = what
+
+
+def _rename(rename: Rename) -> None:
+    what = rename.source.safe.pop(rename.name, None)
+    if what is not None:
+        rename.target.safe[rename.other] = what
 
 
 class Disk:
@@ -90,70 +137,107 @@ class Disk:
     def of(cls, root: Path) -> Disk:
         """Return a disk on which the folder's content is synced."""
         disk = cls(str(root))
-        for path in root.rglob("*"):
-            disk.safe[str(path)] = None if path.is_dir() else File(bytearray(path.read_bytes()))
-        disk.now = dict(disk.safe)
+        for path in sorted(root.rglob("*")):
+            folder, name = disk._place(str(path))
+            what = Folder() if path.is_dir() else File(bytearray(path.read_bytes()))
+            folder.now[name] = folder.safe[name] = what
         return disk
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self.now: Entries = {}
-        self.safe: Entries = {}
-        self.pending: list[tuple[str, File | None, bool]] = []  # path, what it is, whether it is there then
+        self.top = Folder()
 
     def apply(self, operation: Operation) -> None:
         path = operation.path
         match operation.kind:
             case "c" | "m":
-                self._enter(path, File() if operation.kind == "c" else None)
+                folder, name = self._place(path)
+                folder.change(name, File() if operation.kind == "c" else Folder())
             case "u":
-                self._leave(path)
+                folder, name = self._place(path)
+                folder.change(name, None)
             case "r" | "l":
-                self._enter(operation.data.decode(), self.now.get(path))
-                if operation.kind == "r":
-                    self._leave(path)
-            case "s" if path == self.root or self.now.get(path, self) is None:
-                self._sync_folder(path)
-            case "s" if isinstance(file := self.now.get(path), File):
-                file.sync()
-            case "w" | "t" if isinstance(file := self.now.get(path), File):
+                self._give_name(path, operation.data.decode(), keep=operation.kind == "l")
+            case "s" if (what := self._at(path)) is not None:
+                what.sync()
+            case "w" | "t" if isinstance(file := self._at(path), File):
                 file.pending.append((operation.offset, operation.data if operation.kind == "w" else None))
 
-    def _enter(self, path: str, what: File | None) -> None:
-        self.now[path] = what
-        self.pending.append((path, what, True))
+    def _give_name(self, path: str, other: str, *, keep: bool) -> None:
+        what = self._at(path)
+        folder, name = self._place(path)
+        target, new = self._place(other)
+        if isinstance(what, Folder):
+            rename = Rename(folder, name, target, new)
+            del folder.now[name]
+            target.now[new] = what
+            for each in {id(folder): folder, id(target): target}.values():
+                each.pending.append(rename)
+            return
+        target.change(new, what)
+        if not keep:
+            folder.change(name, None)
 
-    def _leave(self, path: str) -> None:
-        self.pending.append((path, self.now.pop(path, None), False))
+    def _place(self, path: str) -> tuple[Folder, str]:
+        folder, _, name = path.rpartition("/")
+        found = self._at(folder)
+        assert isinstance(found, Folder), folder
+        return found, name
 
-    def _sync_folder(self, folder: str) -> None:
-        for path, what, there in self.pending:
-            if path.rpartition("/")[0] == folder:
-                _change(self.safe, path, what, there)
-        self.pending = [each for each in self.pending if each[0].rpartition("/")[0] != folder]
+    def _at(self, path: str) -> File | Folder | None:
+        found: File | Folder | None = self.top
+        for name in path.removeprefix(self.root).split("/"):
+            if name:
+                found = found.now.get(name) if isinstance(found, Folder) else None
+        return found
 
     def cut(self, folder: Path, chance: random.Random, survives: float) -> None:
         """Fill the empty `folder` with the disk's content after a power cut now. `survives`: part of what was not
         safe that is there all the same, 0 to 1."""
-        entries = dict(self.safe)
-        for path, what, there in self.pending:
-            if chance.random() < survives:
-                _change(entries, path, what, there)
-        contents = dict[int, bytes]()  # of files, which may have two names
-        for path in sorted(entries):  # a folder before what is in it
-            what, target = entries[path], folder / path.removeprefix(self.root + "/")
-            if not target.parent.is_dir():
-                continue  # lost with its folder
-            if what is None:
-                target.mkdir()
+        _Cut(chance, survives).fill(folder, self.top)
+
+
+class _Cut:
+    """What survives one power cut."""
+
+    def __init__(self, chance: random.Random, survives: float) -> None:
+        self._chance, self._survives = chance, survives
+        self._made: dict[int, dict[str, File | Folder]] = {}  # entries of each folder
+        self._contents: dict[int, bytes] = {}  # of files, which may have two names
+
+    def fill(self, path: Path, top: Folder) -> None:
+        self._decide(top)
+        self._fill(path, top)
+
+    def _decide(self, top: Folder) -> None:
+        """Decide what is in each folder. A rename that survives is a change of two of them."""
+        folders, decided = [top], set[int]()
+        for each in folders:  # all that there ever were
+            self._made[id(each)] = dict(each.safe)
+            inside = [*each.safe.values(), *each.now.values()]
+            inside += [change[1] for change in each.pending if not isinstance(change, Rename) and change[1]]
+            folders += [found for found in dict.fromkeys(inside) if isinstance(found, Folder) and found not in folders]
+        for each in folders:
+            for change in each.pending:
+                if not isinstance(change, Rename):
+                    if self._chance.random() < self._survives:
+                        _change(self._made[id(each)], *change)
+                elif id(change) not in decided:
+                    decided.add(id(change))
+                    if self._chance.random() < self._survives:
+                        self._rename(change)
+
+    def _rename(self, change: Rename) -> None:
+        what = self._made[id(change.source)].pop(change.name, None)
+        if what is not None:
+            self._made[id(change.target)][change.other] = what
+
+    def _fill(self, path: Path, folder: Folder) -> None:
+        for name, what in self._made[id(folder)].items():
+            if isinstance(what, Folder):
+                (path / name).mkdir()
+                self._fill(path / name, what)
                 continue
-            if id(what) not in contents:
-                contents[id(what)] = what.after_cut(chance, survives)
-            target.write_bytes(contents[id(what)])
-
-
-def _change(entries: Entries, path: str, what: File | None, there: bool) -> None:
-    if there:
-        entries[path] = what
-    else:
-        entries.pop(path, None)
+            if id(what) not in self._contents:
+                self._contents[id(what)] = what.after_cut(self._chance, self._survives)
+            (path / name).write_bytes(self._contents[id(what)])

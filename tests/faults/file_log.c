@@ -108,6 +108,59 @@ ssize_t write(int fd, const void *data, size_t length) { return written(fd, data
 ssize_t pwrite(int fd, const void *data, size_t length, off_t offset) { return written(fd, data, length, offset); }
 ssize_t pwrite64(int fd, const void *data, size_t length, off64_t offset) { return written(fd, data, length, offset); }
 
+/* All buffers in one record; `flags` may have it synced at once. */
+static ssize_t written_all(int fd, const struct iovec *parts, int count, int64_t offset, int flags) {
+    char path[PATH_MAX];
+    if (!path_of(fd, path)) return syscall(SYS_pwritev2, fd, parts, count, offset, 0, flags);
+    pthread_mutex_lock(&lock);
+    ssize_t done = syscall(SYS_pwritev2, fd, parts, count, offset, 0, flags);
+    int saved = errno;
+    if (done > 0) {
+        char *data = malloc((size_t)done);
+        if (!data) abort();
+        size_t at = 0;
+        for (int n = 0; n < count && at < (size_t)done; n++) {
+            size_t length = parts[n].iov_len < (size_t)done - at ? parts[n].iov_len : (size_t)done - at;
+            memcpy(data + at, parts[n].iov_base, length);
+            at += length;
+        }
+        note('w', path, (uint64_t)offset, data, (uint64_t)done);
+        free(data);
+        if (flags & RWF_DSYNC) note('s', path, 0, NULL, 0);
+    }
+    pthread_mutex_unlock(&lock);
+    errno = saved;
+    return done;
+}
+
+ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset) {
+    return written_all(fd, parts, count, offset, 0);
+}
+ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t offset) {
+    return written_all(fd, parts, count, offset, 0);
+}
+ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags) {
+    return written_all(fd, parts, count, offset, flags);
+}
+ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off64_t offset, int flags) {
+    return written_all(fd, parts, count, offset, flags);
+}
+
+/* A file that was just created becomes zeros of this length. */
+static int allocated(int fd, off_t offset, off_t length) {
+    char path[PATH_MAX];
+    long failed = syscall(SYS_fallocate, fd, 0, offset, length);
+    if (failed) return errno;
+    if (path_of(fd, path)) {
+        pthread_mutex_lock(&lock);
+        note('t', path, (uint64_t)(offset + length), NULL, 0);
+        pthread_mutex_unlock(&lock);
+    }
+    return 0;
+}
+int posix_fallocate(int fd, off_t offset, off_t length) { return allocated(fd, offset, length); }
+int posix_fallocate64(int fd, off64_t offset, off64_t length) { return allocated(fd, offset, length); }
+
 #define AFTER(real_call, kind, path, offset, data, length)                                                             \
     pthread_mutex_lock(&lock);                                                                                         \
     int done = real_call;                                                                                              \

@@ -59,6 +59,19 @@ def test_a_write_may_be_there_in_any_of_its_sectors(tmp_path: Path) -> None:
         assert all(not piece.strip(b"y") or not piece.strip(b"\0") for piece in pieces)
 
 
+def test_folder_that_is_renamed_is_at_one_of_two_places_with_all_that_is_in_it(tmp_path: Path) -> None:
+    made = [("m", "f"), ("c", "f/a"), ("w", "f/a", 0, b"x"), ("s", "f/a"), ("s", "f"), ("m", "g"), ("s", "")]
+    for other in ("h", "g/h"):
+        operations = _operations(*made, ("r", "f", 0, f"/root/{other}".encode()))
+        found = {
+            tuple(_after_cut(tmp_path / f"{len(other)} {seed}", operations, 0.5, seed).items()) for seed in range(20)
+        }
+        assert found == {(("f/a", b"x"),), ((f"{other}/a", b"x"),)}
+    for synced in ("", "g"):
+        operations = _operations(*made, ("r", "f", 0, b"/root/g/h"), ("s", synced))
+        assert _after_cut(tmp_path / f"synced {synced}", operations, 0.0) == {"g/h/a": b"x"}
+
+
 @pytest.mark.domain("9 power cuts")
 @pytest.mark.timeout(300)
 def test_confirmed_data_survives_a_power_cut(tmp_path: Path) -> None:

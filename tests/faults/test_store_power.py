@@ -1,29 +1,38 @@
-"""The power is cut while `manage.py store` adopts stores or sets them aside: no message is lost, and the same command
-goes on where it was."""
+"""The power is cut while `manage.py store` converts stores of the release before, adopts stores or sets them aside: no
+message is lost, and the same command goes on where it was."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import random
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from proton import Message
 
-from brokers.server.store_adoption import adopt, set_aside
+from brokers.server.journal import renumbering
+from brokers.server.journal.journal_store import JournalStore
+from brokers.server.lineage import Lineage
+from brokers.server.opening import open_folder
+from brokers.server.store_adoption import adopt
 from brokers.server.store_command import examine
-from brokers.server.store_identity import CONFIG, FOLDER, read_store, store_files
+from brokers.server.store_folder import store_files
+from brokers.server.store_identity import CONFIG, FOLDER, read_store
+from brokers.server.store_set_aside import set_aside
 from tests.amqp.broker_thread import BrokerThread
 from tests.amqp.clients import connected
 from tests.faults.disk import Disk, read_log
 from tests.faults.nursery import ROOT
 from tests.faults.power import compiled
+from tests.faults.small_stores import SEGMENT_BYTES
+from tests.server.earlier_writer.folders import as_of_the_release_before
+from tests.server.test_store_identity import make_durable
 
 QUEUES = {"dq": 9, "second": 4}
 
@@ -35,9 +44,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data folder of a broker that was killed: its messages are in the stores' logs."""
+    """The data folder of a broker that was killed."""
     folder = tmp_path_factory.mktemp("killed") / "data"
-    with BrokerThread(folder.with_name("running")) as broker:
+    with BrokerThread(folder.with_name("running"), segment_bytes=SEGMENT_BYTES) as broker:
         for name, messages in QUEUES.items():
             broker.do(lambda s, n=name: s.broker.create_queue(s.broker.virtualhost("default"), n, {}, durable=True))
             with connected(broker) as connection:
@@ -52,9 +61,8 @@ def cuts(library: Path, root: Path, *command: str) -> Iterator[tuple[str, Path]]
     """What is on the disk after a cut at each operation of the command, and between which it was."""
     disk, log = Disk.of(root), root.with_name("file.log")
     watched = {"LD_PRELOAD": str(library), "FILE_LOG_ROOT": str(root), "FILE_LOG": str(log)}
-    arguments = [sys.executable, "manage.py", "store", *command, "--data", str(root / "data"), "--json"]
-    done = subprocess.run(arguments, cwd=ROOT, env=os.environ | watched, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["done"]
+    arguments = [sys.executable, "-m", "tests.faults.small_stores", *command, "--data", str(root / "data")]
+    subprocess.run(arguments, cwd=ROOT, env=os.environ | watched, capture_output=True, text=True, check=True)
     chance = random.Random(1)
     for number, operation in enumerate([None, *read_log(log)]):
         if operation is not None:
@@ -75,14 +83,30 @@ def queues(data: Path) -> dict[str | None, int]:
     return {queue["name"]: queue["messages"] for store in found["stores"] for queue in store["queues"]}
 
 
+@pytest.fixture
+def root(killed: Path, tmp_path: Path) -> Path:
+    shutil.copytree(killed, tmp_path / "root" / "data")
+    return tmp_path / "root"
+
+
+@pytest.fixture(autouse=True)
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renumbering, "SEGMENT_BYTES", SEGMENT_BYTES)
+    monkeypatch.setitem(JournalStore.__init__.__kwdefaults__, "segment_bytes", SEGMENT_BYTES)
+
+
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("of", ["no broker", "another broker"])
 def test_no_message_is_lost_when_the_power_is_cut_during_an_adoption(
-    library: Path, killed: Path, tmp_path: Path
+    library: Path, root: Path, tmp_path: Path, of: str
 ) -> None:
-    root = tmp_path / "root"
-    shutil.copytree(killed, root / "data")
+    """Stores of another broker are written again, with other numbers of their queues."""
     (root / "data" / CONFIG).unlink()
     (root / "data" / f"{CONFIG}-wal").unlink()
+    if of == "another broker":
+        with BrokerThread(tmp_path / "other", segment_bytes=SEGMENT_BYTES) as broker:
+            make_durable(broker, "orders")
+        shutil.copy(tmp_path / "other" / CONFIG, root / "data" / CONFIG)
     moments = set()
     for moment, data in cuts(library, root, "adopt"):
         together = examine(data, quick=True)["belongs_together"]
@@ -96,39 +120,55 @@ def test_no_message_is_lost_when_the_power_is_cut_during_an_adoption(
 
 
 @pytest.mark.timeout(600)
-def test_no_message_is_lost_when_the_power_is_cut_while_stores_are_set_aside(
-    library: Path, killed: Path, tmp_path: Path
-) -> None:
-    root = tmp_path / "root"
-    shutil.copytree(killed, root / "data")
+def test_no_message_is_lost_when_the_power_is_cut_while_stores_are_set_aside(library: Path, root: Path) -> None:
     there = set()
     for moment, data in cuts(library, root, "set-aside"):
         found = examine(data, quick=True)
-        aside = [read_store(path).messages for path in sorted(data.glob(f"{FOLDER}-set-aside-*/*-*.sqlite3"))]
+        aside = [read_store(path).messages for path in sorted(data.glob(f"{FOLDER}-set-aside-*/*-*.journal"))]
         here = [read_store(path).messages for path in store_files(data / FOLDER)]
         assert sum(QUEUES.values()) in (*aside, *here), f"{moment}: {here} are there and {aside} set aside"
         if found["belongs_together"]:
             assert here in ([], [sum(QUEUES.values())]), f"{moment}: the broker would start"
         set_aside(data)
         assert examine(data, quick=True)["belongs_together"], moment
-        aside = [read_store(path).messages for path in data.glob(f"{FOLDER}-set-aside-*/*-*.sqlite3")]
+        aside = [read_store(path).messages for path in data.glob(f"{FOLDER}-set-aside-*/*-*.journal")]
         assert not store_files(data / FOLDER), moment
         assert sum(QUEUES.values()) in aside, moment
         there.add(found["belongs_together"])
     assert there == {False, True}
 
 
-def test_a_store_is_copied_where_a_file_can_have_one_name_only(
-    killed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.timeout(600)
+def test_no_message_is_lost_when_the_power_is_cut_during_a_conversion(library: Path, root: Path) -> None:
+    """The broker starts after each cut: with the file of the release before or with its journal, never without."""
+    data = root / "data"
+    with open_folder(data) as (config, stores, _), closing(config):  # the journal gets the configuration's start
+        Lineage(config, stores)
+    as_of_the_release_before(data)
+    kinds = set()
+    for moment, cut in cuts(library, root, "convert"):
+        found = examine(cut, quick=False)
+        kinds.add(Path(found["stores"][0]["file"]).suffix)
+        assert queues(cut) == QUEUES, moment
+        with open_folder(cut) as (config, stores, findings), closing(config):
+            assert findings == [], moment
+            Lineage(config, stores)
+        assert queues(cut) == QUEUES, moment
+        assert [path.suffix for path in store_files(cut / FOLDER)] == [".journal"]
+    assert kinds == {".sqlite3", ".journal"}
+
+
+def test_earlier_store_is_copied_where_a_file_can_have_one_name_only(
+    root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*names: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    data = tmp_path / "data"
-    shutil.copytree(killed, data)
+    data = root / "data"
+    as_of_the_release_before(data)
     before = {path.name: path.read_bytes() for path in (data / FOLDER).glob("*-*.sqlite3*")}
     monkeypatch.setattr("os.link", refuse)
     set_aside(data)
     aside = {path.name: path.read_bytes() for path in data.glob(f"{FOLDER}-set-aside-*/*")}
-    assert aside == {name: content for name, content in before.items() if not name.endswith("-reserve")}
+    assert aside == before
     assert not store_files(data / FOLDER)
