@@ -23,6 +23,7 @@ from brokers.server.sqlite_file import make_folder
 from brokers.server.tls import TlsError, TlsFiles
 from brokers.tls_options import TLS_PORT, add_tls_options, check_tls_options, port_number
 
+
 def main(argv: list[str]) -> int:
     """Run the broker; return the exit code: 1, after a one-line error, if the broker cannot start."""
     options = _parser().parse_args(argv)

@@ -41,8 +41,10 @@ def open_folder(
             stores = [store for store in check(data, config.load()) if is_journal(store.path)]
         for store in stores:
             found += store.damage
-            if store.found is not None and store.found.incomplete:
-                log.warning("%s", store.found.incomplete)
+            if store.found is not None:
+                found += store.found.repairs
+                if store.found.incomplete:
+                    log.warning("%s", store.found.incomplete)
         yield config, stores, found
     except BaseException:
         config.close()

@@ -86,7 +86,7 @@ def examine(data: Path, *, quick: bool) -> dict[str, Any]:
     read."""
     config = Configuration.of(data / CONFIG, read_records(data))
     stores = [read_store(path) for path in store_files(data / FOLDER)]
-    damage = [line for store in stores for line in store.damage]
+    damage = [line for store in stores for line in (*store.damage, *(store.found.repairs if store.found else ()))]
     for store in stores:
         if not quick and not store.error:
             damage += damaged_messages(store.path, store.found) if is_journal(store.path) else verify(store.path)

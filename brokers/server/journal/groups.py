@@ -40,7 +40,7 @@ class Damaged(Exception):
     """A group is not as it was written."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)  # not frozen: a start makes a million, in half of the time
 class Put:
     """Messages with successive numbers from `first`. `parts`: their sizes, then the checksums of their bodies, 4 bytes
     each. `expires`: ms of each; None: never."""
@@ -54,6 +54,8 @@ class Put:
     @property
     def size(self) -> int:
         """Bytes of all bodies."""
+        if self.count == 1:
+            return int.from_bytes(self.parts[:4], "little")
         return sum(memoryview(self.parts).cast("I")[: self.count])
 
 
@@ -112,6 +114,12 @@ class LastQueue(NamedTuple):
 Change = Put | Removed | Failed | Dropped | Named | Left | InUse | LastQueue
 
 
+def group_bytes(change_bytes: int, body_bytes: int) -> int:
+    """Return the bytes of a whole group, up to the next one."""
+    size = HEAD_BYTES + change_bytes + body_bytes
+    return size + -size % ALIGNED
+
+
 class Head(NamedTuple):
     checksum: int
     sequence: int
@@ -122,8 +130,7 @@ class Head(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of the whole group, up to the next one."""
-        size = HEAD_BYTES + self.change_bytes + self.body_bytes
-        return size + -size % ALIGNED
+        return group_bytes(self.change_bytes, self.body_bytes)
 
 
 @dataclass(slots=True)
@@ -199,10 +206,13 @@ class Draft:
         )
 
     @property
+    def change_bytes(self) -> int:
+        return sum(map(len, self.encoded))
+
+    @property
     def size(self) -> int:
         """Bytes that the group will have on the disk."""
-        size = HEAD_BYTES + sum(map(len, self.encoded)) + self.body_bytes
-        return size + -size % ALIGNED
+        return group_bytes(self.change_bytes, self.body_bytes)
 
     def pieces(self, salt: bytes, sequence: int) -> list[bytes]:
         """Return what is to be written, without the padding behind it."""
@@ -246,6 +256,19 @@ def read_changes(data: bytes) -> Iterator[Change]:
             yield change
     except (struct.error, UnicodeDecodeError, ValueError) as error:
         raise Damaged(str(error)) from error
+
+
+#: A change of one message that does not expire, as it begins; its size; and what follows.
+_SINGLE, _SINGLE_BYTES = _CHANGE.pack(_PUT, 0, 1, 0, 0)[:8], _CHANGE.size + 8
+_PLACE = Struct("<qq")
+
+
+def read_single(data: bytes) -> Put | None:
+    """Return the only change of a group, if it is one message that does not expire: faster than `read_changes`."""
+    if len(data) == _SINGLE_BYTES and data.startswith(_SINGLE):
+        queue, first = _PLACE.unpack_from(data, 8)
+        return Put(queue, first, 1, data[24:])
+    return None
 
 
 def _read_change(data: bytes, at: int) -> tuple[Change, int]:

@@ -23,6 +23,7 @@ from brokers.server.journal.groups import (
     Put,
     Removed,
 )
+from brokers.server.journal.listing import Listing
 from brokers.server.journal.segment_file import SegmentFile
 from brokers.server.message_groups import MESSAGE_BYTES, Entry
 
@@ -33,9 +34,23 @@ _SPENT = 64
 class Segment:
     """A file in use. `end`: behind its last group. `last`: the sequence of that. `left`, `left_bytes`: messages that
     are there, and their size; `put_bytes`: of all that were. `runs`: that have messages, in the order in which they
-    were put. `refs`: see the module. `finding`: what is damaged in it; it stays as it is then."""
+    were put. `refs`: see the module. `finding`: what is damaged in it; it stays as it is then. `listing`: of the
+    head, if there is room for one."""
 
-    __slots__ = ("end", "file", "finding", "last", "left", "left_bytes", "put_bytes", "refs", "runs", "salt", "serial")
+    __slots__ = (
+        "end",
+        "file",
+        "finding",
+        "last",
+        "left",
+        "left_bytes",
+        "listing",
+        "put_bytes",
+        "refs",
+        "runs",
+        "salt",
+        "serial",
+    )
 
     def __init__(self, file: SegmentFile, serial: int, salt: bytes, end: int, last: int) -> None:
         self.file = file
@@ -49,6 +64,7 @@ class Segment:
         self.runs: dict[Run, None] = {}
         self.refs: set[Segment] = set()
         self.finding = ""
+        self.listing: Listing | None = None
 
 
 class Run:
@@ -169,6 +185,24 @@ class MessageIndex:
         with self.lock:
             self.segments[segment.serial] = segment
         self.emptied = True  # the one before may be free now
+
+    def put_single(self, segment: Segment, put: Put, at: int) -> None:
+        """Put one message, as `apply` does. A start may put a million of them."""
+        first = put.first
+        lanes = self._lanes.get(put.queue)
+        lane = lanes.get(rank_of(first)) if lanes is not None else None
+        if lane is None or not lane.firsts or first < lane.firsts[-1] + lane.runs[-1].put.count:
+            self._put(Run(put, segment, at))
+            return
+        run = Run(put, segment, at)  # its queue has messages: it is not higher than `last_queue`
+        lane.firsts.append(first)
+        lane.runs.append(run)
+        segment.runs[run] = None
+        segment.left += 1
+        size = put.size
+        segment.left_bytes += size
+        segment.put_bytes += size
+        self.left_bytes += size + MESSAGE_BYTES
 
     def _put(self, run: Run) -> int:
         put, segment = run.put, run.segment

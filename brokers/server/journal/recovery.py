@@ -7,8 +7,10 @@ in `findings`, the groups behind it are found by their heads, and its segment st
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +27,10 @@ from brokers.server.journal.groups import (
     is_sound,
     read_changes,
     read_head,
+    read_single,
 )
+from brokers.server.journal.listing import read_listing
+from brokers.server.journal.mending import MOST, mended
 from brokers.server.journal.message_index import MessageIndex, Segment
 from brokers.server.journal.segment_file import CONTENT, Header, LaterRelease, SegmentFile
 from brokers.server.journal.stamp_file import read_stamp
@@ -39,13 +44,15 @@ _NAME = re.compile(r"\d{8,}\.segment")
 
 
 class Group(NamedTuple):
-    """A group in a file. `at`, `bodies_at`, `end`: where it, its bodies and the next one begin."""
+    """A group in a file. `at`, `bodies_at`, `end`: where it, its bodies and the next one begin. `mended`: its head and
+    changes, if they had to be mended."""
 
     sequence: int
     at: int
     bodies_at: int
     end: int
     changes: list[Change]
+    mended: bytes = b""
 
 
 @dataclass
@@ -53,7 +60,8 @@ class Found:
     """`headers`: the files in use, by serial, with their headers. `free`: files, with the serial of their last use.
     `findings`: a line for each damage. `serial`, `sequence`: the highest there are. `last`: the last group. `lost`:
     segments that should be there, and their last sequence. `incomplete`: a line, if the newest segment has the
-    beginning of a group at its end."""
+    beginning of a group at its end. `mended`: groups of which a bit had flipped, which nothing is lost of: the file,
+    where, and what is to be written there."""
 
     index: MessageIndex = field(default_factory=MessageIndex)
     headers: dict[int, tuple[SegmentFile, Header]] = field(default_factory=dict)
@@ -65,11 +73,34 @@ class Found:
     last: tuple[Segment, Group] | None = None
     lost: dict[int, int] = field(default_factory=dict)
     incomplete: str = ""
+    mended: list[tuple[SegmentFile, int, bytes]] = field(default_factory=list)
+
+    @property
+    def repairs(self) -> list[str]:
+        """A line for each group that was mended."""
+        return [f"{file.path} was damaged at byte {at:,}, and was repaired" for file, at, _ in self.mended]
 
 
 def recover(folder: Path) -> Found:
     """Read a journal, and change nothing. Raises StoreError if a file cannot be read, or was written by a later
     release."""
+    with _without_collection():
+        return _recover(folder)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Have the collector not look at objects of which millions are made, and none is garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _recover(folder: Path) -> Found:
     found = Found()
     used = found.headers
     freed: set[int] = set()
@@ -103,6 +134,8 @@ def begin_writing(found: Found) -> None:
     for file in (*(file for file, _ in found.headers.values()), *(file for file, _ in found.free)):
         file.close()
         file.read_only = False
+    for file, at, whole in found.mended:
+        file.write(at, [whole])
     if found.last is None:
         return
     segment, group = found.last
@@ -157,6 +190,10 @@ def _read_segment(found: Found, file: SegmentFile, header: Header, last: int | N
     index = found.index
     segment = Segment(file, header.serial, header.salt, CONTENT, header.first - 1)
     index.segments[header.serial] = segment
+    if last is not None and (listed := read_listing(file, header, last)) is not None:
+        _apply_listed(found, segment, listed)
+        file.close()
+        return
     before: Group | None = None
     for group in groups(file, header, last):
         if before is not None:
@@ -175,9 +212,36 @@ def _read_segment(found: Found, file: SegmentFile, header: Header, last: int | N
     file.close()
 
 
+def _apply_listed(found: Found, segment: Segment, listed: Iterator[tuple[int, int, int, bytes]]) -> None:
+    """Apply all groups of a segment by its listing."""
+    put_single, apply = found.index.put_single, found.index.apply
+    sequence, last = segment.last, (CONTENT, CONTENT, CONTENT, b"")
+    for last in listed:
+        _, bodies_at, _, changes = last
+        sequence += 1
+        put = read_single(changes)
+        if put is not None:
+            put_single(segment, put, bodies_at)
+        else:
+            apply(segment, _changes(segment.file, changes), bodies_at)
+    at, bodies_at, segment.end, _ = last
+    segment.last = sequence
+    found.last = segment, Group(sequence, at, bodies_at, segment.end, [])
+    found.sequence = max(found.sequence, sequence)
+
+
+def _changes(file: SegmentFile, data: bytes) -> list[Change]:
+    try:
+        return list(read_changes(data))
+    except Damaged as error:
+        raise LaterRelease(f"cannot use {file.path}: {error}, of a later release") from error
+
+
 def _apply(found: Found, segment: Segment, group: Group) -> None:
     if group.sequence != segment.last + 1:
         _damage(found, segment, f"between the groups {segment.last} and {group.sequence}")
+    if group.mended:
+        found.mended.append((segment.file, group.at, group.mended))
     segment.end, segment.last, found.last = group.end, group.sequence, (segment, group)
     found.index.apply(segment, group.changes, group.bodies_at)
 
@@ -194,7 +258,7 @@ def groups(file: SegmentFile, header: Header, last: int | None = None) -> Iterat
     while last is None or sequence < last:
         group = _group_at(file, header, at)
         if group is None or group.sequence <= sequence:
-            later = _next_at(file, header, at + ALIGNED, sequence)
+            later = _mended_at(file, header, at, sequence + 1) or _next_at(file, header, at + ALIGNED, sequence)
             if later is None:
                 return
             group = later
@@ -215,11 +279,16 @@ def _group_at(file: SegmentFile, header: Header, at: int) -> Group | None:
     changes = data[HEAD_BYTES:end]
     if not is_sound(head, header.salt, changes):
         return None
-    try:
-        read = list(read_changes(changes))
-    except Damaged as error:
-        raise LaterRelease(f"cannot use {file.path}: {error}, of a later release") from error
-    return Group(head.sequence, at, at + end, at + head.size, read)
+    return Group(head.sequence, at, at + end, at + head.size, _changes(file, changes))
+
+
+def _mended_at(file: SegmentFile, header: Header, at: int, sequence: int) -> Group | None:
+    """Return the group with this sequence that begins here, as it was before one bit of its head or changes flipped."""
+    data = mended(file.read(at, HEAD_BYTES + MOST), header.salt, sequence)
+    head = read_head(data) if data is not None else None
+    if data is None or head is None or at + head.size - ALIGNED >= file.size:
+        return None
+    return Group(sequence, at, at + len(data), at + head.size, _changes(file, data[HEAD_BYTES:]), data)
 
 
 def _next_at(file: SegmentFile, header: Header, at: int, sequence: int) -> Group | None:

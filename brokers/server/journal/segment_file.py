@@ -136,6 +136,16 @@ class SegmentFile:
         except OSError as error:
             raise WriteFailed(self.path, error) from error
 
+    def write_unsynced(self, at: int, data: bytes) -> None:
+        """Write what may be lost. Raises StoreError."""
+        try:
+            descriptor = self._open()
+            while data:
+                written = os.pwrite(descriptor, data, at)
+                data, at = data[written:], at + written
+        except OSError as error:
+            raise StoreError(f"cannot write {self.path}: {error.strerror or error}") from error
+
     def read(self, at: int, size: int) -> bytes:
         """Return bytes, fewer at the end of the file. Raises StoreError."""
         try:

@@ -14,6 +14,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from brokers.server.journal.groups import HEAD_BYTES, Draft
+from brokers.server.journal.listing import Listing
 from brokers.server.journal.message_index import MessageIndex, Segment
 from brokers.server.journal.reading_lock import FreeingLock
 from brokers.server.journal.segment_file import CONTENT, Header, SegmentFile, WriteFailed, sync_folder
@@ -53,6 +54,7 @@ class Segments:
         self._lost: dict[int, int] = {}
         self._previous: dict[SegmentFile, int] = {}  # the serials of files that are free
         self._surplus: list[SegmentFile] = []  # free, deleted once no list names them
+        self._full = False  # the disk, when a file was needed last
         self.freeing = FreeingLock(folder if durable else None)
 
     def take_over(self, free: Sequence[tuple[SegmentFile, int]], names: Sequence[str], lost: Mapping[int, int]) -> None:
@@ -90,7 +92,9 @@ class Segments:
         or not: then its segment is given up, and a start does not recover the group. StoreError otherwise."""
         head = self.head
         size = draft.size
-        if head is None or head.end + size > head.file.size:
+        if self._full and head is not None:
+            head.listing = None  # its space is needed
+        if head is None or head.end + size + _listing_bytes(head, draft) > head.file.size:
             self._append_to_new(draft, purpose)
             return
         sequence = self.sequence + 1
@@ -101,6 +105,8 @@ class Segments:
             self._abandon(head)
             raise DiskFull(str(error)) if error.full else error from error
         at = head.end + len(pieces[0])
+        if head.listing is not None:
+            head.listing.add(head.end, pieces[0][HEAD_BYTES:], draft.body_bytes)
         head.end += size
         head.last = self.sequence = sequence
         self.index.apply(head, draft.changes, at)
@@ -123,7 +129,13 @@ class Segments:
             self._previous[file] = before
             self.free.append(file)
             raise
+        if self.head is not None:
+            _write_listing(self.head)
         self.head = segment = Segment(file, serial, salt, CONTENT + first.size, sequence)
+        listing = Listing()
+        listing.add(CONTENT, pieces[0][HEAD_BYTES:], first.body_bytes)
+        if self._durable and not self._full and segment.end + listing.size <= file.size:
+            segment.listing = listing
         self.sequence = sequence
         self.index.add(segment)
         self.index.apply(segment, first.changes, CONTENT + len(pieces[0]))
@@ -144,10 +156,12 @@ class Segments:
         """Take a file of at least this size; one of the reserve if the disk is full. Raises DiskFull, StoreError."""
         if size > self.size:
             return self._create(size + -size % (1 << 20))
+        self._full = False
         if not self.has_room:
             try:
                 return self._create(self.size)
             except DiskFull:
+                self._full = True
                 self.free_what_is_not_needed(in_need=True)  # which waits for the end of a backup, otherwise
                 if not self.has_room and len(self.free) <= min(purpose, self._reserved):
                     raise
@@ -251,3 +265,17 @@ class Segments:
         for file in (*self.free, *self._surplus):
             file.close()
         self.freeing.close()
+
+
+def _listing_bytes(head: Segment, draft: Draft) -> int:
+    """Return the space that the listing of the head needs with this group."""
+    return 0 if head.listing is None else head.listing.size + Listing.more_bytes(draft.change_bytes)
+
+
+def _write_listing(head: Segment) -> None:
+    """Write the listing of a segment that gets no more groups. A start can do without."""
+    if head.listing is not None:
+        packed = head.listing.pack(head.salt, head.last)
+        with suppress(StoreError):
+            head.file.write_unsynced(head.file.size - len(packed), packed)
+        head.listing = None

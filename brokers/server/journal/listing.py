@@ -1,0 +1,77 @@
+"""The listing of a segment: where its groups are, and their changes, at the end of the file.
+
+It is written when the segment is left, so that a start reads one piece and not each group, of which there are thousands
+if messages were stored one by one. Nothing depends on it: it is not synced, and one that is missing, torn or damaged
+has the groups read singly. It is covered by a checksum that begins with the segment's salt, as groups are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from struct import Struct
+
+from google_crc32c import value
+
+from brokers.server.journal.groups import HEAD_BYTES, group_bytes
+from brokers.server.journal.segment_file import Header, SegmentFile
+
+MAGIC = b"HgLs"
+
+#: At the very end: magic, checksum of salt, the rest of this, and all before it; sequence of the last group; number of
+#: groups, bytes of their changes.
+_TRAILER = Struct("<4sIQII")
+_REST = 8  # where the rest begins
+#: Of a group: where it begins, bytes of its changes, and of its bodies.
+_PLACE = Struct("<QII")
+
+
+@dataclass(slots=True)
+class Listing:
+    """What is listed of a segment that is being written. `size`: of the listing, in bytes."""
+
+    places: list[bytes] = field(default_factory=list)
+    changes: list[bytes] = field(default_factory=list)
+    size: int = _TRAILER.size
+
+    @staticmethod
+    def more_bytes(change_bytes: int) -> int:
+        """How much larger the listing becomes with a group that has changes of this size."""
+        return _PLACE.size + change_bytes
+
+    def add(self, at: int, changes: bytes, body_bytes: int) -> None:
+        self.places.append(_PLACE.pack(at, len(changes), body_bytes))
+        self.changes.append(changes)
+        self.size += _PLACE.size + len(changes)
+
+    def pack(self, salt: bytes, last: int) -> bytes:
+        """Return what is to be written to the end of the file. `last`: the sequence of the last group."""
+        changes = b"".join(self.changes)
+        rest = _TRAILER.pack(MAGIC, 0, last, len(self.places), len(changes))[_REST:]
+        content = b"".join(self.places) + changes
+        return content + MAGIC + value(salt + rest + content).to_bytes(4, "little") + rest
+
+
+def read_listing(file: SegmentFile, header: Header, last: int) -> Iterator[tuple[int, int, int, bytes]] | None:
+    """Return where each group, its bodies and the next one begin, and its changes: of all groups up to the sequence
+    `last`; None if there is no such listing, or it is not sound. Raises StoreError."""
+    end = file.size - _TRAILER.size
+    trailer = file.read(end, _TRAILER.size) if end > 0 else b""
+    if len(trailer) < _TRAILER.size or trailer[:4] != MAGIC:
+        return None
+    _, checksum, found, groups, change_bytes = _TRAILER.unpack(trailer)
+    size = groups * _PLACE.size + change_bytes
+    if found != last or groups != last - header.first + 1 or size > end:
+        return None
+    content = file.read(end - size, size)
+    if value(header.salt + trailer[_REST:] + content) != checksum:
+        return None
+    return _groups(content, groups)
+
+
+def _groups(content: bytes, groups: int) -> Iterator[tuple[int, int, int, bytes]]:
+    done = groups * _PLACE.size
+    for at, change_bytes, body_bytes in _PLACE.iter_unpack(content[:done]):
+        changes = content[done : done + change_bytes]
+        done += change_bytes
+        yield at, at + HEAD_BYTES + change_bytes, at + group_bytes(change_bytes, body_bytes), changes
