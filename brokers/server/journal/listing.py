@@ -49,7 +49,8 @@ class Listing:
         changes = b"".join(self.changes)
         rest = _TRAILER.pack(MAGIC, 0, last, len(self.places), len(changes))[_REST:]
         content = b"".join(self.places) + changes
-        return content + MAGIC + value(salt + rest + content).to_bytes(4, "little") + rest
+        checksum: int = value(salt + rest + content)
+        return content + MAGIC + checksum.to_bytes(4, "little") + rest
 
 
 def read_listing(file: SegmentFile, header: Header, last: int) -> Iterator[tuple[int, int, int, bytes]] | None:
