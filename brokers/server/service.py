@@ -154,7 +154,8 @@ class Service:
             self.store.close()
             self._lock.close()
             raise
-        remove_converted(self.data / FOLDER)  # their journals have been opened
+        # Their journals have been opened. It may take some time.
+        await asyncio.get_running_loop().run_in_executor(None, remove_converted, self.data / FOLDER)
         words = f"Ready : {', '.join(self.addresses())}"
         self.broker.turn.add_fact("broker-ready", object_name("Broker"), "broker", words, {})
         self.container.finish()

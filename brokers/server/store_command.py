@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
 def _run(options: argparse.Namespace, data: Path) -> int:
     finish(data)
     if options.what == "convert":
-        return _convert(data)
+        return _convert(data, as_json=options.json)
     if options.what == "check":
         found = examine(data, quick=options.quick)
         _say(json.dumps(found, ensure_ascii=False, indent=2) if options.json else _text(found))
@@ -63,21 +63,28 @@ def _run(options: argparse.Namespace, data: Path) -> int:
     return 0
 
 
-def _convert(data: Path) -> int:
+def _convert(data: Path, *, as_json: bool) -> int:
     """Convert the stores of an earlier release, as a start of the broker does. Raises StoreError."""
+    said: list[str] = []
     log = logging.getLogger("headgate.broker")
     log.setLevel(logging.INFO)
     log.addHandler(LogFile(data / "broker.log", LOG_BYTES, LOG_FILES))  # it is part of a start
 
     def say(text: str) -> None:
         log.info("%s", text)
-        _say(text)
+        said.append(text)
+        if not as_json:
+            _say(text)
 
     with open_folder(data, say=say) as (config, _, found):
         config.close()
     for line in found:
         log.error("%s", line)
         sys.stderr.write(f"store: {line}\n")
+    if as_json:
+        _say(json.dumps({"done": said, "damage": found}, ensure_ascii=False, indent=2))
+    elif not said:
+        _say(f"there is no message store of an earlier release in {data / FOLDER}")
     return 0
 
 

@@ -38,17 +38,18 @@ def read_stamp(folder: Path) -> tuple[Stamp | None, int]:
     it is damaged."""
     path = folder / NAME
     try:
-        lines = path.read_bytes().splitlines()
+        content = path.read_bytes()
     except FileNotFoundError:
         return None, 0
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
-    for line in lines:
-        checksum, _, text = line.partition(b" ")
+    half = len(content) // 2
+    for line in (content[:half], content[half:]):
+        checksum, text = line[:8], line[9:-1]
         if checksum == b"%08x" % value(text):
-            content: dict[str, Any] = json.loads(text)
-            serial = content.pop("serial", 0)
-            return Stamp(**content), serial
+            values: dict[str, Any] = json.loads(text)
+            serial = values.pop("serial", 0)
+            return Stamp(**values), serial
     raise StoreError(f"{path} is damaged")
 
 

@@ -13,8 +13,10 @@ import pytest
 from brokers.server.journal import listing, recovery
 from brokers.server.journal.groups import HEAD_BYTES
 from brokers.server.journal.listing import read_listing
+from brokers.server.journal.pinning import pinned_journal
 from brokers.server.journal.recovery import recover
 from brokers.server.journal.segment_file import CONTENT, SegmentFile
+from brokers.server.journal.stamp_file import Stamp, read_stamp
 from brokers.server.sqlite_file import StoreError
 from tests.server.journal.journals import (
     SEGMENT,
@@ -669,3 +671,54 @@ def test_an_error_of_syncing_the_folder_is_a_fault(path: Path, monkeypatch: pyte
             store.end()
             assert "Input/output error" in str(write(store).refused[1])
         assert content(store) == after_crash(path) == {}
+
+
+# -- what no other file says ------------------------------------------------------------------------------------------
+
+
+def test_loss_of_the_newest_segment_is_found_after_an_orderly_stop_and_from_then_on(path: Path) -> None:
+    with closing(opened(path)) as store:
+        store.set_stamp(Stamp("me", "default", 1))
+        for number in range(40):
+            store.put(1, number, bytes(SEGMENT // 10))
+            write_all(store)
+        newest = store._segments.head.file.path
+    newest.unlink()
+    for _ in range(3):
+        with closing(opened(path)) as store:
+            assert [text for text in store.findings if "is missing" in text]
+            for number in range(1000, 1020):
+                store.put(2, number, bytes(SEGMENT // 10))
+                store.remove(2, number)
+                write_all(store)
+
+
+def test_damaged_stamp_is_read_from_its_second_copy(path: Path) -> None:
+    with closing(opened(path)) as store:
+        store.set_stamp(Stamp("me", "default", 7, 3))
+    file = path / "stamp.json"
+    whole = file.read_bytes()
+    for at in range(len(whole)):
+        data = bytearray(whole)
+        data[at] ^= 4
+        file.write_bytes(data)
+        assert read_stamp(path)[0] == Stamp("me", "default", 7, 3)
+    file.write_bytes(whole[:20] + b"X" + whole[21:-20] + b"X" + whole[-19:])
+    with pytest.raises(StoreError, match=r"stamp\.json is damaged"):
+        read_stamp(path)
+
+
+def test_files_that_are_freed_for_a_list_are_not_in_it(path: Path, disk: Disk) -> None:
+    """On a full disk some are freed just before they would be listed as in use, and then deleted."""
+    with closing(opened(path)) as store:
+        for number in range(60):
+            store.put(1, number, bytes(SEGMENT // 3))
+            write_all(store)
+        with pinned_journal(path):
+            store.remove_run(1, range(59))
+            write_all(store)
+            disk.room = len(files(path))
+            for number in range(100, 104):
+                store.put(1, number, bytes(SEGMENT // 3))
+                write_all(store)
+                assert after_crash(path) == content(store)
