@@ -49,6 +49,7 @@ class JournalStore(GroupBuffer):
         self.path = path
         self.damaged: set[Place] = set()
         self._lock = _locked(path)
+        segments: Segments | None = None
         try:
             if not durable:
                 _empty(path)
@@ -56,11 +57,13 @@ class JournalStore(GroupBuffer):
             begin_writing(found)
             self.findings = found.findings
             self._index = found.index
-            self._segments = Segments(path, found.index, segment_bytes, durable=durable)
-            self._segments.sequence, self._segments.serial = found.sequence, found.serial
-            self._segments.take_over(found.free, found.names, found.lost)
-            self._segments.reserve()
+            self._segments = segments = Segments(path, found.index, segment_bytes, durable=durable)
+            segments.sequence, segments.serial = found.sequence, found.serial
+            segments.take_over(found.free, found.names, found.lost)
+            segments.reserve()
         except BaseException:
+            if segments is not None:
+                segments.close()
             os.close(self._lock)
             raise
         super().__init__(group_bytes, dict(self._index.names))

@@ -77,7 +77,6 @@ def pinned_journal(folder: Path) -> Iterator[PinnedJournal]:
             size, header, _ = files[newest]
             assert header is not None
             file = SegmentFile(folder / newest, size)
-            file.read_only = True
             ends[newest] = end_of(file, header)
             file.close()
         yield PinnedJournal(folder, stamp, files, ends)
@@ -104,7 +103,6 @@ def _states(folder: Path, names: dict[str, int] | None = None) -> Iterator[tuple
         except FileNotFoundError:
             continue  # a free one that was just deleted
         file = SegmentFile(path, size)
-        file.read_only = True
         try:
             header = file.read_header()
             yield path.name, (size, header, header is None and file.is_blank())

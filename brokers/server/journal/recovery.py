@@ -108,7 +108,6 @@ def _recover(folder: Path) -> Found:
     for path in segment_paths(folder):
         found.names.append(path.name)
         file = SegmentFile(path, _size(path))
-        file.read_only = True
         header = file.read_header()
         if header is None and not file.is_blank():
             unreadable.append(file)
@@ -129,11 +128,8 @@ def _recover(folder: Path) -> Found:
 
 
 def begin_writing(found: Found) -> None:
-    """Have the files opened for writing from now on, and write the last group once more, and sync it: the system may
-    have read it from memory and not from the disk, if an earlier process failed to sync it. Raises StoreError."""
-    for file in (*(file for file, _ in found.headers.values()), *(file for file, _ in found.free)):
-        file.close()
-        file.read_only = False
+    """Write the groups that were mended, and the last group once more, and sync it: the system may have read it from
+    memory and not from the disk, if an earlier process failed to sync it. Raises StoreError."""
     for file, at, whole in found.mended:
         file.write(at, [whole])
     if found.last is None:

@@ -73,14 +73,17 @@ class WriteFailed(StoreError):
 
 
 class SegmentFile:
-    """`size`: bytes, header included. `durable`: writes are synced. `read_only`: it is opened for reading alone."""
+    """`size`: bytes, header included. `durable`: writes are synced.
+
+    It is read through another descriptor than it is written, so that a reader can close its own while the writer, in
+    another thread, uses the file."""
 
     def __init__(self, path: Path, size: int, *, durable: bool = True) -> None:
         self.path = path
         self.size = size
-        self.read_only = False
         self._durable = durable
         self._descriptor = -1
+        self._reading = -1
 
     @classmethod
     def create(cls, path: Path, size: int, *, durable: bool = True, filled: bool = True) -> SegmentFile:
@@ -149,7 +152,9 @@ class SegmentFile:
     def read(self, at: int, size: int) -> bytes:
         """Return bytes, fewer at the end of the file. Raises StoreError."""
         try:
-            return os.pread(self._open(), size, at)
+            if self._reading < 0:
+                self._reading = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.pread(self._reading, size, at)
         except OSError as error:
             raise StoreError(f"cannot read {self.path}: {error.strerror or error}") from error
 
@@ -161,18 +166,24 @@ class SegmentFile:
 
     @property
     def is_open(self) -> bool:
-        return self._descriptor >= 0
+        return self._descriptor >= 0 or self._reading >= 0
 
     def _open(self, flags: int = 0) -> int:
         if self._descriptor < 0:
             try:
-                access = os.O_RDONLY if self.read_only else os.O_RDWR
-                self._descriptor = os.open(self.path, access | os.O_CLOEXEC | flags, 0o600)
+                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
             except OSError as error:
                 raise StoreError(f"cannot open {self.path}: {error.strerror or error}") from error
         return self._descriptor
 
+    def close_reading(self) -> None:
+        if self._reading >= 0:
+            descriptor, self._reading = self._reading, -1
+            with suppress(OSError):
+                os.close(descriptor)
+
     def close(self) -> None:
+        self.close_reading()
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             with suppress(OSError):  # each write that counts was synced

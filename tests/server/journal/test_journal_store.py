@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from brokers.engine.values.message import number_of
 from brokers.server.journal import journal_writer
+from brokers.server.journal.reading import JournalReader
 from brokers.server.journal.stamp_file import Stamp
 from brokers.server.sqlite_file import StoreError
 from tests.server import message_writer
@@ -268,6 +270,27 @@ def test_temporary_store_starts_empty_and_reserves_nothing(path: Path) -> None:
         assert store.load(1, [1]) == {1: b"spooled"}
     with closing(opened(path, durable=False)) as store:
         assert content(store) == {}
+
+
+def test_few_files_stay_open_however_many_are_read(store, path: Path) -> None:
+    for number in range(10, 60):
+        store.put(1, number, b"%d" % number * 20_000)
+        write_all(store)
+    assert len(files(path)) > 40
+
+    def opened_files() -> int:
+        return len([each for each in Path("/proc/self/fd").iterdir() if str(path) in os.path.realpath(each)])
+
+    for _ in range(2):
+        for number in range(10, 60):
+            assert store.load(1, [number]) == {number: b"%d" % number * 20_000}
+            assert opened_files() < 72
+    with closing(JournalReader(path)) as reader:
+        before = opened_files()
+        for number in range(10, 60):
+            assert reader.load(1, [number]) == {number: b"%d" % number * 20_000}
+        assert opened_files() - before < 40
+    assert opened_files() == before
 
 
 def test_one_process_at_a_time_uses_a_folder(store, path: Path) -> None:
