@@ -258,6 +258,8 @@ class Segments:
             draft.last_queue(self.index.last_queue)
             with suppress(StoreError):
                 self.append(draft, Purpose.REMOVAL)
+            if self.head is not None:
+                _write_listing(self.head)
 
     def close(self) -> None:
         for segment in self.index.segments.values():
