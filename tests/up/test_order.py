@@ -15,6 +15,11 @@ class Starts:
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.first: list[tuple[str, ...]] = []
+
+    async def run_once(self, service: Service) -> None:
+        assert self.names == []
+        self.first.append(service.command)
 
     async def keep(self, service: Service) -> bool:
         self.names.append(service.name)
@@ -38,3 +43,17 @@ async def test_recorder_starts_beside_the_console_so_that_the_first_page_has_num
     assert set(starts.names[:2]) == {"broker", "migrate"}
     assert starts.names[2:] == ["recorder", "web", "history", "worker", "beat", "demo", "ensure_admin"]
     assert "Headgate is ready" in capsys.readouterr().out
+    assert starts.first == []
+
+
+async def test_stores_of_the_release_before_are_converted_before_the_broker_has_a_minute_to_start(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "broker" / "messages"
+    folder.mkdir(parents=True)
+    (folder / "default-37a8eec1.sqlite3").touch()
+    starts = Starts()
+    await main._start(cast(Supervisor, starts), main._parser().parse_args(["--data", str(tmp_path)]))
+    [command] = starts.first
+    assert command[-4:] == ("store", "convert", "--data", str(tmp_path / "broker"))
+    assert "broker" in starts.names

@@ -165,3 +165,21 @@ def test_a_line_too_long_to_keep_does_not_stop_the_output(supervise: Any) -> Non
     running = supervise(quiet("web", "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo >&2; echo after >&2"))
     running.wait_for("web     | after")
     running.end(signal.SIGTERM, within=5)
+
+
+def test_step_that_is_run_before_a_service_shows_its_output_and_has_no_time_limit(supervise: Any) -> None:
+    step = {"name": "broker", "command": ["sh", "-c", "echo one of two; echo careful >&2; echo two of two"], "first": 1}
+    running = supervise(step, quiet("broker", ready_within=0.1))
+    running.wait_for("everything is ready")
+    for line in ("one of two", "careful", "two of two"):
+        assert f"broker  | {line}" in running.out
+    running.end(signal.SIGTERM, within=5)
+
+
+def test_step_that_fails_stops_everything_with_its_last_lines(supervise: Any) -> None:
+    step = {"name": "broker", "command": ["sh", "-c", "echo no room on the disk >&2; exit 1"], "first": 1}
+    running = supervise(step, quiet("web"))
+    wait_until(lambda: running.process.poll() is not None, "it ended")
+    assert "no room on the disk" in running.err
+    assert "broker ended with exit code 1" in running.err
+    assert "everything is ready" not in running.out
