@@ -21,6 +21,7 @@ from proton import Message
 
 from brokers.server import config_store
 from brokers.server.config_store import ConfigStore
+from brokers.server.journal import recovery
 from brokers.server.journal.segment_file import SegmentFile
 from brokers.server.lineage import Lineage
 from brokers.server.opening import open_folder
@@ -164,6 +165,20 @@ def test_a_process_that_is_refused_ends_with_one_line_and_exit_code_1(data: Path
     assert ended.returncode == 1
     assert ended.stderr.startswith(f"broker: {data / CONFIG} is missing or empty")
     assert ended.stderr.count("\n") == 1
+
+
+def test_a_start_reads_each_store_once(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large one takes seconds."""
+    read, whole = list[str](), recovery._recover
+
+    def counted(folder: Path) -> recovery.Found:
+        read.append(folder.name)
+        return whole(folder)
+
+    monkeypatch.setattr(recovery, "_recover", counted)
+    with BrokerThread(data) as broker:
+        assert broker.depth("dq") == 30
+    assert read == [STORE]
 
 
 # -- what is not ----------------------------------------------------------------------------------------------------

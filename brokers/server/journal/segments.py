@@ -162,7 +162,8 @@ class Segments:
                 return self._create(self.size)
             except DiskFull:
                 self._full = True
-                self.free_what_is_not_needed(in_need=True)  # which waits for the end of a backup, otherwise
+                with suppress(StoreError):
+                    self.free_what_is_not_needed(in_need=True)  # which waits for the end of a backup, otherwise
                 if not self.has_room and len(self.free) <= min(purpose, self._reserved):
                     raise
         return self.free.pop(0)

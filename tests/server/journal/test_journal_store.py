@@ -293,6 +293,27 @@ def test_few_files_stay_open_however_many_are_read(store, path: Path) -> None:
     assert opened_files() == before
 
 
+def test_a_file_where_the_folder_should_be_is_refused_by_name(path: Path) -> None:
+    path.write_bytes(b"no journal at all")
+    with pytest.raises(StoreError, match=str(path)):
+        opened(path)
+
+
+def test_files_that_are_no_segments_are_named_and_stay(path: Path) -> None:
+    path.mkdir()
+    file = path / "00000001.segment"
+    file.write_bytes(b"no segment at all, but long enough to be looked at as one" * 2000)
+    content = file.read_bytes()
+    for _ in range(2):
+        with closing(opened(path)) as store:
+            assert [text for text in store.findings if str(file) in text]
+            store.put(1, 1, b"x")
+            write_all(store)
+            store.remove(1, 1)
+            write_all(store)
+    assert file.read_bytes() == content
+
+
 def test_one_process_at_a_time_uses_a_folder(store, path: Path) -> None:
     with pytest.raises(StoreError, match="in use by another broker process"):
         opened(path)
