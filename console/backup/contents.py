@@ -88,7 +88,7 @@ def files(data: Path, top: str) -> Iterator[tuple[str, Path]]:
 
 
 def _is_visited(folder: str) -> bool:
-    if _JOURNAL.fullmatch(folder):
+    if _JOURNAL.fullmatch(folder) or _SET_ASIDE.fullmatch(folder):  # a virtual host's name may begin with a dot
         return True
     return not folder.rpartition("/")[2].startswith(".") and not _NO_JOURNAL.fullmatch(folder)
 

@@ -197,10 +197,12 @@ def test_virtual_host_whose_name_begins_with_a_dot_is_backed_up(tmp_path: Path, 
         broker.do(lambda s: s.broker.create_virtualhost(".x"))
         make_durable(broker, "dq", virtualhost=".x")
     name = Path("broker", FOLDER, file_name(".x"))
-    assert (data / name).exists()
+    aside = Path("broker", f"{FOLDER}-set-aside-2026-01-01T00-00-00Z", file_name(".x"))
+    shutil.copytree(data / name, data / aside)
     take(data, file, {})
     restore(file, restored, {})
-    assert (restored / name).exists()
+    assert (restored / name / "stamp.json").exists()
+    assert (restored / aside / "stamp.json").exists()
 
 
 def test_empty_store_of_a_virtual_host_that_is_being_created_is_no_damage(
