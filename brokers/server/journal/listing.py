@@ -13,7 +13,6 @@ from struct import Struct
 
 from google_crc32c import value
 
-from brokers.server.journal.groups import HEAD_BYTES, group_bytes
 from brokers.server.journal.segment_file import Header, SegmentFile
 
 MAGIC = b"HgLs"
@@ -53,9 +52,13 @@ class Listing:
         return content + MAGIC + checksum.to_bytes(4, "little") + rest
 
 
-def read_listing(file: SegmentFile, header: Header, last: int) -> Iterator[tuple[int, int, int, bytes]] | None:
-    """Return where each group, its bodies and the next one begin, and its changes: of all groups up to the sequence
-    `last`; None if there is no such listing, or it is not sound. Raises StoreError."""
+#: Where a group begins, the bytes of its bodies, and its changes.
+Listed = tuple[int, int, bytes]
+
+
+def read_listing(file: SegmentFile, header: Header, last: int) -> Iterator[Listed] | None:
+    """Return all groups up to the sequence `last`; None if there is no such listing, or it is not sound. Raises
+    StoreError."""
     end = file.size - _TRAILER.size
     trailer = file.read(end, _TRAILER.size) if end > 0 else b""
     if len(trailer) < _TRAILER.size or trailer[:4] != MAGIC:
@@ -70,9 +73,9 @@ def read_listing(file: SegmentFile, header: Header, last: int) -> Iterator[tuple
     return _groups(content, groups)
 
 
-def _groups(content: bytes, groups: int) -> Iterator[tuple[int, int, int, bytes]]:
+def _groups(content: bytes, groups: int) -> Iterator[Listed]:
     done = groups * _PLACE.size
     for at, change_bytes, body_bytes in _PLACE.iter_unpack(content[:done]):
         changes = content[done : done + change_bytes]
         done += change_bytes
-        yield at, at + HEAD_BYTES + change_bytes, at + group_bytes(change_bytes, body_bytes), changes
+        yield at, body_bytes, changes

@@ -188,8 +188,8 @@ class MessageIndex:
             self.segments[segment.serial] = segment
         self.emptied = True  # the one before may be free now
 
-    def put_single(self, segment: Segment, put: Put, at: int) -> None:
-        """Put one message, as `apply` does. A start may put a million of them."""
+    def put_single(self, segment: Segment, put: Put, at: int, size: int) -> None:
+        """Put one message of this size, as `apply` does. A start may put a million of them."""
         first = put.first
         lanes = self._lanes.get(put.queue)
         lane = lanes.get(rank_of(first)) if lanes is not None else None
@@ -201,7 +201,6 @@ class MessageIndex:
         lane.runs.append(run)
         segment.runs[run] = None
         segment.left += 1
-        size = put.size
         segment.left_bytes += size
         segment.put_bytes += size
         self.left_bytes += size + MESSAGE_BYTES

@@ -24,12 +24,13 @@ from brokers.server.journal.groups import (
     InUse,
     Put,
     bodies_sound,
+    group_bytes,
     is_sound,
     read_changes,
     read_head,
     read_single,
 )
-from brokers.server.journal.listing import read_listing
+from brokers.server.journal.listing import Listed, read_listing
 from brokers.server.journal.mending import MOST, mended
 from brokers.server.journal.message_index import MessageIndex, Segment
 from brokers.server.journal.segment_file import CONTENT, Header, LaterRelease, SegmentFile
@@ -208,21 +209,21 @@ def _read_segment(found: Found, file: SegmentFile, header: Header, last: int | N
     file.close()
 
 
-def _apply_listed(found: Found, segment: Segment, listed: Iterator[tuple[int, int, int, bytes]]) -> None:
+def _apply_listed(found: Found, segment: Segment, listed: Iterator[Listed]) -> None:
     """Apply all groups of a segment by its listing."""
     put_single, apply = found.index.put_single, found.index.apply
-    sequence, last = segment.last, (CONTENT, CONTENT, CONTENT, b"")
+    sequence, last = segment.last, (CONTENT, 0, b"")
     for last in listed:
-        _, bodies_at, _, changes = last
+        at, body_bytes, changes = last
         sequence += 1
         put = read_single(changes)
         if put is not None:
-            put_single(segment, put, bodies_at)
+            put_single(segment, put, at + HEAD_BYTES + len(changes), body_bytes)
         else:
-            apply(segment, _changes(segment.file, changes), bodies_at)
-    at, bodies_at, segment.end, _ = last
-    segment.last = sequence
-    found.last = segment, Group(sequence, at, bodies_at, segment.end, [])
+            apply(segment, _changes(segment.file, changes), at + HEAD_BYTES + len(changes))
+    at, body_bytes, changes = last
+    segment.end, segment.last = at + group_bytes(len(changes), body_bytes), sequence
+    found.last = segment, Group(sequence, at, at + HEAD_BYTES + len(changes), segment.end, [])
     found.sequence = max(found.sequence, sequence)
 
 
