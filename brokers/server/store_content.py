@@ -21,19 +21,29 @@ class StoredQueue:
 
 @dataclass(slots=True)
 class StoreFile:
-    """The content of one message store. `error`: why it cannot be read; then the rest is unknown. `damage`: why
-    `queues` may be incomplete, or have messages that were removed. `blank`: nothing has been written to it yet.
+    """The content of one message store. `listed`: its queues, of a journal once they were needed. `error`: why it
+    cannot be read; then the rest is unknown. `damage`: why `queues` may be incomplete, or have messages that were
+    removed. `blank`: nothing has been written to it yet.
     `is_later`: a later release has written it. `found`: of a journal, what was read, so that a start reads it once."""
 
     path: Path
     virtualhost: str
     stamp: Stamp | None = None
-    queues: dict[int, StoredQueue] = field(default_factory=dict)
+    listed: dict[int, StoredQueue] = field(default_factory=dict)
     error: str = ""
     damage: list[str] = field(default_factory=list)
     blank: bool = False
     is_later: bool = False
     found: Found | None = None
+
+    @property
+    def queues(self) -> dict[int, StoredQueue]:
+        """The queues that have messages. To count those takes some time in a large store."""
+        if self.found is not None and not self.listed:
+            index = self.found.index
+            for queue in index.queues():
+                self.listed[queue] = StoredQueue(queue, index.names.get(queue, ""), *index.totals(queue))
+        return self.listed
 
     @property
     def messages(self) -> int:
@@ -42,10 +52,10 @@ class StoreFile:
     @property
     def holds(self) -> bool:
         """Whether it has messages, or may have."""
-        return bool(self.queues or self.damage)
+        return bool(self.damage or self.listed or (self.found is not None and self.found.index.queues()))
 
     @property
     def last_queue(self) -> int:
         """The highest queue number that it has used."""
         used = self.found.index.last_queue if self.found is not None else 0
-        return max([self.stamp.last_queue if self.stamp else 0, used, *self.queues])
+        return max([self.stamp.last_queue if self.stamp else 0, used, *self.listed])

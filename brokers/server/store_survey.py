@@ -17,7 +17,7 @@ from brokers.server.journal.recovery import recover
 from brokers.server.journal.segment_file import LaterRelease
 from brokers.server.journal.stamp_file import read_stamp
 from brokers.server.sqlite_file import StoreError
-from brokers.server.store_content import StoredQueue, StoreFile
+from brokers.server.store_content import StoreFile
 from brokers.server.store_folder import finish_renames, is_journal, virtualhost_of
 
 CONFIG = "config.sqlite3"
@@ -96,9 +96,6 @@ def _read_journal(found: StoreFile) -> None:
         found.error = f"{path} has lost its segments"
         return
     found.found, found.damage = journal, list(journal.findings)
-    for queue in journal.index.queues():
-        name = journal.index.names.get(queue, "")
-        found.queues[queue] = StoredQueue(queue, name, *journal.index.totals(queue))
 
 
 def is_missing(path: Path) -> bool:

@@ -49,7 +49,7 @@ def read_earlier(found: StoreFile) -> None:
                 names = dict(db.execute("SELECT id, name FROM queue"))
             try:
                 for queue, messages, size in _totals(db, with_runs="run" in tables):
-                    found.queues[queue] = StoredQueue(queue, names.get(queue, ""), messages, size)
+                    found.listed[queue] = StoredQueue(queue, names.get(queue, ""), messages, size)
             except sqlite3.DatabaseError as error:
                 found.damage.append(f"{path} is damaged: {error}")
     except OSError as error:
