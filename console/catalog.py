@@ -14,7 +14,7 @@ OURS = {
     "broker": ("brokers.server.main:main", "the broker engine alone"),
     "store": (
         "brokers.server.store_command:main",
-        "check or print what is in a stopped broker's message stores; adopt them, or set them aside",
+        "check or print what is in a stopped broker's message stores; convert, adopt or set them aside",
     ),
     "backup": ("console.backup.commands:main_backup", "copy everything in a data folder, also one in use, to a file"),
     "restore": ("console.backup.commands:main_restore", "restore such a file into an empty folder"),

@@ -171,7 +171,7 @@ class Segments:
     def _create(self, size: int, *, filled: bool = True) -> SegmentFile:
         path = self.folder / f"{self._next_file:08}.segment"
         try:
-            file = SegmentFile.create(path, size, durable=self._durable, filled=filled)
+            file = SegmentFile.create(path, size, durable=self._durable, filled=filled and self._durable)
             self._next_file += 1
             if self._durable:
                 sync_folder(self.folder)
