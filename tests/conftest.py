@@ -89,6 +89,7 @@ SLOW = {
     "history",
     "interop",
     "javascript",
+    "server/earlier_store/test_conversion.py",
     "server/test_bit_rot.py",
     "server/test_broker_process.py",
     "server/test_clock_steps.py",
