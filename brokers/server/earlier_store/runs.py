@@ -19,8 +19,8 @@ from zlib import crc32
 from brokers.server.message_groups import Entry
 from brokers.server.sqlite_file import is_damage
 
-#: Maximum number of messages in a run, and of their bytes unless it is a single message.
-RUN_MESSAGES, RUN_BYTES = 256, 256 << 10
+#: Maximum number of messages in a run.
+RUN_MESSAGES = 256
 
 #: `size`: total bytes of the bodies. `parts`: the sizes of the bodies, followed by their
 #: checksums. `state`: see `State`.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from zlib import crc32
 
-from brokers.server.earlier_store.runs import RUN_BYTES, RUN_MESSAGES
+from brokers.server.earlier_store.runs import RUN_MESSAGES
 from brokers.server.earlier_store.tables import PAGE_BYTES, batches
 from brokers.server.journal.stamp_file import Stamp
 from brokers.server.sqlite_file import transaction
@@ -18,6 +18,9 @@ ROW_BYTES = 128
 
 #: Fewer messages are stored singly.
 FEWEST = 4
+
+#: Maximum bytes of a run, unless it is a single message.
+RUN_BYTES = 256 << 10
 
 MOVE = (
     "UPDATE message SET queue = ?, number = ?, size = ?, body = ?, expires = ?, mark = ?, checksum = ?, failed = 0"
