@@ -1,8 +1,9 @@
 """The listing of a segment: where its groups are, and their changes, at the end of the file.
 
-It is written when the segment is left, so that a start reads one piece and not each group, of which there are thousands
-if messages were stored one by one. Nothing depends on it: it is not synced, and one that is missing, torn or damaged
-has the groups read singly. It is covered by a checksum that begins with the segment's salt, as groups are.
+It is written when the segment is left, also at a stop, so that a start reads one piece and not each group, of which
+there are thousands if messages were stored one by one. Nothing depends on it: it is not synced, and one that is
+missing, torn or damaged has the groups read singly. It is covered by a checksum that begins with the segment's salt, as
+groups are.
 """
 
 from __future__ import annotations
@@ -56,16 +57,16 @@ class Listing:
 Listed = tuple[int, int, bytes]
 
 
-def read_listing(file: SegmentFile, header: Header, last: int) -> Iterator[Listed] | None:
-    """Return all groups up to the sequence `last`; None if there is no such listing, or it is not sound. Raises
-    StoreError."""
+def read_listing(file: SegmentFile, header: Header, last: int | None) -> Iterator[Listed] | None:
+    """Return all groups up to the sequence `last`; None if there is no such listing, or it is not sound. `last` None:
+    up to any, since a segment that is listed gets no more. Raises StoreError."""
     end = file.size - _TRAILER.size
     trailer = file.read(end, _TRAILER.size) if end > 0 else b""
     if len(trailer) < _TRAILER.size or trailer[:4] != MAGIC:
         return None
     _, checksum, found, groups, change_bytes = _TRAILER.unpack(trailer)
     size = groups * _PLACE.size + change_bytes
-    if found != last or groups != last - header.first + 1 or size > end:
+    if last not in (None, found) or groups != found - header.first + 1 or groups < 1 or size > end:
         return None
     content = file.read(end - size, size)
     if value(header.salt + trailer[_REST:] + content) != checksum:

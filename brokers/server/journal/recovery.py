@@ -187,7 +187,7 @@ def _read_segment(found: Found, file: SegmentFile, header: Header, last: int | N
     index = found.index
     segment = Segment(file, header.serial, header.salt, CONTENT, header.first - 1)
     index.segments[header.serial] = segment
-    if last is not None and (listed := read_listing(file, header, last)) is not None:
+    if (listed := read_listing(file, header, last)) is not None:
         _apply_listed(found, segment, listed)
         file.close()
         return
