@@ -92,10 +92,11 @@ def damage_table(path: Path, table: str) -> None:
 
 
 def damage_segment(store: Path) -> None:
-    """Overwrite the first group of the segment that is in use."""
+    """Overwrite the first group of the segment that is in use, and its listing."""
     segment = max(store.glob("*.segment"))
     content = bytearray(segment.read_bytes())
     content[CONTENT : CONTENT + 40] = random.Random(1).randbytes(40)
+    content[-1] ^= 0xFF
     segment.write_bytes(content)
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from brokers.server.journal.listing import read_listing
 from brokers.server.journal.reading_lock import no_segment_freed
 from brokers.server.journal.recovery import end_of, segment_paths
 from brokers.server.journal.segment_file import CONTENT, Header, SegmentFile
@@ -77,7 +78,8 @@ def pinned_journal(folder: Path) -> Iterator[PinnedJournal]:
             size, header, _ = files[newest]
             assert header is not None
             file = SegmentFile(folder / newest, size)
-            ends[newest] = end_of(file, header)
+            if read_listing(file, header, None) is None:  # else it gets no more groups
+                ends[newest] = end_of(file, header)
             file.close()
         yield PinnedJournal(folder, stamp, files, ends)
 

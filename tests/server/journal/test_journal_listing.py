@@ -11,6 +11,7 @@ import pytest
 from brokers.server.journal import listing
 from brokers.server.journal.groups import HEAD_BYTES
 from brokers.server.journal.listing import read_listing
+from brokers.server.journal.pinning import pinned_journal
 from brokers.server.journal.recovery import recover
 from brokers.server.journal.segment_file import SegmentFile
 from tests.server.journal.journals import (
@@ -112,6 +113,17 @@ def test_listing_of_an_earlier_use_of_the_file_is_not_read(path: Path) -> None:
         right = content(store)
         assert len(files(path)) < 12
     assert after_crash(path) == right
+
+
+def test_copy_of_a_journal_has_the_listing_of_the_newest_segment(path: Path) -> None:
+    lists, right = many(path)
+    newest = max(lists)
+    with pinned_journal(path) as pinned:
+        pinned.copy(path.with_name("copy"), lambda: None)
+    data = bytearray((path.with_name("copy") / newest).read_bytes())
+    data[lists[newest][1] : lists[newest][1] + HEAD_BYTES] = bytes(HEAD_BYTES)
+    (path.with_name("copy") / newest).write_bytes(data)
+    assert after_crash(path.with_name("copy")) == right
 
 
 def test_damage_that_the_listing_makes_up_for_costs_nothing(path: Path) -> None:
