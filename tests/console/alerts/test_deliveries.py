@@ -197,3 +197,15 @@ def test_mail_without_a_configured_server_fails_at_once(broker: Broker, by: Acto
     delivery.refresh_from_db()
     assert delivery.state == DeliveryState.FAILED
     assert "HEADGATE_MAIL_HOST" in delivery.attempts[0]["outcome"]
+
+
+def test_disabled_receiver_gets_nothing_of_what_was_due(stuck: Broker, by: Actor, hook: Received) -> None:
+    hook.answers = [500]
+    create_rule(by, hook, [STUCK])
+    evaluator(Clock()).poll()
+    Receiver.objects.update(enabled=False)
+    Delivery.objects.update(due=timezone.now())
+    tasks.sweep()
+    delivery = Delivery.objects.get()
+    assert (delivery.state, delivery.attempts[-1]["outcome"]) == (DeliveryState.FAILED, "the receiver is disabled")
+    assert len(hook.requests) == 1
