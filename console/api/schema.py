@@ -173,7 +173,7 @@ class TimelinePage(Snapshot):
     before_audit = number_field("Value of the parameter for the next page.", required=False)
     more = serializers.BooleanField(
         required=False,
-        help_text="Whether there may be older entries; with after_event: whether some were left out, search anew.",
+        help_text="Whether there may be older entries; with after_event: whether some were left out: search again.",
     )
     searched_to = number_field("Time that the search has reached, ms since the epoch.", required=False, allow_null=True)
 

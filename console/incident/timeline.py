@@ -175,7 +175,7 @@ async def _search_events(link: BrokerLink, search: Search, found: _Found, count:
 
 def news(link: BrokerLink, search: Search, *, after_event: int, after_audit: int) -> tuple[list[dict[str, Any]], bool]:
     """Return the entries after a position, the newest first, and whether that is not all of them: then they have to be
-    searched anew. Raises AdminError."""
+    searched again. Raises AdminError."""
     entries: list[dict[str, Any]] = []
     is_part = False
     if search.source != "people" and after_event < link.newest_event:

@@ -200,23 +200,38 @@ def test_copy_with_a_lost_answer_asks_before_it_could_duplicate(
     assert messages.queues["a"] == list(range(1, 21))
 
 
-def test_skipped_batch_has_as_many_messages_as_the_copy_would_have(
-    broker: Broker, messages: Messages, by: Actor
+@pytest.mark.parametrize("passed_over", ["acquired", "too_large"])
+def test_skipped_batch_has_the_messages_that_the_copy_has_made(
+    broker: Broker, messages: Messages, by: Actor, passed_over: str
 ) -> None:
-    messages.acquired = {2, 6}
+    others = {2, 5, 6, 7, 8}  # before and within the batch whose answer is lost
+    setattr(messages, passed_over, others)
     job = begun(broker, by, "copy")
-    messages.after = kill
+    messages.after = once(kill)
     with pytest.raises(Killed):
         finish(job)
-    messages.after = lambda: None
     worker_ended()
     finish(job, "another")
-    done = list(messages.copies)
-    assert done == [1, 3, 4]  # the stand-in's batch has four messages, those that it skips included
-    MessageJob.objects.update(unconfirmed=3)
+    assert messages.copies == [1, 3, 4, 9, 10, 11, 12, 13]  # the second batch, too
     jobs.resume(by, now(job), unconfirmed="skip")
-    finish(job)
-    assert sorted(messages.copies) == [n for n in range(1, 21) if n not in messages.acquired]
+    job = finish(job)
+    assert messages.copies == [n for n in range(1, 21) if n not in others]  # each once
+    assert (job.state, job.messages, job.at_least) == (State.DONE, 11, True)
+    assert "at_least: true" in texts()[-1][2]
+
+
+def test_count_of_a_copy_whose_batch_is_repeated_says_that_it_is_the_least(
+    broker: Broker, messages: Messages, by: Actor
+) -> None:
+    job = begun(broker, by, "copy")
+    messages.after = once(kill)
+    with pytest.raises(Killed):
+        finish(job)
+    worker_ended()
+    finish(job, "another")
+    jobs.resume(by, now(job), unconfirmed="repeat")
+    assert (finish(job).messages, len(messages.copies)) == (20, 24)
+    assert texts()[-1][2] == f"message job {job.pk} ends: messages: 20, bytes: 2000, skipped: 0, at_least: true"
 
 
 def test_skipping_the_last_batch_of_a_copy_ends_the_job(broker: Broker, messages: Messages, by: Actor) -> None:
@@ -231,6 +246,7 @@ def test_skipping_the_last_batch_of_a_copy_ends_the_job(broker: Broker, messages
     jobs.resume(by, job, unconfirmed="skip")
     assert finish(job).state == State.DONE
     assert messages.copies == [1, 2]
+    assert texts()[-1][2] == f"message job {job.pk} ends: messages: 0, bytes: 0, skipped: 0, at_least: true"
 
 
 def test_lost_connection_is_waited_for(broker: Broker, messages: Messages, by: Actor) -> None:
