@@ -20,7 +20,7 @@ from django.utils import timezone
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from brokers.input_checks import label_fault
 from console.access.actor import Actor
-from console.access.audited_changes import audited
+from console.access.audited_changes import attempted, audited
 from console.access.models import ApiToken, RoleGrant
 from console.access.tokens import digest_of, new_secret, visible_prefix
 from console.permissions.rights import Grant, Rights, Role
@@ -112,7 +112,7 @@ def _holder(holder: User | Group) -> str:
 def create_user(by: Actor, name: str) -> tuple[User, str]:
     """Create a user without a role, and return the user and the generated password. Raises PermissionDenied,
     AlreadyExists, InvalidValue."""
-    with audited(by, f"user {name}", "create-user"):
+    with attempted(by, f"user {name}", "create-user") as row:
         _check_full_administrator(by)
         wrong = [character for character in name if not (character.isalnum() or character in "@.+-_")]
         if not name or wrong or len(name) > 150:
@@ -120,16 +120,21 @@ def create_user(by: Actor, name: str) -> tuple[User, str]:
         if User.objects.filter(username__iexact=name).exists():
             raise AlreadyExists(f"the user {name} already exists")
         password = secrets.token_urlsafe(12)
-        return User.objects.create_user(name, password=password), password
+        user = User(username=User.normalize_username(name))
+        user.set_password(password)  # its digest takes long, and the transaction excludes other writers
+        with row.transaction():
+            user.save(force_insert=True)
+        return user, password
 
 
 def renew_password(by: Actor, user: User) -> str:
     """Generate and return a new password. Raises PermissionDenied."""
-    with audited(by, _holder(user), "renew-password"):
+    with attempted(by, _holder(user), "renew-password") as row:
         _check_full_administrator(by)
         password = secrets.token_urlsafe(12)
         user.set_password(password)
-        user.save(update_fields=["password"])
+        with row.transaction():
+            user.save(update_fields=["password"])
         return password
 
 

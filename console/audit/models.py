@@ -141,5 +141,13 @@ class AuditEntry(models.Model):
         about = {"broker": self.broker or None, "object": self.object}
         log.info("audit entry %s: %s", self.pk, self, extra={**known, **about})
 
+    def save_or_log(self) -> None:
+        """Save, or log the entry and raise what the database raises."""
+        try:
+            self.save()
+        except Exception:
+            log.critical("cannot write audit row: %s from %s: %s", self, self.source_address, self.detail)
+            raise
+
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         raise AppendOnlyError("audit rows are never deleted")
