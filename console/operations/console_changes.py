@@ -47,7 +47,7 @@ def console_attempt(
 ) -> Iterator[Change]:
     """As `console_change`, for blocks that do more than change the database: these make their changes of it in a
     `Change.transaction`."""
-    broker = slug if slug in slugs() else slugs()[0]
+    broker = slug if slug in slugs() else ""
     with recording(Change(by, what, operation, reason, broker, virtualhost)) as this:
         for where, need in needs:
             by.check(where, need, what)
