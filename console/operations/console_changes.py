@@ -13,6 +13,8 @@ from console.access.audited_changes import Change, recording
 from console.brokers.configured import slugs
 from console.permissions.rights import Need, Rights, Role
 
+__all__ = ["Change", "Needs", "console_attempt", "console_change", "needs_of_scope", "sees_scope"]
+
 #: Required permissions: (slug of a broker, permission at that broker).
 Needs = Iterable[tuple[str, Need]]
 
