@@ -124,6 +124,8 @@ class Rule(models.Model):
     version = models.PositiveIntegerField(default=1)
     #: Time of the rule's last notification; alerts that follow within seconds are sent together.
     last_notified = models.DateTimeField(null=True)
+    #: Number of the event after which it applies, by broker (`rule_starts.py`); null: of an earlier release.
+    starts = models.JSONField(null=True, default=dict, editable=False)
 
     objects: ClassVar[models.Manager[Rule]] = models.Manager()
 
