@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,8 +28,6 @@ from console.links.registry import BrokerLink
 from console.operations.message_records import fault as fault_of_message
 from console.operations.message_records import recorded as recorded_of_message
 from console.permissions.rights import Need, needed
-
-log = logging.getLogger(__name__)
 
 _LONGEST_NAME = AuditEntry._meta.get_field("object").max_length
 _REFUSALS = (AlreadyExists, EffectNotConfirmed, InvalidValue, NotAllowed, NotFound, StaleVersion)
@@ -58,7 +55,7 @@ class Attempt:
 
     def record(self, outcome: Outcome) -> None:
         """Write the audit row. Raises what the database raises, after logging the row."""
-        entry = AuditEntry(
+        AuditEntry(
             user=self.by.user if isinstance(self.by.user, User) and self.by.user.pk else None,
             user_name=self.by.name,
             source_address=self.by.address,
@@ -71,12 +68,7 @@ class Attempt:
             after=None if self.after is None else dict(self.after),
             outcome=outcome,
             detail=self.detail,
-        )
-        try:
-            entry.save()
-        except Exception:
-            log.critical("cannot write audit row: %s from %s: %s", entry, self.by.address, self.detail)
-            raise
+        ).save_or_log()
 
 
 @contextmanager

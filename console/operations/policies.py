@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.core.exceptions import PermissionDenied
+
 from brokers.admin import (
     AdminError,
     AlreadyExists,
@@ -27,6 +29,7 @@ from brokers.model.patterns import match_rank
 from console.access.actor import Actor
 from console.links.registry import BrokerLink
 from console.operations.objects import create_object, delete_object, update_object
+from console.operations.permission_check import Wanted, check_permissions
 from console.operations.preview_turns import turns_at
 
 FIELDS = tuple(attribute.name for attribute in POLICY)
@@ -56,6 +59,11 @@ class PolicyChange:
     action: str = "update"
     version: int | None = None
     was: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def wanted(self) -> Wanted:
+        """What the change does, as its permission depends on it."""
+        return self.name, self.action, _given(self.attributes) if self.action == "create" else self.attributes
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -185,13 +193,20 @@ def _grouped(changes: Iterable[PolicyChange]) -> list[dict[str, Any]]:
 
 def apply_changes(by: Actor, link: BrokerLink, changes: Sequence[PolicyChange], *, reason: str = "") -> list[Applied]:
     """Make the changes one by one, each with its audit row, and return the result of each. A refused change does not
-    prevent the others, and is retried after them, since it may depend on a later one. Raises PermissionDenied."""
+    prevent the others, and is retried after them, since it may depend on a later one. Raises PermissionDenied before
+    the first one if the user lacks the permission for any: then nothing is changed."""
+    check_permissions(by, link.slug, [change.wanted for change in changes], reason=reason)
     found: dict[int, Applied] = {}
     left = list(range(len(changes)))
     while left:
         again = []
         for number in left:
-            applied = found[number] = apply_change(by, link, changes[number], reason=reason)
+            try:
+                applied = apply_change(by, link, changes[number], reason=reason)
+            except PermissionDenied as error:  # revoked meanwhile: trying again is of no use
+                found[number] = Applied(changes[number], "refused", detail=str(error))
+                continue
+            found[number] = applied
             if applied.outcome == "refused":
                 again.append(number)
             if applied.outcome == "unknown":
