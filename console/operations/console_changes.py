@@ -18,9 +18,6 @@ __all__ = ["Change", "Needs", "console_attempt", "console_change", "needs_of_sco
 #: Required permissions: (slug of a broker, permission at that broker).
 Needs = Iterable[tuple[str, Need]]
 
-#: Operations that act at a broker and store their steps themselves: no transaction is around them.
-_AT_BROKERS = frozenset({"end-now"})
-
 
 def needs_of_scope(broker: str = "", virtualhost: str = "") -> list[tuple[str, Need]]:
     """Return the permissions to configure alerts of a scope: operator of all of it. An empty `broker` or `virtualhost`
@@ -75,9 +72,5 @@ def console_change(
     `virtualhost`: scope of the audit row; without a broker, it is of the console as a whole. Raises PermissionDenied;
     re-raises every error of the block after it has been recorded."""
     about: dict[str, str] = {"administer": administer, "slug": slug, "virtualhost": virtualhost, "reason": reason}
-    with console_attempt(by, what, operation, needs, **about) as this:
-        if operation in _AT_BROKERS:
-            yield this
-        else:
-            with this.transaction():
-                yield this
+    with console_attempt(by, what, operation, needs, **about) as this, this.transaction():
+        yield this

@@ -21,14 +21,13 @@ from brokers.admin import NotFound, StaleVersion
 from brokers.model import ObjectName, object_name
 from console.access.actor import Actor
 from console.links.registry import BrokerLink, link
+from console.operations.composed_reasons import composed_reason
 from console.operations.objects import update_object
 from console.operations.stops import Aim, is_of, start_producers, stop_producers
 from console.schedules.models import Action, Run, RunState
 
 _ATTEMPTS = 3
 _BROKER = object_name("Broker")
-#: Longest reason that brokers take, characters.
-MOST_REASON = 1000
 #: A stop whose end is so close to that of the window, ms, ends with it: a request takes time, and clocks differ.
 CLOSE_MS = 30_000
 
@@ -44,8 +43,7 @@ def operation_of(action: str) -> str:
 
 def reason_of(run: Run, *, end: bool = False) -> str:
     """Return the reason of a run's changes, at its end of the revert: as much of it as brokers take."""
-    reason = f"schedule {run.schedule_name}{f': {run.reason}' if run.reason else ''}"
-    return (f"end of {reason}" if end else reason)[:MOST_REASON]
+    return composed_reason(f"{'end of ' if end else ''}schedule {run.schedule_name}", run.reason)
 
 
 def begin(by: Actor, run: Run, now: dt.datetime) -> str:

@@ -22,7 +22,7 @@ from brokers.model import ObjectName, check_attributes
 from console.access.actor import Actor
 from console.access.later_rights import token_name, token_number
 from console.links.registry import BrokerLink, UnknownBroker, link
-from console.operations.console_changes import Change, console_change
+from console.operations.console_changes import Change, console_attempt, console_change
 from console.operations.policies import FIELDS, SCOPES, PolicyChange, check_settable
 from console.operations.stops import Aim
 from console.permissions.rights import Need, Rights, Role, host_of, needed
@@ -158,7 +158,10 @@ def delete(by: Actor, schedule: Schedule) -> None:
 def end_now(by: Actor, run: Run) -> Run:
     """Revert the change of an open run, or of one whose revert failed, now; call off one that has not started. Raises
     PermissionDenied, InvalidValue."""
-    with _change(by, run, "end-now") as this:
+    name, need = f"schedule {run.schedule_name}", need_of(run.action, ObjectName.parse(run.target), run.attributes)
+    about = {"slug": run.broker, "virtualhost": _host(run.target)}
+    # It acts at the broker, and stores its steps itself: no transaction is around them.
+    with console_attempt(by, name, "end-now", [(run.broker, need)], **about) as this:
         if run.state == RunState.BEGINNING and execution.call_off(run.pk, timezone.now(), by):
             this.detail = "it had not started"
             return Run.objects.get(pk=run.pk)
@@ -209,11 +212,10 @@ def can_see(rights: Rights, of: Schedule | Run) -> bool:
     return rights.allows(Role.VIEWER, of.broker, host_of(ObjectName.parse(of.target)))
 
 
-def _change(by: Actor, of: Schedule | Run, operation: str) -> AbstractContextManager[Change]:
-    name = of.name if isinstance(of, Schedule) else of.schedule_name
+def _change(by: Actor, of: Schedule, operation: str) -> AbstractContextManager[Change]:
     need = need_of(of.action, ObjectName.parse(of.target), of.attributes)
     return console_change(
-        by, f"schedule {name}", operation, [(of.broker, need)], slug=of.broker, virtualhost=_host(of.target)
+        by, f"schedule {of.name}", operation, [(of.broker, need)], slug=of.broker, virtualhost=_host(of.target)
     )
 
 
