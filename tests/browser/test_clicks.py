@@ -58,11 +58,16 @@ CLICKS = {
     "export the policies": 3,
 }
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
-#: A press that Playwright prevents, since the page has moved under the mouse meanwhile, is made again: it counts once.
+#: Takes back a press that Playwright prevents, since the page has moved under the mouse, and makes again. The press
+#: counts at once, since it may lead to another page.
+TAKEN_BACK = "taken back"
 COUNT = """
   const count = (event) => window.countedClick(`${event.type} ${event.target.textContent.trim().slice(0, 30)}`);
-  const countPress = (event) => event.isTrusted && setTimeout(() => event.defaultPrevented || count(event));
-  addEventListener("pointerdown", countPress, { capture: true });
+  addEventListener("pointerdown", (event) => {
+    if (!event.isTrusted) return;
+    count(event);
+    setTimeout(() => event.defaultPrevented && window.countedClick("taken back"));
+  }, { capture: true });
   addEventListener("change", (event) => event.target.matches("select") && count(event), { capture: true });
 """
 
@@ -78,7 +83,10 @@ class Clicks:
         await page.context.add_init_script(COUNT)
 
     def _made(self, what: str) -> None:
-        self.made.append(what)
+        if what == TAKEN_BACK:
+            self.made.pop()
+        else:
+            self.made.append(what)
 
     @asynccontextmanager
     async def of(self, task: str) -> AsyncIterator[None]:
