@@ -21,6 +21,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 
 from brokers import input_limits as limits
+from console.access.sign_ins import record_failure, record_sign_in
 from console.access.tokens import PREFIX, BadToken, authenticate_token
 from console.live.origin import is_same_origin
 
@@ -28,6 +29,7 @@ from console.live.origin import is_same_origin
 #: purpose. The user is read each time: a changed password or a deactivated user ends it at once.
 VERIFIED_FOR = 60.0
 _MOST_VERIFIED = 500
+_WAY = "with a password, for requests to /jolokia/"
 
 
 class SignInRefused(Exception):
@@ -112,14 +114,18 @@ def _user(request: HttpRequest, name: str, password: str) -> User:
     digest = _verified.digest(name, password)
     if (known := _verified.user(digest)) is not None:
         if not AxesProxyHandler.is_allowed(request, {"username": name}):
+            record_failure(request, name, f"{_WAY}, locked after too many failures")
             raise _locked()
         return known
     user = authenticate(request=request, username=name, password=password)
     if getattr(request, "axes_locked_out", False):
         request.axes_locked_out = False  # type: ignore[attr-defined]  # else the middleware answers with its page
+        record_failure(request, name, f"{_WAY}, locked after too many failures")
         raise _locked()
     if not isinstance(user, User):
+        record_failure(request, name, _WAY)
         raise _unauthorized("The name or the password is not correct.")
+    record_sign_in(request, user, _WAY, repeated=True)
     AxesProxyHandler.user_logged_in(User, request=request, user=user)  # resets the failures, as on the page
     _verified.add(digest, user)
     return user
