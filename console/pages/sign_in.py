@@ -10,7 +10,7 @@ from django.conf import settings
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView, LogoutView
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from console.access.sign_ins import record_failure, record_sign_in, record_sign_out
@@ -36,7 +36,7 @@ class SignIn(LoginView):
 
 
 class SignOut(LogoutView):
-    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         user = request.user
         answer = super().post(request, *args, **kwargs)
         record_sign_out(request, user)
