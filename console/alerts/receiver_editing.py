@@ -114,11 +114,14 @@ def send_test(by: Actor, receiver: Receiver) -> Delivery:
 
 
 def retry_delivery(by: Actor, delivery: Delivery) -> None:
-    """Retry a failed delivery with a full number of attempts. Raises PermissionDenied, InvalidValue."""
+    """Retry a failed delivery with a full number of attempts; not for recipients that accepted it. Raises
+    PermissionDenied, InvalidValue."""
     with console_change(by, f"alert-receiver {delivery.receiver_name}", "deliver-again", needs_of_scope()) as this:
         this.detail = f"delivery {delivery.pk}"
         failed = Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.FAILED)
-        if not failed.update(state=DeliveryState.WAITING, due=timezone.now(), tries=0, finished=None):
+        accepted = {recipient: said for recipient, said in delivery.settled.items() if not said}
+        again = {"state": DeliveryState.WAITING, "due": timezone.now(), "tries": 0, "finished": None}
+        if not failed.update(**again, settled=accepted):
             raise InvalidValue({"detail": f"delivery {delivery.pk} has not failed"})
     send(deliver, delivery.pk)
 

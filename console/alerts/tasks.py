@@ -71,7 +71,7 @@ def deliver(number: int) -> str:
     delivery.finished = None if state == DeliveryState.WAITING else now
     pause = max(min(FIRST * 2 ** (delivery.tries - 1), LONGEST), min(wait, LONGEST_WAIT))
     delivery.due = now + dt.timedelta(seconds=pause)
-    delivery.save(update_fields=["attempts", "state", "lease_until", "lease_holder", "finished", "due"])
+    delivery.save(update_fields=["attempts", "settled", "state", "lease_until", "lease_holder", "finished", "due"])
     return outcome
 
 

@@ -15,7 +15,7 @@ from django.shortcuts import render
 from django.utils.decorators import method_decorator
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
-from brokers.input_checks import shortened
+from brokers.input_checks import on_one_line, shortened
 from console.access.oidc import ProviderUnavailable, configured, setting
 from console.access.sign_ins import record_failure, record_sign_in, record_sign_out
 from console.audit.models import Outcome
@@ -87,5 +87,5 @@ class OidcCallback(OIDCAuthenticationCallbackView):  # type: ignore[misc]
 
     def _refused(self, why: str) -> HttpResponse:
         log.warning("a sign-in was refused: %s", why)
-        record_failure(self.request, "", f"{_WAY}: {shortened(why, 300)}")
+        record_failure(self.request, "", f"{_WAY}: {shortened(on_one_line(why), 300)}")
         return _failed(self.request, "The sign-in could not be verified. Try again.", 403)

@@ -135,7 +135,6 @@ def test_slow_host_look_up_does_not_delay_saving_a_receiver(
 
 
 def test_mail_is_retried_and_reaches_a_real_server(stuck: Broker, by: Actor, settings: Any) -> None:
-    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     with smtp_receiver() as (box, port):
         settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", port
         box.refuse = 1
