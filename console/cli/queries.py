@@ -7,7 +7,7 @@ import time
 
 import click
 
-from console.cli import names, output
+from console.cli import names, output, terminal
 from console.cli.group import cli, client_of, json_option, queue_names
 
 STATES = ("NORMAL", "OVERFULL", "STOPPED", "OVERFULL_STOPPED")
@@ -60,7 +60,7 @@ def list_(
         rows.append(row)
         if limit and len(rows) >= limit:
             break
-    return output.as_json(rows) if json_ else output.queues(rows)
+    return terminal.as_json(rows) if json_ else output.queues(rows)
 
 
 @cli.command()
@@ -70,7 +70,7 @@ def list_(
 def why(ctx: click.Context, queue: str, json_: bool) -> None:
     """Explain why QUEUE (name, virtualhost/name, or the object name of a producer) is blocked, and until when."""
     answer = client_of(ctx).get("why/", object=names.queue(queue))
-    return output.as_json(answer) if json_ else output.why(answer)
+    return terminal.as_json(answer) if json_ else output.why(answer)
 
 
 @cli.command()
@@ -100,7 +100,10 @@ def watch(
             about = {event["object"], str(event["attributes"].get("queue"))}
             if (queues and not about & queues) or (kind and event["kind"] not in kind):
                 continue
-            (output.line_as_json if json_ else output.event)(event)
+            if json_:
+                terminal.as_json(event, indent=None)
+            else:
+                output.event(event)
             printed += 1
             if count and printed >= count:
                 return
