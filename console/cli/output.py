@@ -223,6 +223,22 @@ def event(answer: Mapping[str, Any]) -> None:
     terminal.line(f"{when(answer['at'])}  {answer['kind']:<20}  {answer['text']}")
 
 
+def gap(position: int, retained: int, *, json_: bool) -> None:
+    """Print that the events after `position` and before the one with the number `retained` are lost."""
+    first, last = position + 1, retained - 1
+    if last < first:  # its numbers are lower than those that it had sent
+        found: dict[str, Any] = {"restarted": True}
+        said = f"the broker counts its events from the beginning: those after {position:,} are lost"
+    else:
+        found = {"lost": {"first": first, "last": last}}
+        which = f"event {first:,} is" if first == last else f"events {first:,} to {last:,} are"
+        said = f"{which} no longer retained by the broker, and not shown"
+    if json_:
+        terminal.as_json(found, indent=None)
+    else:
+        terminal.fault(said)
+
+
 def changes(answer: Mapping[str, Any]) -> None:
     for change in answer["changes"]:
         fields = ", ".join(
