@@ -32,6 +32,7 @@ from console.leases.leased_row import signed
 from console.links.registry import BrokerLink, UnknownBroker, link
 from console.links.visibility import as_visible
 from console.operations.attempt import Attempt, attempt, happened
+from console.operations.composed_reasons import composed_reason
 from console.operations.objects import update_object
 from console.operations.policies import FIELDS, PolicyChange, check_settable, preview_changes
 from console.permissions.rights import Need, Role, host_of
@@ -325,7 +326,7 @@ def _actor(edit: BulkEdit) -> Actor:
 
 def _change_queue(by: Actor, broker: BrokerLink, edit: BulkEdit, row: BulkEditRow) -> None:
     name = ObjectName.parse(row.object)
-    why = f"bulk edit {edit.pk}: {edit.reason}" if edit.reason else f"bulk edit {edit.pk}"
+    why = composed_reason(f"bulk edit {edit.pk}", edit.reason)
     for attempts in range(_ATTEMPTS):
         try:
             now = broker.call(lambda admin: admin.read(name))

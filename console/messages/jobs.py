@@ -31,6 +31,7 @@ from console.leases.leased_row import signed
 from console.links.registry import BrokerLink, UnknownBroker, link
 from console.messages.models import MessageJob, State
 from console.operations.attempt import attempt, happened
+from console.operations.composed_reasons import composed_reason
 from console.operations.message_acts import Act
 from console.operations.messages import called, require
 from console.permissions.rights import host_of, needed
@@ -283,7 +284,7 @@ def _actor(job: MessageJob) -> Actor:
 
 
 def _reason(job: MessageJob) -> str:
-    return f"message job {job.pk}: {job.reason}" if job.reason else f"message job {job.pk}"
+    return composed_reason(f"message job {job.pk}", job.reason)
 
 
 def _unconfirmed(job: MessageJob) -> str:

@@ -16,7 +16,9 @@ from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from brokers import input_limits
 from brokers.admin import BrokerUnreachable, InvalidValue, TryAgain
+from brokers.input_checks import value_faults
 from brokers.model import object_name
 from console.access import administration
 from console.access.actor import Actor
@@ -132,6 +134,15 @@ def test_reason_and_user_are_sent_with_each_batch(broker: Broker, messages: Mess
     job = finish(begun(broker, by))
     sent = [given for name, given in messages.calls if not given.get("preview")]
     assert {(given["actor"], given["reason"]) for given in sent} == {("olga", f"message job {job.pk}: incident 7")}
+
+
+def test_longest_reason_is_sent_within_the_limit_of_the_broker(broker: Broker, messages: Messages, by: Actor) -> None:
+    given = "x" * input_limits.REASON
+    job = finish(jobs.begin(by, broker.link, Act("move", A, "b", match={}), reason=given))
+    assert job.state == State.DONE
+    sent = {given["reason"] for _, given in messages.calls if not given.get("preview")}
+    assert sent == {f"message job {job.pk}: {given}"[: input_limits.REASON - 1] + "…"}
+    assert not value_faults({"arguments": {"reason": sent.pop()}})
 
 
 def test_ages_of_the_filter_are_those_at_the_beginning(broker: Broker, messages: Messages, by: Actor) -> None:
