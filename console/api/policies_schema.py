@@ -179,6 +179,11 @@ class BulkRequest(serializers.Serializer[Any]):
     selection = BulkSelection(help_text="Queues to edit; {}: all.")
     attributes = serializers.DictField(default=dict, help_text="Policy fields and their new values; null: inherited.")
     factors = _factors()
+    digest = TextField(
+        "That of the preview: the edit is refused with 409 if other queues are selected by now, or would get other"
+        " values. Empty: it is not compared.",
+        default="",
+    )
     reason = TextField(REASON, default="")
 
 
@@ -193,6 +198,7 @@ class BulkPreview(serializers.Serializer[Any]):
     queues = PolicyQueue(many=True, help_text="The first 200 of them by name.")
     preview = ChangePreview(allow_null=True)
     without = number_field("Queues that stay as they are, since they have no limit to multiply.")
+    digest = text_field("Of the selected queues and their new values: send it with the edit. Empty: no fields.")
 
 
 class BulkJob(serializers.Serializer[Any]):

@@ -32,8 +32,13 @@ from console.permissions.rights import Need, needed
 
 log = logging.getLogger(__name__)
 
+
+class PreviewOutdated(AdminError):
+    """What the change would do has changed since its preview, to which the request pins it. Nothing was changed."""
+
+
 _LONGEST_NAME = AuditEntry._meta.get_field("object").max_length
-_REFUSALS = (AlreadyExists, EffectNotConfirmed, InvalidValue, NotAllowed, NotFound, StaleVersion)
+_REFUSALS = (AlreadyExists, EffectNotConfirmed, InvalidValue, NotAllowed, NotFound, PreviewOutdated, StaleVersion)
 
 
 @dataclass

@@ -14,6 +14,7 @@ from brokers.testing import InMemoryBroker
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import Broker, People, until_in_page
 from tests.browser.test_overview import limited, opened
+from tests.console.conftest import until
 
 pytestmark = [
     pytest.mark.browser,
@@ -360,6 +361,28 @@ async def test_bulk_edit_is_previewed_applied_and_undone(people: People, broker:
     await expect(page.locator("h1")).to_contain_text("Undo of bulk edit")
     await expect(page.locator("#state")).to_contain_text("Done at")
     assert capacities() == [100, 100, 100]
+
+
+async def test_bulk_edit_of_other_queues_than_previewed_is_refused_and_previewed_again(
+    people: People, broker: Broker
+) -> None:
+    broker.do(lambda memory: limited(memory, "a.1", 100))
+    page = await opened(await people.page("ada"), "/policies/bulk/")
+    await page.get_by_label("All matching queues").check()
+    await page.get_by_label("Capacity, messages", exact=True).first.check()
+    await typed(page, capacity_messages="x2")
+    apply = page.locator("#apply")
+    await expect(apply).to_have_text("Apply to 1 queue")
+    await expect(apply).to_be_enabled()
+    broker.do(lambda memory: limited(memory, "a.2", 100))  # while the reason is typed
+    await asyncio.to_thread(until, lambda: len(broker.link.queues()) == 2)
+    await page.get_by_label("Reason").fill("outage")
+    await apply.click()
+    await expect(page.locator("#problem")).to_contain_text("it would now change 2 queues")
+    await expect(apply).to_have_text("Apply to 2 queues")
+    await expect(page.locator("#count")).to_have_text("2")
+    await apply.click()
+    await expect(page.locator("#counts")).to_contain_text("2 queues changed")
 
 
 async def test_viewer_can_preview_but_not_apply_a_bulk_edit_of_selected_queues(people: People, broker: Broker) -> None:

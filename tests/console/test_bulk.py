@@ -15,8 +15,10 @@ from brokers.model import ObjectName, object_name
 from console.access.actor import Actor
 from console.audit.models import AuditEntry
 from console.bulk import tasks
-from console.bulk.editing import Selection, begin_bulk, begin_undo, interrupt_bulk, is_stalled, resume_bulk, step
+from console.bulk.editing import Selection, begin_bulk, interrupt_bulk, is_stalled, resume_bulk, step
 from console.bulk.models import BulkEdit, State
+from console.bulk.pinned import digest_of
+from console.bulk.undoing import begin_undo
 from tests.console.conftest import Broker, until
 from tests.console.test_api import post
 
@@ -143,6 +145,52 @@ def test_resumed_job_does_not_multiply_again(four: Broker, by: Actor) -> None:
     resume_bulk(by, now(job))
     finish(job.pk)
     assert set(capacities(four).values()) == {200}
+
+
+DOUBLED = {"selection": {"states": ["OVERFULL"]}, "factors": {"capacity_messages": 2}}
+
+
+def overfull(broker: Broker, name: str) -> None:
+    broker.do(lambda memory: memory.management.update(queue(name), FIVE, 1))
+    until(lambda: broker.link.queue(str(queue(name)))["state"] == "OVERFULL")  # type: ignore[index]
+
+
+def test_edit_of_a_filter_changes_no_other_queues_than_those_previewed(four: Broker, as_operator: APIClient) -> None:
+    overfull(four, "a.1")
+    seen = post(as_operator, f"{BULK}preview/", **DOUBLED).json()
+    assert seen["count"] == 1
+    overfull(four, "a.2")  # while the reason is typed
+    refused = post(as_operator, BULK, **DOUBLED, digest=seen["digest"])
+    assert (refused.status_code, "it would now change 2 queues" in refused.json()["detail"]) == (409, True)
+    assert capacities(four) == {"a.1": 5, "a.2": 5, "a.3": 100, "b.1": 100}
+    assert not BulkEdit.objects.exists()
+    assert AuditEntry.objects.get(operation="bulk-edit").outcome == "refused"
+    again = post(as_operator, f"{BULK}preview/", **DOUBLED).json()
+    assert post(as_operator, BULK, **DOUBLED, digest=again["digest"]).status_code == 201
+    assert capacities(four) == {"a.1": 10, "a.2": 10, "a.3": 100, "b.1": 100}
+
+
+def test_factor_is_not_applied_to_a_value_that_was_changed_since_the_preview(
+    four: Broker, as_operator: APIClient
+) -> None:
+    half = {"selection": {"pattern": "a.1"}, "factors": {"capacity_messages": 1.5}}
+    mine, theirs = (post(as_operator, f"{BULK}preview/", **half).json()["digest"] for _ in range(2))
+    assert post(as_operator, BULK, **half, digest=theirs).status_code == 201
+    until(lambda: four.link.queue(str(queue("a.1")))["effective_capacity_messages"] == 150)  # type: ignore[index]
+    assert post(as_operator, BULK, **half, digest=mine).status_code == 409
+    assert capacities(four)["a.1"] == 150  # and not 225
+    assert post(as_operator, BULK, **half).status_code == 201  # without a preview, as by a script
+
+
+def test_digest_of_an_edit_is_that_of_its_queues_and_values() -> None:
+    names, values = [f"type=Queue,name=q{number}" for number in range(10_000)], {"capacity_messages": 5}
+    wanted = dict.fromkeys(names, values)
+    digest = digest_of(names, wanted)
+    assert digest == digest_of(reversed(names), dict(reversed(wanted.items())))
+    assert len(digest) == 32
+    assert digest != digest_of(names[1:], dict.fromkeys(names[1:], values))
+    assert digest != digest_of(names, {**wanted, names[7]: {"capacity_messages": 6}})
+    assert digest != digest_of([*names, "without a limit"], wanted)
 
 
 @pytest.mark.parametrize(
