@@ -41,8 +41,8 @@ export const isUndoable = ({ made, ends }) => made.some((stop) => stop.since) ||
 
 /**
  * Return what an undo does now. Others can have lifted the stops meanwhile, stopped the scope again or changed the end:
- * these stops stay, and so do those of which it is not known how the call left them. A stop whose earlier end has passed
- * would not be in force any more: it is lifted.
+ * these stops stay, and so do those of which it is not known how the call left them. A stop whose earlier end has
+ * passed would not be in force any more: it is lifted.
  *
  * `lift`: the aim of a start, or null; `restore`: arguments of stops, one for each earlier end; `over`: the stops that
  * are lifted for their earlier end; `left`: number of stops that stay as they are.
@@ -119,8 +119,8 @@ export function planAcross(sent, calls, stops, now) {
 }
 
 /**
- * Return the stop of a broker that did not answer in time, if it can only be that of the call: none of this scope was in
- * force before, and this one has the reason and the end that were requested. Otherwise null.
+ * Return the stop of a broker that did not answer in time, if it can only be that of the call: none of this scope was
+ * in force before, and this one has the reason and the end that were requested. Otherwise null.
  *
  * @param {any} sent arguments of the call, with its reason
  * @param {any} result of the broker
