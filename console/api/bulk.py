@@ -166,21 +166,22 @@ class BulkInterruptView(_JobView):
 
 class BulkUndoView(_JobView):
     @extend_schema(
-        responses={200: policies_schema.BulkPreview, **schema.READ_REFUSALS},
+        responses={200: policies_schema.BulkUndoPreview, **schema.READ_REFUSALS},
         summary="Preview the impact of undoing a bulk edit",
     )
     def get(self, request: Request, number: int) -> Response:
         job = self.job(number)
-        changes = undoing.undo_changes(job)
         link = visible_link(self.rights, job.broker)
-        preview = operations.preview_changes(link, changes, one_by_one=True) if changes else None
-        return Response({"count": len(changes), "queues": [], "preview": preview})
+        plan = undoing.undo_plan(job, link)
+        preview = operations.preview_changes(link, plan.changes, one_by_one=True) if plan.changes else None
+        return Response({"count": len(plan.changes), "preview": preview, "changed_since": plan.changed_since})
 
     @extend_schema(
         request=policies_schema.BulkSteer,
         responses={201: policies_schema.BulkJob, **schema.WRITE_REFUSALS},
         summary="Undo a bulk edit",
-        description="Starts another job that restores the previous values of queues that have not changed since.",
+        description="Starts another job that restores the previous values of queues that have not changed since. Queues"
+        " that an earlier undo has restored are not part of it; refused if there are no others, and while one runs.",
     )
     def post(self, request: Request, number: int) -> Response:
         job = undoing.begin_undo(self.actor, self.job(number), reason=self.body["reason"])
@@ -201,6 +202,7 @@ def _job(job: BulkEdit) -> dict[str, Any]:
         "selection": job.selection,
         "undo_of": job.undo_of_id,
         "undone_by": list(job.undone_by.values_list("pk", flat=True)),
+        "undoable": undoing.undoable(job),
         "state": job.state,
         "stalled": editing.is_stalled(job),
         "error": job.error,

@@ -201,6 +201,12 @@ class BulkPreview(serializers.Serializer[Any]):
     digest = text_field("Of the selected queues and their new values: send it with the edit. Empty: no fields.")
 
 
+class BulkUndoPreview(serializers.Serializer[Any]):
+    count = number_field("Number of queues whose previous values would be restored.")
+    preview = ChangePreview(allow_null=True)
+    changed_since = number_field("Queues that stay as they are: others have changed or deleted them since the edit.")
+
+
 class BulkJob(serializers.Serializer[Any]):
     id = number_field("Number of the job.")
     created = serializers.DateTimeField(help_text="Start time.")
@@ -214,6 +220,7 @@ class BulkJob(serializers.Serializer[Any]):
     undone_by = serializers.ListField(
         child=serializers.IntegerField(), help_text="Numbers of the jobs that undo this job."
     )
+    undoable = number_field("Queues that an undo would restore, unless others have changed them; 0 while one runs.")
     state = text_field("running, interrupted or done.")
     stalled = serializers.BooleanField(help_text="Its worker has stopped while the state is running: resume it.")
     error = text_field("Why it was interrupted.")

@@ -11,7 +11,9 @@ from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from brokers.admin import InvalidValue
 from brokers.model import ObjectName, object_name
+from brokers.testing import InMemoryBroker
 from console.access.actor import Actor
 from console.audit.models import AuditEntry
 from console.bulk import tasks
@@ -19,6 +21,7 @@ from console.bulk.editing import Selection, begin_bulk, interrupt_bulk, is_stall
 from console.bulk.models import BulkEdit, State
 from console.bulk.pinned import digest_of
 from console.bulk.undoing import begin_undo
+from console.operations import PolicyChange, preview_parts
 from tests.console.conftest import Broker, until
 from tests.console.test_api import post
 
@@ -399,6 +402,87 @@ def test_undo_is_previewed(four: Broker, as_operator: APIClient, by: Actor) -> N
     finish(job.pk)
     answer = as_operator.get(f"{BULK}{job.pk}/undo/").json()
     assert (answer["count"], answer["preview"]["underfull"], answer["preview"]["unblocked"]) == (4, 4, 4)
+
+
+def change(broker: Broker, name: str, capacity: int) -> None:
+    """Change a queue as another operator does."""
+
+    def act(memory: InMemoryBroker) -> None:
+        version = memory.management.read(queue(name)).version
+        memory.management.update(queue(name), {"capacity_messages": capacity}, version)
+
+    broker.do(act)
+
+
+def shown(broker: Broker) -> dict[str, Any]:
+    """The capacities in the console's snapshot."""
+    return {row["name"]: row["capacity_messages"] for row in broker.link.queues()}
+
+
+def test_preview_of_an_undo_leaves_out_what_others_have_changed_since_and_says_so(
+    four: Broker, as_operator: APIClient, by: Actor
+) -> None:
+    job = begun(four, by)
+    finish(job.pk)
+    change(four, "a.1", 70)
+    four.do(lambda memory: memory.management.delete(queue("b.1")))
+    until(lambda: shown(four) == {"a.1": 70, "a.2": 5, "a.3": 5})
+    answer = as_operator.get(f"{BULK}{job.pk}/undo/").json()
+    assert (answer["count"], answer["changed_since"]) == (2, 2)
+    assert answer["preview"]["queues"] == 2
+    assert set(answer["preview"]["versions"]) == {str(queue("a.2")), str(queue("a.3"))}
+    for name in ("a.2", "a.3"):
+        change(four, name, 70)
+    until(lambda: set(shown(four).values()) == {70})
+    answer = as_operator.get(f"{BULK}{job.pk}/undo/").json()
+    assert (answer["count"], answer["changed_since"], answer["preview"]) == (0, 4, None)
+
+
+def test_edit_is_undone_once(four: Broker, as_operator: APIClient, by: Actor) -> None:
+    job = begun(four, by)
+    finish(job.pk)
+    change(four, "a.1", 70)
+    path = f"{BULK}{job.pk}/"
+    assert as_operator.get(path).json()["undoable"] == 4
+    undo = begin_undo(by, job)
+    assert as_operator.get(path).json()["undoable"] == 0  # while it runs
+    assert f"bulk edit {undo.pk} is undoing this one" in post(as_operator, f"{path}undo/").json()["job"][0]
+    finish(undo.pk)
+    assert as_operator.get(path).json()["undoable"] == 1  # a.1, which was changed again
+    change(four, "a.2", 5)  # a later, deliberate change to the same value
+    change(four, "a.1", 5)
+    finish(begin_undo(by, job).pk)
+    assert capacities(four) == {"a.1": 100, "a.2": 5, "a.3": 100, "b.1": 100}
+    assert as_operator.get(path).json()["undoable"] == 0
+    refused = post(as_operator, f"{path}undo/")
+    assert (refused.status_code, "has undone this one already" in refused.json()["job"][0]) == (400, True)
+    assert as_operator.get(f"{path}undo/").status_code == 400
+    assert capacities(four)["a.2"] == 5
+
+
+def test_impact_of_many_different_values_is_previewed_in_parts(
+    four: Broker, as_operator: APIClient, by: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An undo of 10,000 queues with different values does not fit one request to the broker."""
+    for number, name in enumerate(("a.1", "a.2", "a.3", "b.1"), 91):
+        change(four, name, number)
+    job = begun(four, by)
+    finish(job.pk)
+    path = f"{BULK}{job.pk}/undo/"
+    whole = as_operator.get(path).json()
+    monkeypatch.setattr(preview_parts, "MOST_VALUES", 25)
+    changes = [PolicyChange(queue(name), {"capacity_messages": n}) for n, name in enumerate("abcde")]
+    assert [len(each) for each in preview_parts.requests_of(changes)] == [2, 2, 1]
+    parts = as_operator.get(path).json()
+    assert parts == whole
+    assert (parts["count"], parts["preview"]["unblocked"]) == (4, 4)
+
+
+def test_changes_of_other_objects_than_queues_are_not_previewed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preview_parts, "MOST_VALUES", 15)
+    hosts = [PolicyChange(object_name("VirtualHost", name=name), {"capacity_messages": 1}) for name in "abcd"]
+    with pytest.raises(InvalidValue, match="too many different changes"):
+        preview_parts.requests_of(hosts)
 
 
 # -- tasks ----------------------------------------------------------------------------------------------------------
