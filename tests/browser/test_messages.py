@@ -146,6 +146,27 @@ async def test_invalid_filter_is_reported_at_its_field(people: People, broker: B
     await expect(rows(page)).to_have_count(0)
 
 
+async def test_chip_removed_beside_a_faulty_field_stays_until_the_filter_is_valid(
+    people: People, broker: Broker
+) -> None:
+    broker.do(published)
+    page = await people.page("ada")
+    await page.goto(f"{PAGE}&property=colour%3Dred")
+    await expect(rows(page)).to_have_count(2)
+    await page.get_by_label("Older than").fill("soon")
+    await page.get_by_role("button", name="Remove colour").click()
+    await expect(page.locator("#filter-problem")).to_contain_text("soon is not a duration")
+    await expect(page.locator("#properties")).to_contain_text("colour=red")  # what the list and the actions still use
+    await expect(rows(page)).to_have_count(2)
+    await page.get_by_label("Older than").fill("0s")
+    async with page.expect_response(lambda answer: "older_than=0s" in answer.url):
+        await page.get_by_label("Older than").press("Enter")
+    await expect(rows(page)).to_have_count(2)
+    await page.get_by_role("button", name="Remove colour").click()
+    await expect(rows(page)).to_have_count(3)
+    await expect(page.locator("#properties")).to_be_hidden()
+
+
 async def test_pages_follow_the_cursor_forwards_and_back(people: People, broker: Broker) -> None:
     broker.do(lambda memory: published(memory, 60))
     page = await people.page("vera", "viewers")
