@@ -29,8 +29,13 @@ from console.operations.message_records import fault as fault_of_message
 from console.operations.message_records import recorded as recorded_of_message
 from console.permissions.rights import Need, needed
 
+
+class PreviewOutdated(AdminError):
+    """What the change would do has changed since its preview, to which the request pins it. Nothing was changed."""
+
+
 _LONGEST_NAME = AuditEntry._meta.get_field("object").max_length
-_REFUSALS = (AlreadyExists, EffectNotConfirmed, InvalidValue, NotAllowed, NotFound, StaleVersion)
+_REFUSALS = (AlreadyExists, EffectNotConfirmed, InvalidValue, NotAllowed, NotFound, PreviewOutdated, StaleVersion)
 
 
 @dataclass

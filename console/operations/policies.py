@@ -6,7 +6,6 @@ destination policy (a pattern) or a queue sets. The broker stores policies; the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +29,7 @@ from console.access.actor import Actor
 from console.links.registry import BrokerLink
 from console.operations.objects import create_object, delete_object, update_object
 from console.operations.permission_check import Wanted, check_permissions
+from console.operations.preview_parts import added, requests_of
 from console.operations.preview_turns import turns_at
 
 FIELDS = tuple(attribute.name for attribute in POLICY)
@@ -139,13 +139,12 @@ def preview_changes(
     check_settable(link, changes)
     if not has_operation(link, "Broker", PREVIEW):
         return _unavailable(link, changes)
-    grouped = _grouped(changes)
-    values = sum(_OF_A_CHANGE + 2 * (len(each["objects"]) + len(each["attributes"])) for each in grouped)
-    if values > _MOST_VALUES:
-        raise InvalidValue({"changes": "too many different changes for one preview"})
-    arguments = {"changes": grouped, "largest": largest, "one_by_one": one_by_one}
-    with turns_at(link.slug).turn():
-        impact = link.call(lambda admin: admin.call(_BROKER, "preview-change", arguments))
+    answers = []
+    for part in requests_of(changes):
+        arguments = {"changes": part, "largest": largest, "one_by_one": one_by_one}
+        with turns_at(link.slug).turn():
+            answers.append(link.call(lambda admin: admin.call(_BROKER, PREVIEW, arguments)))  # noqa: B023
+    impact = added(answers, largest)
     return {**impact, **{name: impact[former] for name, former in _FORMER_NAMES.items()}}
 
 
@@ -174,21 +173,6 @@ def _unavailable(link: BrokerLink, changes: Sequence[PolicyChange]) -> dict[str,
         "largest": [],
         "unavailable": f"{link.title} cannot preview the impact of a change. It takes effect when it is applied.",
     }
-
-
-#: Values in one request: Proton counts those of a message in 16 bits.
-_MOST_VALUES = 60_000
-_OF_A_CHANGE = 8
-
-
-def _grouped(changes: Iterable[PolicyChange]) -> list[dict[str, Any]]:
-    """Return the changes as arguments of `preview-change`; equal changes of several objects are one entry."""
-    groups: dict[str, dict[str, Any]] = {}
-    for change in changes:
-        key = json.dumps([change.action, dict(change.attributes)], sort_keys=True)
-        group = groups.setdefault(key, {"objects": {}, "action": change.action, "attributes": dict(change.attributes)})
-        group["objects"][str(change.name)] = change.version
-    return list(groups.values())
 
 
 def apply_changes(by: Actor, link: BrokerLink, changes: Sequence[PolicyChange], *, reason: str = "") -> list[Applied]:

@@ -23,7 +23,8 @@ from console.access.actor import Actor
 from console.links.registry import BrokerLink, link
 from console.operations.composed_reasons import composed_reason
 from console.operations.objects import update_object
-from console.operations.stops import Aim, is_of, start_producers, stop_producers
+from console.operations.stop_facts import is_of
+from console.operations.stops import Aim, start_producers, stop_producers
 from console.schedules.models import Action, Run, RunState
 
 _ATTEMPTS = 3
