@@ -504,6 +504,27 @@ async def test_scenario_that_is_added_while_the_first_answer_is_awaited_stays(
     await expect(page.locator("[name=capacity_messages]")).to_have_value("7,000")
 
 
+async def test_simulation_shows_what_was_just_recorded_as_soon_as_it_can_be_simulated(
+    people: People, recorded_hour: str
+) -> None:
+    page = await people.page("ada", "viewers")
+    await page.clock.install()
+    answers: list[bool] = []
+
+    async def first_without(route: Route) -> None:
+        answered = await route.fetch()
+        answer = await answered.json()
+        nothing = {"current": None, "advice": None, "candidates": []}
+        answers.append(True)
+        await route.fulfill(response=answered, json={**answer, **nothing} if len(answers) == 1 else answer)
+
+    await page.route("**/api/v1/history/what-if/**", first_without)
+    await page.goto("/history/what-if/default/orders/?range=90d")
+    await expect(page.locator("#outcome")).to_contain_text("can be simulated a minute later")
+    await page.clock.fast_forward(10_000)
+    await expect(page.locator(".what-if-table tbody tr")).to_have_count(3)
+
+
 async def test_broker_without_reported_producers_and_resume_levels_has_neither(
     people: People, recorded_hour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

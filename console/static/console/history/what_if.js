@@ -156,6 +156,11 @@ byId("form").addEventListener("submit", (/** @type {any} */ event) => {
   load();
 });
 
+/** Traffic is in the history's files about a minute after it was recorded. */
+const SOON = "What was recorded can be simulated a minute later: this page then shows it. Or choose another range.";
+const AGAIN_MS = 10_000;
+let lookAgain = 0;
+
 // -- result -------------------------------------------------------------------------------------------------------
 
 const UNREPORTED = "This broker does not report the blocked producers of queues.";
@@ -289,7 +294,12 @@ function show(result) {
   if (!result.current) {
     fill(byId("advice"), h("p", { class: "muted" }, "Not enough recorded traffic in this range for a recommendation."));
     setText(byId("observed"), "");
-    showEmpty(byId("outcome"), "No recorded traffic in this range; logs alone are not enough. Choose another range.");
+    showEmpty(
+      byId("outcome"),
+      "No recorded traffic in this range; logs alone are not enough. ",
+      range.length ? SOON : "Choose another range.",
+    );
+    if (range.length) lookAgain = setTimeout(() => document.hidden || load(), AGAIN_MS);
     return;
   }
   showAdvice(result.advice, result.current);
@@ -346,6 +356,7 @@ function suggest({ current }) {
 }
 
 function load() {
+  clearTimeout(lookAgain);
   range.renew();
   byId("shortened").hidden = !range.isShortened;
   byId("queue-link").href = historyQueueUrl(
