@@ -9,13 +9,15 @@ are gone after a restart of the broker; the core makes stops again. Events come 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from brokers.adapters import activemq_reading as reading
 from brokers.adapters import jolokia
 from brokers.adapters.activemq_reading import HOST, NO_LIMIT, RESOURCES, STOP, Limit
-from brokers.adapters.adapter import Finding, Objects, StopTarget
+from brokers.adapters.adapter import Faults, Finding, Objects, StopTarget
+from brokers.adapters.attempts import Attempts
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.http import JsonHttp
 from brokers.adapters.jolokia import Answer, Jolokia, JolokiaError
@@ -328,25 +330,28 @@ class ActiveMq:
         return StopTarget(str(BROKER), queues, _restore(known, Limit(NO_LIMIT)))
 
     async def stop(self, targets: Sequence[StopTarget]) -> None:
-        await self._write_all([(target, self._stop_request) for target in targets])
+        attempts = Attempts()
+        await self._write_all([(target, self._stop_request) for target in targets], attempts)
+        for error in attempts.faults.values():
+            raise error
 
     def _stop_request(self, target: StopTarget, bean: str) -> jolokia.Request:
         return jolokia.write(bean, _attribute(target), STOP)
 
-    async def start(self, targets: Sequence[StopTarget]) -> None:
+    async def start(self, targets: Sequence[StopTarget]) -> Faults:
         """Restore the limits of those that are stopped now: a restart, or someone, may have given others their own."""
         present = await self._present(targets)
         answers = await self._agent.post([jolokia.read(bean, _attribute(t)) for t, bean in present], seconds=LONG)
-        stopped = []
+        stopped, attempts = [], Attempts()
         for (target, _), answer in zip(present, answers, strict=True):
-            if isinstance(answer.error, NotFound):
-                continue
-            if answer.get().get(_attribute(target)) == STOP:
-                stopped.append((target, self._start_request))
-        await self._write_all(stopped)
+            with attempts.of(target), suppress(NotFound):
+                if answer.get().get(_attribute(target)) == STOP:
+                    stopped.append((target, self._start_request))
+        await self._write_all(stopped, attempts)
         for target, _ in stopped:
-            if target.id == str(BROKER):  # until the next poll it is shown as stopped
+            if target.id == str(BROKER) and target.id not in attempts.faults:  # until the next poll it is shown stopped
                 self._store_limit = Limit(int(target.restore["limit"]))
+        return attempts.faults
 
     def _start_request(self, target: StopTarget, bean: str) -> jolokia.Request:
         before = Limit(int(target.restore["limit"]), float(target.restore["portion"]))
@@ -370,12 +375,14 @@ class ActiveMq:
         except NotFound:
             return None
 
-    async def _write_all(self, wanted: Sequence[tuple[StopTarget, Callable[[StopTarget, str], Any]]]) -> None:
+    async def _write_all(
+        self, wanted: Sequence[tuple[StopTarget, Callable[[StopTarget, str], Any]]], attempts: Attempts
+    ) -> None:
         make = {target.id: request for target, request in wanted}
         present = await self._present([target for target, _ in wanted])
         answers = await self._agent.post([make[target.id](target, bean) for target, bean in present], seconds=LONG)
-        for answer in answers:
-            if not isinstance(answer.error, NotFound):  # deleted meanwhile
+        for (target, _), answer in zip(present, answers, strict=True):
+            with attempts.of(target), suppress(NotFound):  # deleted meanwhile
                 answer.get()
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:

@@ -12,11 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.admin import AdminError
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName
 
 Objects = Mapping[ObjectName, Attributes]
+
+#: Targets whose change has failed, by their id, with the reason.
+Faults = Mapping[str, AdminError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +132,9 @@ class Adapter(Protocol):
         """Stop the producers of the targets. Idempotent. If it raises, any of them may be stopped."""
         ...
 
-    async def start(self, targets: Sequence[StopTarget]) -> None:
-        """Undo `stop`, and nothing else. Idempotent; also for targets that were never stopped, or are gone."""
+    async def start(self, targets: Sequence[StopTarget]) -> Faults:
+        """Undo `stop`, and nothing else. Idempotent; also for targets that were never stopped, or are gone. Each is
+        tried, whatever becomes of the others: returns those that are not started, by their id, with the reason."""
         ...
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:

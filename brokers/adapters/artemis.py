@@ -10,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from brokers.adapters import artemis_reading as reading
 from brokers.adapters import jolokia
-from brokers.adapters.adapter import Finding, Objects, StopTarget
+from brokers.adapters.adapter import Faults, Finding, Objects, StopTarget
 from brokers.adapters.artemis_limits import limits_after, origins
 from brokers.adapters.artemis_management import ManagementAddress
 from brokers.adapters.artemis_reading import ALL, Settings
+from brokers.adapters.attempts import Attempts
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.http import JsonHttp
 from brokers.adapters.jolokia import Agent, Jolokia, JolokiaError
@@ -31,6 +33,8 @@ from brokers.admin import BrokerUnreachable, InvalidValue, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName, object_name
+
+Part = TypeVar("Part")
 
 BROKER = object_name("Broker")
 
@@ -390,24 +394,26 @@ class Artemis:
         ]
 
     async def stop(self, targets: Sequence[StopTarget]) -> None:
-        addresses = [str(target.restore["address"]) for target in targets]
-        await self._call_all(addresses, "block()")
-        self._blocked |= set(addresses)
+        attempts = await self._call_all(targets, "block()")
+        self._blocked |= _addresses(targets, without=attempts.faults)
+        for error in attempts.faults.values():
+            raise error
 
-    async def start(self, targets: Sequence[StopTarget]) -> None:
-        addresses = [str(target.restore["address"]) for target in targets]
-        await self._call_all(addresses, "unblock()")
-        self._blocked -= set(addresses)
+    async def start(self, targets: Sequence[StopTarget]) -> Faults:
+        attempts = await self._call_all(targets, "unblock()")
+        self._blocked -= _addresses(targets, without=attempts.faults)
+        return attempts.faults
 
-    async def _call_all(self, addresses: Sequence[str], operation: str) -> None:
+    async def _call_all(self, targets: Sequence[StopTarget], operation: str) -> Attempts:
         """Call an operation of addresses; those that are gone count as done."""
-        for some in _parts(addresses):
-            answers = await self._agent.post(
-                [jolokia.execute(self._address(address), operation) for address in some], seconds=LONG
-            )
-            for answer in answers:
-                if not isinstance(answer.error, NotFound):
+        attempts = Attempts()
+        for some in _parts(targets):
+            requests = [jolokia.execute(self._address(_address_of(target)), operation) for target in some]
+            answers = await self._agent.post(requests, seconds=LONG)
+            for target, answer in zip(some, answers, strict=True):
+                with attempts.of(target), suppress(NotFound):
                     answer.get()
+        return attempts
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
         present = [objects[name] for name in target.queues if name in objects]
@@ -421,9 +427,17 @@ class Artemis:
         await self._agent.close()
 
 
-def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
+def _address_of(target: StopTarget) -> str:
+    return str(target.restore["address"])
+
+
+def _addresses(targets: Sequence[StopTarget], *, without: Faults) -> set[str]:
+    return {_address_of(target) for target in targets if target.id not in without}
+
+
+def _parts(all_: Iterable[Part]) -> Iterator[list[Part]]:
     """Yield the parts that one POST takes."""
-    rest = iter(texts)
+    rest = iter(all_)
     while some := list(islice(rest, MANY)):
         yield some
 

@@ -18,8 +18,9 @@ from typing import Any
 from brokers.adapters import broker_j_limits as limits
 from brokers.adapters import broker_j_log as log_lines
 from brokers.adapters import broker_j_reading as reading
-from brokers.adapters.adapter import Finding, Objects, StopTarget
+from brokers.adapters.adapter import Faults, Finding, Objects, StopTarget
 from brokers.adapters.broker_j_limits import QueueLimits
+from brokers.adapters.broker_j_stops import undo
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.http import HttpError, JsonHttp, part
 from brokers.adapters.json_text import decoded
@@ -326,7 +327,7 @@ class BrokerJ:
             if step.releases:
                 await self._until_released(name)
 
-    async def _set(self, name: ObjectName, attributes: Attributes, field: str) -> None:
+    async def _set(self, name: ObjectName, attributes: Attributes, field: str = "") -> None:
         try:
             await self._http.request("POST", self._path(name), body=attributes)
         except HttpError as error:
@@ -392,18 +393,14 @@ class BrokerJ:
                 with suppress(NotFound):  # it was deleted meanwhile
                     await self._change(name, now[name], limits.stopped(now[name]))
 
-    async def start(self, targets: Sequence[StopTarget]) -> None:
+    async def start(self, targets: Sequence[StopTarget]) -> Faults:
         now = await self._limits_now(targets)
-        for target in targets:
-            (name,) = target.queues
-            before = QueueLimits.of(target.restore)
-            if name not in now or now[name] == before:
-                continue
-            if not limits.is_of_stop(now[name], before):
-                log.warning("%s has other limits than its stop set: they are left as they are", name)
-                continue
-            with suppress(NotFound):
-                await self._change(name, now[name], before)
+        return await undo(targets, now, change=self._set, blocking=self._blocking, seconds=RELEASE_SECONDS)
+
+    async def _blocking(self) -> set[ObjectName]:
+        """Return the queues that block producers now."""
+        listed = await self._query("queue", reading.QUICK, where="queueFlowStopped = true")
+        return {name for name, values in reading.queues_of(listed, self._hosts, {}).items() if values["blocks"]}
 
     async def _limits_now(self, targets: Sequence[StopTarget]) -> dict[ObjectName, QueueLimits]:
         """Return the limits of the queues of targets that exist now, with one request."""

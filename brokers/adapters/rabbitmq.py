@@ -18,7 +18,8 @@ from typing import Any
 from brokers.adapters import rabbitmq_events
 from brokers.adapters import rabbitmq_policies as policies
 from brokers.adapters import rabbitmq_reading as reading
-from brokers.adapters.adapter import Creator, Finding, Objects, StopTarget
+from brokers.adapters.adapter import Creator, Faults, Finding, Objects, StopTarget
+from brokers.adapters.attempts import Attempts
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.http import HttpError, JsonHttp, part, refused
 from brokers.adapters.json_text import decoded
@@ -438,12 +439,15 @@ class RabbitMq:
             said.get("policy") == policies.stop_name(queue["name"]) and effective.get("overflow") in reading.REJECTING
         )
 
-    async def start(self, targets: Sequence[StopTarget]) -> None:
+    async def start(self, targets: Sequence[StopTarget]) -> Faults:
+        attempts = Attempts()
         for target in targets:
             (queue,) = target.queues
-            await self._delete(queue["virtualhost"], policies.stop_name(queue["name"]))
-            self._below_stops[queue] = target.restore["definition"]
+            with attempts.of(target):
+                await self._delete(queue["virtualhost"], policies.stop_name(queue["name"]))
+                self._below_stops[queue] = target.restore["definition"]
         self._policies = await self._http.request("GET", "/policies")
+        return attempts.faults
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
         """By the policies: the list of queues names the one that applies some seconds later only. It decides if two

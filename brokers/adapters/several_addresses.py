@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from brokers.adapters.adapter import Adapter, Creator, Finding, Objects, StopTarget
+from brokers.adapters.adapter import Adapter, Creator, Faults, Finding, Objects, StopTarget
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.admin import AdminError, BrokerUnreachable, NotAllowed
 from brokers.engine.management.policy_changes import PolicyChange
@@ -152,8 +152,8 @@ class SeveralAddresses:
     async def stop(self, targets: Sequence[StopTarget]) -> None:
         await self._current.stop(targets)
 
-    async def start(self, targets: Sequence[StopTarget]) -> None:
-        await self._current.start(targets)
+    async def start(self, targets: Sequence[StopTarget]) -> Faults:
+        return await self._current.start(targets)
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
         return self._current.is_stopped(target, objects)

@@ -3,7 +3,8 @@
 The record comes before the change: what a start must restore is on the disk before the broker is changed, so that a
 crash at any moment leaves a record that `maintain` completes or undoes. A stop that could not be made whole is taken
 back. `maintain` also stops what a broker forgot in a restart or what came later under the scope of a stop, and ends
-stops that are due. One at a time: calls wait for each other.
+stops that are due. Targets that cannot be started are tried again in each round, and hinder neither the start of others
+nor what else a round does. One at a time: calls wait for each other.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from brokers.adapters.adapter import Adapter, Objects, StopTarget
+from brokers.adapters.adapter import Adapter, Faults, Objects, StopTarget
+from brokers.adapters.attempts import in_words
 from brokers.adapters.records import StopChange, StoppedTarget, StopRecords
 from brokers.admin import AdminError, InvalidValue
 from brokers.engine.values.stops import NO_END, End, Scope, Stop
 from brokers.model import ObjectName
 
 log = logging.getLogger("headgate.adapters")
+
+
+class NotStarted(AdminError):
+    """Producers cannot be started, which no stop needs to be stopped any more. The message is a sentence."""
 
 
 class Stops:
@@ -94,27 +100,33 @@ class Stops:
 
     async def start(self, scopes: Sequence[Scope], *, actor: str, reason: str = "", only: bool = False) -> list[Scope]:
         """Lift the stops of scopes and those within them, and return the scopes that changed; `only`: exactly these.
-        Raises BrokerUnreachable if the broker does not answer: the stops are lifted nevertheless, and the broker's
-        producers are started when it answers again."""
+        Raises BrokerUnreachable if the broker does not answer, and the first error of targets that cannot be started:
+        the stops are lifted nevertheless, and these producers are started in a later round."""
         async with self._lock:
-            return await self._start(scopes, actor, reason, only=only)
+            changed, faults = await self._start(scopes, actor, reason, only=only)
+            if faults:
+                log.warning("producers are not started yet: %s", in_words(faults))
+                raise next(iter(faults.values()))
+            return changed
 
     async def _start(
         self, scopes: Sequence[Scope], actor: str, reason: str, *, only: bool, automatic: bool = False
-    ) -> list[Scope]:
+    ) -> tuple[list[Scope], Faults]:
+        """Return the scopes that changed, and the targets that could not be started."""
         lifted, changed = [], []
         for scope in dict.fromkeys(scopes):
             found = [s for s in self.stops if (s == scope if only else scope.contains(s))]
             lifted += [self.stops.pop(each) for each in found]
             changed += [scope] if found else []
+        faults: Faults = {}
         if lifted:
             changes = [StopChange(stop, False, actor, reason, automatic) for stop in lifted]
             self.unannounced += changes
             try:
-                await self._undo_unneeded()
+                faults = await self._undo_unneeded()
             finally:
                 self._announce_all(changes)
-        return changed
+        return changed, faults
 
     def _announce_all(self, changes: Iterable[StopChange]) -> None:
         for change in changes:
@@ -123,13 +135,15 @@ class Stops:
 
     async def maintain(self, now: int, percent: Callable[[ObjectName], float | None]) -> None:
         """Bring the broker to what the records say, after everything was read. `now`: ms since the epoch. `percent`:
-        how full a queue is, in percent of its capacity; None: it has none, or it is unknown."""
+        how full a queue is, in percent of its capacity; None: it has none, or it is unknown. Raises BrokerUnreachable,
+        and NotStarted when all else is done."""
         async with self._lock:
             self._rounds += 1
             self._started = {id_: each for id_, each in self._started.items() if each[1] > self._rounds}
             due = [stop.scope for stop in self.stops.values() if self._is_due(stop, now, percent)]
-            await self._start(due, "", "", only=True, automatic=True)
-            await self._undo_unneeded()
+            _, faults = await self._start(due, "", "", only=True, automatic=True)
+            if not faults:  # else they have just been tried
+                faults = await self._undo_unneeded()
             wanted = {scope: self._wanted(scope) for scope in self.stops}
             forgotten = [
                 stopped.target
@@ -141,6 +155,8 @@ class Stops:
                 log.warning("%d stops were not in force any more and are made again: %s", len(forgotten), names)
             await self._make_effective(wanted, again=forgotten)
             self._announce_all([*self.unannounced])  # of a process that was killed before
+            if faults:
+                raise NotStarted(f"producers are not started yet: {in_words(faults)}")
 
     def changed(self, queue: ObjectName) -> None:
         """The limits of a queue were changed by a request and read again: the next start restores those."""
@@ -180,20 +196,25 @@ class Stops:
             return target
         return replace(target, restore=started[0].restore)
 
-    async def _undo_unneeded(self) -> None:
-        """Start the targets that no stop needs any more. Their records go when the broker has confirmed it."""
+    async def _undo_unneeded(self) -> Faults:
+        """Start the targets that no stop needs any more. Their records go when the broker has confirmed it. Returns
+        those that could not be started."""
         texts = {str(scope) for scope in self.stops}
         needed = {id_: replace(each, scopes=each.scopes & texts) for id_, each in self._targets.items()}
         undone = [stopped.target for stopped in needed.values() if not stopped.scopes]
         if needed != self._targets or self._saved != set(self.stops.values()):
             self._targets = needed
             self._save()
-        if undone:
-            await self._adapter.start(undone)
-            for target in undone:
+        if not undone:
+            return {}
+        faults = await self._adapter.start(undone)
+        for target in undone:
+            if target.id not in faults:
                 del self._targets[target.id]
                 self._started[target.id] = (target, self._rounds + 2)  # the present round may have read it before
+        if len(faults) < len(undone):
             self._save()
+        return faults
 
     def _save(self) -> None:
         self._store.save_stops(self.stops.values(), self._targets.values(), self.unannounced)

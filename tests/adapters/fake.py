@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from brokers.adapters.adapter import Creator, Finding, Objects, StopTarget
+from brokers.adapters.adapter import Creator, Faults, Finding, Objects, StopTarget
+from brokers.adapters.attempts import Attempts
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.observation import Attributes, Observation, Reported
-from brokers.admin import BrokerUnreachable, NotFound
+from brokers.admin import BrokerUnreachable, NotAllowed, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName, object_name
@@ -73,6 +74,9 @@ class Memory:
     depths: dict[ObjectName, int] = field(default_factory=dict)
     durable: bool = True
     up: bool = True
+    #: Queues whose limit the user may not change, and those of which the broker gives no answer.
+    denied: set[ObjectName] = field(default_factory=set)
+    silent: set[ObjectName] = field(default_factory=set)
     started: int = 1
     #: How many of the next changes are made before one fails without an answer; None: none fails.
     fails_after: int | None = None
@@ -91,6 +95,10 @@ class Memory:
 
     def set_limit(self, queue: ObjectName, limit: int) -> None:
         self.check()
+        if queue in self.denied:
+            raise NotAllowed(f"the user may not change {queue['name']}")
+        if queue in self.silent:
+            raise BrokerUnreachable(f"no answer on {queue['name']}")
         if self.fails_after is not None:
             if self.fails_after <= 0:
                 raise BrokerUnreachable("the connection was lost")
@@ -197,13 +205,16 @@ class MemoryAdapter:
         for target in targets:
             self.memory.set_limit(next(iter(target.queues)), STOPPED)
 
-    async def start(self, targets: Sequence[StopTarget]) -> None:
+    async def start(self, targets: Sequence[StopTarget]) -> Faults:
+        attempts = Attempts()
         for target in targets:
             queue = next(iter(target.queues))
-            if self.memory.limits.get(queue) == STOPPED:
-                self.memory.set_limit(queue, target.restore["limit"])
-            else:
-                self.memory.check()
+            with attempts.of(target):
+                if self.memory.limits.get(queue) == STOPPED:
+                    self.memory.set_limit(queue, target.restore["limit"])
+                else:
+                    self.memory.check()
+        return attempts.faults
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
         found = objects.get(next(iter(target.queues)))

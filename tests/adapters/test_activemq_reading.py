@@ -47,6 +47,7 @@ class Recorded:
         self.said = {name: recorded(version, name) for name in ("broker", "stores", "queues", "producers", "dynamic")}
         self.connections = recorded(version, "connections")
         self.written: list[tuple[str, str, Any]] = []
+        self.denied = ""  # part of the names of MBeans that the user may not change
 
     async def post(self, requests: Any, *, seconds: float = 0.0) -> list[Any]:
         return [answer_of(self._answer(request)) for request in requests]
@@ -60,6 +61,8 @@ class Recorded:
             return {"status": 200, "value": [BEAN]}
         if request["type"] == "write" and "nowhere" in mbean:  # to find out the permissions
             return {"status": 404, "error": mbean}
+        if request["type"] == "write" and self.denied and self.denied in mbean:
+            return {"status": 403, "error": "denied"}
         if request["type"] == "write":
             self.written.append((mbean, request["attribute"], request["value"]))
             self._bean(mbean)[request["attribute"]] = request["value"]
@@ -164,6 +167,16 @@ async def test_second_stop_before_the_next_poll_restores_the_limit_before_the_fi
     await adapter.stop(again)
     await adapter.start(again)
     assert [value for _, _, value in agent.written] == [1, 50_000, 1, 50_000]
+
+
+async def test_start_restores_the_limit_of_every_queue_that_it_can(version: str) -> None:
+    agent = Recorded(version)
+    adapter, found = await adapted(agent)
+    targets = adapter.stop_targets(Scope("default"), found)
+    await adapter.stop(targets)
+    agent.denied, agent.written = "stored.a", []
+    assert list(await adapter.start(targets)) == [str(queue_name("stored.a"))]
+    assert len(agent.written) == len(targets) - 1
 
 
 async def test_zero_is_never_written_and_a_queue_that_followed_the_broker_follows_it_again(version: str) -> None:

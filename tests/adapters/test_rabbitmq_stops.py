@@ -21,7 +21,7 @@ from brokers.adapters.rabbitmq import RabbitMq
 from brokers.adapters.rabbitmq_policies import Listed, limit_name, stop_name
 from brokers.adapters.stops import Stops
 from brokers.adapters.store import AdapterStore
-from brokers.admin import BrokerUnreachable, InvalidValue
+from brokers.admin import BrokerUnreachable, InvalidValue, NotAllowed
 from brokers.engine.values.stops import Scope
 from tests.adapters.fake import queue_name
 from tests.adapters.test_rabbitmq_reading import answer
@@ -42,6 +42,7 @@ class LaggingHttp:
         self.listed = [each for each in answer("queues")["items"] if each["name"] in NAMES]
         self.answers_at_once = True
         self.written: list[tuple[str, dict[str, Any]]] = []
+        self.denied: set[str] = set()  # names of policies that the user may not delete
         self.released: list[str] = []  # queues whose publishers were let in by a written policy
 
     async def request(self, method: str, path: str, *, body: Any = None, **_: Any) -> Any:
@@ -52,6 +53,8 @@ class LaggingHttp:
         if kind == "policies" and method == "PUT":
             self._write(name, body)
             return None
+        if kind == "policies" and name in self.denied:
+            raise NotAllowed(f"the user may not delete {name}")
         if kind == "policies":
             self.policies.pop(name, None)
             return None
@@ -228,6 +231,15 @@ async def test_limits_of_queues_do_not_outrank_each_other_in_turn(world: World) 
     assert world.stop_of("orders")["priority"] == highest + 2  # above the queue's own
     with pytest.raises(InvalidValue, match="start them before"):
         await world.adapter.update(ORDERS, {"capacity_messages": 1}, world.inventory.objects)
+
+
+async def test_a_queue_whose_stop_may_not_be_deleted_hinders_no_other_start(world: World) -> None:
+    await world.read()
+    await world.stop(Scope())
+    world.http.denied = {stop_name(NAMES[0])}
+    with pytest.raises(NotAllowed):
+        await world.stops.start([Scope()], actor="ada")
+    assert [name for name in world.http.policies if "headgate" in name] == [stop_name(NAMES[0])]
 
 
 def test_a_policy_of_another_client_counts_whatever_its_name() -> None:

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from brokers.adapters.inventory import Inventory
 from brokers.adapters.observation import Observation
 from brokers.adapters.records import StopChange
-from brokers.adapters.stops import Stops
+from brokers.adapters.stops import NotStarted, Stops
 from brokers.adapters.store import AdapterStore
 from brokers.admin import AdminError, BrokerUnreachable
 from brokers.engine.values.stops import End, Scope
+from brokers.model import ObjectName
 from tests.adapters.fake import STOPPED, Memory, MemoryAdapter, queue_name
 
 ALL = Scope()
@@ -289,6 +290,44 @@ async def test_stops_end_by_time_and_by_depth(world: World) -> None:
     await world.maintain()
     assert world.limits() == LIMITS
     assert [change.automatic for change in world.announced] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("fault", ["denied", "silent"])
+async def test_one_queue_that_cannot_be_started_hinders_neither_the_others_nor_what_a_round_does(
+    world: World, fault: str
+) -> None:
+    a, failing = queue_name("a"), getattr(world.memory, fault)
+    await stop(world, ALL)
+    await stop(world, Scope("default", queue="b"))
+    world.read()
+    failing.add(a)
+    with pytest.raises(AdminError, match=r"a$"):
+        await start(world, ALL, only=True)
+    assert world.limits() == {**LIMITS, "a": STOPPED, "b": STOPPED}
+    assert [stopped.target.id for stopped in world.store.targets()] == [str(a), str(queue_name("b"))]
+    world.memory.limits[queue_name("b")] = 20  # by another client
+    world.kill()
+    for _ in range(2):
+        with pytest.raises(NotStarted, match=r"name=a.*: .*a$"):
+            await world.maintain()
+        assert world.limits() == {**LIMITS, "a": STOPPED, "b": STOPPED}  # the stop that is left is in force
+    failing.clear()
+    await world.maintain()
+    assert world.limits() == {**LIMITS, "b": STOPPED}
+
+
+async def test_a_broker_that_gives_no_answer_twice_is_not_tried_for_each_queue(world: World) -> None:
+    await stop(world, ALL)
+    tried: list[str] = []
+
+    def away(queue: ObjectName, limit: int) -> None:
+        tried.append(queue["name"])
+        raise BrokerUnreachable("no answer")
+
+    world.memory.set_limit = away  # type: ignore[method-assign]
+    with pytest.raises(BrokerUnreachable):
+        await start(world, ALL)
+    assert tried == ["a", "b"]
 
 
 SCOPES = st.sampled_from(
