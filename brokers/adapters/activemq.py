@@ -329,16 +329,15 @@ class ActiveMq:
         queues = frozenset(name for name in objects if name.type == "Queue")
         return StopTarget(str(BROKER), queues, _restore(known, Limit(NO_LIMIT)))
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
-        attempts = Attempts()
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        attempts = Attempts(all_or_none=not in_round)
         await self._write_all([(target, self._stop_request) for target in targets], attempts)
-        for error in attempts.faults.values():
-            raise error
+        return attempts.faults
 
     def _stop_request(self, target: StopTarget, bean: str) -> jolokia.Request:
         return jolokia.write(bean, _attribute(target), STOP)
 
-    async def start(self, targets: Sequence[StopTarget]) -> Faults:
+    async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         """Restore the limits of those that are stopped now: a restart, or someone, may have given others their own."""
         present = await self._present(targets)
         answers = await self._agent.post([jolokia.read(bean, _attribute(t)) for t, bean in present], seconds=LONG)

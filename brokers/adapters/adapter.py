@@ -128,13 +128,16 @@ class Adapter(Protocol):
         Targets of the same id from several scopes are one."""
         ...
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
-        """Stop the producers of the targets. Idempotent. If it raises, any of them may be stopped."""
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        """Stop the producers of the targets. Idempotent. If it raises, any of them may be stopped. `in_round`: in a
+        round of polling, which must not wait for what takes seconds: such a target is not stopped until a later call.
+        And each is tried, whatever becomes of the others: returns those that failed, by their id, with the reason."""
         ...
 
-    async def start(self, targets: Sequence[StopTarget]) -> Faults:
+    async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         """Undo `stop`, and nothing else. Idempotent; also for targets that were never stopped, or are gone. Each is
-        tried, whatever becomes of the others: returns those that are not started, by their id, with the reason."""
+        tried, whatever becomes of the others: returns those that are not started, by their id, with the reason.
+        `in_round`: as in `stop`."""
         ...
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:

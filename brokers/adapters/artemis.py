@@ -393,27 +393,26 @@ class Artemis:
             StopTarget(address, frozenset(names), {"address": address}) for address, names in sorted(together.items())
         ]
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
-        attempts = await self._call_all(targets, "block()")
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        attempts = Attempts(all_or_none=not in_round)
+        await self._call_all(targets, "block()", attempts)
         self._blocked |= _addresses(targets, without=attempts.faults)
-        for error in attempts.faults.values():
-            raise error
+        return attempts.faults
 
-    async def start(self, targets: Sequence[StopTarget]) -> Faults:
-        attempts = await self._call_all(targets, "unblock()")
+    async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        attempts = Attempts()
+        await self._call_all(targets, "unblock()", attempts)
         self._blocked -= _addresses(targets, without=attempts.faults)
         return attempts.faults
 
-    async def _call_all(self, targets: Sequence[StopTarget], operation: str) -> Attempts:
+    async def _call_all(self, targets: Sequence[StopTarget], operation: str, attempts: Attempts) -> None:
         """Call an operation of addresses; those that are gone count as done."""
-        attempts = Attempts()
         for some in _parts(targets):
             requests = [jolokia.execute(self._address(_address_of(target)), operation) for target in some]
             answers = await self._agent.post(requests, seconds=LONG)
             for target, answer in zip(some, answers, strict=True):
                 with attempts.of(target), suppress(NotFound):
                     answer.get()
-        return attempts
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
         present = [objects[name] for name in target.queues if name in objects]

@@ -18,10 +18,12 @@ _MISSING = 2
 
 
 class Attempts:
-    """`faults`: targets, by their id, whose change has failed, with the reason."""
+    """`faults`: targets, by their id, whose change has failed, with the reason. `all_or_none`: the first fault is
+    raised."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, all_or_none: bool = False) -> None:
         self.faults: dict[str, AdminError] = {}
+        self._all_or_none = all_or_none
         self._missing = 0
 
     @contextmanager
@@ -31,10 +33,12 @@ class Attempts:
             yield
         except BrokerUnreachable as error:
             self._missing += 1
-            if self._missing >= _MISSING:
+            if self._all_or_none or self._missing >= _MISSING:
                 raise
             self.faults[target.id] = error
         except AdminError as error:
+            if self._all_or_none:
+                raise
             self._missing = 0
             self.faults[target.id] = error
         else:

@@ -19,6 +19,7 @@ from brokers.adapters import broker_j_limits as limits
 from brokers.adapters import broker_j_log as log_lines
 from brokers.adapters import broker_j_reading as reading
 from brokers.adapters.adapter import Faults, Finding, Objects, StopTarget
+from brokers.adapters.attempts import Attempts
 from brokers.adapters.broker_j_limits import QueueLimits
 from brokers.adapters.broker_j_stops import undo
 from brokers.adapters.capabilities import Capability, Capable, types_of
@@ -37,8 +38,8 @@ BROKER = object_name("Broker")
 
 #: Seconds between two reads of the log.
 LOG_SECONDS = 1.0
-#: Seconds until a queue whose maximum was lifted must have released its producers.
-RELEASE_SECONDS = 30.0
+#: Seconds until a queue whose maximum was lifted must have released its producers; and that a round waits for it.
+RELEASE_SECONDS, RELEASE_SECONDS_IN_ROUND = 30.0, 1.0
 #: Most queues that one stop covers: each needs a request.
 MOST_STOPPED = 1_000
 
@@ -385,17 +386,20 @@ class BrokerJ:
     def _can_address(self, name: ObjectName) -> bool:
         return addressable(name) or self._old_server
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        attempts = Attempts(all_or_none=not in_round)
         now = await self._limits_now(targets)
         for target in targets:
             (name,) = target.queues
             if name in now:
-                with suppress(NotFound):  # it was deleted meanwhile
+                with attempts.of(target), suppress(NotFound):  # it was deleted meanwhile
                     await self._change(name, now[name], limits.stopped(now[name]))
+        return attempts.faults
 
-    async def start(self, targets: Sequence[StopTarget]) -> Faults:
+    async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         now = await self._limits_now(targets)
-        return await undo(targets, now, change=self._set, blocking=self._blocking, seconds=RELEASE_SECONDS)
+        seconds = RELEASE_SECONDS_IN_ROUND if in_round else RELEASE_SECONDS
+        return await undo(targets, now, change=self._set, blocking=self._blocking, seconds=seconds)
 
     async def _blocking(self) -> set[ObjectName]:
         """Return the queues that block producers now."""

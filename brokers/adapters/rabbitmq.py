@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -20,14 +19,16 @@ from brokers.adapters import rabbitmq_policies as policies
 from brokers.adapters import rabbitmq_reading as reading
 from brokers.adapters.adapter import Creator, Faults, Finding, Objects, StopTarget
 from brokers.adapters.attempts import Attempts
-from brokers.adapters.capabilities import Capability, Capable, types_of
+from brokers.adapters.capabilities import types_of
 from brokers.adapters.http import HttpError, JsonHttp, part, refused
 from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.adapters.rabbitmq_capabilities import CAPABILITIES
 from brokers.adapters.rabbitmq_limits import limits_after
+from brokers.adapters.rabbitmq_queue_reports import QueueReports
 from brokers.adapters.rabbitmq_source import EventExchange, SourceLost, listener_of
-from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotAllowed, NotFound
+from brokers.admin import AdminError, InvalidValue, NotAllowed, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName, object_name
@@ -40,9 +41,6 @@ BROKER = object_name("Broker")
 PAGE = 500
 #: Most queues that one stop covers: RabbitMQ matches each queue with every policy.
 MOST_STOPPED = 1_000
-#: Time for queues to report that they reject, s. They report every 5 s.
-REPORT_SECONDS = 30.0
-
 #: Seconds until the next attempt to receive events, doubled with each in vain, and at most; if they are refused, also
 #: at most.
 RETRY_SECONDS, RETRY_SECONDS_MOST, RETRY_SECONDS_REFUSED = 1.0, 15.0, 300.0
@@ -54,43 +52,6 @@ NO_PERMISSION = (
     POLLS_ONLY + ": in the virtual host /, user {} needs the permissions configure and write for"
     r" ^headgate-events\., and read for ^(headgate-events\.|amq\.rabbitmq\.event$)"
 )
-REFUSES = (
-    "RabbitMQ cannot hold publishers of a queue: they are refused. Publishers that use confirms get a negative one;"
-    " what others publish meanwhile is lost."
-)
-_STOPS = {
-    "stop-producers": Capable(producer_effect="reject", remark=REFUSES),
-    "start-producers": Capable(lacks=("rate", "step_ms", "halt")),
-}
-_LEVELS = tuple(
-    f"effective_{level}_{unit}" for level in ("capacity", "stop", "resume") for unit in ("messages", "bytes")
-)
-_TOTALS = ("queues", "overfull_queues", "stopped_queues", "depth_messages", "depth_bytes", "consumers", "stops")
-_WRITABLE = ("capacity_messages", "capacity_bytes", "overflow")
-
-CAPABILITIES = {
-    "Broker": Capability(
-        ("product", "product_version", "started", "connections", "shortages", "memory_limit_bytes", "memory_used_bytes",
-         "last_event", "journal", *_TOTALS),
-        operations={**_STOPS, "preview-change": Capable()},
-    ),
-    "VirtualHost": Capability(_TOTALS, operations=_STOPS),
-    "Queue": Capability(
-        ("durable", "state", "depth_messages", "depth_bytes", "unacknowledged_messages", "consumers", "rate_in",
-         "rate_out", "enqueued_messages", "overfull_since", "overfull_count", "overfull_ms", "stopped_since", "stops",
-         "policy", "mechanism", *_LEVELS),
-        writable=_WRITABLE,
-        operations={**_STOPS, "explain": Capable()},
-    ),
-    "Policy": Capability((), writable=("priority", *_WRITABLE), creatable=True, deletable=True,
-                         descriptions={"pattern": "The queues it applies to: a regular expression."}),
-    "Connection": Capability(("remote_address", "container_id", "user", "opened"), text_keys=("id",),
-                             operations={"close": Capable(remark="The client may connect again at once.")}),
-    "Producer": Capability(
-        ("connection", "link", "client", "state", "reasons", "blocked_since", "blocked_ms", "blocked_count", "release"),
-        text_keys=("id",),
-    ),
-}  # fmt: skip
 
 
 class RabbitMq:
@@ -102,6 +63,7 @@ class RabbitMq:
     def __init__(self, http: JsonHttp, now: Callable[[], int], account: Account | None = None) -> None:
         self.identity = ""
         self._http = http
+        self._reports = QueueReports(http)
         self._now = now
         self._account = account
         self._source: EventExchange | None = None
@@ -388,58 +350,37 @@ class RabbitMq:
         definition = dict(self._outranked(name, queue))
         return StopTarget(str(name), frozenset([name]), {"definition": definition})
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         """First let all queues reject at their limits, and when they report that, set the limits to 0. Policies that
-        are there already are not written again: the first step would let publishers publish."""
+        are there already are not written again: the first step would let publishers publish. In a round the second step
+        follows in a later one."""
+        attempts = Attempts(all_or_none=not in_round)
         self._policies = await self._http.request("GET", "/policies")
         missing = [target for target in targets if not self._is_made(target, length=True)]
-        await self._put_stops([target for target in missing if not self._is_made(target, length=False)], length=False)
-        await self._until_rejecting(missing)
-        await self._put_stops(missing, length=True)
+        new = [target for target in missing if not self._is_made(target, length=False)]
+        await self._put_stops(new, attempts, length=False)
+        if in_round:
+            rejecting = await self._reports.rejecting([target for target in missing if target not in new], attempts)
+        else:
+            rejecting = await self._reports.until_rejecting(missing, attempts)
+        await self._put_stops(rejecting, attempts, length=True)
         self._policies = await self._http.request("GET", "/policies")
+        return attempts.faults
 
     def _is_made(self, target: StopTarget, *, length: bool) -> bool:
         (queue,) = target.queues
         return self._listed.has_stop(queue, target.restore["definition"], length=length)
 
-    async def _put_stops(self, targets: Sequence[StopTarget], *, length: bool) -> None:
+    async def _put_stops(self, targets: Sequence[StopTarget], attempts: Attempts, *, length: bool) -> None:
         for target in targets:
             (queue,) = target.queues
             name = policies.stop_name(queue["name"])
             highest = self._listed.highest_priority(queue, without=name)
             policy = policies.stop_policy(queue, target.restore["definition"], highest, length=length)
-            await self._put(queue["virtualhost"], name, policy, "")
+            with attempts.of(target):
+                await self._put(queue["virtualhost"], name, policy, "")
 
-    async def _until_rejecting(self, targets: Sequence[StopTarget]) -> None:
-        """Wait until every queue itself reports the policy of the first step; those that are gone count, too."""
-        waiting = {next(iter(target.queues)) for target in targets}
-        end = time.monotonic() + REPORT_SECONDS
-        while True:
-            for queue in list(waiting):
-                if await self._rejects(queue):
-                    waiting.discard(queue)
-            if not waiting:
-                return
-            if time.monotonic() > end:
-                names = ", ".join(sorted(queue["name"] for queue in waiting)[:5])
-                raise BrokerUnreachable(f"no report within {REPORT_SECONDS:g} s that these queues reject: {names}")
-            await asyncio.sleep(0.5)
-
-    async def _rejects(self, queue: ObjectName) -> bool:
-        path = f"/queues/{part(queue['virtualhost'])}/{part(queue['name'])}"
-        query = {"columns": "policy,effective_policy_definition,arguments,type"}
-        try:
-            said = await self._http.request("GET", path, query=query)
-        except NotFound:
-            return True
-        if fault := policies.stop_fault({"arguments": said.get("arguments"), "kind": said.get("type")}):
-            raise InvalidValue({"": f"queue {queue['name']} cannot be stopped: {fault}"})
-        effective = said.get("effective_policy_definition") or {}
-        return (
-            said.get("policy") == policies.stop_name(queue["name"]) and effective.get("overflow") in reading.REJECTING
-        )
-
-    async def start(self, targets: Sequence[StopTarget]) -> Faults:
+    async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         attempts = Attempts()
         for target in targets:
             (queue,) = target.queues
@@ -453,8 +394,8 @@ class RabbitMq:
         """By the policies: the list of queues names the one that applies some seconds later only. It decides if two
         have the highest priority that there is."""
         (queue,) = target.queues
-        if queue not in objects:
-            return True
+        if queue not in objects or objects[queue].get("broker_state") in reading.NOT_RUNNING:
+            return True  # nothing can be published to it; what it lacks of a stop follows when it runs again
         applies = objects[queue].get("policy") == policies.stop_name(queue["name"])
         return self._is_made(target, length=True) and (applies or self._listed.can_outrank(queue))
 

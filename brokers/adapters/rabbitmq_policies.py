@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from brokers.adapters.observation import Attributes
-from brokers.adapters.rabbitmq_reading import LIMIT_PREFIX, LIMITS, REJECTING, STOP_PREFIX
+from brokers.adapters.rabbitmq_reading import LIMIT_PREFIX, LIMITS, NOT_RUNNING, REJECTING, STOP_PREFIX
 from brokers.model import ObjectName
 
 #: Priorities of RabbitMQ's policies are 32-bit numbers.
@@ -141,8 +141,10 @@ class Listed:
 
 
 def stop_fault(queue: Attributes) -> str:
-    """Return why a queue's publishers cannot be stopped without losing messages; "" if they can."""
+    """Return why a queue's publishers cannot be stopped, or not without losing messages; "" if they can."""
     arguments: Mapping[str, Any] = queue.get("arguments") or {}
+    if queue.get("broker_state") in NOT_RUNNING:
+        return f"it is {queue['broker_state']}: it cannot report that it rejects, which a stop requires"
     if queue.get("kind") == "stream":
         return "it is a stream: RabbitMQ cannot refuse what is published to it"
     overflow = arguments.get("x-overflow")

@@ -20,6 +20,9 @@ EVENTS_PREFIX = "headgate-events."
 
 REJECTING = ("reject-publish", "reject-publish-dlx")
 
+#: States of a queue, in RabbitMQ's words, in which it reports nothing and takes no messages.
+NOT_RUNNING = frozenset({"down", "stopped", "crashed", "terminated", "minority"})
+
 #: RabbitMQ's name of a limit -> Headgate's unit.
 LIMITS = {"max-length": "messages", "max-length-bytes": "bytes"}
 
@@ -147,7 +150,7 @@ def _least(*values: Any) -> int | None:
 
 
 def _names(said: Json) -> dict[str, Any]:
-    return {"virtualhost": said["vhost"], "name": said["name"]}
+    return {"virtualhost": said["vhost"], "name": said["name"], "broker_state": said.get("state")}
 
 
 def _depth(said: Json) -> dict[str, Any]:

@@ -149,11 +149,11 @@ class SeveralAddresses:
     def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
         return self._current.stop_targets(scope, objects)
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
-        await self._current.stop(targets)
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        return await self._current.stop(targets, in_round=in_round)
 
-    async def start(self, targets: Sequence[StopTarget]) -> Faults:
-        return await self._current.start(targets)
+    async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        return await self._current.start(targets, in_round=in_round)
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
         return self._current.is_stopped(target, objects)

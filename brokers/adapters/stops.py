@@ -3,8 +3,9 @@
 The record comes before the change: what a start must restore is on the disk before the broker is changed, so that a
 crash at any moment leaves a record that `maintain` completes or undoes. A stop that could not be made whole is taken
 back. `maintain` also stops what a broker forgot in a restart or what came later under the scope of a stop, and ends
-stops that are due. Targets that cannot be started are tried again in each round, and hinder neither the start of others
-nor what else a round does. One at a time: calls wait for each other.
+stops that are due. Targets that cannot be stopped or started are tried again in each round, and hinder neither others
+nor what else a round does. A round waits for nothing that takes seconds: what is not complete yet is carried on with in
+the next one. One at a time: requests wait for each other, and a round leaves its part to the next one meanwhile.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from brokers.model import ObjectName
 log = logging.getLogger("headgate.adapters")
 
 
-class NotStarted(AdminError):
-    """Producers cannot be started, which no stop needs to be stopped any more. The message is a sentence."""
+class NotInForce(AdminError):
+    """Some producers are not started, or not stopped, as they should be. The message is a sentence."""
 
 
 class Stops:
@@ -53,6 +54,7 @@ class Stops:
         self.unannounced: list[StopChange] = store.unannounced()
         self._rounds = 0  # of reading everything
         self._started: dict[str, tuple[StopTarget, int]] = {}  # with the round that has read the start's result
+        self._unfinished: set[str] = set()  # targets that were stopped, or begun to be, since the round before
 
     def by_queue(self) -> Mapping[ObjectName, list[Stop]]:
         """Return the stops of every stopped queue, also of one that can only be stopped together with another."""
@@ -123,7 +125,7 @@ class Stops:
             changes = [StopChange(stop, False, actor, reason, automatic) for stop in lifted]
             self.unannounced += changes
             try:
-                faults = await self._undo_unneeded()
+                faults = await self._undo_unneeded(in_round=automatic)
             finally:
                 self._announce_all(changes)
         return changed, faults
@@ -136,27 +138,31 @@ class Stops:
     async def maintain(self, now: int, percent: Callable[[ObjectName], float | None]) -> None:
         """Bring the broker to what the records say, after everything was read. `now`: ms since the epoch. `percent`:
         how full a queue is, in percent of its capacity; None: it has none, or it is unknown. Raises BrokerUnreachable,
-        and NotStarted when all else is done."""
+        and NotInForce when all else is done."""
+        if self._lock.locked():
+            return
         async with self._lock:
             self._rounds += 1
             self._started = {id_: each for id_, each in self._started.items() if each[1] > self._rounds}
             due = [stop.scope for stop in self.stops.values() if self._is_due(stop, now, percent)]
             _, faults = await self._start(due, "", "", only=True, automatic=True)
             if not faults:  # else they have just been tried
-                faults = await self._undo_unneeded()
+                faults = await self._undo_unneeded(in_round=True)
             wanted = {scope: self._wanted(scope) for scope in self.stops}
             forgotten = [
                 stopped.target
                 for stopped in self._targets.values()
                 if not self._adapter.is_stopped(stopped.target, self._objects)
             ]
-            if forgotten:
-                names = ", ".join(target.id for target in forgotten[:5])
-                log.warning("%d stops were not in force any more and are made again: %s", len(forgotten), names)
-            await self._make_effective(wanted, again=forgotten)
+            if lost := [target.id for target in forgotten if target.id not in self._unfinished]:
+                names = ", ".join(lost[:5])
+                log.warning("%d stops were not in force any more and are made again: %s", len(lost), names)
+            not_stopped = await self._make_effective(wanted, again=forgotten, in_round=True)
             self._announce_all([*self.unannounced])  # of a process that was killed before
             if faults:
-                raise NotStarted(f"producers are not started yet: {in_words(faults)}")
+                raise NotInForce(f"producers are not started yet: {in_words(faults)}")
+            if not_stopped:
+                raise NotInForce(f"producers are not stopped: {in_words(not_stopped)}")
 
     def changed(self, queue: ObjectName) -> None:
         """The limits of a queue were changed by a request and read again: the next start restores those."""
@@ -170,10 +176,14 @@ class Stops:
     # -- making and undoing ---------------------------------------------------------------------------------------
 
     async def _make_effective(
-        self, wanted: Mapping[Scope, Sequence[StopTarget]], again: Sequence[StopTarget] = ()
-    ) -> None:
+        self,
+        wanted: Mapping[Scope, Sequence[StopTarget]],
+        again: Sequence[StopTarget] = (),
+        *,
+        in_round: bool = False,
+    ) -> Faults:
         """Stop the targets that are not stopped yet, and those `again`. One on record keeps its own `restore`: what was
-        read since then is the stop itself."""
+        read since then is the stop itself. Returns those that failed in a round."""
         made = {target.id: target for target in again}
         before = dict(self._targets)
         for scope, targets in wanted.items():
@@ -185,8 +195,8 @@ class Stops:
                     made[target.id] = whole
         if self._targets != before or self._saved != set(self.stops.values()):
             self._save()
-        if made:
-            await self._adapter.stop(list(made.values()))
+        self._unfinished = set(made)
+        return await self._adapter.stop(list(made.values()), in_round=in_round) if made else {}
 
     def _as_started(self, target: StopTarget) -> StopTarget:
         """Return the target as a start has left it, if what was observed is still its stop: to restore that would leave
@@ -196,7 +206,7 @@ class Stops:
             return target
         return replace(target, restore=started[0].restore)
 
-    async def _undo_unneeded(self) -> Faults:
+    async def _undo_unneeded(self, *, in_round: bool = False) -> Faults:
         """Start the targets that no stop needs any more. Their records go when the broker has confirmed it. Returns
         those that could not be started."""
         texts = {str(scope) for scope in self.stops}
@@ -207,7 +217,7 @@ class Stops:
             self._save()
         if not undone:
             return {}
-        faults = await self._adapter.start(undone)
+        faults = await self._adapter.start(undone, in_round=in_round)
         for target in undone:
             if target.id not in faults:
                 del self._targets[target.id]

@@ -201,11 +201,14 @@ class MemoryAdapter:
             if name.type == "Queue" and scope.covers(name["virtualhost"], name["name"])
         ]
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        attempts = Attempts(all_or_none=not in_round)
         for target in targets:
-            self.memory.set_limit(next(iter(target.queues)), STOPPED)
+            with attempts.of(target):
+                self.memory.set_limit(next(iter(target.queues)), STOPPED)
+        return attempts.faults
 
-    async def start(self, targets: Sequence[StopTarget]) -> Faults:
+    async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         attempts = Attempts()
         for target in targets:
             queue = next(iter(target.queues))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from brokers.adapters.inventory import Inventory
 from brokers.adapters.observation import Observation
 from brokers.adapters.records import StopChange
-from brokers.adapters.stops import NotStarted, Stops
+from brokers.adapters.stops import NotInForce, Stops
 from brokers.adapters.store import AdapterStore
 from brokers.admin import AdminError, BrokerUnreachable
 from brokers.engine.values.stops import End, Scope
@@ -141,7 +142,7 @@ async def test_crash_in_the_middle_of_a_stop_leaves_a_record_that_completes_it(w
     """The process is killed between the record and the last change: the operator got no answer, the stop is there."""
     original = world.adapter.stop
 
-    async def dies(targets: object) -> None:
+    async def dies(targets: object, **_: object) -> None:
         await original(list(targets)[:1])  # type: ignore[call-overload]
         world.kill()  # what runs on in the old process finds its file closed
         raise KeyboardInterrupt
@@ -234,6 +235,24 @@ async def test_limit_that_was_changed_after_a_start_is_restored_by_the_next(worl
     assert world.limits() == {**LIMITS, "a": 77}
 
 
+async def test_a_round_does_not_wait_for_a_request(world: World) -> None:
+    """The stop of a broker can take half a minute: meanwhile what is read is shown."""
+    called = asyncio.Event()
+
+    async def hangs(targets: object, **_: object) -> None:
+        called.set()
+        await asyncio.Event().wait()
+
+    world.adapter.stop = hangs  # type: ignore[assignment, method-assign]
+    stopping = asyncio.ensure_future(stop(world, ALL))
+    await called.wait()
+    await world.maintain()
+    assert not stopping.done()
+    stopping.cancel()
+    with suppress(asyncio.CancelledError):
+        await stopping
+
+
 async def test_stop_again_while_the_start_has_not_reached_the_broker(world: World) -> None:
     await stop(world, ALL)
     world.memory.fails_after = 2  # the start reaches two of the four
@@ -308,7 +327,7 @@ async def test_one_queue_that_cannot_be_started_hinders_neither_the_others_nor_w
     world.memory.limits[queue_name("b")] = 20  # by another client
     world.kill()
     for _ in range(2):
-        with pytest.raises(NotStarted, match=r"name=a.*: .*a$"):
+        with pytest.raises(NotInForce, match=r"name=a.*: .*a$"):
             await world.maintain()
         assert world.limits() == {**LIMITS, "a": STOPPED, "b": STOPPED}  # the stop that is left is in force
     failing.clear()

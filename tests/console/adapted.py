@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from brokers.adapters.adapted_broker import AdaptedBroker
-from brokers.adapters.adapter import Objects, StopTarget
+from brokers.adapters.adapter import Faults, Objects, StopTarget
 from brokers.adapters.file_records import FileRecords
 from brokers.adapters.observed import Observed
 from brokers.adapters.pace import Pace
@@ -40,10 +40,10 @@ class Adapter(MemoryAdapter):
             raise InvalidValue({"": f"queue {scope.queue} cannot be stopped: it is a stream"})
         return [t for t in found if not any(queue["name"] in self.unstoppable for queue in t.queues)]
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         if self.denied:
             raise NotAllowed("user headgate needs the tag policymaker")
-        await super().stop(targets)
+        return await super().stop(targets, in_round=in_round)
 
 
 class Adapted:

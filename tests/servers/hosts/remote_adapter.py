@@ -43,11 +43,12 @@ class RemoteAdapter(MemoryAdapter):
     async def update(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
         await self._set(name, attributes["capacity_messages"])
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         for target in targets:
             await self._set(next(iter(target.queues)), STOPPED)
+        return {}
 
-    async def start(self, targets: Sequence[StopTarget]) -> Faults:
+    async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         await self._load()
         for target in targets:
             queue = next(iter(target.queues))
