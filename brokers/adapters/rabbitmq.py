@@ -25,7 +25,7 @@ from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.adapters.rabbitmq_capabilities import CAPABILITIES
-from brokers.adapters.rabbitmq_limits import limits_after
+from brokers.adapters.rabbitmq_limits import definition_below, limits_after
 from brokers.adapters.rabbitmq_queue_reports import QueueReports
 from brokers.adapters.rabbitmq_source import EventExchange, SourceLost, listener_of
 from brokers.admin import AdminError, InvalidValue, NotAllowed, NotFound
@@ -263,9 +263,12 @@ class RabbitMq:
         if policies.stop_name(queue) in self._names(host):
             raise InvalidValue({"": "its publishers are stopped: start them before its limits are changed"})
         known = self._listed.by_name.get((host, own))
-        definition = known["definition"] if known else self._outranked(name, objects[name])
+        if known is None:
+            below = self._outranked(name, objects[name])
+        else:
+            below = definition_below(self._policies, name, objects[name].get("kind"))
         highest = self._listed.highest_priority(name, without=own)
-        wanted = policies.limit_policy(name, definition, attributes, highest)
+        wanted = policies.limit_policy(name, known and known["definition"], below, attributes, highest)
         if wanted is None:
             await self._delete(host, own)
         else:

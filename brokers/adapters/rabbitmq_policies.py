@@ -23,7 +23,10 @@ from brokers.model import ObjectName
 _HIGHEST = 2**31 - 1
 
 #: What can be written, by Headgate's name.
-_KEYS = {"capacity_messages": "max-length", "capacity_bytes": "max-length-bytes"}
+_KEYS = {"capacity_messages": "max-length", "capacity_bytes": "max-length-bytes", "overflow": "overflow"}
+
+#: What a queue does at its limit, in Headgate's words and in RabbitMQ's.
+_OVERFLOWS = {"producers": "reject-publish", "ring": "drop-head"}
 
 
 def stop_policy(queue: ObjectName, definition: Mapping[str, Any], highest: int, *, length: bool) -> dict[str, Any]:
@@ -41,13 +44,20 @@ def _rejecting(definition: Mapping[str, Any]) -> str:
 
 
 def limit_policy(
-    queue: ObjectName, definition: Mapping[str, Any], attributes: Attributes, highest: int
+    queue: ObjectName, own: Mapping[str, Any] | None, below: Mapping[str, Any], attributes: Attributes, highest: int
 ) -> dict[str, Any] | None:
-    """Return the policy with a queue's own limits, or None if none is left. `definition`: of its own policy so far, or
-    of what it outranks; `attributes`: to set, None for a limit that is removed."""
-    changed = with_limits(definition, attributes)
-    if not any(limit in changed for limit in LIMITS) and "overflow" not in changed:
+    """Return the policy with a queue's own limits, or None if it needs none. `own`: the definition of its own policy so
+    far; `below`: of what that outranks, whose value applies again where one of its own is removed. `attributes`: to
+    set, None for one that is removed, 0 for no limit."""
+    changed = with_limits(below if own is None else own, attributes)
+    removed = [_KEYS[attribute] for attribute, value in attributes.items() if value is None and attribute in _KEYS]
+    changed |= {key: below[key] for key in removed if key in below}
+    if removed and all(changed.get(key) == below.get(key) for key in _KEYS.values()):
         return None
+    if not any(key in changed for key in _KEYS.values()):
+        if not any(limit in below for limit in LIMITS):
+            return None
+        changed["overflow"] = "drop-head"  # the default, since RabbitMQ takes no empty policy: it has no limit
     return _policy(queue, changed, highest)
 
 
@@ -59,17 +69,13 @@ def with_limits(definition: Mapping[str, Any], attributes: Attributes) -> dict[s
             value = attributes[attribute]
             changed.pop(key, None)
             if value:
-                changed[key] = value
-    if "overflow" in attributes:
-        changed.pop("overflow", None)
-        if attributes["overflow"] is not None:
-            changed["overflow"] = "reject-publish" if attributes["overflow"] == "producers" else "drop-head"
+                changed[key] = _OVERFLOWS[value] if key == "overflow" else value
     return changed
 
 
 def other_settings(definition: Mapping[str, Any]) -> set[str]:
     """Return what a definition has besides limits, such as dead-lettering."""
-    return set(definition) - {*_KEYS.values(), "overflow"}
+    return set(definition) - set(_KEYS.values())
 
 
 def _policy(queue: ObjectName, definition: Mapping[str, Any], highest: int) -> dict[str, Any]:

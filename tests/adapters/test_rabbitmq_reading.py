@@ -170,12 +170,45 @@ def test_queue_that_would_lose_its_messages_cannot_be_stopped() -> None:
 
 def test_removed_limits_leave_no_policy() -> None:
     queue = queue_name("a", "/")
-    made = policies.limit_policy(queue, {"message-ttl": 5}, {"capacity_messages": 4, "overflow": "producers"}, 3)
+    below = {"message-ttl": 5}
+    made = policies.limit_policy(queue, None, below, {"capacity_messages": 4, "overflow": "producers"}, 3)
     assert made is not None
     assert made["definition"] == {"message-ttl": 5, "max-length": 4, "overflow": "reject-publish"}
     cleared = {"capacity_messages": None, "overflow": None}
-    assert policies.limit_policy(queue, made["definition"], cleared, 3) is None
-    assert policies.limit_policy(queue, {}, {"capacity_messages": 0}, 3) is None  # 0 is no limit
+    assert policies.limit_policy(queue, made["definition"], below, cleared, 3) is None
+    assert policies.limit_policy(queue, None, {}, {"capacity_messages": 0}, 3) is None  # 0 is no limit
+
+
+BELOW = {"max-length": 100, "max-length-bytes": 900, "overflow": "reject-publish", "dead-letter-exchange": "dlx"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "definition"),
+    [
+        ({"capacity_messages": None}, None),  # nothing of its own is left
+        ({"capacity_messages": None, "overflow": "ring"}, {**BELOW, "overflow": "drop-head"}),
+        ({"capacity_bytes": None}, {**BELOW, "max-length": 50}),  # a copy of the other one's
+        ({"overflow": None}, {**BELOW, "max-length": 50}),
+        ({"capacity_messages": 100}, BELOW),  # set by a user: also if the policy below is changed later
+        ({"capacity_messages": 0}, {key: BELOW[key] for key in BELOW if key != "max-length"}),
+        (
+            {"capacity_messages": 0, "capacity_bytes": 0, "overflow": None},
+            {"dead-letter-exchange": "dlx", "overflow": "reject-publish"},
+        ),
+    ],
+)
+def test_a_limit_that_is_removed_is_that_of_the_policy_below_again(attributes: Any, definition: Any) -> None:
+    queue = queue_name("a", "/")
+    own = policies.limit_policy(queue, None, BELOW, {"capacity_messages": 50}, 3)
+    assert own is not None
+    changed = policies.limit_policy(queue, own["definition"], BELOW, attributes, 3)
+    assert (changed and changed["definition"]) == definition
+
+
+def test_no_limit_at_all_outranks_the_limit_of_the_policy_below() -> None:
+    made = policies.limit_policy(queue_name("a", "/"), None, {"max-length": 9}, {"capacity_messages": 0}, 3)
+    assert made is not None
+    assert made["definition"] == {"overflow": "drop-head"}
 
 
 @given(st.text(min_size=1, max_size=12), st.text(max_size=12))

@@ -317,6 +317,24 @@ async def test_a_queue_whose_stop_may_not_be_deleted_hinders_no_other_start(worl
     assert [name for name in world.http.policies if "headgate" in name] == [stop_name(NAMES[0])]
 
 
+async def test_a_queue_whose_own_limit_is_taken_back_has_that_of_its_pattern_again(world: World) -> None:
+    await world.read()
+    before = copy.deepcopy(world.http.policies)
+    theirs = before["limits"]["definition"]
+    world.http.policies["odd"] = {**before["limits"], "name": "odd", "pattern": r"(?|orders)", "priority": 9}
+    await world.read()
+    await world.adapter.update(ORDERS, {"capacity_messages": 50}, world.inventory.objects)
+    assert world.http.policies[limit_name("orders")]["definition"] == {**theirs, "max-length": 50}
+    world.http.policies.pop("odd")
+    world.http.report()
+    await world.read()
+    await world.adapter.update(ORDERS, {"capacity_messages": None}, world.inventory.objects)
+    assert world.http.policies == before
+    world.http.report()
+    await world.read()
+    assert world.inventory.objects[ORDERS]["effective_capacity_messages"] == theirs["max-length"]
+
+
 def test_a_policy_of_another_client_counts_whatever_its_name() -> None:
     theirs = {"vhost": "/", "name": stop_name("all"), "pattern": ".*", "priority": 8, "definition": {}}
     assert Listed([theirs]).highest_priority(ORDERS, without=stop_name("orders")) == 8
