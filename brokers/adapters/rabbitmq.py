@@ -294,14 +294,12 @@ class RabbitMq:
         return limits_after(changes, self._policies, self._operator_policies, objects)
 
     async def create(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
-        await self._put_pattern(name, attributes, {"definition": {}, "policy_name": name["pattern"]})
+        self._policies = await self._http.request("GET", "/policies")
+        free = policies.free_name(name["pattern"], self._names(name["virtualhost"]))
+        await self._put_pattern(name, attributes, {"definition": {}, "policy_name": free})
 
     async def _put_pattern(self, name: ObjectName, attributes: Attributes, known: Attributes) -> None:
-        definition = policies.with_limits(known["definition"], attributes)
-        priority = attributes.get("priority", known.get("priority")) or 0
-        wanted = {"pattern": name["pattern"], "definition": definition, "priority": priority, "apply-to": "queues"}
-        if not definition:
-            raise InvalidValue({"capacity_messages": "a policy of RabbitMQ needs at least one limit"})
+        wanted = policies.pattern_policy(name["pattern"], attributes, known)
         await self._put(name["virtualhost"], str(known["policy_name"]), wanted, "pattern")
 
     async def delete(self, name: ObjectName, objects: Objects) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from brokers.adapters.observation import Attributes
-from brokers.adapters.rabbitmq_policies import limit_name, limit_policy, stop_name, with_limits
+from brokers.adapters.rabbitmq_policies import free_name, limit_name, limit_policy, pattern_policy, stop_name
 from brokers.adapters.rabbitmq_reading import Json, limits_of
 from brokers.admin import InvalidValue
 from brokers.engine.management.policy_changes import PolicyChange
@@ -62,16 +62,13 @@ def _plan(
             planned[key] = {**wanted, "vhost": host, "name": key[1]}
             pattern = wanted["pattern"]
         return host, pattern or rf"\A{re.escape(name['name'])}\z"
-    known = objects.get(name, {"definition": {}, "policy_name": name["pattern"]})
+    names = {policy["name"] for policy in policies if policy["vhost"] == host}
+    known = objects.get(name) or {"definition": {}, "policy_name": free_name(name["pattern"], names)}
     key = (host, str(known["policy_name"]))
     if change.action == "delete":
         planned.pop(key, None)
         return host, name["pattern"]
-    definition = with_limits(known["definition"], change.attributes)
-    if not definition:
-        raise InvalidValue({"capacity_messages": "a policy of RabbitMQ needs at least one limit"})
-    priority = change.attributes.get("priority", known.get("priority")) or 0
-    policy = {"pattern": name["pattern"], "definition": definition, "priority": priority, "apply-to": "queues"}
+    policy = pattern_policy(name["pattern"], change.attributes, known)
     planned[key] = {**planned.get(key, {}), **policy, "vhost": host, "name": key[1]}
     return host, name["pattern"]
 

@@ -12,11 +12,13 @@ itself reports that it rejects, the length.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
+from itertools import count
 from typing import Any
 
 from brokers.adapters.observation import Attributes
 from brokers.adapters.rabbitmq_reading import LIMIT_PREFIX, LIMITS, NOT_RUNNING, REJECTING, STOP_PREFIX
+from brokers.admin import InvalidValue
 from brokers.model import ObjectName
 
 #: Priorities of RabbitMQ's policies are 32-bit numbers.
@@ -71,6 +73,25 @@ def with_limits(definition: Mapping[str, Any], attributes: Attributes) -> dict[s
             if value:
                 changed[key] = _OVERFLOWS[value] if key == "overflow" else value
     return changed
+
+
+def pattern_policy(pattern: str, attributes: Attributes, known: Attributes) -> dict[str, Any]:
+    """Return the policy of a pattern with changed limits. `known`: its `definition`, and of an existing one `priority`
+    and `apply_to`, which stay. Raises InvalidValue if nothing would be left."""
+    definition = with_limits(known["definition"], attributes)
+    if not definition:
+        raise InvalidValue({"capacity_messages": "a policy of RabbitMQ needs at least one limit"})
+    priority = attributes.get("priority", known.get("priority")) or 0
+    applies = known.get("apply_to", "queues")
+    return {"pattern": pattern, "definition": definition, "priority": priority, "apply-to": applies}
+
+
+def free_name(pattern: str, names: Container[str]) -> str:
+    """Return the name for the policy of a new pattern: the pattern, unless a policy has that name, which would be
+    replaced, or names of this form are those of Headgate's policies for single queues."""
+    name = f"policy {pattern}" if pattern.startswith((STOP_PREFIX, LIMIT_PREFIX)) else pattern
+    numbered = (f"{name} {number}" for number in count(2))
+    return name if name not in names else next(each for each in numbered if each not in names)
 
 
 def other_settings(definition: Mapping[str, Any]) -> set[str]:

@@ -194,6 +194,7 @@ def policies_of(policies: Iterable[Json]) -> dict[ObjectName, Attributes]:
             "overflow": None if overflow is None else "producers" if overflow in REJECTING else "ring",
             "definition": dict(definition),
             "policy_name": said["name"],
+            "apply_to": said.get("apply-to") or "all",
         }
     return found
 

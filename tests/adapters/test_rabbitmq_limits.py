@@ -111,6 +111,20 @@ def test_a_limit_that_is_taken_back_is_previewed_with_that_of_the_pattern() -> N
     assert found[ORDERS]["origins"]["capacity_messages"] == "pattern ^orders$"
 
 
+def test_a_policy_for_other_kinds_of_queues_is_previewed_as_one() -> None:
+    policies = [{**each, "apply-to": "quorum_queues"} for each in POLICIES]
+    (applies,) = [p for p in policies if p["name"] == "limits"]
+    change = {"object": policy(applies["pattern"]), "attributes": {"capacity_messages": 2}}
+    answered = after(previewed(change, policies=policies, largest=50))
+    assert answered == {"orders": 0}, "it does not begin to apply to a classic queue"
+
+
+def test_a_previewed_pattern_replaces_no_policy_of_its_name() -> None:
+    named = {**reading.by_name(POLICIES)["/", "limits"], "name": "bills"}
+    change = {"object": policy("bills"), "action": "create", "attributes": {"capacity_messages": 2}}
+    assert "orders" not in after(previewed(change, policies=[named], largest=50))
+
+
 def test_messages_that_would_be_dropped_are_counted() -> None:
     depth = scene()[ORDERS]["depth_messages"]
     attributes = {"capacity_messages": 2, "overflow": "ring"}

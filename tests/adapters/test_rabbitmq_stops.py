@@ -22,7 +22,9 @@ from brokers.adapters.rabbitmq_policies import Listed, limit_name, stop_name
 from brokers.adapters.stops import Stops
 from brokers.adapters.store import AdapterStore
 from brokers.admin import BrokerUnreachable, InvalidValue, NotAllowed
+from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
+from brokers.model import object_name
 from tests.adapters.fake import queue_name
 from tests.adapters.test_rabbitmq_reading import answer
 
@@ -333,6 +335,35 @@ async def test_a_queue_whose_own_limit_is_taken_back_has_that_of_its_pattern_aga
     world.http.report()
     await world.read()
     assert world.inventory.objects[ORDERS]["effective_capacity_messages"] == theirs["max-length"]
+
+
+async def test_a_new_pattern_replaces_no_policy_whatever_its_name(world: World) -> None:
+    """Those of exchanges are not shown, and any name may be that of a pattern."""
+    world.http.put("orders", r"^orders\.", 3)
+    world.http.policies["^ex"] = {**world.http.policies["orders"], "name": "^ex", "apply-to": "exchanges"}
+    before = copy.deepcopy(world.http.policies)
+    await world.read()
+    for pattern in ("orders", "^ex", limit_name("a"), "fresh"):
+        name = object_name("Policy", virtualhost="/", pattern=pattern)
+        await world.adapter.create(name, {"capacity_messages": 9}, world.inventory.objects)
+    assert {name: world.http.policies[name] for name in before} == before
+    made = {name: policy["pattern"] for name, policy in world.http.policies.items() if name not in before}
+    assert made == {
+        "orders 2": "orders", "^ex 2": "^ex", f"policy {limit_name('a')}": limit_name("a"), "fresh": "fresh"
+    }  # fmt: skip
+    assert {world.http.policies[name]["apply-to"] for name in made} == {"queues"}
+
+
+@pytest.mark.parametrize("applies", ["all", "quorum_queues", "streams", "queues"])
+async def test_a_change_of_limits_leaves_what_a_policy_applies_to(world: World, applies: str) -> None:
+    world.http.policies["limits"]["apply-to"] = applies
+    await world.read()
+    name = object_name("Policy", virtualhost="/", pattern=world.http.policies["limits"]["pattern"])
+    change = PolicyChange(name, "update", {"capacity_messages": 9}, None)
+    world.adapter.limits_after([change], world.inventory.objects)
+    await world.adapter.update(name, {"capacity_messages": 9}, world.inventory.objects)
+    assert world.http.policies["limits"]["definition"]["max-length"] == 9
+    assert world.http.policies["limits"]["apply-to"] == applies
 
 
 def test_a_policy_of_another_client_counts_whatever_its_name() -> None:
