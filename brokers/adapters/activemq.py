@@ -388,6 +388,12 @@ class ActiveMq:
         name = BROKER if target.id == str(BROKER) else next(iter(target.queues))
         return name not in objects or bool(objects[name].get("stopped_by_limit"))
 
+    def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
+        said = objects.get(BROKER if target.id == str(BROKER) else next(iter(target.queues)), {})
+        if said.get("stopped_by_limit") is not False or said.get("limit_before_stop") is None:
+            return None
+        return _restore(said["limit_before_stop"], Limit(0))
+
     async def close(self) -> None:
         await self._agent.close()
 

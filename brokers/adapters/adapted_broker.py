@@ -97,13 +97,14 @@ class AdaptedBroker:
         another client within that round trip is overwritten."""
         declared = self._declared(name)
         values = _checked(declared, attributes, creating=False)
-        before = await self._read_again(name)
-        if before.version != version:
-            raise StaleVersion(f"{name} has changed since it was read", before.version)
-        with self._observed.freshness.change(name, _columns(declared)):
-            await self._adapter.update(name, values, self._observed.inventory.objects)
-            self._observed.stops.changed(name)
-            return await self._read_back(name, before, actor)
+        async with self._observed.stops.lock:
+            before = await self._read_again(name)
+            if before.version != version:
+                raise StaleVersion(f"{name} has changed since it was read", before.version)
+            with self._observed.freshness.change(name, _columns(declared)):
+                await self._adapter.update(name, values, self._observed.inventory.objects)
+                self._observed.stops.changed(name)
+                return await self._read_back(name, before, actor)
 
     async def delete(self, name: ObjectName, version: int | None = None, *, actor: str = "") -> None:
         declared = self._declared(name)

@@ -145,4 +145,9 @@ class Adapter(Protocol):
         stops."""
         ...
 
+    def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
+        """Return what a start of a stopped target has to restore by what was last observed: another client may have
+        changed it during the stop. None: as recorded, since what was observed is the stop itself, or a step of it."""
+        ...
+
     async def close(self) -> None: ...

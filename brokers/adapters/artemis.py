@@ -422,6 +422,9 @@ class Artemis:
         # Versions that do not say it: by what was done since the broker was started.
         return bool(said) if said is not None else target.restore["address"] in self._blocked
 
+    def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
+        return None  # a block changes no limit
+
     async def close(self) -> None:
         await self._agent.close()
 

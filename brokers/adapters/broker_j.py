@@ -416,6 +416,14 @@ class BrokerJ:
         (name,) = target.queues
         return name not in objects or QueueLimits.of(objects[name].get("limits", {})).is_stop
 
+    def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
+        (name,) = target.queues
+        if "limits" not in objects.get(name, {}):
+            return None
+        before = QueueLimits.of(target.restore)
+        found = limits.restored(QueueLimits.of(objects[name]["limits"]), before)
+        return None if found == before else found.as_json()
+
     async def close(self) -> None:
         await self._http.close()
 

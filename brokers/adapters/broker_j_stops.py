@@ -61,12 +61,12 @@ async def undo(
 
 def _steps(name: ObjectName, now: QueueLimits | None, before: QueueLimits) -> list[Step]:
     """Return the requests that undo a stop; none for a queue that is gone, or has limits that are not of its stop."""
-    if now is None or now == before:
+    wanted = now and limits.restored(now, before)
+    if now is None or wanted is None:
         return []
-    if not limits.is_of_stop(now, before):
-        log.warning("%s has other limits than its stop set: they are left as they are", name)
-        return []
-    return limits.steps(now, before)
+    if wanted != before:
+        log.warning("%s was given other limits while it was stopped: they stay as they are", name)
+    return limits.steps(now, wanted)
 
 
 async def _still_blocking(

@@ -400,6 +400,15 @@ class RabbitMq:
         applies = objects[queue].get("policy") == policies.stop_name(queue["name"])
         return self._is_made(target, length=True) and (applies or self._listed.can_outrank(queue))
 
+    def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
+        """A start only deletes the stop's policy. Until then that has what the policy that it outranks has besides."""
+        (queue,) = target.queues
+        policy = objects.get(queue, {}).get("policy")
+        known = self._listed.by_name.get((queue["virtualhost"], str(policy)))
+        if known is None or policy == policies.stop_name(queue["name"]):
+            return None
+        return {"definition": dict(known["definition"])}
+
     async def close(self) -> None:
         await self._http.close()
 

@@ -158,6 +158,9 @@ class SeveralAddresses:
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
         return self._current.is_stopped(target, objects)
 
+    def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
+        return self._current.restore_now(target, objects)
+
     async def close(self) -> None:
         for adapter in self._adapters.values():
             await adapter.close()

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -46,12 +46,14 @@ class Stops:
         self._store = store
         self._objects = objects
         self._announce = announce
-        self._lock = asyncio.Lock()
+        #: For one change of the broker at a time: a limit that is set while a stop is made would be lost in it.
+        self.lock = asyncio.Lock()
         self.stops: dict[Scope, Stop] = {stop.scope: stop for stop in store.stops()}
         self._targets: dict[str, StoppedTarget] = {stopped.target.id: stopped for stopped in store.targets()}
         self._saved = set(self.stops.values())
         #: Changes that have no event yet; stored with the stops, and without a change in the transaction of its event.
         self.unannounced: list[StopChange] = store.unannounced()
+        self._requests = 0  # that are under way
         self._rounds = 0  # of reading everything
         self._started: dict[str, tuple[StopTarget, int]] = {}  # with the round that has read the start's result
         self._unfinished: set[str] = set()  # targets that were stopped, or begun to be, since the round before
@@ -71,6 +73,15 @@ class Stops:
         text = str(scope)
         return {q for stopped in self._targets.values() if text in stopped.scopes for q in stopped.target.queues}
 
+    @asynccontextmanager
+    async def _request(self) -> AsyncIterator[None]:
+        self._requests += 1
+        try:
+            async with self.lock:
+                yield
+        finally:
+            self._requests -= 1
+
     # -- requests -------------------------------------------------------------------------------------------------
 
     async def stop(
@@ -79,7 +90,7 @@ class Stops:
         """Stop the producers of scopes, all or none, and return those that changed. A repeated stop keeps its reason,
         actor and start, and gets the new end. `now`: ms since the epoch. Raises what the adapter raises; then nothing
         of this request stays stopped."""
-        async with self._lock:
+        async with self._request():
             changed = [s for s in dict.fromkeys(scopes) if s not in self.stops or self.stops[s].end != end]
             new = [scope for scope in changed if scope not in self.stops]
             wanted = {scope: self._adapter.stop_targets(scope, self._objects) for scope in new}
@@ -104,7 +115,7 @@ class Stops:
         """Lift the stops of scopes and those within them, and return the scopes that changed; `only`: exactly these.
         Raises BrokerUnreachable if the broker does not answer, and the first error of targets that cannot be started:
         the stops are lifted nevertheless, and these producers are started in a later round."""
-        async with self._lock:
+        async with self._request():
             changed, faults = await self._start(scopes, actor, reason, only=only)
             if faults:
                 log.warning("producers are not started yet: %s", in_words(faults))
@@ -139,15 +150,16 @@ class Stops:
         """Bring the broker to what the records say, after everything was read. `now`: ms since the epoch. `percent`:
         how full a queue is, in percent of its capacity; None: it has none, or it is unknown. Raises BrokerUnreachable,
         and NotInForce when all else is done."""
-        if self._lock.locked():
+        if self._requests:
             return
-        async with self._lock:
+        async with self.lock:
             self._rounds += 1
             self._started = {id_: each for id_, each in self._started.items() if each[1] > self._rounds}
             due = [stop.scope for stop in self.stops.values() if self._is_due(stop, now, percent)]
             _, faults = await self._start(due, "", "", only=True, automatic=True)
             if not faults:  # else they have just been tried
                 faults = await self._undo_unneeded(in_round=True)
+            self._note_changes()
             wanted = {scope: self._wanted(scope) for scope in self.stops}
             forgotten = [
                 stopped.target
@@ -163,6 +175,19 @@ class Stops:
                 raise NotInForce(f"producers are not started yet: {in_words(faults)}")
             if not_stopped:
                 raise NotInForce(f"producers are not stopped: {in_words(not_stopped)}")
+
+    def _note_changes(self) -> None:
+        """What another client has changed during a stop is what its start restores. It is on record before the stop is
+        made again, which hides it."""
+        changed = False
+        for id_, stopped in self._targets.items():
+            now = self._adapter.restore_now(stopped.target, self._objects) if stopped.scopes else None
+            if now is not None and now != stopped.target.restore:
+                log.info("%s was changed while it is stopped: a start restores that", id_)
+                self._targets[id_] = replace(stopped, target=replace(stopped.target, restore=now))
+                changed = True
+        if changed:
+            self._save()
 
     def changed(self, queue: ObjectName) -> None:
         """The limits of a queue were changed by a request and read again: the next start restores those."""
@@ -201,10 +226,11 @@ class Stops:
     def _as_started(self, target: StopTarget) -> StopTarget:
         """Return the target as a start has left it, if what was observed is still its stop: to restore that would leave
         the producers stopped. What was changed since the start was observed with the change."""
-        started = self._started.get(target.id)
-        if started is None or not self._adapter.is_stopped(target, self._objects):
+        if target.id not in self._started:
             return target
-        return replace(target, restore=started[0].restore)
+        started, _ = self._started[target.id]
+        now = self._adapter.restore_now(started, self._objects)
+        return replace(target, restore=started.restore if now is None else now)
 
     async def _undo_unneeded(self, *, in_round: bool = False) -> Faults:
         """Start the targets that no stop needs any more. Their records go when the broker has confirmed it. Returns

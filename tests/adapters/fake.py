@@ -223,5 +223,10 @@ class MemoryAdapter:
         found = objects.get(next(iter(target.queues)))
         return found is None or found["capacity_messages"] == STOPPED
 
+    def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
+        found = objects.get(next(iter(target.queues)))
+        limit = None if found is None else found["capacity_messages"]
+        return None if limit in (None, STOPPED) else {"limit": limit}
+
     async def close(self) -> None:
         pass

@@ -179,6 +179,28 @@ async def test_start_restores_the_limit_of_every_queue_that_it_can(version: str)
     assert len(agent.written) == len(targets) - 1
 
 
+async def test_a_limit_that_another_client_sets_during_a_stop_is_what_a_start_restores(version: str) -> None:
+    agent = Recorded(version)
+    adapter, found = await adapted(agent)
+    for scope, bean, attribute in (
+        (Scope("default", "orders"), _bean_of(agent, "orders"), "MemoryLimit"),
+        (Scope(), BEAN, "StoreLimit"),
+    ):
+        (target,) = adapter.stop_targets(scope, found)
+        await adapter.stop([target])
+        found = await everything(adapter)
+        assert adapter.restore_now(target, found) is None
+        agent._bean(bean)[attribute] = 70_000
+        found = await everything(adapter)
+        assert not adapter.is_stopped(target, found)
+        assert adapter.restore_now(target, found) == {"limit": 70_000, "portion": 0.0}
+
+
+def _bean_of(agent: Recorded, queue: str) -> str:
+    (bean,) = [bean for bean, said in agent.said["queues"]["value"].items() if said["Name"] == queue]
+    return str(bean)
+
+
 async def test_zero_is_never_written_and_a_queue_that_followed_the_broker_follows_it_again(version: str) -> None:
     agent = Recorded(version)
     beans = agent.said["queues"]["value"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -19,8 +22,8 @@ from brokers.admin import (
     StaleVersion,
 )
 from brokers.model import object_name
-from tests.adapters.fake import BROKER, Has, Memory, queue_name
-from tests.adapters.process import Process
+from tests.adapters.fake import BROKER, STOPPED, Has, Memory, queue_name
+from tests.adapters.process import Process, settled
 
 
 @pytest_asyncio.fixture
@@ -265,3 +268,31 @@ async def test_poll_is_quick_for_what_changes_and_slow_for_the_rest(process: Pro
     await process.clock.pass_(10)
     assert process.adapter.reads.count("all") == 2
     assert 7 <= process.adapter.reads.count("changing") <= 10
+
+
+async def test_a_limit_that_is_set_while_a_stop_is_made_is_not_lost_in_it(process: Process) -> None:
+    adapter, reached, goes_on = process.adapter, asyncio.Event(), asyncio.Event()
+    stop = adapter.stop
+
+    async def slow(targets: Any, **more: Any) -> Any:
+        reached.set()
+        await goes_on.wait()
+        return await stop(targets, **more)
+
+    adapter.stop = slow  # type: ignore[method-assign]
+    known = await process.broker.read(ORDERS)
+    stopping = asyncio.ensure_future(process.broker.call(ORDERS, "stop-producers", {"actor": "ada"}))
+    await reached.wait()
+    setting = asyncio.ensure_future(
+        process.broker.update(ORDERS, {"capacity_messages": 77}, known.version, actor="ben")
+    )
+    await settled()
+    assert process.memory.limits[ORDERS] == 10
+    goes_on.set()
+    await stopping
+    with suppress(StaleVersion):  # this broker shows its stop as a limit
+        await setting
+    await process.clock.pass_(60)
+    assert process.memory.limits[ORDERS] == STOPPED
+    await process.broker.call(ORDERS, "start-producers", {"actor": "ada"})
+    assert process.memory.limits[ORDERS] == (10 if setting.exception() else 77)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from brokers.adapters import broker_j_stops
 from brokers.adapters.adapter import Faults, StopTarget
-from brokers.adapters.broker_j_limits import BLOCKS, RING, UNLIMITED, QueueLimits, stopped
+from brokers.adapters.broker_j_limits import BLOCKS, REJECTS, RING, UNLIMITED, QueueLimits, restored, stopped
 from brokers.adapters.broker_j_stops import undo
 from brokers.adapters.http import HttpError
 from brokers.admin import NotFound, TryAgain
@@ -77,3 +78,24 @@ async def test_queues_that_are_gone_or_have_limits_of_another_client_are_left_al
     del broker.limits["c"]
     assert await broker.start() == {}
     assert broker.limits["b"] == QueueLimits(RING, 7, UNLIMITED)
+
+
+@pytest.mark.parametrize("before", [BLOCKING, DROPPING, QueueLimits(REJECTS, 50, 900)])
+def test_what_another_client_changes_during_a_stop_is_restored_and_the_steps_of_a_stop_are_not(
+    before: QueueLimits,
+) -> None:
+    stop = stopped(before)
+    for step in (stop, replace(before, policy=BLOCKS), QueueLimits(BLOCKS, UNLIMITED, UNLIMITED), before):
+        assert restored(step, before) == before
+    theirs = QueueLimits(REJECTS, 1_000, 70)
+    assert restored(theirs, before) == theirs
+    assert restored(replace(stop, bytes=70), before) == replace(before, bytes=70)
+    assert restored(replace(stop, policy=REJECTS), before) == replace(before, policy=REJECTS)  # 0 is the stop's
+
+
+async def test_a_start_leaves_what_another_client_has_changed_and_removes_what_is_of_the_stop() -> None:
+    broker = BrokerJ(a=BLOCKING, b=DROPPING)
+    broker.limits["a"] = replace(broker.limits["a"], bytes=70)
+    broker.limits["b"] = replace(broker.limits["b"], policy=REJECTS)
+    assert await broker.start() == {}
+    assert broker.limits == {"a": replace(BLOCKING, bytes=70), "b": replace(DROPPING, policy=REJECTS)}

@@ -118,6 +118,22 @@ async def test_a_limit_that_is_changed_after_a_start_is_the_one_that_is_restored
     assert world.limits() == {**LIMITS, "a": 11, "b": 21}
 
 
+async def test_a_limit_that_another_client_changes_during_a_stop_is_the_one_that_is_restored(world: World) -> None:
+    """The stop is made again, and what it hides is on record before."""
+    await stop(world, ALL)
+    await world.maintain()
+    world.memory.limits[queue_name("a")] = 1000
+    world.memory.silent.add(queue_name("a"))
+    with pytest.raises(NotInForce):
+        await world.maintain()
+    world.kill()
+    world.memory.silent.clear()
+    await world.maintain()
+    assert world.stopped() == set(NAMES)
+    await start(world, ALL)
+    assert world.limits() == {**LIMITS, "a": 1000}
+
+
 async def test_repeated_stop_keeps_its_start_and_takes_the_new_end(world: World) -> None:
     await stop(world, ALL)
     world.now = 5000
