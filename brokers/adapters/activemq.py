@@ -23,6 +23,7 @@ from brokers.adapters.http import JsonHttp
 from brokers.adapters.jolokia import Answer, Jolokia, JolokiaError
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.adapters.scopes import covered_by
 from brokers.admin import BrokerUnreachable, InvalidValue, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
@@ -303,12 +304,13 @@ class ActiveMq:
 
     # -- stops ----------------------------------------------------------------------------------------------------
 
-    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
+    def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        covered = covered_by(scopes, objects)
+        return {scope: self._targets(scope, names, objects) for scope, names in covered.items()}
+
+    def _targets(self, scope: Scope, covered: Sequence[ObjectName], objects: Objects) -> Sequence[StopTarget]:
         if not scope.virtualhost and not scope.pattern:
             return [self._whole(objects)]
-        covered = [name for name in objects if name.type == "Queue" and scope.covers(name["virtualhost"], name["name"])]
-        if scope.queue and not covered:
-            raise NotFound(f"there is no {scope.object}")
         throttled = [name for name in covered if objects[name].get("throttles") is not False]
         if scope.queue and not throttled:
             raise InvalidValue({"": f"queue {scope.queue} cannot be stopped: its producerFlowControl is false"})

@@ -123,9 +123,9 @@ class Adapter(Protocol):
         its limits after them. Raises InvalidValue for what this broker refuses."""
         ...
 
-    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
-        """Return what has to be changed to stop the producers of a scope. Raises InvalidValue if this broker cannot.
-        Targets of the same id from several scopes are one."""
+    def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        """Return what has to be changed to stop the producers of each scope. Raises NotFound for a queue that is not
+        there, InvalidValue if this broker cannot. Targets of the same id from several scopes are one."""
         ...
 
     async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:

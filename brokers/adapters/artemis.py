@@ -29,6 +29,7 @@ from brokers.adapters.jolokia import Agent, Jolokia, JolokiaError
 from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.adapters.scopes import covered_by
 from brokers.admin import BrokerUnreachable, InvalidValue, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
@@ -380,18 +381,18 @@ class Artemis:
 
     # -- stops ----------------------------------------------------------------------------------------------------
 
-    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
-        queues = {name: queue["address"] for name, queue in objects.items() if _is_listed(name, queue)}
-        covered = {queues[name] for name in queues if scope.covers(name["virtualhost"], name["name"])}
-        if scope.queue and not covered:
-            raise NotFound(f"there is no {scope.object}")
-        together: dict[str, set[ObjectName]] = {address: set() for address in covered}
-        for name, address in queues.items():
-            if address in together:
-                together[address].add(name)
-        return [
-            StopTarget(address, frozenset(names), {"address": address}) for address, names in sorted(together.items())
-        ]
+    def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        addresses = {name: queue["address"] for name, queue in objects.items() if _is_listed(name, queue)}
+        together: dict[str, list[ObjectName]] = {}
+        for name, address in addresses.items():
+            together.setdefault(address, []).append(name)
+        return {
+            scope: [
+                StopTarget(address, frozenset(together[address]), {"address": address})
+                for address in sorted({addresses[name] for name in covered})
+            ]
+            for scope, covered in covered_by(scopes, addresses).items()
+        }
 
     async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         attempts = Attempts(all_or_none=not in_round)

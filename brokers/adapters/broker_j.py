@@ -27,6 +27,7 @@ from brokers.adapters.http import HttpError, JsonHttp, part
 from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.adapters.scopes import covered_by
 from brokers.admin import BrokerUnreachable, InvalidValue, NotAllowed, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
@@ -369,10 +370,11 @@ class BrokerJ:
 
     # -- stops ----------------------------------------------------------------------------------------------------
 
-    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
-        covered = [name for name in objects if name.type == "Queue" and scope.covers(name["virtualhost"], name["name"])]
-        if scope.queue and not covered:
-            raise NotFound(f"there is no {scope.object}")
+    def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        covered = covered_by(scopes, objects)
+        return {scope: self._targets(scope, names, objects) for scope, names in covered.items()}
+
+    def _targets(self, scope: Scope, covered: Sequence[ObjectName], objects: Objects) -> Sequence[StopTarget]:
         if len(covered) > MOST_STOPPED:
             raise InvalidValue(
                 {"": f"{len(covered):,} queues are more than the {MOST_STOPPED:,} that one stop covers here"}

@@ -20,6 +20,7 @@ from brokers.adapters.inventory import Change, Inventory, Round
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.adapters.reconciliation import Reconciliation
 from brokers.adapters.records import Memory, Records, StopChange
+from brokers.adapters.scopes import within
 from brokers.adapters.several_addresses import IDENTITY, SeveralAddresses
 from brokers.adapters.stop_requests import stop_fact
 from brokers.adapters.stops import Stops
@@ -211,27 +212,30 @@ class Observed:
 
     # -- stops and totals -----------------------------------------------------------------------------------------
 
-    def _on_stop(self, change: StopChange) -> None:
-        covered = self.stops.covered(change.stop.scope) if change.began else self._shown_stops
-        queues = [name for name in covered if change.stop.scope.covers(name["virtualhost"], name["name"])]
-        found = [stop_fact(change, queues, self.inventory.objects, self.now())]
+    def _on_stop(self, changes: Sequence[StopChange]) -> None:
+        covered, now = self.stops.covered(), self.now()
+        found = []
+        for change in changes:
+            scope = change.stop.scope
+            queues = within(scope, covered.get(str(scope), ()) if change.began else self._shown_stops)
+            found.append(stop_fact(change, queues, self.inventory.objects, now))
         self._append(found, unannounced=self.stops.unannounced)
         self.show_stops()
 
     def show_stops(self) -> None:
         """Show the stops at their queues, and all of them at the broker."""
         by_queue, at = self.stops.by_queue(), self.now()
+        shown = {stop: stop.as_json() for stop in self.stops.stops.values()}
         for name in self._shown_stops - set(by_queue):
             self.inventory.set(name, {"stops": [], "stopped_since": None}, at)
         for name, stops in by_queue.items():
-            attributes = {"stops": [stop.as_json() for stop in stops], "stopped_since": stops[0].since}
+            attributes = {"stops": [shown[stop] for stop in stops], "stopped_since": stops[0].since}
             self.inventory.set(name, attributes, at)
         self._shown_stops = set(by_queue)
-        everywhere = list(self.stops.stops.values())
-        self.inventory.set(BROKER, {"stops": [stop.as_json() for stop in everywhere]}, at)
+        self.inventory.set(BROKER, {"stops": list(shown.values())}, at)
         for host in [name for name in self.inventory.objects if name.type == "VirtualHost"]:
-            within = [stop.as_json() for stop in everywhere if stop.scope.virtualhost in ("", host["name"])]
-            self.inventory.set(host, {"stops": within}, at)
+            inside = [each for stop, each in shown.items() if stop.scope.virtualhost in ("", host["name"])]
+            self.inventory.set(host, {"stops": inside}, at)
 
     def percent(self, queue: ObjectName) -> float | None:
         """Return how full a queue is, see `percent_used`."""

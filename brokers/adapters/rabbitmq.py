@@ -28,6 +28,7 @@ from brokers.adapters.rabbitmq_capabilities import CAPABILITIES
 from brokers.adapters.rabbitmq_limits import definition_below, limits_after
 from brokers.adapters.rabbitmq_queue_reports import QueueReports
 from brokers.adapters.rabbitmq_source import EventExchange, SourceLost, listener_of
+from brokers.adapters.scopes import covered_by
 from brokers.admin import AdminError, InvalidValue, NotAllowed, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
@@ -333,10 +334,11 @@ class RabbitMq:
 
     # -- stops ----------------------------------------------------------------------------------------------------
 
-    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
-        covered = [name for name in objects if name.type == "Queue" and scope.covers(name["virtualhost"], name["name"])]
-        if scope.queue and not covered:
-            raise NotFound(f"there is no {scope.object}")
+    def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        covered = covered_by(scopes, objects)
+        return {scope: self._targets(scope, names, objects) for scope, names in covered.items()}
+
+    def _targets(self, scope: Scope, covered: Sequence[ObjectName], objects: Objects) -> Sequence[StopTarget]:
         faults = {name: fault for name in covered if (fault := policies.stop_fault(objects[name]))}
         if scope.queue and faults:
             raise InvalidValue({"": f"queue {scope.queue} cannot be stopped: {faults[covered[0]]}"})

@@ -146,8 +146,8 @@ class SeveralAddresses:
     def limits_after(self, changes: Sequence[PolicyChange], objects: Objects) -> Mapping[ObjectName, Attributes]:
         return self._current.limits_after(changes, objects)
 
-    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
-        return self._current.stop_targets(scope, objects)
+    def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        return self._current.stop_targets(scopes, objects)
 
     async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         return await self._current.stop(targets, in_round=in_round)

@@ -6,6 +6,9 @@ back. `maintain` also stops what a broker forgot in a restart or what came later
 stops that are due. Targets that cannot be stopped or started are tried again in each round, and hinder neither others
 nor what else a round does. A round waits for nothing that takes seconds: what is not complete yet is carried on with in
 the next one. One at a time: requests wait for each other, and a round leaves its part to the next one meanwhile.
+
+All of this runs in the event loop of all brokers, also with thousands of stops of single queues: no step walks all
+queues, or all stops, for each of them, and one transaction stores all that a request changes.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ class NotInForce(AdminError):
 
 
 class Stops:
-    """See the module. `objects`: the inventory's, always current. `announce`: called with each change, once it is made
+    """See the module. `objects`: the inventory's, always current. `announce`: called with changes, once they are made
     and on record.
 
     A target belongs to the stops that needed it when it was stopped, whatever is listed later: a broker that is just
@@ -40,7 +43,7 @@ class Stops:
     """
 
     def __init__(
-        self, adapter: Adapter, store: StopRecords, objects: Objects, announce: Callable[[StopChange], None]
+        self, adapter: Adapter, store: StopRecords, objects: Objects, announce: Callable[[Sequence[StopChange]], None]
     ) -> None:
         self._adapter = adapter
         self._store = store
@@ -68,10 +71,14 @@ class Stops:
                 stops += [by_text[text] for text in stopped.scopes if text in by_text and by_text[text] not in stops]
         return {queue: sorted(stops, key=lambda stop: stop.since) for queue, stops in found.items() if stops}
 
-    def covered(self, scope: Scope) -> set[ObjectName]:
-        """Return the queues that a stop of the scope covers, with those that are stopped together with them."""
-        text = str(scope)
-        return {q for stopped in self._targets.values() if text in stopped.scopes for q in stopped.target.queues}
+    def covered(self) -> dict[str, set[ObjectName]]:
+        """Return the queues that the stops cover, by the text of their scope, with those that are stopped together with
+        them."""
+        found: dict[str, set[ObjectName]] = {str(scope): set() for scope in self.stops}
+        for stopped in self._targets.values():
+            for text in stopped.scopes:
+                found.setdefault(text, set()).update(stopped.target.queues)
+        return found
 
     @asynccontextmanager
     async def _request(self) -> AsyncIterator[None]:
@@ -93,7 +100,7 @@ class Stops:
         async with self._request():
             changed = [s for s in dict.fromkeys(scopes) if s not in self.stops or self.stops[s].end != end]
             new = [scope for scope in changed if scope not in self.stops]
-            wanted = {scope: self._adapter.stop_targets(scope, self._objects) for scope in new}
+            wanted = self._adapter.stop_targets(new, self._objects)
             before = dict(self.stops)
             for scope in changed:
                 known = self.stops.get(scope)
@@ -104,7 +111,7 @@ class Stops:
                 await self._make_effective(wanted)
             except BaseException:
                 self.stops = before
-                self.unannounced = [change for change in self.unannounced if change not in changes]
+                self._is_announced(changes)
                 with suppress(AdminError):
                     await self._undo_unneeded()
                 raise
@@ -128,7 +135,10 @@ class Stops:
         """Return the scopes that changed, and the targets that could not be started."""
         lifted, changed = [], []
         for scope in dict.fromkeys(scopes):
-            found = [s for s in self.stops if (s == scope if only else scope.contains(s))]
+            if only or scope.queue:  # a queue has no other scope within it
+                found = [scope] if scope in self.stops else []
+            else:
+                found = [s for s in self.stops if scope.contains(s)]
             lifted += [self.stops.pop(each) for each in found]
             changed += [scope] if found else []
         faults: Faults = {}
@@ -141,10 +151,15 @@ class Stops:
                 self._announce_all(changes)
         return changed, faults
 
-    def _announce_all(self, changes: Iterable[StopChange]) -> None:
-        for change in changes:
-            self.unannounced.remove(change)
-            self._announce(change)
+    def _announce_all(self, changes: Sequence[StopChange]) -> None:
+        if changes:
+            self._is_announced(changes)
+            self._announce(changes)
+
+    def _is_announced(self, changes: Iterable[StopChange]) -> None:
+        """These need no event any more."""
+        gone = {id(change) for change in changes}
+        self.unannounced = [change for change in self.unannounced if id(change) not in gone]
 
     async def maintain(self, now: int, percent: Callable[[ObjectName], float | None]) -> None:
         """Bring the broker to what the records say, after everything was read. `now`: ms since the epoch. `percent`:
@@ -155,12 +170,13 @@ class Stops:
         async with self.lock:
             self._rounds += 1
             self._started = {id_: each for id_, each in self._started.items() if each[1] > self._rounds}
-            due = [stop.scope for stop in self.stops.values() if self._is_due(stop, now, percent)]
+            covered = self.covered()
+            due = [s.scope for s in self.stops.values() if _is_due(s, now, covered[str(s.scope)], percent)]
             _, faults = await self._start(due, "", "", only=True, automatic=True)
             if not faults:  # else they have just been tried
                 faults = await self._undo_unneeded(in_round=True)
             self._note_changes()
-            wanted = {scope: self._wanted(scope) for scope in self.stops}
+            wanted = self._wanted()
             forgotten = [
                 stopped.target
                 for stopped in self._targets.values()
@@ -193,10 +209,18 @@ class Stops:
         """The limits of a queue were changed by a request and read again: the next start restores those."""
         self._started = {id_: each for id_, each in self._started.items() if queue not in each[0].queues}
 
-    def _wanted(self, scope: Scope) -> Sequence[StopTarget]:
-        with suppress(AdminError):  # its queue is not listed now: what is stopped remains so
-            return self._adapter.stop_targets(scope, self._objects)
-        return ()
+    def _wanted(self) -> Mapping[Scope, Sequence[StopTarget]]:
+        """Return what the stops need by what is listed now. A queue that is not listed is left out: what is stopped
+        remains so."""
+        listed = [scope for scope in self.stops if not scope.queue or scope.object in self._objects]
+        try:
+            return self._adapter.stop_targets(listed, self._objects)
+        except AdminError:  # of one of them
+            found: dict[Scope, Sequence[StopTarget]] = {}
+            for scope in listed:
+                with suppress(AdminError):
+                    found |= self._adapter.stop_targets([scope], self._objects)
+            return found
 
     # -- making and undoing ---------------------------------------------------------------------------------------
 
@@ -256,13 +280,14 @@ class Stops:
         self._store.save_stops(self.stops.values(), self._targets.values(), self.unannounced)
         self._saved = set(self.stops.values())
 
-    def _is_due(self, stop: Stop, now: int, percent: Callable[[ObjectName], float | None]) -> bool:
-        if stop.end.until is not None and stop.end.until <= now:
-            return True
-        if not stop.end.below:
-            return False
-        used = [value for queue in self.covered(stop.scope) if (value := percent(queue)) is not None]
-        return bool(used) and max(used) <= stop.end.below
+
+def _is_due(stop: Stop, now: int, covered: Iterable[ObjectName], percent: Callable[[ObjectName], float | None]) -> bool:
+    if stop.end.until is not None and stop.end.until <= now:
+        return True
+    if not stop.end.below:
+        return False
+    used = [value for queue in covered if (value := percent(queue)) is not None]
+    return bool(used) and max(used) <= stop.end.below
 
 
 def check_end(end: End, queues: Iterable[ObjectName], percent: Callable[[ObjectName], float | None]) -> None:

@@ -11,6 +11,7 @@ from brokers.adapters.adapter import Creator, Faults, Finding, Objects, StopTarg
 from brokers.adapters.attempts import Attempts
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.adapters.scopes import covered_by
 from brokers.admin import BrokerUnreachable, NotAllowed, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
@@ -192,14 +193,11 @@ class MemoryAdapter:
         levels = {f"effective_{level}_messages": limit for level in ("capacity", "stop", "resume")}
         return {"capacity_messages": limit, "overfull": queue["depth_messages"] > limit, **levels}
 
-    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
-        if scope.queue and scope.object not in objects:
-            raise NotFound(f"there is no {scope.object}")
-        return [
-            StopTarget(str(name), frozenset([name]), {"limit": attributes["capacity_messages"]})
-            for name, attributes in objects.items()
-            if name.type == "Queue" and scope.covers(name["virtualhost"], name["name"])
-        ]
+    def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        return {scope: self._targets(names, objects) for scope, names in covered_by(scopes, objects).items()}
+
+    def _targets(self, names: Iterable[ObjectName], objects: Objects) -> Sequence[StopTarget]:
+        return [StopTarget(str(n), frozenset([n]), {"limit": objects[n]["capacity_messages"]}) for n in names]
 
     async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         attempts = Attempts(all_or_none=not in_round)

@@ -21,6 +21,7 @@ from brokers.admin import (
     NotFound,
     StaleVersion,
 )
+from brokers.engine.values.stops import Scope
 from brokers.model import object_name
 from tests.adapters.fake import BROKER, STOPPED, Has, Memory, queue_name
 from tests.adapters.process import Process, settled
@@ -296,3 +297,41 @@ async def test_a_limit_that_is_set_while_a_stop_is_made_is_not_lost_in_it(proces
     assert process.memory.limits[ORDERS] == STOPPED
     await process.broker.call(ORDERS, "start-producers", {"actor": "ada"})
     assert process.memory.limits[ORDERS] == (10 if setting.exception() else 77)
+
+
+async def test_a_stop_of_many_queues_by_name_walks_all_queues_and_writes_all_stops_once(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs in the event loop of all brokers, which must extend their leases meanwhile."""
+    names = [process.memory.add(f"q.{number}", 10) for number in range(300)]
+    await process.clock.pass_(10)
+    walked, written, covers, append = 0, 0, Scope.covers, process.journal.append
+    contains = Scope.contains
+
+    def counted(scope: Scope, *queue: Any) -> bool:
+        nonlocal walked
+        walked += 1
+        return covers(scope, *queue)
+
+    def contained(scope: Scope, other: Scope) -> bool:
+        nonlocal walked
+        walked += 1
+        return contains(scope, other)
+
+    def stored(*given: Any, **more: Any) -> None:
+        nonlocal written
+        written += 1
+        append(*given, **more)
+
+    monkeypatch.setattr(Scope, "covers", counted)
+    monkeypatch.setattr(Scope, "contains", contained)
+    monkeypatch.setattr(process.journal, "append", stored)
+    given = {"queues": list(map(str, names)), "actor": "ada"}
+    answer = await process.broker.call(BROKER, "stop-producers", given)
+    assert (answer["queues"], len(answer["changed_queues"]), written) == (300, 300, 1)
+    await process.clock.pass_(20)
+    written = 0
+    answer = await process.broker.call(BROKER, "start-producers", given)
+    assert (len(answer["changed_queues"]), written) == (300, 1)
+    assert walked == 0
+    assert process.kinds().count("producers-stopped q.7") == process.kinds().count("producers-started q.7") == 1

@@ -124,7 +124,8 @@ class Console:
             self.objects |= seen.objects
 
     def targets(self, **scope: str) -> Any:
-        return self.adapter.stop_targets(Scope(**scope), self.objects)
+        (found,) = self.adapter.stop_targets([Scope(**scope)], self.objects).values()
+        return found
 
     def is_stopped(self, target: Any) -> bool:
         return self.adapter.is_stopped(target, self.objects)

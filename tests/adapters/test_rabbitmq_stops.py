@@ -218,7 +218,7 @@ async def test_a_queue_whose_node_is_down_hinders_no_stop_and_is_stopped_when_it
     await world.stop(Scope())
     assert world.stop_of("free")["definition"]["max-length"] == 0
     assert stop_name("orders") not in world.http.policies
-    assert world.stops.covered(Scope()) == {queue_name("free", "/")}
+    assert world.stops.covered() == {str(Scope()): {queue_name("free", "/")}}
     with pytest.raises(InvalidValue, match="it is down"):
         await world.stop(Scope("/", "orders"))
     await world.rounds(2)
@@ -290,7 +290,7 @@ async def test_with_two_policies_of_the_highest_priority_the_queue_says_which_ap
     world.http.put("theirs", "^orders$", HIGHEST)
     await world.rounds(2)
     assert world.stop_of("orders")["priority"] == HIGHEST
-    (target,) = world.adapter.stop_targets(Scope("/", "orders"), world.inventory.objects)
+    ((target,),) = world.adapter.stop_targets([Scope("/", "orders")], world.inventory.objects).values()
     for name, stopped in (("theirs", False), (stop_name("orders"), True)):
         assert world.adapter.is_stopped(target, {ORDERS: {"policy": name}}) is stopped
 

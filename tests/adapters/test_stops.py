@@ -4,7 +4,7 @@ nothing runs that should not once the broker answers, and every limit gets back 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,7 +44,7 @@ class World:
     def start(self) -> None:
         self.store = AdapterStore(self.path)
         self.inventory = Inventory(self.adapter.types)
-        self.stops = Stops(self.adapter, self.store, self.inventory.objects, self.announced.append)
+        self.stops = Stops(self.adapter, self.store, self.inventory.objects, self.announced.extend)
 
     def kill(self) -> None:
         self.store.close()
@@ -177,7 +177,7 @@ async def test_crash_in_the_middle_of_a_stop_leaves_a_record_that_completes_it(w
 async def test_a_stop_and_a_start_whose_process_was_killed_before_the_event_are_announced_once(world: World) -> None:
     """The process is killed when the broker is stopped, or started, and the event is not stored yet."""
 
-    def dies(change: StopChange) -> None:
+    def dies(changes: Sequence[StopChange]) -> None:
         raise KeyboardInterrupt
 
     for change in (stop, start):

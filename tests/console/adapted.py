@@ -34,11 +34,15 @@ class Adapter(MemoryAdapter):
     unstoppable: frozenset[str] = frozenset()
     denied = False
 
-    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
-        found = super().stop_targets(scope, objects)
-        if scope.queue in self.unstoppable:
-            raise InvalidValue({"": f"queue {scope.queue} cannot be stopped: it is a stream"})
-        return [t for t in found if not any(queue["name"] in self.unstoppable for queue in t.queues)]
+    def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        found = super().stop_targets(scopes, objects)
+        for scope in scopes:
+            if scope.queue in self.unstoppable:
+                raise InvalidValue({"": f"queue {scope.queue} cannot be stopped: it is a stream"})
+        return {scope: [t for t in targets if not self._has_unstoppable(t)] for scope, targets in found.items()}
+
+    def _has_unstoppable(self, target: StopTarget) -> bool:
+        return any(queue["name"] in self.unstoppable for queue in target.queues)
 
     async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         if self.denied:
