@@ -112,6 +112,7 @@ class ActiveMq:
     types: Mapping[str, ManagedType] = types_of(CAPABILITIES)
     reports: frozenset[str] = frozenset()
     paged = False
+    most_stopped: int | None = None
     creator = None
 
     def __init__(self, agent: Jolokia, now: Callable[[], int]) -> None:

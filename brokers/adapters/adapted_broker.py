@@ -158,7 +158,7 @@ class AdaptedBroker:
         scopes, _ = scopes_of(name, given, objects)
         covered = queues_in(scopes, objects)
         try:
-            planned = self._adapter.stop_targets(scopes, objects)
+            planned = self._observed.stops.planned(scopes)
         except AdminError as error:
             return {"queues": 0, "unstoppable": len(covered), "fault": str(error)}
         stopped = {queue for targets in planned.values() for target in targets for queue in target.queues}

@@ -83,6 +83,12 @@ class Adapter(Protocol):
         ...
 
     @property
+    def most_stopped(self) -> int | None:
+        """How many targets a request may stop at most; None: any number. A stop covers what is created later beyond
+        that."""
+        ...
+
+    @property
     def creator(self) -> Creator | None:
         """None: none of the types is creatable or deletable."""
         ...

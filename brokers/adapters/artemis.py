@@ -134,6 +134,7 @@ class Artemis:
 
     reports: frozenset[str] = frozenset()
     paged = False
+    most_stopped: int | None = None
     creator = None
 
     def __init__(self, agent: Agent, now: Callable[[], int]) -> None:

@@ -41,8 +41,6 @@ BROKER = object_name("Broker")
 LOG_SECONDS = 1.0
 #: Seconds until a queue whose maximum was lifted must have released its producers; and that a round waits for it.
 RELEASE_SECONDS, RELEASE_SECONDS_IN_ROUND = 30.0, 1.0
-#: Most queues that one stop covers: each needs a request.
-MOST_STOPPED = 1_000
 
 TRICKLES = (
     "Broker-J blocks producers only while the queue has messages. When consumers have drained it, producers go on at"
@@ -107,6 +105,7 @@ class BrokerJ:
     """See the module. `now`: ms since the epoch."""
 
     paged = False
+    most_stopped: int | None = 1_000  # each needs a request
     creator = None
 
     def __init__(self, http: JsonHttp, now: Callable[[], int]) -> None:
@@ -375,10 +374,6 @@ class BrokerJ:
         return {scope: self._targets(scope, names, objects) for scope, names in covered.items()}
 
     def _targets(self, scope: Scope, covered: Sequence[ObjectName], objects: Objects) -> Sequence[StopTarget]:
-        if len(covered) > MOST_STOPPED:
-            raise InvalidValue(
-                {"": f"{len(covered):,} queues are more than the {MOST_STOPPED:,} that one stop covers here"}
-            )
         return [
             StopTarget(str(name), frozenset([name]), objects[name]["limits"])
             for name in covered

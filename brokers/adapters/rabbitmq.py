@@ -40,8 +40,6 @@ BROKER = object_name("Broker")
 
 #: Queues on one page; 500 is RabbitMQ's maximum.
 PAGE = 500
-#: Most queues that one stop covers: RabbitMQ matches each queue with every policy.
-MOST_STOPPED = 1_000
 #: Seconds until the next attempt to receive events, doubled with each in vain, and at most; if they are refused, also
 #: at most.
 RETRY_SECONDS, RETRY_SECONDS_MOST, RETRY_SECONDS_REFUSED = 1.0, 15.0, 300.0
@@ -60,6 +58,7 @@ class RabbitMq:
 
     types: Mapping[str, ManagedType] = types_of(CAPABILITIES)
     paged = True
+    most_stopped: int | None = 1_000  # RabbitMQ matches each queue with every policy
 
     def __init__(self, http: JsonHttp, now: Callable[[], int], account: Account | None = None) -> None:
         self.identity = ""
@@ -342,12 +341,7 @@ class RabbitMq:
         faults = {name: fault for name in covered if (fault := policies.stop_fault(objects[name]))}
         if scope.queue and faults:
             raise InvalidValue({"": f"queue {scope.queue} cannot be stopped: {faults[covered[0]]}"})
-        targets = [self._target(name, objects[name]) for name in covered if name not in faults]
-        if len(targets) > MOST_STOPPED:
-            raise InvalidValue(
-                {"": f"{len(targets):,} queues are more than the {MOST_STOPPED:,} that one stop covers here"}
-            )
-        return targets
+        return [self._target(name, objects[name]) for name in covered if name not in faults]
 
     def _target(self, name: ObjectName, queue: Attributes) -> StopTarget:
         definition = dict(self._outranked(name, queue))

@@ -111,6 +111,10 @@ class SeveralAddresses:
         return self._identity
 
     @property
+    def most_stopped(self) -> int | None:
+        return self._current.most_stopped
+
+    @property
     def creator(self) -> Creator | None:
         return self._current.creator
 

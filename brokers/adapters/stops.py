@@ -100,7 +100,7 @@ class Stops:
         async with self._request():
             changed = [s for s in dict.fromkeys(scopes) if s not in self.stops or self.stops[s].end != end]
             new = [scope for scope in changed if scope not in self.stops]
-            wanted = self._adapter.stop_targets(new, self._objects)
+            wanted = self.planned(new)
             before = dict(self.stops)
             for scope in changed:
                 known = self.stops.get(scope)
@@ -117,6 +117,15 @@ class Stops:
                 raise
             self._announce_all(changes)
             return changed
+
+    def planned(self, scopes: Sequence[Scope]) -> Mapping[Scope, Sequence[StopTarget]]:
+        """Return what a request to stop the producers of scopes has to change. Raises what the adapter raises, and
+        InvalidValue for too much at once."""
+        found, most = self._adapter.stop_targets(scopes, self._objects), self._adapter.most_stopped
+        count = len({target.id for targets in found.values() for target in targets})
+        if most is not None and count > most:
+            raise InvalidValue({"": f"{count:,} queues are more than the {most:,} that one stop covers here"})
+        return found
 
     async def start(self, scopes: Sequence[Scope], *, actor: str, reason: str = "", only: bool = False) -> list[Scope]:
         """Lift the stops of scopes and those within them, and return the scopes that changed; `only`: exactly these.
@@ -176,7 +185,7 @@ class Stops:
             if not faults:  # else they have just been tried
                 faults = await self._undo_unneeded(in_round=True)
             self._note_changes()
-            wanted = self._wanted()
+            wanted, unstoppable = self._wanted()
             forgotten = [
                 stopped.target
                 for stopped in self._targets.values()
@@ -185,7 +194,7 @@ class Stops:
             if lost := [target.id for target in forgotten if target.id not in self._unfinished]:
                 names = ", ".join(lost[:5])
                 log.warning("%d stops were not in force any more and are made again: %s", len(lost), names)
-            not_stopped = await self._make_effective(wanted, again=forgotten, in_round=True)
+            not_stopped = {**unstoppable, **await self._make_effective(wanted, again=forgotten, in_round=True)}
             self._announce_all([*self.unannounced])  # of a process that was killed before
             if faults:
                 raise NotInForce(f"producers are not started yet: {in_words(faults)}")
@@ -209,18 +218,26 @@ class Stops:
         """The limits of a queue were changed by a request and read again: the next start restores those."""
         self._started = {id_: each for id_, each in self._started.items() if queue not in each[0].queues}
 
-    def _wanted(self) -> Mapping[Scope, Sequence[StopTarget]]:
-        """Return what the stops need by what is listed now. A queue that is not listed is left out: what is stopped
-        remains so."""
+    def _wanted(self) -> tuple[Mapping[Scope, Sequence[StopTarget]], Faults]:
+        """Return what the stops need by what is listed now, also if that has become more than a request may stop; and
+        the stops that cannot be made. A queue that is not listed is left out: what is stopped remains so."""
         listed = [scope for scope in self.stops if not scope.queue or scope.object in self._objects]
         try:
-            return self._adapter.stop_targets(listed, self._objects)
+            return self._adapter.stop_targets(listed, self._objects), {}
         except AdminError:  # of one of them
-            found: dict[Scope, Sequence[StopTarget]] = {}
-            for scope in listed:
-                with suppress(AdminError):
-                    found |= self._adapter.stop_targets([scope], self._objects)
-            return found
+            return self._wanted_of_each(listed)
+
+    def _wanted_of_each(self, scopes: Iterable[Scope]) -> tuple[Mapping[Scope, Sequence[StopTarget]], Faults]:
+        found: dict[Scope, Sequence[StopTarget]] = {}
+        faults: dict[str, AdminError] = {}
+        stopped = {text for each in self._targets.values() for text in each.scopes}
+        for scope in scopes:
+            try:
+                found |= self._adapter.stop_targets([scope], self._objects)
+            except AdminError as error:
+                if not scope.queue or str(scope) not in stopped:  # else it is stopped, whatever it is now
+                    faults[str(scope)] = error
+        return found, faults
 
     # -- making and undoing ---------------------------------------------------------------------------------------
 

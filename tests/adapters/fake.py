@@ -117,6 +117,7 @@ class MemoryAdapter:
 
     def __init__(self, memory: Memory, now: Any, *, has: Has = Has(), reports: Iterable[str] = ()) -> None:
         self.identity = ""
+        self.most_stopped: int | None = None
         self.memory = memory
         self.now = now
         self.types = types(has)

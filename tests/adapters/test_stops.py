@@ -4,7 +4,7 @@ nothing runs that should not once the broker answers, and every limit gets back 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokers.adapters.adapter import Objects, StopTarget
 from brokers.adapters.inventory import Inventory
 from brokers.adapters.observation import Observation
 from brokers.adapters.records import StopChange
 from brokers.adapters.stops import NotInForce, Stops
 from brokers.adapters.store import AdapterStore
-from brokers.admin import AdminError, BrokerUnreachable
+from brokers.admin import AdminError, BrokerUnreachable, InvalidValue
 from brokers.engine.values.stops import End, Scope
 from brokers.model import ObjectName
 from tests.adapters.fake import STOPPED, Memory, MemoryAdapter, queue_name
@@ -294,6 +295,41 @@ async def test_broker_that_forgets_stops_is_stopped_again_and_new_queues_with_it
     assert world.stopped() == {"c.1", "c.2", "c.3"}
     await start(world, ALL)
     assert world.limits() == {**LIMITS, "c.3": 7}
+
+
+async def test_a_stop_covers_new_queues_also_beyond_what_one_request_may_stop(world: World) -> None:
+    world.adapter.most_stopped = 5
+    await stop(world, ALL)
+    for number in range(3):
+        world.memory.add(f"later.{number}", 5)
+    await world.maintain()
+    assert world.stopped() == set(world.limits())
+    assert len(world.stopped()) == 7
+    wide, named = Scope("default"), [Scope("default", queue=name) for name in world.limits()]
+    for scopes in ([wide], named):
+        with pytest.raises(InvalidValue, match="7 queues are more than the 5 that one stop covers"):
+            await stop(world, *scopes)
+        with pytest.raises(InvalidValue, match="7 queues"):
+            world.stops.planned(scopes)
+    assert list(world.stops.stops) == [ALL]
+
+
+async def test_a_stop_that_cannot_be_made_any_more_is_reported_and_hinders_no_other(world: World) -> None:
+    await stop(world, Scope("default", pattern="c.>"))
+    await stop(world, Scope("default", queue="a"))
+    await stop(world, Scope("default"))
+    plan = world.adapter.stop_targets
+
+    def refusing(scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        if any(scope.pattern or scope.queue for scope in scopes):
+            raise InvalidValue({"": "it cannot be stopped"})
+        return plan(scopes, objects)
+
+    world.adapter.stop_targets = refusing  # type: ignore[method-assign]
+    world.memory.add("later", 5)
+    with pytest.raises(NotInForce, match=r"c\.>: .*it cannot be stopped"):  # and not of "a", which is stopped
+        await world.maintain()
+    assert "later" in world.stopped()
 
 
 async def test_queue_that_is_not_listed_for_a_while_gets_its_limit_back(world: World) -> None:
