@@ -284,7 +284,10 @@ class RabbitMq:
         return {policy["name"] for policy in self._policies if policy["vhost"] == host}
 
     def _outranked(self, name: ObjectName, queue: Attributes) -> Mapping[str, Any]:
-        """Return the definition of the policy that applies to a queue now."""
+        """Return the definition of the policy that applies to a queue now; of one that has not reported which, by the
+        patterns."""
+        if "policy" not in queue:
+            return definition_below(self._policies, name, queue.get("kind"))
         policy = self._listed.by_name.get((name["virtualhost"], str(queue.get("policy"))))
         if policy is None and queue.get("policy") == policies.stop_name(name["name"]):
             return self._below_stops.get(name, {})  # RabbitMQ lists a policy some seconds longer than it applies

@@ -45,7 +45,9 @@ def totals_of(queues: Iterable[Json], known: Mapping[ObjectName, Attributes]) ->
     found: dict[ObjectName, Attributes] = {}
     for said in _shown(queues):
         name = queue_name(said)
-        values = {**_names(said), **_depth(said), "policy": said.get("policy")}
+        values = {**_names(said), **_depth(said)}
+        if said.get("state") not in NOT_RUNNING:  # else its policy is not named
+            values["policy"] = said.get("policy")
         limits = known.get(name)
         if limits is not None and "overflow" in limits:
             values["overfull"] = _overfull({**limits, **values}, limits["overflow"] == "producers")
@@ -84,7 +86,6 @@ def _queue(said: Json, policies: Mapping[tuple[str, str], Json], fresher: Attrib
         **_depth(said),
         **fresher,
         "durable": said.get("durable"),
-        "policy": said.get("policy"),
         "depth_bytes": said.get("message_bytes"),
         "consumers": said.get("consumers"),
         "rate_in": _rate(said, "publish_details"),
@@ -93,6 +94,9 @@ def _queue(said: Json, policies: Mapping[tuple[str, str], Json], fresher: Attrib
         "arguments": dict(said.get("arguments") or {}),
         "kind": said.get("type"),
     }
+    if "effective_policy_definition" not in said:
+        return {**values, "overfull": None}  # it has not reported, as one whose node is down: its limits are as before
+    values["policy"] = said.get("policy")
     if str(said.get("policy") or "").startswith(STOP_PREFIX):
         return values  # the limit is the stop's: others are as before
     effective = dict(said.get("effective_policy_definition") or {})

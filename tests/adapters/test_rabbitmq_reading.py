@@ -18,13 +18,18 @@ from hypothesis import strategies as st
 
 from brokers.adapters import rabbitmq_policies as policies
 from brokers.adapters import rabbitmq_reading as reading
+from brokers.adapters.differences import facts
 from brokers.adapters.http import JsonHttp
+from brokers.adapters.inventory import Inventory
+from brokers.adapters.observation import Observation
 from brokers.adapters.rabbitmq import RabbitMq
 from brokers.admin import NotAllowed
+from brokers.engine.values.stops import Scope
 from brokers.model import object_name
 from tests.adapters.fake import queue_name
 
 ANSWERS = Path(__file__).parent / "answers" / "rabbitmq-3.10"
+ORDERS = queue_name("orders", "/")
 
 
 def answer(name: str) -> Any:
@@ -92,10 +97,37 @@ def test_late_statistics_are_no_restart() -> None:
 
 
 def test_unknown_depth_of_a_queue_whose_node_is_down_is_unknown() -> None:
-    down = {"vhost": "/", "name": "q", "state": "down", "effective_policy_definition": {"overflow": "reject-publish"}}
-    ((_, values),) = reading.queues_of([down], {}).items()
-    assert values["depth_messages"] is None
-    assert values["overfull"] is None
+    """Of a queue whose node is down there is only what the cluster knows of it, not what the queue reports."""
+    known = ("name", "vhost", "durable", "auto_delete", "exclusive", "arguments", "type", "node")
+    (listed,) = [each for each in answer("queues")["items"] if each["name"] == "orders"]
+    down = {**{key: listed[key] for key in known}, "state": "down"}
+    by_name = reading.by_name(answer("policies"))
+    inventory = Inventory(RabbitMq.types)
+    changes = [
+        *inventory.apply(Observation(1_000, reading.queues_of([listed], by_name))),
+        *inventory.apply(Observation(2_000, reading.queues_of([down], by_name))),
+        *inventory.apply(Observation(2_500, reading.totals_of([down], reading.queues_of([listed], by_name)))),
+    ]
+    queue = inventory.objects[ORDERS]
+    assert [queue[key] for key in ("depth_messages", "depth_bytes", "overfull", "state")] == [None, None, None, None]
+    assert (queue["effective_capacity_messages"], queue["overflow"], queue["policy"]) == (5, "producers", "limits")
+    changes += inventory.apply(Observation(3_000, reading.queues_of([listed], by_name)))
+    kinds = [fact.kind for fact in facts(changes, 3_000, RabbitMq.types)]
+    assert kinds == ["queue-created", "queue-overfull"]  # it was overfull throughout
+    emptied = {**listed, "messages": 0, "messages_ready": 0}
+    changes = inventory.apply(Observation(4_000, reading.queues_of([down], by_name)))
+    changes += inventory.apply(Observation(5_000, reading.queues_of([emptied], by_name)))
+    (event,) = facts(changes, 5_000, RabbitMq.types)
+    assert (event.kind, event.attributes["overfull_ms"]) == ("queue-underfull", 4_000)
+
+
+def test_a_stop_and_a_limit_of_a_queue_that_has_not_reported_yet_have_what_its_policy_has() -> None:
+    adapter = RabbitMq(None, lambda: 1)  # type: ignore[arg-type]
+    adapter._policies = answer("policies")
+    new = {"vhost": "/", "name": "orders", "durable": True, "arguments": {}, "type": "classic", "state": "running"}
+    objects = reading.queues_of([new], {})
+    ((target,),) = adapter.stop_targets([Scope("/", "orders")], objects).values()
+    assert target.restore["definition"] == reading.by_name(answer("policies"))["/", "limits"]["definition"]
 
 
 def test_policies_for_exchanges_and_headgates_own_are_not_shown() -> None:
