@@ -32,11 +32,13 @@ class Change:
 
 @dataclass(slots=True)
 class Round:
-    """What a round of reading everything has found: the names, by type."""
+    """What a round of reading everything has found: the names, by type; and the types that could not be listed."""
 
     found: dict[str, set[ObjectName]] = field(default_factory=dict)
+    unlisted: set[str] = field(default_factory=set)
 
     def add(self, seen: Observation) -> None:
+        self.unlisted |= seen.unlisted
         for name in seen.objects:
             self.found.setdefault(name.type, set()).add(name)
 
@@ -64,9 +66,8 @@ class Inventory:
 
     def end_round(self, done: Round, *, paged: bool, except_: Set[ObjectName] = frozenset()) -> list[Change]:
         """End a round of reading everything; return the objects that are gone. `except_`: those that are not."""
-        missing = {
-            name for name in self.objects if name.type in self.types and name not in done.found.get(name.type, ())
-        } - except_
+        listed = self.types.keys() - done.unlisted
+        missing = {n for n in self.objects if n.type in listed and n not in done.found.get(n.type, ())} - except_
         gone = missing & self._missed if paged else missing
         self._missed = missing - gone
         return [self._remove(name) for name in sorted(gone, key=str)]

@@ -15,6 +15,7 @@ from typing import Any
 from brokers.adapters.adapter import Adapter
 from brokers.adapters.differences import exact, facts, subject_of
 from brokers.adapters.feeds import Feeds
+from brokers.adapters.flow_state import is_so
 from brokers.adapters.freshness import Freshness
 from brokers.adapters.inventory import Change, Inventory, Round
 from brokers.adapters.observation import Attributes, Observation, Reported
@@ -97,9 +98,17 @@ class Observed:
         when the round began."""
         newer = self.freshness.newer(since)
         self._record(self.inventory.end_round(done, paged=self._adapter.paged, except_=newer), at)
-        self._met |= set(self._adapter.types)
+        self._forget_states(done, at)
+        self._met |= set(self._adapter.types) - done.unlisted
         self._sum_up(at)
         self.show_stops()
+
+    def _forget_states(self, done: Round, at: int) -> None:
+        """Producers that could not be listed may be blocked or not: nothing old is shown as the present."""
+        if "Producer" in done.unlisted:
+            known = [name for name in self.inventory.objects if name.type == "Producer"]
+            states = {name: {"blocked": None} for name in known if name not in done.found.get("Producer", ())}
+            self._record(self.inventory.apply(Observation(at, states)), at)
 
     def reported(self, event: Reported) -> None:
         """Take over an event that the broker has reported, unless it is one already."""
@@ -204,7 +213,7 @@ class Observed:
         return {name: self._memory(name, self.inventory.objects.get(name)) for name in due}
 
     def _memory(self, name: ObjectName, attributes: Attributes | None) -> dict[str, Any] | None:
-        if attributes is None or (name.type == "Producer" and not attributes.get("blocked")):
+        if attributes is None or (name.type == "Producer" and not is_so(attributes, "blocked")):
             return None
         declared = self._adapter.types.get(name.type)
         writable = [a.name for a in declared.writable] if declared is not None else []

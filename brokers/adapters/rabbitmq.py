@@ -25,6 +25,7 @@ from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.adapters.rabbitmq_capabilities import CAPABILITIES
+from brokers.adapters.rabbitmq_clients import ClientLists, pages
 from brokers.adapters.rabbitmq_limits import definition_below, limits_after
 from brokers.adapters.rabbitmq_queue_reports import QueueReports
 from brokers.adapters.rabbitmq_source import EventExchange, SourceLost, listener_of
@@ -38,8 +39,6 @@ log = logging.getLogger("headgate.adapters")
 
 BROKER = object_name("Broker")
 
-#: Queues on one page; 500 is RabbitMQ's maximum.
-PAGE = 500
 #: Seconds until the next attempt to receive events, doubled with each in vain, and at most; if they are refused, also
 #: at most.
 RETRY_SECONDS, RETRY_SECONDS_MOST, RETRY_SECONDS_REFUSED = 1.0, 15.0, 300.0
@@ -64,6 +63,7 @@ class RabbitMq:
         self.identity = ""
         self._http = http
         self._reports = QueueReports(http)
+        self._clients = ClientLists(http, now)
         self._now = now
         self._account = account
         self._source: EventExchange | None = None
@@ -135,12 +135,13 @@ class RabbitMq:
         hosts = await self._http.request("GET", "/vhosts", query={"columns": "name"})
         yield Observation(self._now(), {object_name("VirtualHost", name=h["name"]): {"name": h["name"]} for h in hosts})
         limits: dict[ObjectName, Attributes] = {}
-        async for page in self._pages():
+        async for page in pages(self._http, "/queues"):
             found = reading.queues_of(page, reading.by_name(self._policies), self._depths)
             limits |= {name: {**self._limits.get(name, {}), **values} for name, values in found.items()}
             yield Observation(self._now(), found)
         self._limits = limits
-        yield await self._read_clients()
+        async for seen in self._clients.read(self._alarms):
+            yield seen
         yield await self._read_broker()
 
     async def _read_operator_policies(self) -> list[Mapping[str, Any]]:
@@ -149,31 +150,6 @@ class RabbitMq:
             return list(await self._http.request("GET", "/operator-policies"))
         except NotAllowed:
             return []
-
-    async def _pages(self) -> AsyncIterator[list[Mapping[str, Any]]]:
-        number = 1
-        while True:
-            query = {"page": str(number), "page_size": str(PAGE)}
-            try:
-                answer = await self._http.request("GET", "/queues", query=query, seconds=30)
-            except HttpError as error:
-                if number > 1 and error.status == 400:
-                    return  # queues were deleted meanwhile: there is no such page any more
-                raise
-            yield answer["items"]
-            if number >= answer["page_count"]:
-                return
-            number += 1
-
-    async def _read_clients(self) -> Observation:
-        try:
-            connections, channels = await asyncio.gather(
-                self._http.request("GET", "/connections", seconds=30),
-                self._http.request("GET", "/channels", seconds=30),
-            )
-        except NotAllowed:
-            return Observation(self._now(), {})
-        return Observation(self._now(), reading.connections_of(connections, channels, self._alarms))
 
     async def _read_broker(self) -> Observation:
         overview = await self._http.request("GET", "/overview")

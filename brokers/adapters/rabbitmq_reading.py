@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from brokers.adapters.observation import Attributes
@@ -207,26 +207,30 @@ def by_name(policies: Iterable[Json]) -> dict[tuple[str, str], Json]:
     return {(said["vhost"], said["name"]): said for said in policies}
 
 
-def connections_of(
-    connections: Iterable[Json], channels: Iterable[Json], alarms: Sequence[str]
-) -> dict[ObjectName, Attributes]:
-    """Return connections, and a producer for each connection that has published.
-
-    RabbitMQ blocks connections, not links. During an alarm it blocks every AMQP 0-9-1 connection that publishes, and
-    lists that seconds later: until then the alarm says it.
-    """
-    publishing = {
+def publishing(channels: Iterable[Json]) -> set[str]:
+    """Return the names of the connections that have published."""
+    return {
         channel["connection_details"]["name"]
         for channel in channels
         if (channel.get("message_stats") or {}).get("publish") and channel.get("connection_details")
     }
+
+
+def connections_of(
+    connections: Iterable[Json], producers: Container[str], alarms: Sequence[str]
+) -> dict[ObjectName, Attributes]:
+    """Return connections, and a producer for each that has published: the names of these are `producers`.
+
+    RabbitMQ blocks connections, not links. During an alarm it blocks every AMQP 0-9-1 connection that publishes, and
+    lists that seconds later: until then the alarm says it.
+    """
     found: dict[ObjectName, Attributes] = {}
     for said in connections:
         if "vhost" not in said or "name" not in said:
             continue  # it is just opening
         name = object_name("Connection", virtualhost=said["vhost"], id=said["name"])
         found[name] = _connection(said)
-        if said["name"] in publishing:
+        if said["name"] in producers:
             producer = object_name("Producer", virtualhost=said["vhost"], id=said["name"])
             found[producer] = _producer(said, name, alarms)
     return found

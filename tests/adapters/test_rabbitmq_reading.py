@@ -156,7 +156,7 @@ def test_alarm_blocks_publishers_before_they_are_listed_as_blocked() -> None:
         ("connections", False),
     ):
         in_force = alarms if expected else []
-        found = reading.connections_of(answer(connections), channels, in_force)
+        found = reading.connections_of(answer(connections), reading.publishing(channels), in_force)
         assert sorted(name.type for name in found) == ["Connection", "Connection", "Producer"]
         (producer,) = [values for name, values in found.items() if name.type == "Producer"]
         assert producer["blocked"] is expected
@@ -164,11 +164,11 @@ def test_alarm_blocks_publishers_before_they_are_listed_as_blocked() -> None:
 
 
 def test_internal_flow_control_blocks_and_other_protocols_are_not_blocked_by_the_alarm() -> None:
-    channels = answer("channels")
+    publishing = reading.publishing(answer("channels"))
     connections = answer("connections")
     for changed, expected in (({"state": "flow"}, True), ({"protocol": "AMQP 1.0"}, False), ({"state": None}, None)):
         alarms = ["memory-overfull on x"] if "protocol" in changed else []
-        found = reading.connections_of([{**each, **changed} for each in connections], channels, alarms)
+        found = reading.connections_of([{**each, **changed} for each in connections], publishing, alarms)
         assert [values["blocked"] for name, values in found.items() if name.type == "Producer"] == [expected]
 
 
