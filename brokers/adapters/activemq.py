@@ -24,6 +24,7 @@ from brokers.adapters.jolokia import Answer, Jolokia, JolokiaError
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.adapters.scopes import covered_by
+from brokers.adapters.uptime import Uptime
 from brokers.admin import BrokerUnreachable, InvalidValue, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
@@ -123,6 +124,7 @@ class ActiveMq:
         self._beans: dict[str, str] = {}  # of queues, by their names
         self._limits: dict[str, Limit] = {}  # of queues, as last read while they were not stopped
         self._store_limit: Limit | None = None  # likewise
+        self._uptime = Uptime()
         self._connections: dict[str, str] = {}  # client id -> MBean
         self._addresses: dict[str, str] = {}  # client id -> remote address
 
@@ -221,7 +223,9 @@ class ActiveMq:
         if limit is not None and not limit.is_stop:
             self._store_limit = limit
         sizes = [store["Size"] for store in stores.values() if isinstance(store.get("Size"), int)]
-        return reading.broker_of(said, sizes, self._store_limit, now)
+        up = said.get("UptimeMillis")
+        started = self._uptime.started(up, now) if isinstance(up, int) else None
+        return reading.broker_of(said, sizes, self._store_limit, started)
 
     async def reported(self) -> AsyncIterator[Reported]:
         return

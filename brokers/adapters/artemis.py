@@ -30,6 +30,7 @@ from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.adapters.scopes import covered_by
+from brokers.adapters.uptime import Uptime
 from brokers.admin import BrokerUnreachable, InvalidValue, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
@@ -143,8 +144,8 @@ class Artemis:
         self._agent = agent
         self._now = now
         self._broker = ""  # the name of its MBean
-        self._started = 0  # ms since the epoch; 0: not connected yet
-        self._up = 0  # for how long the broker has been up, ms
+        self._uptime = Uptime()
+        self._started = 0  # ms since the epoch
         self._settings: dict[str, Settings] = {}  # by match, as last read
         self._former: dict[str, Settings] = {}  # before the last change, for previews until they are read again
         self._origins: dict[str, Mapping[str, str | None]] = {}  # of the limits of addresses, by these settings:
@@ -166,7 +167,7 @@ class Artemis:
         if not brokers:
             raise BrokerUnreachable(f"{self._agent.base} shows no Artemis that is started, or none to this user")
         self._broker = sorted(brokers)[0]
-        self._started, self._up, self._blocked = 0, 0, set()  # it may have been restarted meanwhile
+        self._blocked = set()  # it may have been restarted meanwhile
         said = await self._read_broker()
         node = await self._agent.one(jolokia.read(self._broker, "NodeID"))
         self.identity = str(node.get("NodeID") or "")  # a pair's is the same
@@ -217,13 +218,10 @@ class Artemis:
         if not said.get("Active"):
             raise BrokerUnreachable("this Artemis is a backup that is not active, or it is being started or stopped")
         up = said.get("UptimeMillis") or 0
-        started = self._now() - up
-        if up < self._up:
+        restarts = self._uptime.restarts
+        self._started = self._uptime.started(up, self._now())
+        if self._uptime.restarts > restarts:
             self._blocked = set()
-            self._started = started
-        # A slow answer makes the start look later than it was.
-        self._started = min(self._started, started) if self._started else started
-        self._up = up
         return said
 
     async def read_changing(self) -> Observation:

@@ -30,6 +30,7 @@ from brokers.adapters.rabbitmq_limits import definition_below, limits_after
 from brokers.adapters.rabbitmq_queue_reports import QueueReports
 from brokers.adapters.rabbitmq_source import EventExchange, SourceLost, listener_of
 from brokers.adapters.scopes import covered_by
+from brokers.adapters.uptime import Uptime
 from brokers.admin import AdminError, InvalidValue, NotAllowed, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
@@ -72,7 +73,7 @@ class RabbitMq:
         self._operator_policies: list[Mapping[str, Any]] = []
         self._limits: dict[ObjectName, Attributes] = {}  # of the queues, as last read completely
         self._depths: dict[ObjectName, Attributes] = {}  # of the queues, as last read quickly
-        self._started: int | None = None  # when the broker was, ms since the epoch
+        self._uptime = Uptime()
         self._alarms: list[str] = []
         self._below_stops: dict[ObjectName, Mapping[str, Any]] = {}  # queues -> what their stop had outranked
         self.reports: frozenset[str] = frozenset()
@@ -157,9 +158,9 @@ class RabbitMq:
             nodes = await self._http.request("GET", "/nodes")
         except NotAllowed:
             nodes = []
-        found = reading.broker_of(overview, nodes, self._alarms, self._now(), self._started)
-        self._started = found["started"] or self._started
-        return Observation(self._now(), {BROKER: found})
+        up, now = reading.uptime_of(nodes), self._now()
+        started = None if up is None else self._uptime.started(up, now)
+        return Observation(now, {BROKER: reading.broker_of(overview, nodes, self._alarms, started)})
 
     async def _read_alarms(self) -> list[str]:
         """Return the alarms. The check answers 503 during one: that is not a failure."""

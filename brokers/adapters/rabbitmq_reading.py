@@ -28,9 +28,6 @@ LIMITS = {"max-length": "messages", "max-length-bytes": "bytes"}
 
 Json = Mapping[str, Any]
 
-#: Age of an uptime at most, ms: nodes report every 5 s, later on a busy machine.
-_OLDEST = 20_000
-
 #: Attributes of the depth in messages.
 _DEPTH = ("depth_messages", "ready_messages", "unacknowledged_messages")
 
@@ -269,28 +266,23 @@ def _producer(said: Json, connection: ObjectName, alarms: Sequence[str]) -> Attr
     }
 
 
-def broker_of(
-    overview: Json, nodes: Sequence[Json], alarms: Sequence[str], now: int, before: int | None = None
-) -> Attributes:
-    """Return the broker: of a cluster, the node that was started first, and the sums of memory. `now`: ms since the
-    epoch. `before`: when it was started, as known so far: an uptime is as old as the statistics, so a little later
-    is no restart."""
-    uptimes = [node["uptime"] for node in nodes if isinstance(node.get("uptime"), int)]
+def uptime_of(nodes: Iterable[Json]) -> int | None:
+    """Return how long the broker has been up, ms: of a cluster, its oldest node."""
+    return max((node["uptime"] for node in nodes if isinstance(node.get("uptime"), int)), default=None)
+
+
+def broker_of(overview: Json, nodes: Sequence[Json], alarms: Sequence[str], started: int | None) -> Attributes:
+    """Return the broker: of a cluster, the sums of memory. `started`: ms since the epoch."""
     known: dict[str, Any] = {
         "product": overview.get("product_name") or "RabbitMQ",
         "product_version": overview.get("product_version") or overview.get("rabbitmq_version"),
-        "started": _started(now - max(uptimes), before) if uptimes else None,
+        "started": started,
         "connections": (overview.get("object_totals") or {}).get("connections"),
         "shortages": list(alarms),
     }
     known["memory_limit_bytes"] = _sum(node.get("mem_limit") for node in nodes)
     known["memory_used_bytes"] = _sum(node.get("mem_used") for node in nodes)
     return known
-
-
-def _started(found: int, before: int | None) -> int:
-    """Return when the broker was started, ms since the epoch; `found`: by an uptime of up to `_OLDEST` ms ago."""
-    return found if before is None or found - before > _OLDEST else min(found, before)
 
 
 def _sum(values: Iterable[Any]) -> int | None:
