@@ -165,7 +165,8 @@ def _set(attributes: Attributes | None) -> dict[str, Any]:
 
 def _broker(change: Change, at: int, declared: ManagedType) -> list[Fact]:
     before, after = change.before or {}, change.after or {}
-    old, new = set(before.get("shortages") or ()), set(after.get("shortages") or ())
+    new = set(after.get("shortages") or ())
+    old = set(before["shortages"] or ()) if "shortages" in before else new  # what is read for the first time is no news
     found = [_limit("limit-exceeded", "Limit Exceeded", change.name, what, at) for what in sorted(new - old)]
     found += [_limit("limit-cleared", "Limit Cleared", change.name, what, at) for what in sorted(old - new)]
     if after.get("started") and before.get("started") and after["started"] > before["started"] + _STARTED_AGAIN:

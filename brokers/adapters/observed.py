@@ -30,9 +30,13 @@ from brokers.admin import SAMPLED, Samples
 from brokers.engine.values.events import Fact, text
 from brokers.model import ManagedType, ObjectName, object_name
 
+#: Attribute of the broker's object: the types that were read completely. It is not declared, so that no client sees it.
+_MET = "types_read"
 #: Attributes of the flow state that are remembered, besides the writable ones.
-_FLOW = ("overfull", "overfull_since", "overfull_count", "overfull_ms", "blocked", "blocked_since", "blocked_count")
-#: Types of which objects are remembered. Connections are not: after a restart those that are open are no events.
+_FLOW = ("overfull", "overfull_since", "overfull_count", "overfull_ms", "blocked", "blocked_since", "blocked_count",
+         "shortages", _MET)  # fmt: skip
+#: Types of which objects are remembered: of producers those that are blocked, of the others all. Connections are not:
+#: after a restart those that are open are no events.
 _REMEMBERED = ("Queue", "Policy", "Producer", "VirtualHost", "Broker")
 
 BROKER = object_name("Broker")
@@ -49,8 +53,9 @@ class Observed:
         self.inventory = Inventory({})
         known = records.known()
         self.inventory.objects.update(known)
-        #: Types that were read completely before, in this process or, by their records, an earlier one.
-        self._met: set[str] = {name.type for name in known}
+        #: Types that were read completely before, in this process or, by their records, an earlier one. Of some of them
+        #: there may have been no objects to remember, such as blocked producers.
+        self._met: set[str] = {name.type for name in known} | set(known.get(BROKER, {}).get(_MET, ()))
         if isinstance(adapter, SeveralAddresses):
             adapter.recall(known.get(BROKER, {}))
         self.freshness = Freshness()
@@ -99,9 +104,17 @@ class Observed:
         newer = self.freshness.newer(since)
         self._record(self.inventory.end_round(done, paged=self._adapter.paged, except_=newer), at)
         self._forget_states(done, at)
-        self._met |= set(self._adapter.types) - done.unlisted
+        self._note_met(set(self._adapter.types) - done.unlisted, at)
         self._sum_up(at)
         self.show_stops()
+
+    def _note_met(self, types: Set[str], at: int) -> None:
+        """Remember which types were read completely: of these the next process finds what is new."""
+        self._met |= types
+        met = sorted(self._met & set(_REMEMBERED))
+        if BROKER in self.inventory.objects and self.inventory.objects[BROKER].get(_MET) != met:
+            self.inventory.set(BROKER, {_MET: met}, at)
+            self._append([], {BROKER: self._memory(BROKER, self.inventory.objects[BROKER])})
 
     def _forget_states(self, done: Round, at: int) -> None:
         """Producers that could not be listed may be blocked or not: nothing old is shown as the present."""

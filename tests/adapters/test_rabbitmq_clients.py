@@ -36,6 +36,8 @@ class Http:
             "connections": answer("connections"),
             "channels": answer("channels"),
         }
+        self.more = {"vhosts": [{"name": "/"}], "overview": answer("overview"), "policies": answer("policies")}
+        self.more["health"] = {}
         self.fault: Exception | None = None
         self.hangs = False
         self.requests: list[tuple[str, str]] = []
@@ -52,7 +54,7 @@ class Http:
             number = int(query["page"])
             items = self.lists[kind][number - 1 : number]
             return {"items": copy.deepcopy(items), "page_count": len(self.lists[kind])}
-        return {"vhosts": [{"name": "/"}], "overview": answer("overview"), "policies": answer("policies")}.get(kind, [])
+        return self.more.get(kind.partition("/")[0], [])
 
 
 class World:
