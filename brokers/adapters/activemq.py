@@ -401,6 +401,9 @@ class ActiveMq:
             return None
         return _restore(said["limit_before_stop"], Limit(0))
 
+    def clock_set(self, step: int) -> None:
+        self._uptime.clock_set(step)
+
     async def close(self) -> None:
         await self._agent.close()
 

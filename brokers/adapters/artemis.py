@@ -425,6 +425,10 @@ class Artemis:
     def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
         return None  # a block changes no limit
 
+    def clock_set(self, step: int) -> None:
+        self._uptime.clock_set(step)
+        self._looks = {producer: replace(look, at=look.at + step) for producer, look in self._looks.items()}
+
     async def close(self) -> None:
         await self._agent.close()
 

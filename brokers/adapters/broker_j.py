@@ -421,6 +421,9 @@ class BrokerJ:
         found = limits.restored(QueueLimits.of(objects[name]["limits"]), before)
         return None if found == before else found.as_json()
 
+    def clock_set(self, step: int) -> None:
+        """Do nothing: all times are the broker's own."""
+
     async def close(self) -> None:
         await self._http.close()
 

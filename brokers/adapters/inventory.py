@@ -20,6 +20,9 @@ from brokers.admin import ManagedObject, NotFound, Page
 from brokers.engine.management.queries import Query, select
 from brokers.model import Kind, ManagedType, ObjectName
 
+#: Times of day that the core has observed, and counts from.
+_SINCE = ("overfull_since", "blocked_since")
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -75,6 +78,22 @@ class Inventory:
     def set(self, name: ObjectName, attributes: Attributes, at: int) -> Change | None:
         """Set attributes that the core determines, such as the stops of a queue."""
         return self._put(name, attributes, at) if name in self.objects else None
+
+    def clock_set(self, step: int) -> list[ObjectName]:
+        """Move times with the clock, which was set by `step` ms, so that what lasts goes on; return the objects that
+        have some. When the broker was started is not known until it is read again."""
+        moved = []
+        for name, attributes in self.objects.items():
+            marks = attributes.get("counted")
+            if marks:
+                attributes["counted"] = {key: (at + step, value) for key, (at, value) in marks.items()}
+            if name.type == "Broker":
+                attributes.pop("started", None)
+            if since := {key: attributes[key] + step for key in _SINCE if attributes.get(key) is not None}:
+                attributes.update(since)
+                moved.append(name)
+        self._changed |= {name for name in moved if name.type == "Queue"}
+        return moved
 
     def remove(self, name: ObjectName) -> Change | None:
         return self._remove(name) if name in self.objects else None

@@ -170,6 +170,16 @@ class Observed:
             self.freshness.learned(event.object, event.observed or ())
         return changes
 
+    def clock_set(self, step: int) -> None:
+        """The clock of this machine was set by `step` ms: times of day move with it, and what lasts goes on as if it
+        had not been set. Raises StoreError."""
+        self._adapter.clock_set(step)
+        self._reconciliation.clock_set(step)
+        moved = [name for name in self.inventory.clock_set(step) if name not in self._reconciliation.waiting]
+        self.stops.clock_set(step)
+        self.show_stops()
+        self._append([], {name: self._memory(name, self.inventory.objects[name]) for name in moved})
+
     def removed(self, name: ObjectName, found: Iterable[Fact] = ()) -> None:
         """Take over the deletion of an object by Headgate."""
         change = self.inventory.remove(name)

@@ -385,6 +385,10 @@ class RabbitMq:
             return None
         return {"definition": dict(known["definition"])}
 
+    def clock_set(self, step: int) -> None:
+        self._uptime.clock_set(step)
+        self._clients.clock_set(step)
+
     async def close(self) -> None:
         await self._http.close()
 

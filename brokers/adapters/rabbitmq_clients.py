@@ -61,6 +61,10 @@ class ClientLists:
         self._tried_at: int | None = None  # when the list failed
         self._why = ""
 
+    def clock_set(self, step: int) -> None:
+        """The clock was set by `step` ms."""
+        self._tried_at = None if self._tried_at is None else self._tried_at + step
+
     async def read(self, alarms: Sequence[str]) -> AsyncIterator[Observation]:
         """Yield the connections and producers."""
         unknown = Observation(self._now(), {}, unlisted=_TYPES)

@@ -165,6 +165,10 @@ class SeveralAddresses:
     def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
         return self._current.restore_now(target, objects)
 
+    def clock_set(self, step: int) -> None:
+        for adapter in self._adapters.values():
+            adapter.clock_set(step)
+
     async def close(self) -> None:
         for adapter in self._adapters.values():
             await adapter.close()

@@ -214,6 +214,12 @@ class Stops:
         if changed:
             self._save()
 
+    def clock_set(self, step: int) -> None:
+        """The clock was set by `step` ms: a stop with a time lasts as long as was requested. Raises StoreError."""
+        self.stops = {scope: stop.by_time_of_day(step) for scope, stop in self.stops.items()}
+        if self.stops:
+            self._save()
+
     def changed(self, queue: ObjectName) -> None:
         """The limits of a queue were changed by a request and read again: the next start restores those."""
         self._started = {id_: each for id_, each in self._started.items() if queue not in each[0].queues}

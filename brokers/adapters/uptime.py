@@ -21,6 +21,11 @@ class Uptime:
         self._up = 0
         self._read_at = 0
 
+    def clock_set(self, step: int) -> None:
+        """The clock was set by `step` ms."""
+        self._read_at += step
+        self._started = None if self._started is None else self._started + step
+
     def started(self, up: int, now: int) -> int:
         """Return when the broker was started, ms since the epoch. `up`: what it says, ms. `now`: of the answer."""
         passed = now - self._read_at

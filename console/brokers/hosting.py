@@ -259,5 +259,8 @@ class _Unusable:
         return
         yield
 
+    def clock_set(self, step: int) -> None:
+        """Do nothing."""
+
     async def close(self) -> None:
         """Do nothing."""

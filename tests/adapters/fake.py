@@ -227,5 +227,8 @@ class MemoryAdapter:
         limit = None if found is None else found["capacity_messages"]
         return None if limit in (None, STOPPED) else {"limit": limit}
 
+    def clock_set(self, step: int) -> None:
+        pass
+
     async def close(self) -> None:
         pass

@@ -335,3 +335,29 @@ async def test_a_stop_of_many_queues_by_name_walks_all_queues_and_writes_all_sto
     assert (len(answer["changed_queues"]), written) == (300, 1)
     assert walked == 0
     assert process.kinds().count("producers-stopped q.7") == process.kinds().count("producers-started q.7") == 1
+
+
+@pytest.mark.parametrize("step", [3_600_000, -3_600_000])
+async def test_after_the_clock_was_set_what_lasts_goes_on_and_times_are_those_of_the_clock(
+    process: Process, step: int
+) -> None:
+    begins = process.now()
+    process.memory.depths[ORDERS] = 11
+    await process.clock.pass_(10)
+    given = {"actor": "ada", "for_ms": 60_000}
+    await process.broker.call(BILLS, "stop-producers", given)
+    process.set_clock(step)
+    queue, bills = await process.broker.read(ORDERS), await process.broker.read(BILLS)
+    assert begins + step < queue["overfull_since"] <= begins + step + 10_000
+    assert (bills["stopped_since"], bills["stops"][0]["until"]) == (process.now(), process.now() + 60_000)
+    await process.restart()
+    await process.clock.pass_(40)
+    assert process.memory.limits[BILLS] == STOPPED
+    await process.clock.pass_(30)
+    assert process.memory.limits[BILLS] == 5
+    process.memory.depths[ORDERS] = 0
+    await process.clock.pass_(10)
+    (over,) = [event for event in process.events() if event.kind == "queue-underfull" and event.object == ORDERS]
+    assert 70_000 <= over.attributes["overfull_ms"] <= 85_000
+    assert abs(over.at - process.now()) <= 10_000
+    assert "broker-ready" not in process.kinds()

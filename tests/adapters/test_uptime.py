@@ -51,3 +51,12 @@ def test_a_rolling_upgrade_of_a_cluster_is_no_start_of_it() -> None:
     assert started(*answers)[1] == 0
     restarted_at = answers[-1][0] + 60_000
     assert started(*answers, (restarted_at + 10_000, 10_000)) == (restarted_at, 1)  # all of them at once
+
+
+@pytest.mark.parametrize("step", [HOUR, -HOUR])
+def test_a_clock_that_is_set_is_no_start(step: int) -> None:
+    uptime = Uptime()
+    uptime.started(60_000, FIRST)
+    uptime.clock_set(step)
+    assert uptime.started(65_000, FIRST + step + 5_000) == FIRST + step - 60_000
+    assert uptime.restarts == 0

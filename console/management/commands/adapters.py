@@ -96,7 +96,7 @@ class Command(BaseCommand):
         try:
             await service.start()
             published = Address(address, service.port, service.password, service.certificate)
-            hosting = Hosting(service, service.clock.now, self._hosts, self._opener(thread), published)
+            hosting = Hosting(service, service.time_of_day, self._hosts, self._opener(thread), published)
             running, stopping = asyncio.ensure_future(hosting.run()), asyncio.ensure_future(ended.wait())
             await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
             running.cancel()
