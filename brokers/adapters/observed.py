@@ -275,11 +275,15 @@ class Observed:
 
     def _sum_up(self, at: int) -> None:
         """Set the totals of the broker and its virtual hosts; what the broker reports itself takes precedence."""
-        queues = [(name, queue) for name, queue in self.inventory.objects.items() if name.type == "Queue"]
-        self._set_totals(BROKER, [queue for _, queue in queues], at)
+        queues: list[Attributes] = []
+        by_host: dict[str, list[Attributes]] = {}
+        for name, queue in self.inventory.objects.items():
+            if name.type == "Queue":
+                queues.append(queue)
+                by_host.setdefault(name["virtualhost"], []).append(queue)
+        self._set_totals(BROKER, queues, at)
         for host in [name for name in self.inventory.objects if name.type == "VirtualHost"]:
-            inside = [queue for name, queue in queues if name["virtualhost"] == host["name"]]
-            self._set_totals(host, inside, at)
+            self._set_totals(host, by_host.get(host["name"], ()), at)
 
     def _set_totals(self, name: ObjectName, queues: Sequence[Attributes], at: int) -> None:
         more = {"last_event": self.records.last, "journal": self.records.identity} if name == BROKER else {}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from brokers.adapters.observation import Reported
+from brokers.adapters.observation import Observation, Reported
 from brokers.admin import (
     BrokerUnreachable,
     EffectNotConfirmed,
@@ -22,7 +22,7 @@ from brokers.admin import (
     StaleVersion,
 )
 from brokers.engine.values.stops import Scope
-from brokers.model import object_name
+from brokers.model import ObjectName, object_name
 from tests.adapters.fake import BROKER, STOPPED, Has, Memory, queue_name
 from tests.adapters.process import Process, settled
 
@@ -361,3 +361,21 @@ async def test_after_the_clock_was_set_what_lasts_goes_on_and_times_are_those_of
     assert 70_000 <= over.attributes["overfull_ms"] <= 85_000
     assert abs(over.at - process.now()) <= 10_000
     assert "broker-ready" not in process.kinds()
+
+
+async def test_totals_of_virtual_hosts_walk_the_queues_once(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = {object_name("VirtualHost", name=f"host {n}"): {"name": f"host {n}"} for n in range(50)}
+    names = [queue_name(f"q.{n}", f"host {n % 50}") for n in range(500)]
+    queues = {name: {**dict(name.keys), "depth_messages": 2} for name in names}
+    process.observed.apply(Observation(process.now(), {**hosts, **queues}))
+    read, lookup = 0, ObjectName.__getitem__
+
+    def counted(name: ObjectName, key: str) -> str:
+        nonlocal read
+        read += 1
+        return lookup(name, key)
+
+    monkeypatch.setattr(ObjectName, "__getitem__", counted)
+    process.observed._sum_up(process.now())
+    assert read < 2 * (len(hosts) + len(queues))
+    assert process.observed.inventory.objects[next(iter(hosts))]["depth_messages"] == 20
