@@ -26,7 +26,7 @@ FILES = ("adapter.sqlite3", "events.sqlite3")
 
 class FileRecords:
     """Open or create the files. A `brokers.adapters.records.Records`. `owner`: which broker they are of: the stops of
-    another one are forgotten; "": that of whom they are."""
+    another one are forgotten; "": not to be checked."""
 
     def __init__(self, folder: Path, owner: str = "") -> None:
         self._store = AdapterStore(folder / FILES[0])
