@@ -337,7 +337,7 @@ class RabbitMq:
         new = [target for target in missing if not self._is_made(target, length=False)]
         await self._put_stops(new, attempts, length=False)
         if in_round:
-            rejecting = await self._reports.rejecting([target for target in missing if target not in new], attempts)
+            rejecting, _ = await self._reports.look([target for target in missing if target not in new], attempts)
         else:
             rejecting = await self._reports.until_rejecting(missing, attempts)
         await self._put_stops(rejecting, attempts, length=True)

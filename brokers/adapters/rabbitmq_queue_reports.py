@@ -1,7 +1,8 @@
 """Which queues of RabbitMQ report that they reject what is published above their limit.
 
 Each queue reports every 5 s what policy it has, and only what it has reported shows that a lower limit deletes none of
-its messages. A queue whose node is down reports nothing.
+its messages. A queue whose node is down reports nothing: it is listed, but there is no such path (404), as of one that
+was deleted. Nothing can be published to either.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from brokers.adapters import rabbitmq_policies as policies
 from brokers.adapters import rabbitmq_reading as reading
@@ -34,9 +36,8 @@ class QueueReports:
         found: list[StopTarget] = []
         waiting, end = list(targets), time.monotonic() + REPORT_SECONDS
         while waiting:
-            found += await self.rejecting(waiting, attempts)
-            done = {target.id for target in found}
-            waiting = [target for target in waiting if target.id not in done]
+            rejecting, waiting = await self.look(waiting, attempts)
+            found += rejecting
             if waiting and time.monotonic() > end:
                 running = await self._running()
                 waiting = [target for target in waiting if target.queues & running]
@@ -48,15 +49,17 @@ class QueueReports:
                 await asyncio.sleep(0.5)
         return found
 
-    async def rejecting(self, targets: Sequence[StopTarget], attempts: Attempts) -> list[StopTarget]:
-        """Return the targets whose queue reports the policy of the first step; those that are gone count, too."""
-        found: list[StopTarget] = []
+    async def look(
+        self, targets: Sequence[StopTarget], attempts: Attempts
+    ) -> tuple[list[StopTarget], list[StopTarget]]:
+        """Return the targets whose queue reports the policy of the first step, and those that are there but do not."""
+        rejecting: list[StopTarget] = []
+        others: list[StopTarget] = []
         for target in targets:
             (queue,) = target.queues
-            with attempts.of(target):
-                if await self._rejects(queue):
-                    found.append(target)
-        return found
+            with attempts.of(target), suppress(NotFound):
+                (rejecting if await self._rejects(queue) else others).append(target)
+        return rejecting, others
 
     async def _running(self) -> set[ObjectName]:
         """Return the queues that are listed, without those whose node is down."""
@@ -66,10 +69,7 @@ class QueueReports:
     async def _rejects(self, queue: ObjectName) -> bool:
         path = f"/queues/{part(queue['virtualhost'])}/{part(queue['name'])}"
         query = {"columns": "policy,effective_policy_definition,arguments,type"}
-        try:
-            said = await self._http.request("GET", path, query=query)
-        except NotFound:
-            return True
+        said = await self._http.request("GET", path, query=query)
         if fault := policies.stop_fault({"arguments": said.get("arguments"), "kind": said.get("type")}):
             raise InvalidValue({"": f"queue {queue['name']} cannot be stopped: {fault}"})
         effective = said.get("effective_policy_definition") or {}

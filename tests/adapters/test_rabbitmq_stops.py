@@ -21,7 +21,7 @@ from brokers.adapters.rabbitmq import RabbitMq
 from brokers.adapters.rabbitmq_policies import Listed, limit_name, stop_name
 from brokers.adapters.stops import Stops
 from brokers.adapters.store import AdapterStore
-from brokers.admin import BrokerUnreachable, InvalidValue, NotAllowed
+from brokers.admin import BrokerUnreachable, InvalidValue, NotAllowed, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import object_name
@@ -62,10 +62,12 @@ class LaggingHttp:
         if kind == "policies":
             self.policies.pop(name, None)
             return None
+        if kind == "queues" and name in self.down:
+            raise NotFound(path)
         if kind == "queues" and name:
             (said,) = [each for each in self.listed if each["name"] == name]
             at_once = self.answers_at_once and name not in self.silent
-            return self._of_process(self._with_policy(said) if at_once else said)
+            return self._with_policy(said) if at_once else said
         if kind == "queues":
             items = [self._of_process(each) for each in copy.deepcopy(self.listed)]
             return items if "disable_stats" in query else {"items": items, "page_count": 1}
@@ -234,7 +236,7 @@ async def test_a_queue_whose_node_goes_down_during_a_stop_hinders_no_other(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its second step, which could delete its messages, follows when it has reported the first."""
-    monkeypatch.setattr(rabbitmq_queue_reports, "REPORT_SECONDS", -1.0)
+    monkeypatch.setattr(rabbitmq_queue_reports, "asyncio", None)  # it does not wait for it
     await world.read()
     world.http.down = {"orders"}
     await world.stop(Scope())
