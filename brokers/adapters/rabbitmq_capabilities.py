@@ -6,7 +6,8 @@ from brokers.adapters.capabilities import Capability, Capable
 
 REFUSES = (
     "RabbitMQ cannot hold publishers of a queue: they are refused. Publishers that use confirms get a negative one;"
-    " what others publish meanwhile is lost."
+    " what others publish meanwhile is lost. If the node of a classic queue is restarted during the stop, RabbitMQ"
+    " deletes the messages in it: start its producers before that."
 )
 _STOPS = {
     "stop-producers": Capable(producer_effect="reject", remark=REFUSES),

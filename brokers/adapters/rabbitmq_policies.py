@@ -7,6 +7,9 @@ on.
 RabbitMQ applies `max-length` before `overflow`. A classic queue that drops from its head (the default) would so lose
 all its messages to a stop, at once (seen with 3.10). So a stop has two steps: first the overflow, and when the queue
 itself reports that it rejects, the length.
+
+The same order applies when a node is started: a classic queue that is stopped then loses all its messages (seen with
+3.10; the source of 4.x has the same order). No policy can prevent that, so operators are warned of it before a stop.
 """
 
 from __future__ import annotations
