@@ -91,14 +91,24 @@ def _queue(said: Json, policies: Mapping[tuple[str, str], Json], fresher: Attrib
         "arguments": dict(said.get("arguments") or {}),
         "kind": said.get("type"),
     }
-    if "effective_policy_definition" not in said:
-        return {**values, "overfull": None}  # it has not reported, as one whose node is down: its limits are as before
+    if "effective_policy_definition" not in said:  # it has not reported, as one whose node is down
+        return {**values, "overfull": None, **_own_limits(said, values["arguments"], policies)}
     values["policy"] = said.get("policy")
     if str(said.get("policy") or "").startswith(STOP_PREFIX):
         return values  # the limit is the stop's: others are as before
     effective = dict(said.get("effective_policy_definition") or {})
     own = policies.get((said["vhost"], LIMIT_PREFIX + said["name"]))
     return {**values, **limits_of(values, values["arguments"], effective, own or policy, said), "definition": effective}
+
+
+def _own_limits(said: Json, arguments: Json, policies: Mapping[tuple[str, str], Json]) -> dict[str, Any]:
+    """Return the own limits of a queue that has reported nothing, by their policy. What applies is as before."""
+    own = policies.get((said["vhost"], LIMIT_PREFIX + said["name"]))
+    definition: Json = own["definition"] if own else {}
+    values: dict[str, Any] = {f"capacity_{unit}": definition.get(limit) for limit, unit in LIMITS.items()}
+    if own:
+        values["overflow"] = "producers" if overflow_of(arguments, definition) in REJECTING else "ring"
+    return values
 
 
 def limits_of(

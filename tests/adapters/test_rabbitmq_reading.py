@@ -114,6 +114,16 @@ def test_unknown_depth_of_a_queue_whose_node_is_down_is_unknown() -> None:
     assert (event.kind, event.attributes["overfull_ms"]) == ("queue-underfull", 4_000)
 
 
+def test_own_limits_of_a_queue_that_has_not_reported_yet_are_those_of_its_policy() -> None:
+    """A limit that was just set is read back at once."""
+    new = {"vhost": "/", "name": "new", "durable": True, "arguments": {}, "type": "classic"}
+    own = {"vhost": "/", "name": policies.limit_name("new"), "definition": {"max-length": 9, "overflow": "drop-head"}}
+    ((_, values),) = reading.queues_of([new], reading.by_name([own])).items()
+    assert (values["capacity_messages"], values["capacity_bytes"], values["overflow"]) == (9, None, "ring")
+    ((_, values),) = reading.queues_of([new], {}).items()
+    assert (values["capacity_messages"], "overflow" in values) == (None, False)
+
+
 def test_a_stop_and_a_limit_of_a_queue_that_has_not_reported_yet_have_what_its_policy_has() -> None:
     adapter = RabbitMq(None, lambda: 1)  # type: ignore[arg-type]
     adapter._policies = answer("policies")
