@@ -110,6 +110,7 @@ def remove_broker(by: Actor, slug: str, *, reason: str = "", leave_stops: bool =
                 row.before = {**row.before, "stops": left}
             stops_left.leave_stops(slug)
             found.delete()
+        stops_left.leave_in_file(slug)
     configured.refresh()
 
 

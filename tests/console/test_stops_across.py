@@ -206,7 +206,7 @@ def test_all_brokers_are_called_at_the_same_time(
 def _meeting(then: Callable[..., Any], slug: str, called: set[str], waiting: list[Any]) -> Callable[..., Any]:
     import asyncio
 
-    async def stop(targets: Any) -> None:
+    async def stop(targets: Any, **more: Any) -> Any:
         called.add(slug)
         met = asyncio.Event()
         waiting.append(met)
@@ -214,7 +214,7 @@ def _meeting(then: Callable[..., Any], slug: str, called: set[str], waiting: lis
             for each in waiting:
                 each.set()
         await met.wait()
-        await then(targets)
+        return await then(targets, **more)
 
     return stop
 
