@@ -29,7 +29,8 @@ test("an empty resume level is none, and 0 is a level", () => {
 test("the address and the form have a scenario as it was entered", () => {
   const cases = [
     ["1000:800:0:0", levels(1000, 800, 0, 0), ["1,000", "800", "", ""]],
-    ["1000::0:", levels(1000, null, 0, null), ["1,000", "", "", ""]],
+    ["1000::0:0", levels(1000, null, 0, 0), ["1,000", "", "", ""]],
+    ["1000::50:", levels(1000, null, 50, null), ["1,000", "", "50", ""]],
     ["1000:0:2000:0", levels(1000, 0, 2000, 0), ["1,000", "0", "2,000", "0"]],
   ];
   for (const [text, scenario, form] of /** @type {any[]} */ (cases)) {
@@ -41,6 +42,7 @@ test("the address and the form have a scenario as it was entered", () => {
     );
   }
   assert.deepEqual(fromAddress("x:-1:1.5"), levels(0, null, 0, null));
+  assert.equal(toAddress(levels(1000, 800, 0, null)), "1000:800:0:0");
 });
 
 test("a resume level that follows the capacity does so at any multiple", () => {

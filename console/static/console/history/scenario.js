@@ -36,8 +36,13 @@ export function fromAddress(text) {
   );
 }
 
-/** @param {Scenario} scenario */
-export const toAddress = (scenario) => LIMITS.map(([name]) => scenario[name] ?? "").join(":");
+/**
+ * Without a capacity, there is no resume level to leave open.
+ *
+ * @param {Scenario} scenario
+ */
+export const toAddress = (scenario) =>
+  LIMITS.map(([name]) => scenario[name] ?? (scenario[name.replace("resume_", "capacity_")] ? "" : 0)).join(":");
 
 /**
  * The text of a field of the form.
