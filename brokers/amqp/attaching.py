@@ -74,9 +74,10 @@ class _Attaching:
         if not address:
             raise Refused("amqp:not-implemented", "the source has no address: a consumer needs a queue")
         self._check_right("consume")
-        self.broker.temporary.check_consumer(self.engine, address.removeprefix(SCHEME), durable=is_durable(remote))
+        host, durable = self.broker.virtualhosts[self.engine.virtualhost], is_durable(remote)
         spec = spec_of(self.broker, self.engine, pointer)
         if spec is not None:
+            self.broker.temporary.check_consumer(self.engine, host.exchanges[spec.exchange], durable=durable)
             subscription = self.broker.subscriptions.subscribe(self.engine, spec)
             pn.terminus_copy(pn.link_source(pointer), remote)
             confirm(pointer, spec)
@@ -84,9 +85,10 @@ class _Attaching:
         filters = read_filters(pn.terminus_filters(remote))
         grouped = GROUPS in pn.terminus_capabilities(remote)
         plain = address.removesuffix(GROUPS_PARAMETER)
-        if plain != address and address not in self.broker.virtualhosts[self.engine.virtualhost].queues:
+        if plain != address and address not in host.queues:
             address, grouped = plain, True
         queue = self.broker.find_or_create_queue(self.engine, address)
+        self.broker.temporary.check_consumer(self.engine, queue, durable=durable)
         browsing = pn.terminus_distribution_mode(remote) == pn.DIST_MODE_COPY
         link = ConsumerLink(self.context, pointer, presettled=_presettled(pointer))
         pn.terminus_copy(pn.link_source(pointer), remote)
