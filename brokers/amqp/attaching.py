@@ -306,10 +306,12 @@ class _Attaching:
         return node
 
     def _check_right(self, right: str) -> None:
-        """Raise Refused if the user lacks the permission. No user has fewer permissions than an anonymous client."""
-        if self.context.user is None or self.broker.virtualhosts[self.engine.virtualhost].anonymous:
-            return
+        """Raise Refused if the client lacks the permission. No user has fewer permissions than an anonymous client."""
         host = self.engine.virtualhost
+        if self.broker.virtualhosts[host].anonymous:
+            return
+        if self.context.user is None:
+            raise Refused("amqp:unauthorized-access", f"virtual host {host} does not allow anonymous clients")
         if not self.broker.accounts.rights(self.context.user).may(right, host):
             raise Refused(
                 "amqp:unauthorized-access",
