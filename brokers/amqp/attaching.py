@@ -237,11 +237,11 @@ class _Attaching:
         user = self.context.user
         if user is None or not self.broker.accounts.rights(user).manages_something:
             self._check_right("consume")
+        filters = read_filters(pn.terminus_filters(pn.link_remote_source(pointer)))  # may refuse: before the queue
         queue = self.broker.temporary.create_queue(self.engine)
         link = TemporarySource(self.context, pointer, presettled=_presettled(pointer))
         link.queue = queue
         describe_dynamic(pn.link_source(pointer), pn.link_remote_source(pointer), queue.name)
-        filters = read_filters(pn.terminus_filters(pn.link_remote_source(pointer)))
         pn.set_terminus_filter(pn.link_source(pointer), filters.applied)
         self._open_consumer(pointer, link, queue, browsing=False, selects=filters.selects)
         self.context.replies[queue.name] = link

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from proton import Message, symbol
-from proton.reactor import LinkOption
+from proton.reactor import LinkOption, Selector
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from brokers.engine.services import temporary
@@ -64,6 +64,19 @@ def test_dynamic_source_gets_messages_that_others_send_to_its_address(broker: Br
         assert bodies(receiver, 1) == ["an answer"]
         receiver.close()
         assert temporary_things(broker) == []
+
+
+def test_refused_dynamic_source_leaves_no_queue(broker: BrokerThread) -> None:
+    with connected(broker) as connection:
+        for _ in range(2):
+            with pytest.raises(LinkDetached, match="invalid-field"):
+                connection.create_receiver(None, dynamic=True, options=Selector("colour = = 'red'"))
+        assert temporary_things(broker) == []
+        receiver = connection.create_receiver(None, dynamic=True, credit=2, options=Selector("colour = 'red'"))
+        sender = connection.create_sender(receiver.link.remote_source.address)
+        for colour in ("blue", "red"):
+            sender.send(Message(body=colour, properties={"colour": colour}))
+        assert bodies(receiver, 1) == ["red"]
 
 
 def test_deleted_temporary_address_is_refused_and_not_recreated(broker: BrokerThread) -> None:
