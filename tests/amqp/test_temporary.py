@@ -99,9 +99,9 @@ def test_deleted_temporary_address_is_refused_and_not_recreated(broker: BrokerTh
 def test_only_the_connection_that_made_it_consumes_and_any_other_sends(broker: BrokerThread, capability: str) -> None:
     with connected(broker) as maker, connected(broker) as other:
         _, address = dynamic_sender(maker, capability)
-        for asked in (address, f"{address}?message-groups=true", f"{address}/key?message-groups=true"):
+        for form in (address, f"{address}?message-groups=true", f"{address}/key?message-groups=true"):
             with pytest.raises(LinkDetached, match=r"unauthorized-access|not-found"):
-                other.create_receiver(asked)
+                other.create_receiver(form)
             assert broker.look(lambda s: list(s.broker.consumers)) == []
         receiver = maker.create_receiver(address, credit=1)
         other.create_sender(address).send(Message(body="hello"))
