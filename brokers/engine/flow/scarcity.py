@@ -170,7 +170,7 @@ def admit_parked(gate: Gate) -> None:
         gate.awaiting.remove(waiting)
         gate.parking.admit(waiting)
         gate.weigh()
-        _unparked(gate, producer)
+        unparked(gate, producer)
 
 
 def reject_expired(gate: Gate) -> bool:
@@ -182,11 +182,11 @@ def reject_expired(gate: Gate) -> bool:
         gate.settlement.resolve(waiting.receipt, Outcome.REJECTED)
         if waiting.enrolment is not None:
             waiting.enrolment.refused(gate)
-        _unparked(gate, waiting.producer)
+        unparked(gate, waiting.producer)
     return any(waiting.deadline != NEVER for waiting in gate.awaiting)
 
 
-def _unparked(gate: Gate, producer: Producer) -> None:
+def unparked(gate: Gate, producer: Producer) -> None:
     """Update a producer of which a message is no longer parked."""
     if not any(waiting.producer is producer for waiting in gate.awaiting):
         producer.awaited = None
