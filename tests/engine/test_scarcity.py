@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokers.engine.flow import scarcity
 from brokers.engine.flow.parking import COMMIT_WAIT_MS
 from brokers.engine.flow.usage import Resource
 from brokers.engine.queues.queue import Queue
@@ -452,3 +455,45 @@ def test_any_sequence_of_shortages_delivers_every_message_once_and_in_order(data
     for index, sender in enumerate(senders):
         mine = [body for body in found if body[1:].startswith(b"%d:" % index)]
         assert mine == sent[sender]
+
+
+@pytest.mark.domain("3 check after enqueue")
+@pytest.mark.parametrize("what", ["shortage", "stop of a client"])
+def test_producers_of_a_queue_are_counted_once_for_the_events_of_all(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulation = Scarce()
+    stored = simulation.durable("stored")
+    connection = simulation.connection()
+    senders = [simulation.sender(stored, connection=connection, link=f"{n}") for n in range(50)]
+    for sender in senders:
+        simulation.say(sender, PERSISTENT)
+    counted = [0]
+    count = scarcity.blocked_producers
+
+    def counting(gate: Any, limits: Any) -> int:
+        counted[0] += 1
+        return count(gate, limits)
+
+    monkeypatch.setattr(scarcity, "blocked_producers", counting)
+    scope = Scope("default", client=Client(user="guest"))
+
+    def events(kind: str) -> list[int]:
+        return [fact.attributes["blocked_producers"] for fact in simulation.facts if fact.kind == kind]
+
+    if what == "shortage":
+        simulation.run_short("store")
+    else:
+        simulation.broker.stopping.stop_producers(scope, "a test", "anna")
+        simulation.settle()
+    assert counted[0] < 10
+    assert events("producer-blocked") == [50] * 50
+    assert all(sender.producer.blocked for sender in senders)
+    if what == "shortage":
+        simulation.end_shortage()
+    else:
+        simulation.broker.stopping.start_producers(scope, "", "anna")
+        simulation.settle()
+    assert counted[0] < 20
+    assert events("producer-released") == [0] * 50
+    assert not any(sender.producer.blocked for sender in senders)

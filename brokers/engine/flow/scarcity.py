@@ -16,7 +16,7 @@ the mechanism (`Usage.exhausted`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from brokers.engine.flow import blocking
@@ -134,16 +134,25 @@ def deadline(gate: Gate) -> int:
     return gate.turn.now + limits.reject_after_ms if limits.when_short == "reject-after" else NEVER
 
 
-def review(gate: Gate, producer: Producer) -> None:
-    """Update whether shortages block a producer, and whether it gets credit."""
+def review_all(gate: Gate) -> None:
+    """Update all producers; see `review`. Their events have the same attributes, whose count takes a step for each
+    producer."""
+    attributes = gate.event_attributes()
+    for producer in gate.producers:
+        review(gate, producer, attributes)
+
+
+def review(gate: Gate, producer: Producer, attributes: Mapping[str, Any] | None = None) -> None:
+    """Update whether shortages block a producer, and whether it gets credit. `attributes`: of the queue, for its
+    events; None: the present ones."""
     wanted = _blocked_by(gate, producer, gate.limits)
     for resource in Resource:
         reason = resource.value
         if reason in producer.causes and reason not in wanted:
-            blocking.unblock(gate.turn, producer, reason, gate.event_attributes())
+            blocking.unblock(gate.turn, producer, reason, attributes or gate.event_attributes())
     for reason in wanted:
         if reason not in producer.causes:
-            blocking.block(gate.turn, producer, reason, blocking.ALL_QUEUES, gate.event_attributes())
+            blocking.block(gate.turn, producer, reason, blocking.ALL_QUEUES, attributes or gate.event_attributes())
     denied = producer.stopped or (bool(wanted) and gate.limits.when_short == "block" and not producer.inside)
     unknown = not producer.messages and bool(gate.shortages)
     if producer.credit and (unknown or (denied and not producer.denied_credit)):
