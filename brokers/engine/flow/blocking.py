@@ -16,6 +16,7 @@ from typing import Any
 
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import Turn
+from brokers.engine.values.events import name_in_events
 
 #: Written by Qpid's Java broker in place of a queue's name if the store is overfull.
 ALL_QUEUES = "** All Queues **"
@@ -89,5 +90,5 @@ def _announce(
 ) -> None:
     connection = producer.connection
     subject = f"{connection.subject}/ch:{producer.channel}"
-    facts = {**attributes, "client": connection.client, "link": producer.link}
+    facts = {**attributes, "client": connection.client, "link": name_in_events(producer.link)}
     turn.add_fact(kind, producer.name, subject, words, facts, logged=logged)
