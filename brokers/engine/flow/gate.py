@@ -254,7 +254,7 @@ class FlowGate:
     def detach_producer(self, producer: Producer) -> None:
         """Detach a producer and drop its parked messages, none of which was accepted."""
         if producer.receipts:
-            for lost in self.parking.take_out(lambda waiting: waiting.producer is producer):
+            for lost in self.parking.take_out_of(producer):
                 if lost.enrolment is not None:
                     lost.enrolment.lost()
         self.settlement.forget(producer)

@@ -86,7 +86,7 @@ class Parking:
 
     def set_aside(self, producer: Producer) -> None:
         """Let the parked messages of a producer whose client is stopped wait beside those of others."""
-        for waiting in self.parked.take(lambda waiting: waiting.producer is producer):
+        for waiting in self.parked.take_of(producer):
             self._set_aside(waiting)
         self._gate.choose_interception()
 
@@ -98,18 +98,23 @@ class Parking:
         end."""
         if self._gate.shortages:
             return
-        for waiting in self.awaiting.take(lambda waiting: waiting.producer is producer):
+        for waiting in self.awaiting.take_of(producer):
             waiting.deadline = self._deadline()
             self.parked.append(waiting)
         producer.awaited = None
         self._gate.contents.watch()
         self.admit_while_room()
 
+    def take_out_of(self, producer: Producer) -> list[ParkedMessage]:
+        """Remove and return the parked messages of a producer."""
+        producer.awaited = None
+        return [*self.parked.take_of(producer), *self.awaiting.take_of(producer)]
+
     def take_out(self, wanted: Callable[[ParkedMessage], bool]) -> list[ParkedMessage]:
         """Remove and return the parked messages for which `wanted` is true."""
         taken = [*self.parked.take(wanted), *self.awaiting.take(wanted)]
         for producer in {waiting.producer for waiting in taken if waiting.producer.awaited is not None}:
-            if all(waiting.producer is not producer for waiting in self.awaiting):
+            if producer not in self.awaiting.producers:
                 producer.awaited = None
         return taken
 

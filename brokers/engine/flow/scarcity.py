@@ -16,6 +16,7 @@ the mechanism (`Usage.exhausted`).
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -164,22 +165,33 @@ def review(gate: Gate, producer: Producer, attributes: Mapping[str, Any] | None 
 
 def admit_parked(gate: Gate) -> None:
     """Enqueue parked messages whose shortage has ended, in the order of arrival from each producer. Those of a client
-    that is stopped stay."""
-    behind: set[Producer] = set()
-    for waiting in list(gate.awaiting):
-        if not (gate.state is State.NORMAL or (gate.contents.spooling and not gate.state.stopped)):
-            break
-        producer = waiting.producer
-        resource = gate.contents.resource_of(waiting.body)
-        if producer.stopped or producer in behind or not gate.admits(resource):
-            if producer not in behind:
-                producer.awaited = resource
-            behind.add(producer)
+    that is stopped stay. What has to stay is not looked at but for the first message of each producer."""
+    awaiting = gate.awaiting
+    heads = [
+        (first.number, first)
+        for producer in awaiting.producers
+        if not producer.stopped and (first := awaiting.first_of(producer)) is not None
+    ]
+    heapq.heapify(heads)
+    while heads and (gate.state is State.NORMAL or (gate.contents.spooling and not gate.state.stopped)):
+        waiting = heads[0][1]
+        producer, resource = waiting.producer, gate.contents.resource_of(waiting.body)
+        if awaiting.first_of(producer) is not waiting:  # it was dropped with its transaction
+            heapq.heappop(heads)
             continue
-        gate.awaiting.remove(waiting)
+        if not gate.admits(resource):
+            producer.awaited = resource
+            heapq.heappop(heads)
+            continue
+        awaiting.remove(waiting)
         gate.parking.admit(waiting)
         gate.weigh()
         unparked(gate, producer)
+        following = awaiting.first_of(producer)
+        if following is None or producer.stopped:
+            heapq.heappop(heads)
+        else:
+            heapq.heapreplace(heads, (following.number, following))
 
 
 def reject_expired(gate: Gate) -> bool:
@@ -197,6 +209,6 @@ def reject_expired(gate: Gate) -> bool:
 
 def unparked(gate: Gate, producer: Producer) -> None:
     """Update a producer of which a message is no longer parked."""
-    if not any(waiting.producer is producer for waiting in gate.awaiting):
+    if producer not in gate.awaiting.producers:
         producer.awaited = None
         review(gate, producer)
