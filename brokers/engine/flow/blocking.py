@@ -58,8 +58,15 @@ def detached(turn: Turn, producer: Producer) -> None:
 
 def fan_out_changed(turn: Turn, producers: Iterable[Producer]) -> None:
     """Update producers of which the reasons, or the sharing of reasons, have changed."""
+    shared: dict[int, bool] = {}  # a group of producers that share their reasons, by its identity -> it has some
     for producer in producers:
-        if bool(producer.reasons) is not (producer.blocked_since is not None):
+        group = producer.fan_out
+        blocked = bool(producer.causes)
+        if group and not blocked:
+            if id(group) not in shared:
+                shared[id(group)] = any(each.causes for each in group)
+            blocked = shared[id(group)]
+        if blocked is not (producer.blocked_since is not None):
             _update(turn, producer, None)
 
 
