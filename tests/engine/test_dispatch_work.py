@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokers.engine.flow.usage import Resource
 from brokers.engine.queues.choosing import MOST_EXAMINED
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.dispatching import MOST_SERVED, MOST_SERVED_BYTES
@@ -17,6 +18,7 @@ from brokers.engine.queues.lane import MOST_FRESH
 from brokers.engine.queues.queue import Message, Queue
 from brokers.engine.values.message import Header
 from brokers.engine.values.message_format import Unknown
+from tests.engine.fake_store import FakeStores
 from tests.engine.ports import Link
 from tests.engine.simulation import Simulation
 
@@ -253,3 +255,56 @@ def test_no_consumer_waits_for_a_message_that_it_may_get(  # noqa: C901, PLR0912
             assert each.credit >= 0
             if each.credit > 0 and each.connection.writable:
                 assert all(each in queue.lanes.excluded.get(number, ()) for number, _ in waiting)
+
+
+# -- memory ---------------------------------------------------------------------------------------------------------
+
+
+class Stored(World):
+    """A durable queue with `count` messages, most of them in its backlog."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.broker.stores.provider = stores = FakeStores()
+        self.broker.turn.header = lambda body: Header(durable=True)
+        self.broker.stores.open(self.host)
+        self.orders = self.broker.create_queue(self.host, "stored", durable=True)
+        self.fill(count, 2000)
+        stores.by_name["default"].write(self.broker)
+        self.memory = self.broker.shortages.usages[Resource.MEMORY]
+
+    def turns(self, number: int = 30) -> list[tuple[Consumer, Message]]:
+        """Return what consumers get while it is their turn, swept in between."""
+        got = []
+        for _ in range(number):
+            self.broker.sweep()
+            if self.orders in self.broker.agenda.touched or self.more:
+                self.broker.agenda.touched.discard(self.orders)
+                got += [(consumer, message) for consumer, messages in self.turn() for message in messages]
+                self.orders.gate.grant()
+        return got
+
+
+@pytest.mark.domain("4 parked messages use memory")
+@pytest.mark.parametrize("selects", [None, lambda body: True])
+def test_consumer_that_settles_nothing_gets_no_more_when_memory_is_used_up_and_others_go_on(selects: Any) -> None:
+    world = Stored(16_000)
+    world.memory.most = 20 << 20
+    greedy = world.consumer(ANY_CREDIT, selects=selects)
+    got = world.turns(200)
+    assert 20 << 20 < sum(len(message[1]) for _, message in got) < 30 << 20
+    assert world.turns() == [], "it waits"
+    other = world.consumer(10, selects=selects)
+    for _ in range(20):
+        got_now = world.turns()
+        assert got_now, "who has nothing goes on"
+        assert {consumer for consumer, _ in got_now} == {other}
+        for _, message in got_now:
+            world.orders.remove(other, message)
+            other.credit += 1
+    world.broker.detach(other)
+    world.memory.most = 25 << 20
+    assert {consumer for consumer, _ in world.turns()} == {greedy}, "there is memory again"
+    for message in [message for _, message in got]:
+        world.orders.remove(greedy, message)
+    assert world.turns()

@@ -20,9 +20,14 @@ DECODED_AS_ONE = 1024
 
 
 def dispatch_chosen(
-    lanes: PriorityLanes, choosers: deque[Consumer], batches: list[tuple[Consumer, list[Message]]]
+    lanes: PriorityLanes,
+    choosers: deque[Consumer],
+    batches: list[tuple[Consumer, list[Message]]],
+    *,
+    sparing: bool = False,
 ) -> None:
-    """Assign matching messages to the consumers that have a selector and credit, round-robin."""
+    """Assign matching messages to the consumers that have a selector and credit, round-robin. `sparing`: only to those
+    without a message."""
     left, busy = MOST_EXAMINED, True
     most = BATCH if len(choosers) > 1 else MOST_EXAMINED
     while busy and left > 0:
@@ -30,7 +35,7 @@ def dispatch_chosen(
         for _ in range(len(choosers)):
             consumer = choosers[0]
             choosers.rotate(-1)
-            if consumer.credit <= 0 or not consumer.connection.writable:
+            if consumer.credit <= 0 or not consumer.connection.writable or (sparing and consumer.unacknowledged):
                 continue
             chosen, examined = _choose(lanes, consumer, min(consumer.credit, most), left)
             left -= examined

@@ -2,6 +2,9 @@
 
 A consumer acquires the messages dispatched to it. The work of one turn is bounded: if there is more, the queue is
 dispatched again in a later turn, so that other queues are served in between.
+
+Acquired messages are in memory. Once they, and all others, have used up what the machine has (`Usage.exhausted`), a
+backlog is loaded only for consumers that have no message: each of them goes on, and one that settles nothing waits.
 """
 
 from __future__ import annotations
@@ -26,9 +29,10 @@ MOST_SERVED, MOST_SERVED_BYTES = 4096, 4 << 20
 
 class Dispatcher:
     """`consumers`: those without a selector, the next one first. `choosers`: consumers with a selector. `groups`: None
-    until a consumer requests message groups. `_left`: messages that may still be assigned in this turn."""
+    until a consumer requests message groups. `sparing`: in the last turn, only consumers without a message got messages
+    of a backlog. `_left`: messages that may still be assigned in this turn."""
 
-    __slots__ = ("_left", "browsers", "choosers", "consumers", "groups")
+    __slots__ = ("_left", "browsers", "choosers", "consumers", "groups", "sparing")
 
     def __init__(self) -> None:
         self.consumers: deque[Consumer] = deque()
@@ -36,6 +40,7 @@ class Dispatcher:
         self.choosers: deque[Consumer] = deque()
         self.groups: Groups | None = None
         self._left = 0
+        self.sparing = False
 
     # -- links --------------------------------------------------------------------------------------------------
 
@@ -80,13 +85,16 @@ class Dispatcher:
         if self.browsers:
             looking = [b for b in self.browsers if b.credit > 0 and b.connection.writable]
             batches.extend((b, copies) for b in looking if (copies := _browse(lanes, b, self._left)))
+        self.sparing = lanes.gate.footprint.meter.memory.exhausted and any(lane.deep for lane in lanes.lanes)
+        if self.sparing:
+            lanes.agenda.watched.add(lanes.queue)  # until there is memory again
         if self.choosers:
-            dispatch_chosen(lanes, self.choosers, batches)
+            dispatch_chosen(lanes, self.choosers, batches, sparing=self.sparing)
         for lane in lanes.lanes:
             self._serve(lanes, lane, batches)
             if self._left <= 0:
                 break
-            if lane.deep and not lane.ready and self.has_credit and not self._serve_backlog(lanes, lane, batches):
+            if lane.deep and not lane.ready and self._has_taker and not self._serve_backlog(lanes, lane, batches):
                 break  # the rest of this lane goes before lower priorities
         if self._left <= 0 and self.has_credit:
             lanes.agenda.redispatch.add(lanes.queue)
@@ -99,7 +107,7 @@ class Dispatcher:
                 lanes.agenda.watched.add(lanes.queue)  # retried by the sweep
                 return False
             self._serve(lanes, lane, batches)
-            if not lane.deep or lane.ready or not self.has_credit:
+            if not lane.deep or lane.ready or not self._has_taker:
                 return True
         lanes.agenda.redispatch.add(lanes.queue)
         return False
@@ -135,9 +143,16 @@ class Dispatcher:
         for _ in range(len(consumers)):
             consumer = consumers[0]
             consumers.rotate(-1)
-            if consumer.credit > 0 and consumer.connection.writable:
+            if consumer.credit > 0 and consumer.connection.writable and not (self.sparing and consumer.unacknowledged):
                 return consumer
         return None
+
+    @property
+    def _has_taker(self) -> bool:
+        """Whether a consumer without a selector gets a message of the present lane."""
+        return any(
+            c.credit > 0 and c.connection.writable and not (self.sparing and c.unacknowledged) for c in self.consumers
+        )
 
 
 def _most_served(depth: int, size: int) -> int:

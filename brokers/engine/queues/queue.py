@@ -502,7 +502,9 @@ class Queue:
         """Take back unused credit, and retry a backlog that could not be read. Return False if nothing is left to
         do."""
         more = self.gate.sweep()
-        if self.dispatcher.has_credit and any(lane.deep and not lane.ready for lane in self.lanes.lanes):
+        dispatcher = self.dispatcher
+        unread = dispatcher.has_credit and any(lane.deep and not lane.ready for lane in self.lanes.lanes)
+        if unread or dispatcher.sparing:
             self.touch()
             return True
         return more
