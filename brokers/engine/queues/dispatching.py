@@ -76,18 +76,22 @@ class Dispatcher:
 
     # -- messages -----------------------------------------------------------------------------------------------
 
-    def dispatch(self, lanes: PriorityLanes) -> Batches:
+    def dispatch(self, lanes: PriorityLanes) -> Batches:  # noqa: C901 - every turn's path
         """Assign messages to consumers with credit, round-robin. Return them as acquired by these consumers."""
         batches: Batches = []
-        self._left = _most_served(lanes.gate.depth_messages, lanes.gate.depth_bytes)
+        gate = lanes.gate
+        self._left = MOST_SERVED
+        if gate.depth_bytes > MOST_SERVED_BYTES:
+            self._left = _most_served(gate.depth_messages, gate.depth_bytes)
         if lanes.deadlines.soonest <= lanes.turn.now:
             lanes.expire()
         if self.browsers:
             looking = [b for b in self.browsers if b.credit > 0 and b.connection.writable]
             batches.extend((b, copies) for b in looking if (copies := _browse(lanes, b, self._left)))
-        self.sparing = lanes.gate.footprint.meter.memory.exhausted and any(lane.deep for lane in lanes.lanes)
-        if self.sparing:
-            lanes.agenda.watched.add(lanes.queue)  # until there is memory again
+        if self.sparing or lanes.usual.deep or len(lanes.lanes) > 1:
+            self.sparing = gate.footprint.meter.memory.exhausted and any(lane.deep for lane in lanes.lanes)
+            if self.sparing:
+                lanes.agenda.watched.add(lanes.queue)  # until there is memory again
         if self.choosers:
             dispatch_chosen(lanes, self.choosers, batches, sparing=self.sparing)
         for lane in lanes.lanes:
@@ -116,19 +120,21 @@ class Dispatcher:
         """Assign the messages of a lane whose bodies are in memory."""
         if lane.returned:
             self._left -= serve_returned(lanes, lane, self.consumers, batches, self._left)
-        ready, consumers, excluded = lane.ready, self.consumers, lanes.excluded
-        while ready and self._left > 0:
+        ready, consumers, excluded, left = lane.ready, self.consumers, lanes.excluded, self._left
+        while ready and left > 0:
             if excluded and ready[0][0] in excluded:
                 lane.returned.append(ready.popleft())
                 lane.note_returned(lane.returned[-1:])
-                self._left -= serve_returned(lanes, lane, consumers, batches, self._left)
+                left -= serve_returned(lanes, lane, consumers, batches, left)
                 continue
             consumer = self._next_consumer()
             if consumer is None:
                 break
-            count = min(consumer.credit, len(ready), self._left)
+            count = min(consumer.credit, len(ready))
             if len(consumers) > 1 and count > BATCH:
                 count = BATCH
+            if count > left:  # noqa: PLR1730 - every batch's path
+                count = left
             if excluded:
                 count = next((at for at in range(count) if ready[at][0] in excluded), count)
             take = ready.popleft
@@ -136,7 +142,8 @@ class Dispatcher:
             consumer.credit -= count
             consumer.messages += count
             consumer.unacknowledged += count
-            self._left -= count
+            left -= count
+        self._left = left
 
     def _next_consumer(self) -> Consumer | None:
         consumers = self.consumers
