@@ -519,10 +519,13 @@ async def test_simulation_shows_what_was_just_recorded_as_soon_as_it_can_be_simu
         await route.fulfill(response=answered, json={**answer, **nothing} if len(answers) == 1 else answer)
 
     await page.route("**/api/v1/history/what-if/**", first_without)
-    await page.goto("/history/what-if/default/orders/?range=90d")
-    await expect(page.locator("#outcome")).to_contain_text("can be simulated a minute later")
-    await page.clock.fast_forward(10_000)
-    await expect(page.locator(".what-if-table tbody tr")).to_have_count(3)
+    now = int(time.time() * 1000)
+    for query in ("range=90d", f"from={iso(T)}&until={iso(now + HOUR)}"):  # a page of the history links to both
+        answers.clear()
+        await page.goto(f"/history/what-if/default/orders/?{query}")
+        await expect(page.locator("#outcome")).to_contain_text("can be simulated a minute later")
+        await page.clock.fast_forward(10_000)
+        await expect(page.locator(".what-if-table tbody tr")).to_have_count(3)
 
 
 async def test_broker_without_reported_producers_and_resume_levels_has_neither(

@@ -158,7 +158,8 @@ byId("form").addEventListener("submit", (/** @type {any} */ event) => {
 
 /** Traffic is in the history's files about a minute after it was recorded. */
 const SOON = "What was recorded can be simulated a minute later: this page then shows it. Or choose another range.";
-const AGAIN_MS = 10_000;
+const [AGAIN_MS, LATELY_MS] = [10_000, 120_000];
+const endsLately = () => Boolean(range.length) || range.until > Date.now() - LATELY_MS;
 let lookAgain = 0;
 
 // -- result -------------------------------------------------------------------------------------------------------
@@ -297,9 +298,9 @@ function show(result) {
     showEmpty(
       byId("outcome"),
       "No recorded traffic in this range; logs alone are not enough. ",
-      range.length ? SOON : "Choose another range.",
+      endsLately() ? SOON : "Choose another range.",
     );
-    if (range.length) lookAgain = setTimeout(() => document.hidden || load(), AGAIN_MS);
+    if (endsLately()) lookAgain = setTimeout(() => document.hidden || load(), AGAIN_MS);
     return;
   }
   showAdvice(result.advice, result.current);
