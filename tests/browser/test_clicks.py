@@ -58,41 +58,46 @@ CLICKS = {
     "export the policies": 3,
 }
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
-#: Takes back a press that Playwright prevents, since the page has moved under the mouse, and makes again. The press
-#: counts at once, since it may lead to another page.
-TAKEN_BACK = "taken back"
+#: A press counts at once, since it may lead to another page. One that Playwright prevents, since the page has moved
+#: under the mouse meanwhile, is made again: it is taken back.
 COUNT = """
-  const count = (event) => window.countedClick(`${event.type} ${event.target.textContent.trim().slice(0, 30)}`);
+  let number = 0;
+  const count = (event) => {
+    const key = `${performance.timeOrigin}-${number++}`;
+    window.countedClick(key, `${event.type} ${event.target.textContent.trim().slice(0, 30)}`);
+    return key;
+  };
   addEventListener("pointerdown", (event) => {
     if (!event.isTrusted) return;
-    count(event);
-    setTimeout(() => event.defaultPrevented && window.countedClick("taken back"));
+    const key = count(event);
+    setTimeout(() => event.defaultPrevented && window.countedClick(key, ""));
   }, { capture: true });
   addEventListener("change", (event) => event.target.matches("select") && count(event), { capture: true });
 """
 
 
 class Clicks:
-    """Counts the clicks on a page, whatever made them."""
+    """Counts the clicks on a page, whatever made them. `made`: what was clicked, by a key of each click."""
 
     def __init__(self) -> None:
-        self.made: list[str] = []
+        self.made: dict[str, str] = {}
 
     async def watch(self, page: Page) -> None:
         await page.context.expose_function("countedClick", self._made)
         await page.context.add_init_script(COUNT)
 
-    def _made(self, what: str) -> None:
-        if what == TAKEN_BACK:
-            self.made.pop()
+    def _made(self, key: str, what: str) -> None:
+        if what:
+            self.made[key] = what
         else:
-            self.made.append(what)
+            self.made.pop(key, None)
 
     @asynccontextmanager
     async def of(self, task: str) -> AsyncIterator[None]:
         self.made.clear()
         yield
-        assert len(self.made) == CLICKS[task], f"{task}: {len(self.made)} clicks ({', '.join(self.made)})"
+        clicked = ", ".join(self.made.values())
+        assert len(self.made) == CLICKS[task], f"{task}: {len(self.made)} clicks ({clicked})"
 
 
 @pytest.fixture
