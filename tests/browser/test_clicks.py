@@ -6,6 +6,7 @@ A click is a press of the mouse, or a choice in a list. Typing is not counted, n
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import re
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, Route, expect
 
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
@@ -302,6 +303,31 @@ async def test_five_minutes_of_an_incident_are_shared(
         await expect(page.locator("#timeline")).to_contain_text("Queue overfull")
         await page.get_by_role("button", name="Copy link").click()
         await expect(page.locator(".toast")).to_be_visible()
+    assert (await page.evaluate("navigator.clipboard.readText()")) == page.url
+
+
+async def test_range_that_is_chosen_before_it_is_known_what_was_recorded_stays(
+    people: People,
+    recorded_hour: str,  # noqa: F811
+) -> None:
+    page = await people.page("ada", timezone_id="UTC", permissions=["clipboard-read", "clipboard-write"])
+    known = asyncio.Event()
+
+    async def later(route: Route) -> None:
+        await known.wait()
+        await route.continue_()
+
+    await page.route("**/api/v1/history/", later)
+    await page.goto("/history/incident/")
+    await page.locator("#range [name=from]").fill(typed(T + 8 * MINUTE))
+    await page.locator("#range [name=until]").fill(typed(T + 13 * MINUTE))
+    await page.locator("#range").get_by_role("button", name="Show").click()
+    await expect(page).to_have_url(re.compile("from="))
+    async with page.expect_response("**/api/v1/history/"):
+        known.set()
+    await expect(page.locator("#timeline")).to_contain_text("Queue overfull")
+    await page.get_by_role("button", name="Copy link").click()
+    await expect(page.locator(".toast")).to_be_visible()
     assert (await page.evaluate("navigator.clipboard.readText()")) == page.url
 
 
