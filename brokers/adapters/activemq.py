@@ -18,7 +18,7 @@ from brokers.adapters import jolokia
 from brokers.adapters.activemq_reading import HOST, NO_LIMIT, RESOURCES, STOP, Limit
 from brokers.adapters.adapter import Faults, Finding, Objects, StopTarget
 from brokers.adapters.attempts import Attempts
-from brokers.adapters.capabilities import Capability, Capable, types_of
+from brokers.adapters.capabilities import LEVELS, STARTS, TOTALS, Capability, Capable, types_of
 from brokers.adapters.http import JsonHttp
 from brokers.adapters.jolokia import Answer, Jolokia, JolokiaError
 from brokers.adapters.kinds import Account
@@ -43,12 +43,11 @@ HOLDS = (
     "ActiveMQ holds all producers of persistent messages at once: its store limit becomes 1 byte. Messages that are not"
     " persistent pass. Consumers go on."
 )
-_START = Capable(lacks=("rate", "step_ms", "halt"))
-_QUEUE_STOPS = {"stop-producers": Capable(producer_effect="trickle", remark=TRICKLES), "start-producers": _START}
+_QUEUE_STOPS = {"stop-producers": Capable(producer_effect="trickle", remark=TRICKLES), "start-producers": STARTS}
 _STOPS = {
     # Of some queues it would have the other effect.
     "stop-producers": Capable(lacks=("pattern", "queues"), producer_effect="hold", remark=HOLDS),
-    "start-producers": _START,
+    "start-producers": STARTS,
 }
 
 _RETAINED = "It is gone after a restart of ActiveMQ. To retain it, set it in activemq.xml as well:"
@@ -63,13 +62,7 @@ _OF_BROKER = (
     f' {_RETAINED} <{{tag}}><{{tag}} limit="BYTES"/></{{tag}}> in systemUsage, systemUsage.'
 )
 
-_LEVELS = tuple(
-    f"effective_{level}_{unit}" for level in ("capacity", "stop", "resume") for unit in ("messages", "bytes")
-)
-_TOTALS = (
-    "queues", "overfull_queues", "stopped_queues", "depth_messages", "depth_bytes", "producers", "blocked_producers",
-    "consumers", "stops",
-)  # fmt: skip
+_TOTALS = (*TOTALS, "producers", "blocked_producers")
 
 CAPABILITIES = {
     "Broker": Capability(
@@ -88,7 +81,7 @@ CAPABILITIES = {
     "Queue": Capability(
         ("state", "depth_messages", "depth_bytes", "unacknowledged_messages", "producers", "blocked_producers",
          "consumers", "rate_in", "rate_out", "enqueued_messages", "dequeued_messages", "expired_messages",
-         "overfull_since", "overfull_count", "overfull_ms", "stopped_since", "stops", "mechanism", *_LEVELS),
+         "overfull_since", "overfull_count", "overfull_ms", "stopped_since", "stops", "mechanism", *LEVELS),
         writable=("capacity_bytes",),
         operations={**_QUEUE_STOPS, "explain": Capable()},
         descriptions={"capacity_bytes": _IN_QUEUE, "depth_bytes": _IN_MEMORY},

@@ -23,7 +23,7 @@ from brokers.adapters.artemis_limits import limits_after, origins
 from brokers.adapters.artemis_management import ManagementAddress
 from brokers.adapters.artemis_reading import ALL, Settings
 from brokers.adapters.attempts import Attempts
-from brokers.adapters.capabilities import Capability, Capable, types_of
+from brokers.adapters.capabilities import LEVELS, STARTS, TOTALS, Capability, Capable, types_of
 from brokers.adapters.http import JsonHttp
 from brokers.adapters.jolokia import Agent, Jolokia, JolokiaError
 from brokers.adapters.json_text import decoded
@@ -65,15 +65,9 @@ _GET = "getAddressSettingsAsJSON(java.lang.String)"
 
 _STOPS = {
     "stop-producers": Capable(producer_effect="hold", remark=HOLDS),
-    "start-producers": Capable(lacks=("rate", "step_ms", "halt")),
+    "start-producers": STARTS,
 }
-_LEVELS = tuple(
-    f"effective_{level}_{unit}" for level in ("capacity", "stop", "resume") for unit in ("messages", "bytes")
-)
-_TOTALS = (
-    "queues", "overfull_queues", "stopped_queues", "depth_messages", "depth_bytes", "producers", "blocked_producers",
-    "consumers", "stops",
-)  # fmt: skip
+_TOTALS = (*TOTALS, "producers", "blocked_producers")
 _LIMITS = ("capacity_messages", "capacity_bytes", "mechanism", "spool")
 _CHOICES = {"mechanism": ("block", "reject")}
 
@@ -87,7 +81,7 @@ CAPABILITIES = {
     "Queue": Capability(
         ("durable", "state", "depth_messages", "depth_bytes", "unacknowledged_messages", "delayed_messages",
          "producers", "blocked_producers", "consumers", "rate_in", "rate_out", "enqueued_messages", "dequeued_messages",
-         "expired_messages", "overfull_since", "overfull_count", "overfull_ms", "stopped_since", "stops", *_LEVELS),
+         "expired_messages", "overfull_since", "overfull_count", "overfull_ms", "stopped_since", "stops", *LEVELS),
         writable=_LIMITS,
         operations={**_STOPS, "explain": Capable()},
         choices=_CHOICES,

@@ -22,7 +22,7 @@ from brokers.adapters.adapter import Faults, Finding, Objects, StopTarget
 from brokers.adapters.attempts import Attempts
 from brokers.adapters.broker_j_limits import QueueLimits
 from brokers.adapters.broker_j_stops import undo
-from brokers.adapters.capabilities import Capability, Capable, types_of
+from brokers.adapters.capabilities import LEVELS, STARTS, TOTALS, Capability, Capable, types_of
 from brokers.adapters.http import HttpError, JsonHttp, part
 from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
@@ -61,12 +61,8 @@ NO_LOGGER = (
 )
 _STOPS = {
     "stop-producers": Capable(producer_effect="trickle", remark=TRICKLES),
-    "start-producers": Capable(lacks=("rate", "step_ms", "halt")),
+    "start-producers": STARTS,
 }
-_LEVELS = tuple(
-    f"effective_{level}_{unit}" for level in ("capacity", "stop", "resume") for unit in ("messages", "bytes")
-)
-_TOTALS = ("queues", "overfull_queues", "stopped_queues", "depth_messages", "depth_bytes", "consumers", "stops")
 _COUNTED = ("producers", "blocked_producers")  # where the version lists producers
 
 
@@ -77,14 +73,14 @@ def capabilities(*, lists_producers: bool) -> dict[str, Capability]:
     return {
         "Broker": Capability(
             ("product", "product_version", "started", "connections", "memory_limit_bytes", "memory_used_bytes",
-             "last_event", "journal", *_TOTALS, *counted),
+             "last_event", "journal", *TOTALS, *counted),
             operations={**_STOPS, "preview-change": Capable()},
         ),
-        "VirtualHost": Capability((*_TOTALS, *counted), operations=_STOPS),
+        "VirtualHost": Capability((*TOTALS, *counted), operations=_STOPS),
         "Queue": Capability(
             ("durable", "state", "depth_messages", "depth_bytes", "unacknowledged_messages", "consumers", "rate_in",
              "rate_out", "enqueued_messages", "dequeued_messages", "overfull_since", "overfull_count", "overfull_ms",
-             "stopped_since", "stops", "mechanism", *_LEVELS, *counted),
+             "stopped_since", "stops", "mechanism", *LEVELS, *counted),
             writable=("capacity_messages", "capacity_bytes", "flow_resume_messages", "overflow"),
             operations={**_STOPS, "explain": Capable()},
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from brokers.adapters.capabilities import Capability, Capable
+from brokers.adapters.capabilities import LEVELS, STARTS, TOTALS, Capability, Capable
 
 REFUSES = (
     "RabbitMQ cannot hold publishers of a queue: they are refused. Publishers that use confirms get a negative one;"
@@ -11,25 +11,21 @@ REFUSES = (
 )
 _STOPS = {
     "stop-producers": Capable(producer_effect="reject", remark=REFUSES),
-    "start-producers": Capable(lacks=("rate", "step_ms", "halt")),
+    "start-producers": STARTS,
 }
-_LEVELS = tuple(
-    f"effective_{level}_{unit}" for level in ("capacity", "stop", "resume") for unit in ("messages", "bytes")
-)
-_TOTALS = ("queues", "overfull_queues", "stopped_queues", "depth_messages", "depth_bytes", "consumers", "stops")
 _WRITABLE = ("capacity_messages", "capacity_bytes", "overflow")
 
 CAPABILITIES = {
     "Broker": Capability(
         ("product", "product_version", "started", "connections", "shortages", "memory_limit_bytes", "memory_used_bytes",
-         "last_event", "journal", *_TOTALS),
+         "last_event", "journal", *TOTALS),
         operations={**_STOPS, "preview-change": Capable()},
     ),
-    "VirtualHost": Capability(_TOTALS, operations=_STOPS),
+    "VirtualHost": Capability(TOTALS, operations=_STOPS),
     "Queue": Capability(
         ("durable", "state", "depth_messages", "depth_bytes", "unacknowledged_messages", "consumers", "rate_in",
          "rate_out", "enqueued_messages", "overfull_since", "overfull_count", "overfull_ms", "stopped_since", "stops",
-         "policy", "mechanism", *_LEVELS),
+         "policy", "mechanism", *LEVELS),
         writable=_WRITABLE,
         operations={**_STOPS, "explain": Capable()},
     ),
