@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 
 from brokers.admin import AdminError
 from console.access.actor import Actor
+from console.access.audit_entries import entry_of
 from console.audit.models import AuditEntry, Outcome
 from console.permissions.rights import Grant
 
@@ -61,15 +61,13 @@ class Change:
             self.record(Outcome.REFUSED if expected else Outcome.FAILED)
 
     def _entry(self, outcome: Outcome) -> AuditEntry:
-        return AuditEntry(
-            user=self.by.user if isinstance(self.by.user, User) and self.by.user.pk else None,
-            user_name=self.by.name,
-            source_address=self.by.address,
+        return entry_of(
+            self.by,
             broker=self.broker,
             virtualhost=self.virtualhost,
             object=self.object,
             operation=self.operation,
-            reason=self.reason.strip(),
+            reason=self.reason,
             before=None if self.before is None else dict(self.before),
             after=None if self.after is None else dict(self.after),
             outcome=outcome,

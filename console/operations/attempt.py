@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 
 from brokers.admin import (
@@ -23,6 +22,7 @@ from brokers.admin import (
 )
 from brokers.model import TYPES, ObjectName
 from console.access.actor import Actor
+from console.access.audit_entries import entry_of
 from console.audit.models import AuditEntry, Outcome
 from console.links.registry import BrokerLink
 from console.operations.message_records import fault as fault_of_message
@@ -60,15 +60,13 @@ class Attempt:
 
     def record(self, outcome: Outcome) -> None:
         """Write the audit row. Raises what the database raises, after logging the row."""
-        AuditEntry(
-            user=self.by.user if isinstance(self.by.user, User) and self.by.user.pk else None,
-            user_name=self.by.name,
-            source_address=self.by.address,
+        entry_of(
+            self.by,
             broker=self.broker,
             virtualhost=self.need.host,
             object=str(self.name)[:_LONGEST_NAME],
             operation=self.operation,
-            reason=self.reason.strip(),
+            reason=self.reason,
             before=None if self.before is None else dict(self.before),
             after=None if self.after is None else dict(self.after),
             outcome=outcome,

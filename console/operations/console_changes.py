@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypedDict, Unpack
 
 from django.core.exceptions import PermissionDenied
 
@@ -32,22 +33,26 @@ def sees_scope(rights: Rights, broker: str = "", virtualhost: str = "") -> bool:
     return all(rights.allows(Role.VIEWER, slug, virtualhost or None) for slug in wanted)
 
 
+class About(TypedDict, total=False):
+    """`administer`: the action, if it requires an administrator of all brokers. `slug`, `virtualhost`: scope of the
+    audit row; without a broker, it is of the console as a whole."""
+
+    administer: str
+    slug: str
+    virtualhost: str
+    reason: str
+
+
 @contextmanager
 def console_attempt(
-    by: Actor,
-    what: str,
-    operation: str,
-    needs: Needs = (),
-    *,
-    administer: str = "",
-    slug: str = "",
-    virtualhost: str = "",
-    reason: str = "",
+    by: Actor, what: str, operation: str, needs: Needs = (), **about: Unpack[About]
 ) -> Iterator[Change]:
     """As `console_change`, for blocks that do more than change the database: these make their changes of it in a
     `Change.transaction`."""
+    slug, administer = about.get("slug", ""), about.get("administer")
     broker = slug if slug in slugs() else ""
-    with recording(Change(by, what, operation, reason, broker, virtualhost)) as this:
+    change = Change(by, what, operation, about.get("reason", ""), broker, about.get("virtualhost", ""))
+    with recording(change) as this:
         for where, need in needs:
             by.check(where, need, what)
         if administer and not by.rights.allows_everywhere(Role.ADMIN):
@@ -56,21 +61,9 @@ def console_attempt(
 
 
 @contextmanager
-def console_change(
-    by: Actor,
-    what: str,
-    operation: str,
-    needs: Needs = (),
-    *,
-    administer: str = "",
-    slug: str = "",
-    virtualhost: str = "",
-    reason: str = "",
-) -> Iterator[Change]:
+def console_change(by: Actor, what: str, operation: str, needs: Needs = (), **about: Unpack[About]) -> Iterator[Change]:
     """Check the permission, run the block, and write the audit row in the same transaction. `what`: the changed object,
-    such as `alert-rule stuck orders`. `administer`: the action, if it requires an administrator of all brokers. `slug`,
-    `virtualhost`: scope of the audit row; without a broker, it is of the console as a whole. Raises PermissionDenied;
-    re-raises every error of the block after it has been recorded."""
-    about: dict[str, str] = {"administer": administer, "slug": slug, "virtualhost": virtualhost, "reason": reason}
+    such as `alert-rule stuck orders`. Raises PermissionDenied; re-raises every error of the block after it has been
+    recorded."""
     with console_attempt(by, what, operation, needs, **about) as this, this.transaction():
         yield this
