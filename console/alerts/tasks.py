@@ -12,6 +12,7 @@ import datetime as dt
 import logging
 import smtplib
 import time
+from itertools import islice
 
 from django.db.models import F, Q
 from django.utils import timezone
@@ -55,11 +56,21 @@ def deliver(number: int) -> str:
 
 def _send_next() -> None:
     """Queue the delivery for which a lane is free now."""
-    due = _due(timezone.now())
-    waiting = set(due.values_list("receiver", flat=True).order_by().distinct())
-    for receiver in _lanes.next_of(waiting):
-        for number in due.filter(receiver=receiver).order_by("due", "pk").free(timezone.now(), most=1):
+    for receiver in _lanes.next_of(_waiting()):
+        for number in _first_due(receiver):
             send(deliver, number)
+
+
+def _waiting() -> set[int | None]:
+    """Return the receivers with due deliveries."""
+    return set(_due(timezone.now()).values_list("receiver", flat=True).order_by().distinct())
+
+
+def _first_due(receiver: int | None) -> list[int]:
+    """Return the delivery to a receiver that is next; none if all due ones are being attempted."""
+    now = timezone.now()
+    rows = _due(now).filter(receiver=receiver).order_by("due", "pk").only("pk", "lease_until", "lease_holder")
+    return [row.pk for row in islice((row for row in rows.iterator(100) if row.is_free(now)), 1)]
 
 
 def _attempt(number: int) -> str:
@@ -109,15 +120,10 @@ def _attempt(number: int) -> str:
 def sweep() -> int:
     """Queue a due delivery of each receiver: a retry, or a first attempt whose task was lost. The others follow it.
     Return their number."""
-    now = timezone.now()
-    rows = _due(now).order_by("due", "pk").only("pk", "receiver", "lease_until", "lease_holder")
-    first: dict[int | None, int] = {}
-    for row in rows:
-        if row.is_free(now):
-            first.setdefault(row.receiver_id, row.pk)
-    for number in first.values():
+    numbers = [number for receiver in _waiting() for number in _first_due(receiver)]
+    for number in numbers:
         send(deliver, number)
-    return len(first)
+    return len(numbers)
 
 
 @app.task(name="alerts.forget")  # type: ignore[untyped-decorator]

@@ -23,7 +23,7 @@ from console.access.actor import Actor
 from console.links.registry import BrokerLink, link
 from console.operations.composed_reasons import composed_reason
 from console.operations.objects import update_object
-from console.operations.stop_facts import is_of
+from console.operations.stop_facts import END, stop_in
 from console.operations.stops import Aim, start_producers, stop_producers
 from console.schedules.models import Action, Run, RunState
 
@@ -89,7 +89,7 @@ def _stop(by: Actor, broker: BrokerLink, aim: Aim, run: Run, now: dt.datetime) -
     left = int((run.ends - now).total_seconds() * 1000) if run.ends else 0
     stop = _stop_of(broker, aim)
     said = ""
-    if stop is not None and not _is_replaced(stop):
+    if stop is not None and not stop["replaced"]:
         rest = _rest(broker, stop)
         if stop.get("reason") == reason_of(run) and rest is not None and abs(rest - left) < CLOSE_MS:
             run.after = _left_behind(stop)  # by an attempt whose response was lost
@@ -116,28 +116,22 @@ def _start(by: Actor, broker: BrokerLink, aim: Aim, run: Run, later: Run | None)
     known = {"reason": reason_of(run), **after}
     if any(stop.get(field) != known[field] for field in ("reason", "since") if field in known):
         return f"stopped again by {stop.get('actor') or 'another user'} ({stop.get('reason')}): unchanged"
-    if _is_replaced(stop):
+    if stop["replaced"]:
         return "its producers are being started in stages: unchanged"
-    if any(stop.get(field) != after[field] for field in ("until", "below") if field in after):
+    if any(stop.get(field) != after[field] for field in END if field in after):
         return "the end of the stop was changed meanwhile: unchanged"
     answer = start_producers(by, broker, aim, reason=reason_of(run, end=True), only=True)
     return _counted("started", answer)
 
 
 def _stop_of(broker: BrokerLink, aim: Aim) -> Mapping[str, Any] | None:
-    """Return the stop of exactly this scope; None if there is none."""
-    stops = broker.call(lambda admin: admin.read(_BROKER)).attributes.get("stops") or ()
-    return next((stop for stop in stops if is_of(stop, aim)), None)
+    """Return the stop of exactly this scope, see `stop_in`; None if there is none."""
+    return stop_in(broker.call(lambda admin: admin.read(_BROKER)).attributes.get("stops"), aim)
 
 
 def _left_behind(stop: Mapping[str, Any] | None) -> dict[str, Any]:
     """What the run's end recognizes the stop by; None: it is gone already."""
-    return {"stopped": True} | {name: stop.get(name) for name in ("reason", "since", "until", "below") if stop}
-
-
-def _is_replaced(stop: Mapping[str, Any]) -> bool:
-    """Whether a new stop replaces it: it is in a staged start, or after a halted one."""
-    return bool(stop.get("stage") or stop.get("halted"))
+    return {"stopped": True} | {name: stop.get(name) for name in ("reason", "since", *END) if stop}
 
 
 def _rest(broker: BrokerLink, stop: Mapping[str, Any]) -> int | None:

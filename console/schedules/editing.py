@@ -22,7 +22,7 @@ from brokers.model import ObjectName, check_attributes
 from console.access.actor import Actor
 from console.access.later_rights import token_name, token_number
 from console.links.registry import BrokerLink, UnknownBroker, link
-from console.operations.console_changes import Change, console_attempt, console_change
+from console.operations.console_changes import About, Change, console_attempt, console_change
 from console.operations.policies import FIELDS, SCOPES, PolicyChange, check_settable
 from console.operations.stops import Aim
 from console.permissions.rights import Need, Rights, Role, host_of, needed
@@ -85,7 +85,7 @@ def run_json(run: Run) -> dict[str, Any]:
 def create(by: Actor, given: Mapping[str, Any]) -> Schedule:
     """Create a schedule. Raises PermissionDenied, InvalidValue."""
     given = {**SCHEDULE, **given}
-    about = {"slug": given["broker"], "virtualhost": _host(given["target"]), "reason": given["reason"]}
+    about: About = {"slug": given["broker"], "virtualhost": _host(given["target"]), "reason": given["reason"]}
     with console_change(by, f"schedule {given['name']}", "create", **about) as this:
         values = _checked(by, given)
         schedule = Schedule(**values, **_acting(by))
@@ -159,7 +159,7 @@ def end_now(by: Actor, run: Run) -> Run:
     """Revert the change of an open run, or of one whose revert failed, now; call off one that has not started. Raises
     PermissionDenied, InvalidValue."""
     name, need = f"schedule {run.schedule_name}", need_of(run.action, ObjectName.parse(run.target), run.attributes)
-    about = {"slug": run.broker, "virtualhost": _host(run.target)}
+    about: About = {"slug": run.broker, "virtualhost": _host(run.target)}
     # It acts at the broker, and stores its steps itself: no transaction is around them.
     with console_attempt(by, name, "end-now", [(run.broker, need)], **about) as this:
         if run.state == RunState.BEGINNING and execution.call_off(run.pk, timezone.now(), by):
