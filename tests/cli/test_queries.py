@@ -113,14 +113,8 @@ def event(number: int) -> dict[str, Any]:
             "attributes": {}}  # fmt: skip
 
 
-@pytest.fixture
-def gap(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A broker that retains its events from 8 on, and later from 20 on; the positions that were requested."""
-    pages = [
-        {"newest": 9, "last": 9, "expired_before": 8, "events": [event(8), event(9)]},
-        {"newest": 30, "last": 9, "expired_before": 20, "events": []},
-        {"newest": 30, "last": 30, "expired_before": None, "events": [event(30)]},
-    ]
+def answering(monkeypatch: pytest.MonkeyPatch, pages: list[dict[str, Any]]) -> list[int]:
+    """Answer requests for events with these pages, one after the other; return the positions that were requested."""
     positions: list[int] = []
 
     def request(client: Client, method: str, path: str, query: dict[str, Any], body: Any) -> Any:
@@ -130,6 +124,17 @@ def gap(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(Client, "_request", request)
     monkeypatch.setattr("console.cli.queries._PAUSE", 0)
     return positions
+
+
+@pytest.fixture
+def gap(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A broker that retains its events from 8 on, and later from 20 on; the positions that were requested."""
+    pages = [
+        {"newest": 9, "last": 9, "expired_before": 8, "events": [event(8), event(9)]},
+        {"newest": 30, "last": 9, "expired_before": 20, "events": []},
+        {"newest": 30, "last": 30, "expired_before": None, "events": [event(30)]},
+    ]
+    return answering(monkeypatch, pages)
 
 
 def watched(*arguments: str) -> list[str]:
@@ -158,14 +163,7 @@ def test_watch_continues_with_a_broker_that_counts_from_the_beginning(monkeypatc
         {"newest": 2, "last": 2, "expired_before": 1, "events": [event(1), event(2)]},
         {"newest": 3, "last": 3, "expired_before": None, "events": [event(3)]},
     ]
-    positions: list[int] = []
-
-    def request(client: Client, method: str, path: str, query: dict[str, Any], body: Any) -> Any:
-        positions.append(query["after"])
-        return pages[len(positions) - 1]
-
-    monkeypatch.setattr(Client, "_request", request)
-    monkeypatch.setattr("console.cli.queries._PAUSE", 0)
+    positions = answering(monkeypatch, pages)
     lines = watched()
     assert lines[0] == "! the broker counts its events from the beginning: those after 3 are lost"
     assert len(lines) == 4

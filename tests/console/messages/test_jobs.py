@@ -211,18 +211,23 @@ def test_copy_with_a_lost_answer_asks_before_it_could_duplicate(
     assert messages.queues["a"] == list(range(1, 21))
 
 
+def with_a_lost_batch(broker: Broker, messages: Messages, by: Actor) -> MessageJob:
+    """Return a copy that is interrupted since its worker was killed after the second batch, before the answer."""
+    job = begun(broker, by, "copy")
+    messages.after = once(kill)
+    with pytest.raises(Killed):
+        finish(job)
+    worker_ended()
+    return finish(job, "another")
+
+
 @pytest.mark.parametrize("passed_over", ["acquired", "too_large"])
 def test_skipped_batch_has_the_messages_that_the_copy_has_made(
     broker: Broker, messages: Messages, by: Actor, passed_over: str
 ) -> None:
     others = {2, 5, 6, 7, 8}  # before and within the batch whose answer is lost
     setattr(messages, passed_over, others)
-    job = begun(broker, by, "copy")
-    messages.after = once(kill)
-    with pytest.raises(Killed):
-        finish(job)
-    worker_ended()
-    finish(job, "another")
+    job = with_a_lost_batch(broker, messages, by)
     assert messages.copies == [1, 3, 4, 9, 10, 11, 12, 13]  # the second batch, too
     jobs.resume(by, now(job), unconfirmed="skip")
     job = finish(job)
@@ -234,12 +239,7 @@ def test_skipped_batch_has_the_messages_that_the_copy_has_made(
 def test_count_of_a_copy_whose_batch_is_repeated_says_that_it_is_the_least(
     broker: Broker, messages: Messages, by: Actor
 ) -> None:
-    job = begun(broker, by, "copy")
-    messages.after = once(kill)
-    with pytest.raises(Killed):
-        finish(job)
-    worker_ended()
-    finish(job, "another")
+    job = with_a_lost_batch(broker, messages, by)
     jobs.resume(by, now(job), unconfirmed="repeat")
     assert (finish(job).messages, len(messages.copies)) == (20, 24)
     assert texts()[-1][2] == f"message job {job.pk} ends: messages: 20, bytes: 2000, skipped: 0, at_least: true"
