@@ -52,8 +52,8 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Requests at once, or in one POST, while queues are created.
 AT_ONCE, IN_ONE = 8, 200
 LIMIT = 600.0
-#: A message that is not settled within this time, s, is blocked.
-BLOCKED = 1.0
+#: A message that is not settled within this time, s, is blocked: longer than a sync of a busy disk.
+BLOCKED = 3.0
 #: No message for so long, s: the queue is empty.
 EMPTY = 0.5
 NAME = "limited"

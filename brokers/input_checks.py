@@ -160,6 +160,12 @@ def readable(text: str) -> str:
     return _NEVER.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
+def on_one_line(text: str) -> str:
+    """Return the text with escapes for control characters, ends of lines and characters that change its direction."""
+    escaped = _NOT_PLAIN.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    return _NOT_IN_A_LINE.sub(lambda found: {"\t": "\\t", "\n": "\\n"}[found.group()], escaped)
+
+
 def readable_sentences(errors: Mapping[str, str], most: int = 1000) -> dict[str, str]:
     """Return faults by field in a form that can be sent: limited in number, length and characters."""
     listed = list(errors.items())[: limits.NAMED * 10]

@@ -313,7 +313,7 @@ AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_HANDLER = "console.access.sign_in_failures.SignInFailures"
 AXES_LOCKOUT_CALLABLE = "console.pages.sign_in.locked_out"
-AXES_DISABLE_ACCESS_LOG = True  # sign-ins are recorded in the audit trail only
+AXES_DISABLE_ACCESS_LOG = True  # the audit trail has sign-ins (console/access/sign_ins.py)
 AXES_ENABLE_ADMIN = AXES_VERBOSE = False
 
 HTTPS = os.environ.get("HEADGATE_HTTPS") == "1"

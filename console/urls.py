@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.views import LogoutView
 from django.urls import include, path, re_path
 
 from console.api.health import ReadyView, healthz
 from console.api.metrics import MetricsView, QueueMetricsView
 from console.jolokia.view import jolokia
 from console.pages.oidc import OidcCallback, OidcRedirect
-from console.pages.sign_in import sign_in
+from console.pages.sign_in import sign_in, sign_out
 
 handler400 = "console.intake.error_pages.bad_request"
 handler403 = "console.intake.error_pages.forbidden"
@@ -20,7 +19,7 @@ urlpatterns = [
     path("login/", sign_in, name="login"),
     path("oidc/go/", OidcRedirect.as_view(), name="oidc-go"),
     path("oidc/back/", OidcCallback.as_view(), name="oidc-callback"),
-    path("logout/", LogoutView.as_view(), name="logout"),
+    path("logout/", sign_out, name="logout"),
     path("healthz", healthz, name="healthz"),
     path("readyz", ReadyView.as_view(), name="readyz"),
     path("metrics", MetricsView.as_view(), name="metrics"),

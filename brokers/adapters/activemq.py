@@ -9,18 +9,22 @@ are gone after a restart of the broker; the core makes stops again. Events come 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from brokers.adapters import activemq_reading as reading
 from brokers.adapters import jolokia
 from brokers.adapters.activemq_reading import HOST, NO_LIMIT, RESOURCES, STOP, Limit
-from brokers.adapters.adapter import Finding, Objects, StopTarget
-from brokers.adapters.capabilities import Capability, Capable, types_of
+from brokers.adapters.adapter import Faults, Finding, Objects, StopTarget
+from brokers.adapters.attempts import Attempts
+from brokers.adapters.capabilities import LEVELS, STARTS, TOTALS, Capability, Capable, types_of
 from brokers.adapters.http import JsonHttp
 from brokers.adapters.jolokia import Answer, Jolokia, JolokiaError
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.adapters.scopes import covered_by
+from brokers.adapters.uptime import Uptime
 from brokers.admin import BrokerUnreachable, InvalidValue, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
@@ -39,12 +43,11 @@ HOLDS = (
     "ActiveMQ holds all producers of persistent messages at once: its store limit becomes 1 byte. Messages that are not"
     " persistent pass. Consumers go on."
 )
-_START = Capable(lacks=("rate", "step_ms", "halt"))
-_QUEUE_STOPS = {"stop-producers": Capable(producer_effect="trickle", remark=TRICKLES), "start-producers": _START}
+_QUEUE_STOPS = {"stop-producers": Capable(producer_effect="trickle", remark=TRICKLES), "start-producers": STARTS}
 _STOPS = {
     # Of some queues it would have the other effect.
     "stop-producers": Capable(lacks=("pattern", "queues"), producer_effect="hold", remark=HOLDS),
-    "start-producers": _START,
+    "start-producers": STARTS,
 }
 
 _RETAINED = "It is gone after a restart of ActiveMQ. To retain it, set it in activemq.xml as well:"
@@ -59,13 +62,7 @@ _OF_BROKER = (
     f' {_RETAINED} <{{tag}}><{{tag}} limit="BYTES"/></{{tag}}> in systemUsage, systemUsage.'
 )
 
-_LEVELS = tuple(
-    f"effective_{level}_{unit}" for level in ("capacity", "stop", "resume") for unit in ("messages", "bytes")
-)
-_TOTALS = (
-    "queues", "overfull_queues", "stopped_queues", "depth_messages", "depth_bytes", "producers", "blocked_producers",
-    "consumers", "stops",
-)  # fmt: skip
+_TOTALS = (*TOTALS, "producers", "blocked_producers")
 
 CAPABILITIES = {
     "Broker": Capability(
@@ -84,7 +81,7 @@ CAPABILITIES = {
     "Queue": Capability(
         ("state", "depth_messages", "depth_bytes", "unacknowledged_messages", "producers", "blocked_producers",
          "consumers", "rate_in", "rate_out", "enqueued_messages", "dequeued_messages", "expired_messages",
-         "overfull_since", "overfull_count", "overfull_ms", "stopped_since", "stops", "mechanism", *_LEVELS),
+         "overfull_since", "overfull_count", "overfull_ms", "stopped_since", "stops", "mechanism", *LEVELS),
         writable=("capacity_bytes",),
         operations={**_QUEUE_STOPS, "explain": Capable()},
         descriptions={"capacity_bytes": _IN_QUEUE, "depth_bytes": _IN_MEMORY},
@@ -109,6 +106,7 @@ class ActiveMq:
     types: Mapping[str, ManagedType] = types_of(CAPABILITIES)
     reports: frozenset[str] = frozenset()
     paged = False
+    most_stopped: int | None = None
     creator = None
 
     def __init__(self, agent: Jolokia, now: Callable[[], int]) -> None:
@@ -119,6 +117,7 @@ class ActiveMq:
         self._beans: dict[str, str] = {}  # of queues, by their names
         self._limits: dict[str, Limit] = {}  # of queues, as last read while they were not stopped
         self._store_limit: Limit | None = None  # likewise
+        self._uptime = Uptime()
         self._connections: dict[str, str] = {}  # client id -> MBean
         self._addresses: dict[str, str] = {}  # client id -> remote address
 
@@ -217,7 +216,9 @@ class ActiveMq:
         if limit is not None and not limit.is_stop:
             self._store_limit = limit
         sizes = [store["Size"] for store in stores.values() if isinstance(store.get("Size"), int)]
-        return reading.broker_of(said, sizes, self._store_limit, now)
+        up = said.get("UptimeMillis")
+        started = self._uptime.started(up, now) if isinstance(up, int) else None
+        return reading.broker_of(said, sizes, self._store_limit, started)
 
     async def reported(self) -> AsyncIterator[Reported]:
         return
@@ -301,12 +302,13 @@ class ActiveMq:
 
     # -- stops ----------------------------------------------------------------------------------------------------
 
-    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
+    def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        covered = covered_by(scopes, objects)
+        return {scope: self._targets(scope, names, objects) for scope, names in covered.items()}
+
+    def _targets(self, scope: Scope, covered: Sequence[ObjectName], objects: Objects) -> Sequence[StopTarget]:
         if not scope.virtualhost and not scope.pattern:
             return [self._whole(objects)]
-        covered = [name for name in objects if name.type == "Queue" and scope.covers(name["virtualhost"], name["name"])]
-        if scope.queue and not covered:
-            raise NotFound(f"there is no {scope.object}")
         throttled = [name for name in covered if objects[name].get("throttles") is not False]
         if scope.queue and not throttled:
             raise InvalidValue({"": f"queue {scope.queue} cannot be stopped: its producerFlowControl is false"})
@@ -327,26 +329,28 @@ class ActiveMq:
         queues = frozenset(name for name in objects if name.type == "Queue")
         return StopTarget(str(BROKER), queues, _restore(known, Limit(NO_LIMIT)))
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
-        await self._write_all([(target, self._stop_request) for target in targets])
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        attempts = Attempts(all_or_none=not in_round)
+        await self._write_all([(target, self._stop_request) for target in targets], attempts)
+        return attempts.faults
 
     def _stop_request(self, target: StopTarget, bean: str) -> jolokia.Request:
         return jolokia.write(bean, _attribute(target), STOP)
 
-    async def start(self, targets: Sequence[StopTarget]) -> None:
+    async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         """Restore the limits of those that are stopped now: a restart, or someone, may have given others their own."""
         present = await self._present(targets)
         answers = await self._agent.post([jolokia.read(bean, _attribute(t)) for t, bean in present], seconds=LONG)
-        stopped = []
+        stopped, attempts = [], Attempts()
         for (target, _), answer in zip(present, answers, strict=True):
-            if isinstance(answer.error, NotFound):
-                continue
-            if answer.get().get(_attribute(target)) == STOP:
-                stopped.append((target, self._start_request))
-        await self._write_all(stopped)
+            with attempts.of(target), suppress(NotFound):
+                if answer.get().get(_attribute(target)) == STOP:
+                    stopped.append((target, self._start_request))
+        await self._write_all(stopped, attempts)
         for target, _ in stopped:
-            if target.id == str(BROKER):  # until the next poll it is shown as stopped
+            if target.id == str(BROKER) and target.id not in attempts.faults:  # until the next poll it is shown stopped
                 self._store_limit = Limit(int(target.restore["limit"]))
+        return attempts.faults
 
     def _start_request(self, target: StopTarget, bean: str) -> jolokia.Request:
         before = Limit(int(target.restore["limit"]), float(target.restore["portion"]))
@@ -370,17 +374,28 @@ class ActiveMq:
         except NotFound:
             return None
 
-    async def _write_all(self, wanted: Sequence[tuple[StopTarget, Callable[[StopTarget, str], Any]]]) -> None:
+    async def _write_all(
+        self, wanted: Sequence[tuple[StopTarget, Callable[[StopTarget, str], Any]]], attempts: Attempts
+    ) -> None:
         make = {target.id: request for target, request in wanted}
         present = await self._present([target for target, _ in wanted])
         answers = await self._agent.post([make[target.id](target, bean) for target, bean in present], seconds=LONG)
-        for answer in answers:
-            if not isinstance(answer.error, NotFound):  # deleted meanwhile
+        for (target, _), answer in zip(present, answers, strict=True):
+            with attempts.of(target), suppress(NotFound):  # deleted meanwhile
                 answer.get()
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
         name = BROKER if target.id == str(BROKER) else next(iter(target.queues))
         return name not in objects or bool(objects[name].get("stopped_by_limit"))
+
+    def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
+        said = objects.get(BROKER if target.id == str(BROKER) else next(iter(target.queues)), {})
+        if said.get("stopped_by_limit") is not False or said.get("limit_before_stop") is None:
+            return None
+        return _restore(said["limit_before_stop"], Limit(0))
+
+    def clock_set(self, step: int) -> None:
+        self._uptime.clock_set(step)
 
     async def close(self) -> None:
         await self._agent.close()

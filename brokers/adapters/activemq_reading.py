@@ -260,10 +260,9 @@ def count_blocked(
 # -- the broker ---------------------------------------------------------------------------------------------------
 
 
-def broker_of(said: Json, stored: Collection[int], before_stop: Limit | None, now: int) -> Attributes:
+def broker_of(said: Json, stored: Collection[int], before_stop: Limit | None, started: int | None) -> Attributes:
     """Return the broker. `stored`: sizes of its stores, bytes. `before_stop`: its store limit before a stop, if it is
-    stopped and that is known. `now`: ms since the epoch."""
-    up = said.get("UptimeMillis")
+    stopped and that is known. `started`: ms since the epoch."""
     limits = {resource: limit_of(said, resource.capitalize()) for resource in RESOURCES}
     store = limits["store"]
     stopped = store is not None and store.is_stop
@@ -272,7 +271,7 @@ def broker_of(said: Json, stored: Collection[int], before_stop: Limit | None, no
     values: dict[str, Any] = {
         "product": "Apache ActiveMQ",
         "product_version": said.get("BrokerVersion"),
-        "started": now - up if isinstance(up, int) else None,
+        "started": started,
         "connections": said.get("CurrentConnectionsCount"),
         "persistent": said.get("Persistent"),
         "stopped_by_limit": stopped,

@@ -7,7 +7,7 @@ streams raise BrokerUnreachable: what was read last is not shown as the present.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any
 
 from brokers.adapters.adapter import Adapter
@@ -97,13 +97,14 @@ class AdaptedBroker:
         another client within that round trip is overwritten."""
         declared = self._declared(name)
         values = _checked(declared, attributes, creating=False)
-        before = await self._read_again(name)
-        if before.version != version:
-            raise StaleVersion(f"{name} has changed since it was read", before.version)
-        with self._observed.freshness.change(name, _columns(declared)):
-            await self._adapter.update(name, values, self._observed.inventory.objects)
-            self._observed.stops.changed(name)
-            return await self._read_back(name, before, actor)
+        async with self._observed.stops.lock:
+            before = await self._read_again(name)
+            if before.version != version:
+                raise StaleVersion(f"{name} has changed since it was read", before.version)
+            with self._observed.freshness.change(name, _columns(declared)):
+                await self._adapter.update(name, values, self._observed.inventory.objects)
+                self._observed.stops.changed(name)
+                return await self._read_back(name, before, actor)
 
     async def delete(self, name: ObjectName, version: int | None = None, *, actor: str = "") -> None:
         declared = self._declared(name)
@@ -150,17 +151,17 @@ class AdaptedBroker:
         changed = await self._observed.stops.stop(
             scopes, reason=given.get("reason", ""), actor=given.get("actor", ""), now=now, end=end
         )
-        return self._answer(scopes, changed, missing, stopped=self._observed.stops.covered)
+        return self._answer(scopes, changed, missing, stopped=self._observed.stops.covered())
 
     def _preview_stop(self, name: ObjectName, given: Mapping[str, Any]) -> Mapping[str, Any]:
         objects = self._observed.inventory.objects
         scopes, _ = scopes_of(name, given, objects)
         covered = queues_in(scopes, objects)
         try:
-            targets = [target for scope in scopes for target in self._adapter.stop_targets(scope, objects)]
+            planned = self._observed.stops.planned(scopes)
         except AdminError as error:
             return {"queues": 0, "unstoppable": len(covered), "fault": str(error)}
-        stopped = {queue for target in targets for queue in target.queues}
+        stopped = {queue for targets in planned.values() for target in targets for queue in target.queues}
         left = sum(1 for queue in covered if queue not in stopped)
         return {"queues": len(covered) - left, "unstoppable": left, "fault": ""}
 
@@ -177,15 +178,15 @@ class AdaptedBroker:
         changed: list[Scope],
         missing: int,
         *,
-        stopped: Callable[[Scope], Collection[ObjectName]] | None = None,
+        stopped: Mapping[str, Collection[ObjectName]] | None = None,
     ) -> Mapping[str, Any]:
-        """`stopped`: the queues that a scope's stop has stopped; not given: the producers were started."""
+        """`stopped`: the queues that stops have stopped, see `Stops.covered`; not given: the producers were started."""
         self._observed.show_stops()
         objects = self._observed.inventory.objects
         covered = queues_in(scopes, objects)
         if stopped is None:
             return answer(covered, changed, missing, objects)
-        made = {queue for scope in scopes for queue in stopped(scope)}
+        made = {queue for scope in scopes for queue in stopped.get(str(scope), ())}
         of_stop = [queue for queue in covered if queue in made]
         return answer(of_stop, changed, missing, objects, unstoppable=len(covered) - len(of_stop))
 

@@ -12,11 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.admin import AdminError
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName
 
 Objects = Mapping[ObjectName, Attributes]
+
+#: Targets whose change has failed, by their id, with the reason.
+Faults = Mapping[str, AdminError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,12 @@ class Adapter(Protocol):
         ...
 
     @property
+    def most_stopped(self) -> int | None:
+        """How many targets a request may stop at most; None: any number. A stop covers what is created later beyond
+        that."""
+        ...
+
+    @property
     def creator(self) -> Creator | None:
         """None: none of the types is creatable or deletable."""
         ...
@@ -119,22 +129,35 @@ class Adapter(Protocol):
         its limits after them. Raises InvalidValue for what this broker refuses."""
         ...
 
-    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
-        """Return what has to be changed to stop the producers of a scope. Raises InvalidValue if this broker cannot.
-        Targets of the same id from several scopes are one."""
+    def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        """Return what has to be changed to stop the producers of each scope. Raises NotFound for a queue that is not
+        there, InvalidValue if this broker cannot. Targets of the same id from several scopes are one."""
         ...
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
-        """Stop the producers of the targets. Idempotent. If it raises, any of them may be stopped."""
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        """Stop the producers of the targets. Idempotent. If it raises, any of them may be stopped. `in_round`: in a
+        round of polling, which must not wait for what takes seconds: such a target is not stopped until a later call.
+        And each is tried, whatever becomes of the others: returns those that failed, by their id, with the reason."""
         ...
 
-    async def start(self, targets: Sequence[StopTarget]) -> None:
-        """Undo `stop`, and nothing else. Idempotent; also for targets that were never stopped, or are gone."""
+    async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        """Undo `stop`, and nothing else. Idempotent; also for targets that were never stopped, or are gone. Each is
+        tried, whatever becomes of the others: returns those that are not started, by their id, with the reason.
+        `in_round`: as in `stop`."""
         ...
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
         """Return whether the target is stopped now, as last observed: False after a restart of a broker that forgets
         stops."""
+        ...
+
+    def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
+        """Return what a start of a stopped target has to restore by what was last observed: another client may have
+        changed it during the stop. None: as recorded, since what was observed is the stop itself, or a step of it."""
+        ...
+
+    def clock_set(self, step: int) -> None:
+        """Take note that the clock of this machine was set by `step` ms: times of day from before move with it."""
         ...
 
     async def close(self) -> None: ...

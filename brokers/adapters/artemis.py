@@ -10,27 +10,33 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from brokers.adapters import artemis_reading as reading
 from brokers.adapters import jolokia
-from brokers.adapters.adapter import Finding, Objects, StopTarget
+from brokers.adapters.adapter import Faults, Finding, Objects, StopTarget
 from brokers.adapters.artemis_limits import limits_after, origins
 from brokers.adapters.artemis_management import ManagementAddress
 from brokers.adapters.artemis_reading import ALL, Settings
-from brokers.adapters.capabilities import Capability, Capable, types_of
+from brokers.adapters.attempts import Attempts
+from brokers.adapters.capabilities import LEVELS, STARTS, TOTALS, Capability, Capable, types_of
 from brokers.adapters.http import JsonHttp
 from brokers.adapters.jolokia import Agent, Jolokia, JolokiaError
 from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.adapters.scopes import covered_by
+from brokers.adapters.uptime import Uptime
 from brokers.admin import BrokerUnreachable, InvalidValue, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName, object_name
+
+Part = TypeVar("Part")
 
 BROKER = object_name("Broker")
 
@@ -59,15 +65,9 @@ _GET = "getAddressSettingsAsJSON(java.lang.String)"
 
 _STOPS = {
     "stop-producers": Capable(producer_effect="hold", remark=HOLDS),
-    "start-producers": Capable(lacks=("rate", "step_ms", "halt")),
+    "start-producers": STARTS,
 }
-_LEVELS = tuple(
-    f"effective_{level}_{unit}" for level in ("capacity", "stop", "resume") for unit in ("messages", "bytes")
-)
-_TOTALS = (
-    "queues", "overfull_queues", "stopped_queues", "depth_messages", "depth_bytes", "producers", "blocked_producers",
-    "consumers", "stops",
-)  # fmt: skip
+_TOTALS = (*TOTALS, "producers", "blocked_producers")
 _LIMITS = ("capacity_messages", "capacity_bytes", "mechanism", "spool")
 _CHOICES = {"mechanism": ("block", "reject")}
 
@@ -81,7 +81,7 @@ CAPABILITIES = {
     "Queue": Capability(
         ("durable", "state", "depth_messages", "depth_bytes", "unacknowledged_messages", "delayed_messages",
          "producers", "blocked_producers", "consumers", "rate_in", "rate_out", "enqueued_messages", "dequeued_messages",
-         "expired_messages", "overfull_since", "overfull_count", "overfull_ms", "stopped_since", "stops", *_LEVELS),
+         "expired_messages", "overfull_since", "overfull_count", "overfull_ms", "stopped_since", "stops", *LEVELS),
         writable=_LIMITS,
         operations={**_STOPS, "explain": Capable()},
         choices=_CHOICES,
@@ -129,6 +129,7 @@ class Artemis:
 
     reports: frozenset[str] = frozenset()
     paged = False
+    most_stopped: int | None = None
     creator = None
 
     def __init__(self, agent: Agent, now: Callable[[], int]) -> None:
@@ -137,8 +138,8 @@ class Artemis:
         self._agent = agent
         self._now = now
         self._broker = ""  # the name of its MBean
-        self._started = 0  # ms since the epoch; 0: not connected yet
-        self._up = 0  # for how long the broker has been up, ms
+        self._uptime = Uptime()
+        self._started = 0  # ms since the epoch
         self._settings: dict[str, Settings] = {}  # by match, as last read
         self._former: dict[str, Settings] = {}  # before the last change, for previews until they are read again
         self._origins: dict[str, Mapping[str, str | None]] = {}  # of the limits of addresses, by these settings:
@@ -160,7 +161,7 @@ class Artemis:
         if not brokers:
             raise BrokerUnreachable(f"{self._agent.base} shows no Artemis that is started, or none to this user")
         self._broker = sorted(brokers)[0]
-        self._started, self._up, self._blocked = 0, 0, set()  # it may have been restarted meanwhile
+        self._blocked = set()  # it may have been restarted meanwhile
         said = await self._read_broker()
         node = await self._agent.one(jolokia.read(self._broker, "NodeID"))
         self.identity = str(node.get("NodeID") or "")  # a pair's is the same
@@ -211,13 +212,10 @@ class Artemis:
         if not said.get("Active"):
             raise BrokerUnreachable("this Artemis is a backup that is not active, or it is being started or stopped")
         up = said.get("UptimeMillis") or 0
-        started = self._now() - up
-        if up < self._up:
+        restarts = self._uptime.restarts
+        self._started = self._uptime.started(up, self._now())
+        if self._uptime.restarts > restarts:
             self._blocked = set()
-            self._started = started
-        # A slow answer makes the start look later than it was.
-        self._started = min(self._started, started) if self._started else started
-        self._up = up
         return said
 
     async def read_changing(self) -> Observation:
@@ -376,37 +374,38 @@ class Artemis:
 
     # -- stops ----------------------------------------------------------------------------------------------------
 
-    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
-        queues = {name: queue["address"] for name, queue in objects.items() if _is_listed(name, queue)}
-        covered = {queues[name] for name in queues if scope.covers(name["virtualhost"], name["name"])}
-        if scope.queue and not covered:
-            raise NotFound(f"there is no {scope.object}")
-        together: dict[str, set[ObjectName]] = {address: set() for address in covered}
-        for name, address in queues.items():
-            if address in together:
-                together[address].add(name)
-        return [
-            StopTarget(address, frozenset(names), {"address": address}) for address, names in sorted(together.items())
-        ]
+    def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        addresses = {name: queue["address"] for name, queue in objects.items() if _is_listed(name, queue)}
+        together: dict[str, list[ObjectName]] = {}
+        for name, address in addresses.items():
+            together.setdefault(address, []).append(name)
+        return {
+            scope: [
+                StopTarget(address, frozenset(together[address]), {"address": address})
+                for address in sorted({addresses[name] for name in covered})
+            ]
+            for scope, covered in covered_by(scopes, addresses).items()
+        }
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
-        addresses = [str(target.restore["address"]) for target in targets]
-        await self._call_all(addresses, "block()")
-        self._blocked |= set(addresses)
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        attempts = Attempts(all_or_none=not in_round)
+        await self._call_all(targets, "block()", attempts)
+        self._blocked |= _addresses(targets, without=attempts.faults)
+        return attempts.faults
 
-    async def start(self, targets: Sequence[StopTarget]) -> None:
-        addresses = [str(target.restore["address"]) for target in targets]
-        await self._call_all(addresses, "unblock()")
-        self._blocked -= set(addresses)
+    async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        attempts = Attempts()
+        await self._call_all(targets, "unblock()", attempts)
+        self._blocked -= _addresses(targets, without=attempts.faults)
+        return attempts.faults
 
-    async def _call_all(self, addresses: Sequence[str], operation: str) -> None:
+    async def _call_all(self, targets: Sequence[StopTarget], operation: str, attempts: Attempts) -> None:
         """Call an operation of addresses; those that are gone count as done."""
-        for some in _parts(addresses):
-            answers = await self._agent.post(
-                [jolokia.execute(self._address(address), operation) for address in some], seconds=LONG
-            )
-            for answer in answers:
-                if not isinstance(answer.error, NotFound):
+        for some in _parts(targets):
+            requests = [jolokia.execute(self._address(_address_of(target)), operation) for target in some]
+            answers = await self._agent.post(requests, seconds=LONG)
+            for target, answer in zip(some, answers, strict=True):
+                with attempts.of(target), suppress(NotFound):
                     answer.get()
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
@@ -417,13 +416,28 @@ class Artemis:
         # Versions that do not say it: by what was done since the broker was started.
         return bool(said) if said is not None else target.restore["address"] in self._blocked
 
+    def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
+        return None  # a block changes no limit
+
+    def clock_set(self, step: int) -> None:
+        self._uptime.clock_set(step)
+        self._looks = {producer: replace(look, at=look.at + step) for producer, look in self._looks.items()}
+
     async def close(self) -> None:
         await self._agent.close()
 
 
-def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
+def _address_of(target: StopTarget) -> str:
+    return str(target.restore["address"])
+
+
+def _addresses(targets: Sequence[StopTarget], *, without: Faults) -> set[str]:
+    return {_address_of(target) for target in targets if target.id not in without}
+
+
+def _parts(all_: Iterable[Part]) -> Iterator[list[Part]]:
     """Yield the parts that one POST takes."""
-    rest = iter(texts)
+    rest = iter(all_)
     while some := list(islice(rest, MANY)):
         yield some
 

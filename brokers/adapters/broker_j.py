@@ -18,13 +18,16 @@ from typing import Any
 from brokers.adapters import broker_j_limits as limits
 from brokers.adapters import broker_j_log as log_lines
 from brokers.adapters import broker_j_reading as reading
-from brokers.adapters.adapter import Finding, Objects, StopTarget
+from brokers.adapters.adapter import Faults, Finding, Objects, StopTarget
+from brokers.adapters.attempts import Attempts
 from brokers.adapters.broker_j_limits import QueueLimits
-from brokers.adapters.capabilities import Capability, Capable, types_of
+from brokers.adapters.broker_j_stops import undo
+from brokers.adapters.capabilities import LEVELS, STARTS, TOTALS, Capability, Capable, types_of
 from brokers.adapters.http import HttpError, JsonHttp, part
 from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
+from brokers.adapters.scopes import covered_by
 from brokers.admin import BrokerUnreachable, InvalidValue, NotAllowed, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
@@ -36,10 +39,8 @@ BROKER = object_name("Broker")
 
 #: Seconds between two reads of the log.
 LOG_SECONDS = 1.0
-#: Seconds until a queue whose maximum was lifted must have released its producers.
-RELEASE_SECONDS = 30.0
-#: Most queues that one stop covers: each needs a request.
-MOST_STOPPED = 1_000
+#: Seconds until a queue whose maximum was lifted must have released its producers; and that a round waits for it.
+RELEASE_SECONDS, RELEASE_SECONDS_IN_ROUND = 30.0, 1.0
 
 TRICKLES = (
     "Broker-J blocks producers only while the queue has messages. When consumers have drained it, producers go on at"
@@ -60,12 +61,8 @@ NO_LOGGER = (
 )
 _STOPS = {
     "stop-producers": Capable(producer_effect="trickle", remark=TRICKLES),
-    "start-producers": Capable(lacks=("rate", "step_ms", "halt")),
+    "start-producers": STARTS,
 }
-_LEVELS = tuple(
-    f"effective_{level}_{unit}" for level in ("capacity", "stop", "resume") for unit in ("messages", "bytes")
-)
-_TOTALS = ("queues", "overfull_queues", "stopped_queues", "depth_messages", "depth_bytes", "consumers", "stops")
 _COUNTED = ("producers", "blocked_producers")  # where the version lists producers
 
 
@@ -76,14 +73,14 @@ def capabilities(*, lists_producers: bool) -> dict[str, Capability]:
     return {
         "Broker": Capability(
             ("product", "product_version", "started", "connections", "memory_limit_bytes", "memory_used_bytes",
-             "last_event", "journal", *_TOTALS, *counted),
+             "last_event", "journal", *TOTALS, *counted),
             operations={**_STOPS, "preview-change": Capable()},
         ),
-        "VirtualHost": Capability((*_TOTALS, *counted), operations=_STOPS),
+        "VirtualHost": Capability((*TOTALS, *counted), operations=_STOPS),
         "Queue": Capability(
             ("durable", "state", "depth_messages", "depth_bytes", "unacknowledged_messages", "consumers", "rate_in",
              "rate_out", "enqueued_messages", "dequeued_messages", "overfull_since", "overfull_count", "overfull_ms",
-             "stopped_since", "stops", "mechanism", *_LEVELS, *counted),
+             "stopped_since", "stops", "mechanism", *LEVELS, *counted),
             writable=("capacity_messages", "capacity_bytes", "flow_resume_messages", "overflow"),
             operations={**_STOPS, "explain": Capable()},
         ),
@@ -104,6 +101,7 @@ class BrokerJ:
     """See the module. `now`: ms since the epoch."""
 
     paged = False
+    most_stopped: int | None = 1_000  # each needs a request
     creator = None
 
     def __init__(self, http: JsonHttp, now: Callable[[], int]) -> None:
@@ -326,7 +324,7 @@ class BrokerJ:
             if step.releases:
                 await self._until_released(name)
 
-    async def _set(self, name: ObjectName, attributes: Attributes, field: str) -> None:
+    async def _set(self, name: ObjectName, attributes: Attributes, field: str = "") -> None:
         try:
             await self._http.request("POST", self._path(name), body=attributes)
         except HttpError as error:
@@ -367,14 +365,11 @@ class BrokerJ:
 
     # -- stops ----------------------------------------------------------------------------------------------------
 
-    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
-        covered = [name for name in objects if name.type == "Queue" and scope.covers(name["virtualhost"], name["name"])]
-        if scope.queue and not covered:
-            raise NotFound(f"there is no {scope.object}")
-        if len(covered) > MOST_STOPPED:
-            raise InvalidValue(
-                {"": f"{len(covered):,} queues are more than the {MOST_STOPPED:,} that one stop covers here"}
-            )
+    def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        covered = covered_by(scopes, objects)
+        return {scope: self._targets(scope, names, objects) for scope, names in covered.items()}
+
+    def _targets(self, scope: Scope, covered: Sequence[ObjectName], objects: Objects) -> Sequence[StopTarget]:
         return [
             StopTarget(str(name), frozenset([name]), objects[name]["limits"])
             for name in covered
@@ -384,26 +379,25 @@ class BrokerJ:
     def _can_address(self, name: ObjectName) -> bool:
         return addressable(name) or self._old_server
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        attempts = Attempts(all_or_none=not in_round)
         now = await self._limits_now(targets)
         for target in targets:
             (name,) = target.queues
             if name in now:
-                with suppress(NotFound):  # it was deleted meanwhile
+                with attempts.of(target), suppress(NotFound):  # it was deleted meanwhile
                     await self._change(name, now[name], limits.stopped(now[name]))
+        return attempts.faults
 
-    async def start(self, targets: Sequence[StopTarget]) -> None:
+    async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         now = await self._limits_now(targets)
-        for target in targets:
-            (name,) = target.queues
-            before = QueueLimits.of(target.restore)
-            if name not in now or now[name] == before:
-                continue
-            if not limits.is_of_stop(now[name], before):
-                log.warning("%s has other limits than its stop set: they are left as they are", name)
-                continue
-            with suppress(NotFound):
-                await self._change(name, now[name], before)
+        seconds = RELEASE_SECONDS_IN_ROUND if in_round else RELEASE_SECONDS
+        return await undo(targets, now, change=self._set, blocking=self._blocking, seconds=seconds)
+
+    async def _blocking(self) -> set[ObjectName]:
+        """Return the queues that block producers now."""
+        listed = await self._query("queue", reading.QUICK, where="queueFlowStopped = true")
+        return {name for name, values in reading.queues_of(listed, self._hosts, {}).items() if values["blocks"]}
 
     async def _limits_now(self, targets: Sequence[StopTarget]) -> dict[ObjectName, QueueLimits]:
         """Return the limits of the queues of targets that exist now, with one request."""
@@ -414,6 +408,17 @@ class BrokerJ:
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
         (name,) = target.queues
         return name not in objects or QueueLimits.of(objects[name].get("limits", {})).is_stop
+
+    def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
+        (name,) = target.queues
+        if "limits" not in objects.get(name, {}):
+            return None
+        before = QueueLimits.of(target.restore)
+        found = limits.restored(QueueLimits.of(objects[name]["limits"]), before)
+        return None if found == before else found.as_json()
+
+    def clock_set(self, step: int) -> None:
+        """Do nothing: all times are the broker's own."""
 
     async def close(self) -> None:
         await self._http.close()

@@ -66,6 +66,16 @@ def is_of_stop(now: QueueLimits, before: QueueLimits) -> bool:
     return now.is_stop or now in lifted
 
 
+def restored(now: QueueLimits, before: QueueLimits) -> QueueLimits:
+    """Return the limits that a start gives. `before`: what the stop found. What another client has changed since stays,
+    but the maximum of 0, which is the stop's also if that client set another policy with it."""
+    if now.is_stop:
+        return replace(before, bytes=now.bytes)
+    if is_of_stop(now, before):
+        return before
+    return replace(now, messages=before.messages) if now.messages == 0 else now
+
+
 def _lifted(policy: str) -> QueueLimits:
     return QueueLimits(policy, UNLIMITED, UNLIMITED)
 

@@ -235,16 +235,16 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Connections and producers, without what changes from second to second. `sessions`: by id. `ports`: of
-    connections."""
+    """Connections and producers, without what changes from second to second. `sessions`: by id; `channels`: the same by
+    the numbers of connection and channel. `ports`: of connections."""
 
     objects: Mapping[ObjectName, Attributes] = field(default_factory=dict)
     sessions: Mapping[str, Session] = field(default_factory=dict)
+    channels: Mapping[tuple[int, int], Session] = field(default_factory=dict)
     ports: Mapping[ObjectName, str] = field(default_factory=dict)
 
     def session(self, connection: int, channel: int) -> Session | None:
-        wanted = (connection, channel)
-        return next((s for s in self.sessions.values() if (s.connection, s.channel) == wanted), None)
+        return self.channels.get((connection, channel))
 
 
 def clients_of(
@@ -261,22 +261,25 @@ def clients_of(
             continue  # it is just opening
         name = by_id[row["id"]] = object_name("Connection", virtualhost=host, id=row["name"])
         objects[name], ports[name] = _connection(name, row), row["$parent.name"]
+    by_session: dict[str, list[Row]] = {}
+    for row in producers or ():
+        by_session.setdefault(row["sessionId"], []).append(row)
     found: dict[str, Session] = {}
+    channels: dict[tuple[int, int], Session] = {}
     for row in sessions:
         connection = by_id.get(row["$parent.id"])
         number = connection and re.match(r"\[(\d+)\]", connection["id"])
         if connection is None or not number:
             continue
-        made = dict(_producer(connection, objects[connection], *each) for each in _links(row, producers))
+        if producers is not None:
+            links = [(each["id"], each) for each in by_session.get(row["id"], ())]
+        else:
+            links = [(row["id"], {})] if not row["consumerCount"] else []
+        made = dict(_producer(connection, objects[connection], *each) for each in links)
         objects |= made
-        found[row["id"]] = Session(int(number[1]), row["channelId"], tuple(made))
-    return Clients(objects, found, ports)
-
-
-def _links(session: Row, producers: Sequence[Row] | None) -> list[tuple[str, Row]]:
-    if producers is not None:
-        return [(row["id"], row) for row in producers if row["sessionId"] == session["id"]]
-    return [(session["id"], {})] if not session["consumerCount"] else []
+        session = found[row["id"]] = Session(int(number[1]), row["channelId"], tuple(made))
+        channels.setdefault((session.connection, session.channel), session)
+    return Clients(objects, found, channels, ports)
 
 
 def _connection(name: ObjectName, row: Row) -> Attributes:

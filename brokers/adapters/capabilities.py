@@ -49,6 +49,16 @@ class Capable:
     remark: str = ""
 
 
+#: A start of producers: none of these brokers can start them in stages.
+STARTS = Capable(lacks=("rate", "step_ms", "halt"))
+#: Attributes of queues: the limits in force.
+LEVELS = tuple(
+    f"effective_{level}_{unit}" for level in ("capacity", "stop", "resume") for unit in ("messages", "bytes")
+)
+#: Attributes of the broker and of virtual hosts: sums over their queues, which every kind has.
+TOTALS = ("queues", "overfull_queues", "stopped_queues", "depth_messages", "depth_bytes", "consumers", "stops")
+
+
 def types_of(capabilities: Mapping[str, Capability]) -> dict[str, ManagedType]:
     """Return the types of a broker with these capabilities, in the declared order."""
     return {name: _restricted(TYPES[name], capabilities[name]) for name in TYPES if name in capabilities}

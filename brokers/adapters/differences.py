@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from brokers.adapters.flow_state import is_so
 from brokers.adapters.inventory import Change
 from brokers.adapters.observation import Attributes, Reported
 from brokers.engine.values.events import Fact, overfull_words, policy_words, queue_subject, text, underfull_words
@@ -76,10 +77,10 @@ def _queue(change: Change, at: int, declared: ManagedType) -> list[Fact]:
         return [about("queue-deleted", "Deleted")]
     if before is None:
         found.append(about("queue-created", "Create"))
-    was, now = bool(before and before.get("overfull")), bool(after.get("overfull"))
+    was, now = is_so(before, "overfull"), is_so(after, "overfull")
     if now and not was:
         found.append(about("queue-overfull", overfull_words(*_numbers(after, "stop"))))
-    if was and not now and after.get("overfull") is not None:
+    if was and not now:
         lasted = after["overfull_ms"] - (before or {}).get("overfull_ms", 0)
         found.append(about("queue-underfull", underfull_words(*_numbers(after, "resume")), {"overfull_ms": lasted}))
     return found + _policy(change, at, declared)
@@ -94,7 +95,7 @@ def _numbers(queue: Attributes, level: str) -> tuple[int, int, int, int]:
 
 def _producer(change: Change, at: int, declared: ManagedType) -> list[Fact]:
     before, after = change.before, change.after
-    was, now = bool(before and before.get("blocked")), bool(after and after.get("blocked"))
+    was, now = is_so(before, "blocked"), is_so(after, "blocked")
     if was == now:
         return []
     if after is None:  # one that has gone is no longer blocked
@@ -164,7 +165,8 @@ def _set(attributes: Attributes | None) -> dict[str, Any]:
 
 def _broker(change: Change, at: int, declared: ManagedType) -> list[Fact]:
     before, after = change.before or {}, change.after or {}
-    old, new = set(before.get("shortages") or ()), set(after.get("shortages") or ())
+    new = set(after.get("shortages") or ())
+    old = set(before["shortages"] or ()) if "shortages" in before else new  # what is read for the first time is no news
     found = [_limit("limit-exceeded", "Limit Exceeded", change.name, what, at) for what in sorted(new - old)]
     found += [_limit("limit-cleared", "Limit Cleared", change.name, what, at) for what in sorted(old - new)]
     if after.get("started") and before.get("started") and after["started"] > before["started"] + _STARTED_AGAIN:

@@ -25,11 +25,14 @@ FILES = ("adapter.sqlite3", "events.sqlite3")
 
 
 class FileRecords:
-    """Open or create the files. A `brokers.adapters.records.Records`."""
+    """Open or create the files. A `brokers.adapters.records.Records`. `owner`: which broker they are of: the stops of
+    another one are forgotten; "": not to be checked."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, owner: str = "") -> None:
         self._store = AdapterStore(folder / FILES[0])
         try:
+            if owner:
+                self._store.claim(owner)
             self._journal = EventJournal(folder / FILES[1])
             number, facts = self._store.pending()
             if number > self._journal.last:
@@ -38,6 +41,11 @@ class FileRecords:
             self._store.close()
             raise
         self.failed = False
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the stops were left behind when their broker was removed."""
+        return self._store.is_abandoned
 
     @property
     def identity(self) -> str:

@@ -2,7 +2,8 @@
 
 An adapter says whether a queue is `overfull` and whether a producer is `blocked` (True, False, or None if the broker
 does not say); since when, for how long and how often follows from one observation to the next. Rates follow from
-counters. A time derived like this is the time of the observation: the change happened since the one before.
+counters. A time derived like this is the time of the observation: the change happened since the one before. What is
+unknown for a while has not ended: a queue that is overfull when its node fails, and when it returns, was so throughout.
 """
 
 from __future__ import annotations
@@ -75,20 +76,28 @@ def is_at_rest(type_name: str, before: dict[str, Any], read: Attributes, at: int
 
 
 def _queue(before: Attributes | None, after: dict[str, Any], at: int) -> None:
-    was, now = bool(before and before.get("overfull")), bool(after.get("overfull"))
-    _since(before, after, at, was=was, now=now, fact="overfull")
+    _since(before, after, at, fact="overfull")
     after.setdefault("stops", _NO_STOPS)
     after["state"] = queue_state(overfull=after.get("overfull"), stopped=after.get("stopped_since") is not None)
 
 
 def _producer(before: Attributes | None, after: dict[str, Any], at: int) -> None:
     blocked = after.get("blocked")
-    _since(before, after, at, was=bool(before and before.get("blocked")), now=bool(blocked), fact="blocked")
+    _since(before, after, at, fact="blocked")
     after["state"] = None if blocked is None else "BLOCKED" if blocked else "RUNNING"
 
 
-def _since(before: Attributes | None, after: dict[str, Any], at: int, *, was: bool, now: bool, fact: str) -> None:
+def is_so(attributes: Attributes | None, fact: str) -> bool:
+    """Return whether an object is overfull or blocked, by what was last known of it."""
+    if attributes is None:
+        return False
+    known = attributes.get(fact)
+    return attributes.get(f"{fact}_since") is not None if known is None else bool(known)
+
+
+def _since(before: Attributes | None, after: dict[str, Any], at: int, *, fact: str) -> None:
     """Set FACT_since, FACT_count and FACT_ms, the last without the present time."""
+    was, now = is_so(before, fact), is_so(after, fact)
     since = before.get(f"{fact}_since") if before else None
     count, total = (before.get(f"{fact}_count", 0), before.get(f"{fact}_ms", 0)) if before else (0, 0)
     if now and not was:

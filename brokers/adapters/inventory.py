@@ -20,6 +20,9 @@ from brokers.admin import ManagedObject, NotFound, Page
 from brokers.engine.management.queries import Query, select
 from brokers.model import Kind, ManagedType, ObjectName
 
+#: Times of day that the core has observed, and counts from.
+_SINCE = ("overfull_since", "blocked_since")
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -32,11 +35,13 @@ class Change:
 
 @dataclass(slots=True)
 class Round:
-    """What a round of reading everything has found: the names, by type."""
+    """What a round of reading everything has found: the names, by type; and the types that could not be listed."""
 
     found: dict[str, set[ObjectName]] = field(default_factory=dict)
+    unlisted: set[str] = field(default_factory=set)
 
     def add(self, seen: Observation) -> None:
+        self.unlisted |= seen.unlisted
         for name in seen.objects:
             self.found.setdefault(name.type, set()).add(name)
 
@@ -64,9 +69,8 @@ class Inventory:
 
     def end_round(self, done: Round, *, paged: bool, except_: Set[ObjectName] = frozenset()) -> list[Change]:
         """End a round of reading everything; return the objects that are gone. `except_`: those that are not."""
-        missing = {
-            name for name in self.objects if name.type in self.types and name not in done.found.get(name.type, ())
-        } - except_
+        listed = self.types.keys() - done.unlisted
+        missing = {n for n in self.objects if n.type in listed and n not in done.found.get(n.type, ())} - except_
         gone = missing & self._missed if paged else missing
         self._missed = missing - gone
         return [self._remove(name) for name in sorted(gone, key=str)]
@@ -74,6 +78,22 @@ class Inventory:
     def set(self, name: ObjectName, attributes: Attributes, at: int) -> Change | None:
         """Set attributes that the core determines, such as the stops of a queue."""
         return self._put(name, attributes, at) if name in self.objects else None
+
+    def clock_set(self, step: int) -> list[ObjectName]:
+        """Move times with the clock, which was set by `step` ms, so that what lasts goes on; return the objects that
+        have some. When the broker was started is not known until it is read again."""
+        moved = []
+        for name, attributes in self.objects.items():
+            marks = attributes.get("counted")
+            if marks:
+                attributes["counted"] = {key: (at + step, value) for key, (at, value) in marks.items()}
+            if name.type == "Broker":
+                attributes.pop("started", None)
+            if since := {key: attributes[key] + step for key in _SINCE if attributes.get(key) is not None}:
+                attributes.update(since)
+                moved.append(name)
+        self._changed |= {name for name in moved if name.type == "Queue"}
+        return moved
 
     def remove(self, name: ObjectName) -> Change | None:
         return self._remove(name) if name in self.objects else None

@@ -17,12 +17,13 @@ class Observation:
 
     `at`: when it arrived, ms since the epoch. `objects`: the attributes that were read; those of a known object that
     are absent here have not changed. `whole`: types of which the answer names every object, so that others of these
-    types no longer exist.
+    types no longer exist. `unlisted`: types that could not be listed in this round: of their objects nothing is known.
     """
 
     at: int
     objects: Mapping[ObjectName, Attributes]
     whole: frozenset[str] = frozenset()
+    unlisted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,13 @@ from typing import Any
 from brokers.adapters.adapter import Adapter
 from brokers.adapters.differences import exact, facts, subject_of
 from brokers.adapters.feeds import Feeds
+from brokers.adapters.flow_state import is_so
 from brokers.adapters.freshness import Freshness
 from brokers.adapters.inventory import Change, Inventory, Round
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.adapters.reconciliation import Reconciliation
 from brokers.adapters.records import Memory, Records, StopChange
+from brokers.adapters.scopes import within
 from brokers.adapters.several_addresses import IDENTITY, SeveralAddresses
 from brokers.adapters.stop_requests import stop_fact
 from brokers.adapters.stops import Stops
@@ -28,9 +30,13 @@ from brokers.admin import SAMPLED, Samples
 from brokers.engine.values.events import Fact, text
 from brokers.model import ManagedType, ObjectName, object_name
 
+#: Attribute of the broker's object: the types that were read completely. It is not declared, so that no client sees it.
+_MET = "types_read"
 #: Attributes of the flow state that are remembered, besides the writable ones.
-_FLOW = ("overfull", "overfull_since", "overfull_count", "overfull_ms", "blocked", "blocked_since", "blocked_count")
-#: Types of which objects are remembered. Connections are not: after a restart those that are open are no events.
+_FLOW = ("overfull", "overfull_since", "overfull_count", "overfull_ms", "blocked", "blocked_since", "blocked_count",
+         "shortages", _MET)  # fmt: skip
+#: Types of which objects are remembered: of producers those that are blocked, of the others all. Connections are not:
+#: after a restart those that are open are no events.
 _REMEMBERED = ("Queue", "Policy", "Producer", "VirtualHost", "Broker")
 
 BROKER = object_name("Broker")
@@ -47,8 +53,9 @@ class Observed:
         self.inventory = Inventory({})
         known = records.known()
         self.inventory.objects.update(known)
-        #: Types that were read completely before, in this process or, by their records, an earlier one.
-        self._met: set[str] = {name.type for name in known}
+        #: Types that were read completely before, in this process or, by their records, an earlier one. Of some of them
+        #: there may have been no objects to remember, such as blocked producers.
+        self._met: set[str] = {name.type for name in known} | set(known.get(BROKER, {}).get(_MET, ()))
         if isinstance(adapter, SeveralAddresses):
             adapter.recall(known.get(BROKER, {}))
         self.freshness = Freshness()
@@ -96,9 +103,25 @@ class Observed:
         when the round began."""
         newer = self.freshness.newer(since)
         self._record(self.inventory.end_round(done, paged=self._adapter.paged, except_=newer), at)
-        self._met |= set(self._adapter.types)
+        self._forget_states(done, at)
+        self._note_met(set(self._adapter.types) - done.unlisted, at)
         self._sum_up(at)
         self.show_stops()
+
+    def _note_met(self, types: Set[str], at: int) -> None:
+        """Remember which types were read completely: of these the next process finds what is new."""
+        self._met |= types
+        met = sorted(self._met & set(_REMEMBERED))
+        if BROKER in self.inventory.objects and self.inventory.objects[BROKER].get(_MET) != met:
+            self.inventory.set(BROKER, {_MET: met}, at)
+            self._append([], {BROKER: self._memory(BROKER, self.inventory.objects[BROKER])})
+
+    def _forget_states(self, done: Round, at: int) -> None:
+        """Producers that could not be listed may be blocked or not: nothing old is shown as the present."""
+        if "Producer" in done.unlisted:
+            known = [name for name in self.inventory.objects if name.type == "Producer"]
+            states = {name: {"blocked": None} for name in known if name not in done.found.get("Producer", ())}
+            self._record(self.inventory.apply(Observation(at, states)), at)
 
     def reported(self, event: Reported) -> None:
         """Take over an event that the broker has reported, unless it is one already."""
@@ -146,6 +169,16 @@ class Observed:
         if changes:
             self.freshness.learned(event.object, event.observed or ())
         return changes
+
+    def clock_set(self, step: int) -> None:
+        """The clock of this machine was set by `step` ms: times of day move with it, and what lasts goes on as if it
+        had not been set. Raises StoreError."""
+        self._adapter.clock_set(step)
+        self._reconciliation.clock_set(step)
+        moved = [name for name in self.inventory.clock_set(step) if name not in self._reconciliation.waiting]
+        self.stops.clock_set(step)
+        self.show_stops()
+        self._append([], {name: self._memory(name, self.inventory.objects[name]) for name in moved})
 
     def removed(self, name: ObjectName, found: Iterable[Fact] = ()) -> None:
         """Take over the deletion of an object by Headgate."""
@@ -203,7 +236,7 @@ class Observed:
         return {name: self._memory(name, self.inventory.objects.get(name)) for name in due}
 
     def _memory(self, name: ObjectName, attributes: Attributes | None) -> dict[str, Any] | None:
-        if attributes is None or (name.type == "Producer" and not attributes.get("blocked")):
+        if attributes is None or (name.type == "Producer" and not is_so(attributes, "blocked")):
             return None
         declared = self._adapter.types.get(name.type)
         writable = [a.name for a in declared.writable] if declared is not None else []
@@ -211,27 +244,30 @@ class Observed:
 
     # -- stops and totals -----------------------------------------------------------------------------------------
 
-    def _on_stop(self, change: StopChange) -> None:
-        covered = self.stops.covered(change.stop.scope) if change.began else self._shown_stops
-        queues = [name for name in covered if change.stop.scope.covers(name["virtualhost"], name["name"])]
-        found = [stop_fact(change, queues, self.inventory.objects, self.now())]
+    def _on_stop(self, changes: Sequence[StopChange]) -> None:
+        covered, now = self.stops.covered(), self.now()
+        found = []
+        for change in changes:
+            scope = change.stop.scope
+            queues = within(scope, covered.get(str(scope), ()) if change.began else self._shown_stops)
+            found.append(stop_fact(change, queues, self.inventory.objects, now))
         self._append(found, unannounced=self.stops.unannounced)
         self.show_stops()
 
     def show_stops(self) -> None:
         """Show the stops at their queues, and all of them at the broker."""
         by_queue, at = self.stops.by_queue(), self.now()
+        shown = {stop: stop.as_json() for stop in self.stops.stops.values()}
         for name in self._shown_stops - set(by_queue):
             self.inventory.set(name, {"stops": [], "stopped_since": None}, at)
         for name, stops in by_queue.items():
-            attributes = {"stops": [stop.as_json() for stop in stops], "stopped_since": stops[0].since}
+            attributes = {"stops": [shown[stop] for stop in stops], "stopped_since": stops[0].since}
             self.inventory.set(name, attributes, at)
         self._shown_stops = set(by_queue)
-        everywhere = list(self.stops.stops.values())
-        self.inventory.set(BROKER, {"stops": [stop.as_json() for stop in everywhere]}, at)
+        self.inventory.set(BROKER, {"stops": list(shown.values())}, at)
         for host in [name for name in self.inventory.objects if name.type == "VirtualHost"]:
-            within = [stop.as_json() for stop in everywhere if stop.scope.virtualhost in ("", host["name"])]
-            self.inventory.set(host, {"stops": within}, at)
+            inside = [each for stop, each in shown.items() if stop.scope.virtualhost in ("", host["name"])]
+            self.inventory.set(host, {"stops": inside}, at)
 
     def percent(self, queue: ObjectName) -> float | None:
         """Return how full a queue is, see `percent_used`."""
@@ -239,11 +275,15 @@ class Observed:
 
     def _sum_up(self, at: int) -> None:
         """Set the totals of the broker and its virtual hosts; what the broker reports itself takes precedence."""
-        queues = [(name, queue) for name, queue in self.inventory.objects.items() if name.type == "Queue"]
-        self._set_totals(BROKER, [queue for _, queue in queues], at)
+        queues: list[Attributes] = []
+        by_host: dict[str, list[Attributes]] = {}
+        for name, queue in self.inventory.objects.items():
+            if name.type == "Queue":
+                queues.append(queue)
+                by_host.setdefault(name["virtualhost"], []).append(queue)
+        self._set_totals(BROKER, queues, at)
         for host in [name for name in self.inventory.objects if name.type == "VirtualHost"]:
-            inside = [queue for name, queue in queues if name["virtualhost"] == host["name"]]
-            self._set_totals(host, inside, at)
+            self._set_totals(host, by_host.get(host["name"], ()), at)
 
     def _set_totals(self, name: ObjectName, queues: Sequence[Attributes], at: int) -> None:
         more = {"last_event": self.records.last, "journal": self.records.identity} if name == BROKER else {}

@@ -34,6 +34,7 @@ class Poller:
         self.changing = changing_pace()
         self.all = all_pace()
         self._retry = Pace(0, 0)
+        self._said = ""  # why stops could not be brought in force in the last round
 
     async def run(self) -> None:
         """Poll until cancelled."""
@@ -90,12 +91,16 @@ class Poller:
         self._observed.publish(self._observed.now())
 
     async def _maintain(self) -> None:
+        said = ""
         try:
             await self._observed.stops.maintain(self._observed.now(), self._observed.percent)
         except BrokerUnreachable:
             raise
         except AdminError as error:
-            log.warning("the operators' stops cannot be brought in force: %s", error)
+            said = str(error)
+            if said != self._said:
+                log.warning("the operators' stops cannot be brought in force: %s", said)
+        self._said = said
         self._observed.show_stops()
 
     async def _read_changing(self) -> None:

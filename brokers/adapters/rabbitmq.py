@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -18,15 +17,21 @@ from typing import Any
 from brokers.adapters import rabbitmq_events
 from brokers.adapters import rabbitmq_policies as policies
 from brokers.adapters import rabbitmq_reading as reading
-from brokers.adapters.adapter import Creator, Finding, Objects, StopTarget
-from brokers.adapters.capabilities import Capability, Capable, types_of
+from brokers.adapters.adapter import Creator, Faults, Finding, Objects, StopTarget
+from brokers.adapters.attempts import Attempts
+from brokers.adapters.capabilities import types_of
 from brokers.adapters.http import HttpError, JsonHttp, part, refused
 from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
-from brokers.adapters.rabbitmq_limits import limits_after
+from brokers.adapters.rabbitmq_capabilities import CAPABILITIES
+from brokers.adapters.rabbitmq_clients import ClientLists, pages
+from brokers.adapters.rabbitmq_limits import definition_below, limits_after
+from brokers.adapters.rabbitmq_queue_reports import QueueReports
 from brokers.adapters.rabbitmq_source import EventExchange, SourceLost, listener_of
-from brokers.admin import AdminError, BrokerUnreachable, InvalidValue, NotAllowed, NotFound
+from brokers.adapters.scopes import covered_by
+from brokers.adapters.uptime import Uptime
+from brokers.admin import AdminError, InvalidValue, NotAllowed, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName, object_name
@@ -34,13 +39,6 @@ from brokers.model import ManagedType, ObjectName, object_name
 log = logging.getLogger("headgate.adapters")
 
 BROKER = object_name("Broker")
-
-#: Queues on one page; 500 is RabbitMQ's maximum.
-PAGE = 500
-#: Most queues that one stop covers: RabbitMQ matches each queue with every policy.
-MOST_STOPPED = 1_000
-#: Time for queues to report that they reject, s. They report every 5 s.
-REPORT_SECONDS = 30.0
 
 #: Seconds until the next attempt to receive events, doubled with each in vain, and at most; if they are refused, also
 #: at most.
@@ -53,43 +51,6 @@ NO_PERMISSION = (
     POLLS_ONLY + ": in the virtual host /, user {} needs the permissions configure and write for"
     r" ^headgate-events\., and read for ^(headgate-events\.|amq\.rabbitmq\.event$)"
 )
-REFUSES = (
-    "RabbitMQ cannot hold publishers of a queue: they are refused. Publishers that use confirms get a negative one;"
-    " what others publish meanwhile is lost."
-)
-_STOPS = {
-    "stop-producers": Capable(producer_effect="reject", remark=REFUSES),
-    "start-producers": Capable(lacks=("rate", "step_ms", "halt")),
-}
-_LEVELS = tuple(
-    f"effective_{level}_{unit}" for level in ("capacity", "stop", "resume") for unit in ("messages", "bytes")
-)
-_TOTALS = ("queues", "overfull_queues", "stopped_queues", "depth_messages", "depth_bytes", "consumers", "stops")
-_WRITABLE = ("capacity_messages", "capacity_bytes", "overflow")
-
-CAPABILITIES = {
-    "Broker": Capability(
-        ("product", "product_version", "started", "connections", "shortages", "memory_limit_bytes", "memory_used_bytes",
-         "last_event", "journal", *_TOTALS),
-        operations={**_STOPS, "preview-change": Capable()},
-    ),
-    "VirtualHost": Capability(_TOTALS, operations=_STOPS),
-    "Queue": Capability(
-        ("durable", "state", "depth_messages", "depth_bytes", "unacknowledged_messages", "consumers", "rate_in",
-         "rate_out", "enqueued_messages", "overfull_since", "overfull_count", "overfull_ms", "stopped_since", "stops",
-         "policy", "mechanism", *_LEVELS),
-        writable=_WRITABLE,
-        operations={**_STOPS, "explain": Capable()},
-    ),
-    "Policy": Capability((), writable=("priority", *_WRITABLE), creatable=True, deletable=True,
-                         descriptions={"pattern": "The queues it applies to: a regular expression."}),
-    "Connection": Capability(("remote_address", "container_id", "user", "opened"), text_keys=("id",),
-                             operations={"close": Capable(remark="The client may connect again at once.")}),
-    "Producer": Capability(
-        ("connection", "link", "client", "state", "reasons", "blocked_since", "blocked_ms", "blocked_count", "release"),
-        text_keys=("id",),
-    ),
-}  # fmt: skip
 
 
 class RabbitMq:
@@ -97,10 +58,13 @@ class RabbitMq:
 
     types: Mapping[str, ManagedType] = types_of(CAPABILITIES)
     paged = True
+    most_stopped: int | None = 1_000  # RabbitMQ matches each queue with every policy
 
     def __init__(self, http: JsonHttp, now: Callable[[], int], account: Account | None = None) -> None:
         self.identity = ""
         self._http = http
+        self._reports = QueueReports(http)
+        self._clients = ClientLists(http, now)
         self._now = now
         self._account = account
         self._source: EventExchange | None = None
@@ -109,7 +73,7 @@ class RabbitMq:
         self._operator_policies: list[Mapping[str, Any]] = []
         self._limits: dict[ObjectName, Attributes] = {}  # of the queues, as last read completely
         self._depths: dict[ObjectName, Attributes] = {}  # of the queues, as last read quickly
-        self._started: int | None = None  # when the broker was, ms since the epoch
+        self._uptime = Uptime()
         self._alarms: list[str] = []
         self._below_stops: dict[ObjectName, Mapping[str, Any]] = {}  # queues -> what their stop had outranked
         self.reports: frozenset[str] = frozenset()
@@ -172,12 +136,13 @@ class RabbitMq:
         hosts = await self._http.request("GET", "/vhosts", query={"columns": "name"})
         yield Observation(self._now(), {object_name("VirtualHost", name=h["name"]): {"name": h["name"]} for h in hosts})
         limits: dict[ObjectName, Attributes] = {}
-        async for page in self._pages():
+        async for page in pages(self._http, "/queues"):
             found = reading.queues_of(page, reading.by_name(self._policies), self._depths)
             limits |= {name: {**self._limits.get(name, {}), **values} for name, values in found.items()}
             yield Observation(self._now(), found)
         self._limits = limits
-        yield await self._read_clients()
+        async for seen in self._clients.read(self._alarms):
+            yield seen
         yield await self._read_broker()
 
     async def _read_operator_policies(self) -> list[Mapping[str, Any]]:
@@ -187,40 +152,15 @@ class RabbitMq:
         except NotAllowed:
             return []
 
-    async def _pages(self) -> AsyncIterator[list[Mapping[str, Any]]]:
-        number = 1
-        while True:
-            query = {"page": str(number), "page_size": str(PAGE)}
-            try:
-                answer = await self._http.request("GET", "/queues", query=query, seconds=30)
-            except HttpError as error:
-                if number > 1 and error.status == 400:
-                    return  # queues were deleted meanwhile: there is no such page any more
-                raise
-            yield answer["items"]
-            if number >= answer["page_count"]:
-                return
-            number += 1
-
-    async def _read_clients(self) -> Observation:
-        try:
-            connections, channels = await asyncio.gather(
-                self._http.request("GET", "/connections", seconds=30),
-                self._http.request("GET", "/channels", seconds=30),
-            )
-        except NotAllowed:
-            return Observation(self._now(), {})
-        return Observation(self._now(), reading.connections_of(connections, channels, self._alarms))
-
     async def _read_broker(self) -> Observation:
         overview = await self._http.request("GET", "/overview")
         try:
             nodes = await self._http.request("GET", "/nodes")
         except NotAllowed:
             nodes = []
-        found = reading.broker_of(overview, nodes, self._alarms, self._now(), self._started)
-        self._started = found["started"] or self._started
-        return Observation(self._now(), {BROKER: found})
+        up, now = reading.uptime_of(nodes), self._now()
+        started = None if up is None else self._uptime.started(up, now)
+        return Observation(now, {BROKER: reading.broker_of(overview, nodes, self._alarms, started)})
 
     async def _read_alarms(self) -> list[str]:
         """Return the alarms. The check answers 503 during one: that is not a failure."""
@@ -300,9 +240,12 @@ class RabbitMq:
         if policies.stop_name(queue) in self._names(host):
             raise InvalidValue({"": "its publishers are stopped: start them before its limits are changed"})
         known = self._listed.by_name.get((host, own))
-        definition = known["definition"] if known else self._outranked(name, objects[name])
+        if known is None:
+            below = self._outranked(name, objects[name])
+        else:
+            below = definition_below(self._policies, name, objects[name].get("kind"))
         highest = self._listed.highest_priority(name, without=own)
-        wanted = policies.limit_policy(name, definition, attributes, highest)
+        wanted = policies.limit_policy(name, known and known["definition"], below, attributes, highest)
         if wanted is None:
             await self._delete(host, own)
         else:
@@ -318,7 +261,10 @@ class RabbitMq:
         return {policy["name"] for policy in self._policies if policy["vhost"] == host}
 
     def _outranked(self, name: ObjectName, queue: Attributes) -> Mapping[str, Any]:
-        """Return the definition of the policy that applies to a queue now."""
+        """Return the definition of the policy that applies to a queue now; of one that has not reported which, by the
+        patterns."""
+        if "policy" not in queue:
+            return definition_below(self._policies, name, queue.get("kind"))
         policy = self._listed.by_name.get((name["virtualhost"], str(queue.get("policy"))))
         if policy is None and queue.get("policy") == policies.stop_name(name["name"]):
             return self._below_stops.get(name, {})  # RabbitMQ lists a policy some seconds longer than it applies
@@ -328,14 +274,12 @@ class RabbitMq:
         return limits_after(changes, self._policies, self._operator_policies, objects)
 
     async def create(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
-        await self._put_pattern(name, attributes, {"definition": {}, "policy_name": name["pattern"]})
+        self._policies = await self._http.request("GET", "/policies")
+        free = policies.free_name(name["pattern"], self._names(name["virtualhost"]))
+        await self._put_pattern(name, attributes, {"definition": {}, "policy_name": free})
 
     async def _put_pattern(self, name: ObjectName, attributes: Attributes, known: Attributes) -> None:
-        definition = policies.with_limits(known["definition"], attributes)
-        priority = attributes.get("priority", known.get("priority")) or 0
-        wanted = {"pattern": name["pattern"], "definition": definition, "priority": priority, "apply-to": "queues"}
-        if not definition:
-            raise InvalidValue({"capacity_messages": "a policy of RabbitMQ needs at least one limit"})
+        wanted = policies.pattern_policy(name["pattern"], attributes, known)
         await self._put(name["virtualhost"], str(known["policy_name"]), wanted, "pattern")
 
     async def delete(self, name: ObjectName, objects: Objects) -> None:
@@ -369,90 +313,81 @@ class RabbitMq:
 
     # -- stops ----------------------------------------------------------------------------------------------------
 
-    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
-        covered = [name for name in objects if name.type == "Queue" and scope.covers(name["virtualhost"], name["name"])]
-        if scope.queue and not covered:
-            raise NotFound(f"there is no {scope.object}")
+    def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        covered = covered_by(scopes, objects)
+        return {scope: self._targets(scope, names, objects) for scope, names in covered.items()}
+
+    def _targets(self, scope: Scope, covered: Sequence[ObjectName], objects: Objects) -> Sequence[StopTarget]:
         faults = {name: fault for name in covered if (fault := policies.stop_fault(objects[name]))}
         if scope.queue and faults:
             raise InvalidValue({"": f"queue {scope.queue} cannot be stopped: {faults[covered[0]]}"})
-        targets = [self._target(name, objects[name]) for name in covered if name not in faults]
-        if len(targets) > MOST_STOPPED:
-            raise InvalidValue(
-                {"": f"{len(targets):,} queues are more than the {MOST_STOPPED:,} that one stop covers here"}
-            )
-        return targets
+        return [self._target(name, objects[name]) for name in covered if name not in faults]
 
     def _target(self, name: ObjectName, queue: Attributes) -> StopTarget:
         definition = dict(self._outranked(name, queue))
         return StopTarget(str(name), frozenset([name]), {"definition": definition})
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         """First let all queues reject at their limits, and when they report that, set the limits to 0. Policies that
-        are there already are not written again: the first step would let publishers publish."""
+        are there already are not written again: the first step would let publishers publish. In a round the second step
+        follows in a later one."""
+        attempts = Attempts(all_or_none=not in_round)
         self._policies = await self._http.request("GET", "/policies")
         missing = [target for target in targets if not self._is_made(target, length=True)]
-        await self._put_stops([target for target in missing if not self._is_made(target, length=False)], length=False)
-        await self._until_rejecting(missing)
-        await self._put_stops(missing, length=True)
+        new = [target for target in missing if not self._is_made(target, length=False)]
+        await self._put_stops(new, attempts, length=False)
+        if in_round:
+            rejecting, _ = await self._reports.look([target for target in missing if target not in new], attempts)
+        else:
+            rejecting = await self._reports.until_rejecting(missing, attempts)
+        await self._put_stops(rejecting, attempts, length=True)
         self._policies = await self._http.request("GET", "/policies")
+        return attempts.faults
 
     def _is_made(self, target: StopTarget, *, length: bool) -> bool:
         (queue,) = target.queues
         return self._listed.has_stop(queue, target.restore["definition"], length=length)
 
-    async def _put_stops(self, targets: Sequence[StopTarget], *, length: bool) -> None:
+    async def _put_stops(self, targets: Sequence[StopTarget], attempts: Attempts, *, length: bool) -> None:
         for target in targets:
             (queue,) = target.queues
             name = policies.stop_name(queue["name"])
             highest = self._listed.highest_priority(queue, without=name)
             policy = policies.stop_policy(queue, target.restore["definition"], highest, length=length)
-            await self._put(queue["virtualhost"], name, policy, "")
+            with attempts.of(target):
+                await self._put(queue["virtualhost"], name, policy, "")
 
-    async def _until_rejecting(self, targets: Sequence[StopTarget]) -> None:
-        """Wait until every queue itself reports the policy of the first step; those that are gone count, too."""
-        waiting = {next(iter(target.queues)) for target in targets}
-        end = time.monotonic() + REPORT_SECONDS
-        while True:
-            for queue in list(waiting):
-                if await self._rejects(queue):
-                    waiting.discard(queue)
-            if not waiting:
-                return
-            if time.monotonic() > end:
-                names = ", ".join(sorted(queue["name"] for queue in waiting)[:5])
-                raise BrokerUnreachable(f"no report within {REPORT_SECONDS:g} s that these queues reject: {names}")
-            await asyncio.sleep(0.5)
-
-    async def _rejects(self, queue: ObjectName) -> bool:
-        path = f"/queues/{part(queue['virtualhost'])}/{part(queue['name'])}"
-        query = {"columns": "policy,effective_policy_definition,arguments,type"}
-        try:
-            said = await self._http.request("GET", path, query=query)
-        except NotFound:
-            return True
-        if fault := policies.stop_fault({"arguments": said.get("arguments"), "kind": said.get("type")}):
-            raise InvalidValue({"": f"queue {queue['name']} cannot be stopped: {fault}"})
-        effective = said.get("effective_policy_definition") or {}
-        return (
-            said.get("policy") == policies.stop_name(queue["name"]) and effective.get("overflow") in reading.REJECTING
-        )
-
-    async def start(self, targets: Sequence[StopTarget]) -> None:
+    async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        attempts = Attempts()
         for target in targets:
             (queue,) = target.queues
-            await self._delete(queue["virtualhost"], policies.stop_name(queue["name"]))
-            self._below_stops[queue] = target.restore["definition"]
+            with attempts.of(target):
+                await self._delete(queue["virtualhost"], policies.stop_name(queue["name"]))
+                self._below_stops[queue] = target.restore["definition"]
         self._policies = await self._http.request("GET", "/policies")
+        return attempts.faults
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
         """By the policies: the list of queues names the one that applies some seconds later only. It decides if two
         have the highest priority that there is."""
         (queue,) = target.queues
-        if queue not in objects:
-            return True
+        if queue not in objects or objects[queue].get("broker_state") in reading.NOT_RUNNING:
+            return True  # nothing can be published to it; what it lacks of a stop follows when it runs again
         applies = objects[queue].get("policy") == policies.stop_name(queue["name"])
         return self._is_made(target, length=True) and (applies or self._listed.can_outrank(queue))
+
+    def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
+        """A start only deletes the stop's policy. Until then that has what the policy that it outranks has besides."""
+        (queue,) = target.queues
+        policy = objects.get(queue, {}).get("policy")
+        known = self._listed.by_name.get((queue["virtualhost"], str(policy)))
+        if known is None or policy == policies.stop_name(queue["name"]):
+            return None
+        return {"definition": dict(known["definition"])}
+
+    def clock_set(self, step: int) -> None:
+        self._uptime.clock_set(step)
+        self._clients.clock_set(step)
 
     async def close(self) -> None:
         await self._http.close()

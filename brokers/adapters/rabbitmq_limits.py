@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from brokers.adapters.observation import Attributes
-from brokers.adapters.rabbitmq_policies import limit_name, limit_policy, stop_name, with_limits
+from brokers.adapters.rabbitmq_policies import free_name, limit_name, limit_policy, pattern_policy, stop_name
 from brokers.adapters.rabbitmq_reading import Json, limits_of
 from brokers.admin import InvalidValue
 from brokers.engine.management.policy_changes import PolicyChange
@@ -62,16 +62,13 @@ def _plan(
             planned[key] = {**wanted, "vhost": host, "name": key[1]}
             pattern = wanted["pattern"]
         return host, pattern or rf"\A{re.escape(name['name'])}\z"
-    known = objects.get(name, {"definition": {}, "policy_name": name["pattern"]})
+    names = {policy["name"] for policy in policies if policy["vhost"] == host}
+    known = objects.get(name) or {"definition": {}, "policy_name": free_name(name["pattern"], names)}
     key = (host, str(known["policy_name"]))
     if change.action == "delete":
         planned.pop(key, None)
         return host, name["pattern"]
-    definition = with_limits(known["definition"], change.attributes)
-    if not definition:
-        raise InvalidValue({"capacity_messages": "a policy of RabbitMQ needs at least one limit"})
-    priority = change.attributes.get("priority", known.get("priority")) or 0
-    policy = {"pattern": name["pattern"], "definition": definition, "priority": priority, "apply-to": "queues"}
+    policy = pattern_policy(name["pattern"], change.attributes, known)
     planned[key] = {**planned.get(key, {}), **policy, "vhost": host, "name": key[1]}
     return host, name["pattern"]
 
@@ -87,9 +84,19 @@ def _own(
     host = name["virtualhost"]
     if any(p["vhost"] == host and p["name"] == stop_name(name["name"]) for p in policies):
         raise InvalidValue({"": "its publishers are stopped: start them before its limits are changed"})
-    known = planned.get((host, limit_name(name["name"]))) or _best(list(planned.values()), name, queue.get("kind"))
+    known = planned.get((host, limit_name(name["name"])))
+    below = definition_below(list(planned.values()), name, queue.get("kind"))
     priorities = [p.get("priority", 0) for p in planned.values() if p["vhost"] == host]
-    return limit_policy(name, known["definition"] if known else {}, attributes, max(priorities, default=0))
+    return limit_policy(name, known and known["definition"], below, attributes, max(priorities, default=0))
+
+
+def definition_below(policies: Iterable[Json], name: ObjectName, kind: Any) -> Json:
+    """Return the definition of the policy that a queue would have without those that Headgate makes for it. A pattern
+    that cannot be evaluated here counts as one that does not match."""
+    mine = (limit_name(name["name"]), stop_name(name["name"]))
+    others = [policy for policy in policies if policy["name"] not in mine and _can_match(policy["pattern"])]
+    best = _best(others, name, kind)
+    return best["definition"] if best else {}
 
 
 def _concerns(touched: tuple[str, str], queue: ObjectName) -> bool:
@@ -125,6 +132,14 @@ def _best(policies: Iterable[Json], name: ObjectName, kind: Any) -> Json | None:
 def _applies(policy: Json, kind: Any) -> bool:
     kinds = _APPLIES.get(str(policy.get("apply-to") or "all"), ())
     return kinds is None or kind in kinds
+
+
+def _can_match(pattern: str) -> bool:
+    try:
+        _matches(pattern, "")
+    except InvalidValue:
+        return False
+    return True
 
 
 def _matches(pattern: str, name: str) -> bool:

@@ -7,23 +7,31 @@ on.
 RabbitMQ applies `max-length` before `overflow`. A classic queue that drops from its head (the default) would so lose
 all its messages to a stop, at once (seen with 3.10). So a stop has two steps: first the overflow, and when the queue
 itself reports that it rejects, the length.
+
+The same order applies when a node is started: a classic queue that is stopped then loses all its messages (seen with
+3.10; the source of 4.x has the same order). No policy can prevent that, so operators are warned of it before a stop.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
+from itertools import count
 from typing import Any
 
 from brokers.adapters.observation import Attributes
-from brokers.adapters.rabbitmq_reading import LIMIT_PREFIX, LIMITS, REJECTING, STOP_PREFIX
+from brokers.adapters.rabbitmq_reading import LIMIT_PREFIX, LIMITS, NOT_RUNNING, REJECTING, STOP_PREFIX
+from brokers.admin import InvalidValue
 from brokers.model import ObjectName
 
 #: Priorities of RabbitMQ's policies are 32-bit numbers.
 _HIGHEST = 2**31 - 1
 
 #: What can be written, by Headgate's name.
-_KEYS = {"capacity_messages": "max-length", "capacity_bytes": "max-length-bytes"}
+_KEYS = {"capacity_messages": "max-length", "capacity_bytes": "max-length-bytes", "overflow": "overflow"}
+
+#: What a queue does at its limit, in Headgate's words and in RabbitMQ's.
+_OVERFLOWS = {"producers": "reject-publish", "ring": "drop-head"}
 
 
 def stop_policy(queue: ObjectName, definition: Mapping[str, Any], highest: int, *, length: bool) -> dict[str, Any]:
@@ -41,13 +49,20 @@ def _rejecting(definition: Mapping[str, Any]) -> str:
 
 
 def limit_policy(
-    queue: ObjectName, definition: Mapping[str, Any], attributes: Attributes, highest: int
+    queue: ObjectName, own: Mapping[str, Any] | None, below: Mapping[str, Any], attributes: Attributes, highest: int
 ) -> dict[str, Any] | None:
-    """Return the policy with a queue's own limits, or None if none is left. `definition`: of its own policy so far, or
-    of what it outranks; `attributes`: to set, None for a limit that is removed."""
-    changed = with_limits(definition, attributes)
-    if not any(limit in changed for limit in LIMITS) and "overflow" not in changed:
+    """Return the policy with a queue's own limits, or None if it needs none. `own`: the definition of its own policy so
+    far; `below`: of what that outranks, whose value applies again where one of its own is removed. `attributes`: to
+    set, None for one that is removed, 0 for no limit."""
+    changed = with_limits(below if own is None else own, attributes)
+    removed = [_KEYS[attribute] for attribute, value in attributes.items() if value is None and attribute in _KEYS]
+    changed |= {key: below[key] for key in removed if key in below}
+    if removed and all(changed.get(key) == below.get(key) for key in _KEYS.values()):
         return None
+    if not any(key in changed for key in _KEYS.values()):
+        if not any(limit in below for limit in LIMITS):
+            return None
+        changed["overflow"] = "drop-head"  # the default, since RabbitMQ takes no empty policy: it has no limit
     return _policy(queue, changed, highest)
 
 
@@ -59,17 +74,32 @@ def with_limits(definition: Mapping[str, Any], attributes: Attributes) -> dict[s
             value = attributes[attribute]
             changed.pop(key, None)
             if value:
-                changed[key] = value
-    if "overflow" in attributes:
-        changed.pop("overflow", None)
-        if attributes["overflow"] is not None:
-            changed["overflow"] = "reject-publish" if attributes["overflow"] == "producers" else "drop-head"
+                changed[key] = _OVERFLOWS[value] if key == "overflow" else value
     return changed
+
+
+def pattern_policy(pattern: str, attributes: Attributes, known: Attributes) -> dict[str, Any]:
+    """Return the policy of a pattern with changed limits. `known`: its `definition`, and of an existing one `priority`
+    and `apply_to`, which stay. Raises InvalidValue if nothing would be left."""
+    definition = with_limits(known["definition"], attributes)
+    if not definition:
+        raise InvalidValue({"capacity_messages": "a policy of RabbitMQ needs at least one limit"})
+    priority = attributes.get("priority", known.get("priority")) or 0
+    applies = known.get("apply_to", "queues")
+    return {"pattern": pattern, "definition": definition, "priority": priority, "apply-to": applies}
+
+
+def free_name(pattern: str, names: Container[str]) -> str:
+    """Return the name for the policy of a new pattern: the pattern, unless a policy has that name, which would be
+    replaced, or names of this form are those of Headgate's policies for single queues."""
+    name = f"policy {pattern}" if pattern.startswith((STOP_PREFIX, LIMIT_PREFIX)) else pattern
+    numbered = (f"{name} {number}" for number in count(2))
+    return name if name not in names else next(each for each in numbered if each not in names)
 
 
 def other_settings(definition: Mapping[str, Any]) -> set[str]:
     """Return what a definition has besides limits, such as dead-lettering."""
-    return set(definition) - {*_KEYS.values(), "overflow"}
+    return set(definition) - set(_KEYS.values())
 
 
 def _policy(queue: ObjectName, definition: Mapping[str, Any], highest: int) -> dict[str, Any]:
@@ -141,8 +171,10 @@ class Listed:
 
 
 def stop_fault(queue: Attributes) -> str:
-    """Return why a queue's publishers cannot be stopped without losing messages; "" if they can."""
+    """Return why a queue's publishers cannot be stopped, or not without losing messages; "" if they can."""
     arguments: Mapping[str, Any] = queue.get("arguments") or {}
+    if queue.get("broker_state") in NOT_RUNNING:
+        return f"it is {queue['broker_state']}: it cannot report that it rejects, which a stop requires"
     if queue.get("kind") == "stream":
         return "it is a stream: RabbitMQ cannot refuse what is published to it"
     overflow = arguments.get("x-overflow")

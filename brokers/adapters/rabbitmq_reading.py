@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from brokers.adapters.observation import Attributes
@@ -20,13 +20,13 @@ EVENTS_PREFIX = "headgate-events."
 
 REJECTING = ("reject-publish", "reject-publish-dlx")
 
+#: States of a queue, in RabbitMQ's words, in which it reports nothing and takes no messages.
+NOT_RUNNING = frozenset({"down", "stopped", "crashed", "terminated", "minority"})
+
 #: RabbitMQ's name of a limit -> Headgate's unit.
 LIMITS = {"max-length": "messages", "max-length-bytes": "bytes"}
 
 Json = Mapping[str, Any]
-
-#: Age of an uptime at most, ms: nodes report every 5 s, later on a busy machine.
-_OLDEST = 20_000
 
 #: Attributes of the depth in messages.
 _DEPTH = ("depth_messages", "ready_messages", "unacknowledged_messages")
@@ -42,7 +42,9 @@ def totals_of(queues: Iterable[Json], known: Mapping[ObjectName, Attributes]) ->
     found: dict[ObjectName, Attributes] = {}
     for said in _shown(queues):
         name = queue_name(said)
-        values = {**_names(said), **_depth(said), "policy": said.get("policy")}
+        values = {**_names(said), **_depth(said)}
+        if said.get("state") not in NOT_RUNNING:  # else its policy is not named
+            values["policy"] = said.get("policy")
         limits = known.get(name)
         if limits is not None and "overflow" in limits:
             values["overfull"] = _overfull({**limits, **values}, limits["overflow"] == "producers")
@@ -81,7 +83,6 @@ def _queue(said: Json, policies: Mapping[tuple[str, str], Json], fresher: Attrib
         **_depth(said),
         **fresher,
         "durable": said.get("durable"),
-        "policy": said.get("policy"),
         "depth_bytes": said.get("message_bytes"),
         "consumers": said.get("consumers"),
         "rate_in": _rate(said, "publish_details"),
@@ -90,11 +91,24 @@ def _queue(said: Json, policies: Mapping[tuple[str, str], Json], fresher: Attrib
         "arguments": dict(said.get("arguments") or {}),
         "kind": said.get("type"),
     }
+    if "effective_policy_definition" not in said:  # it has not reported, as one whose node is down
+        return {**values, "overfull": None, **_own_limits(said, values["arguments"], policies)}
+    values["policy"] = said.get("policy")
     if str(said.get("policy") or "").startswith(STOP_PREFIX):
         return values  # the limit is the stop's: others are as before
     effective = dict(said.get("effective_policy_definition") or {})
     own = policies.get((said["vhost"], LIMIT_PREFIX + said["name"]))
     return {**values, **limits_of(values, values["arguments"], effective, own or policy, said), "definition": effective}
+
+
+def _own_limits(said: Json, arguments: Json, policies: Mapping[tuple[str, str], Json]) -> dict[str, Any]:
+    """Return the own limits of a queue that has reported nothing, by their policy. What applies is as before."""
+    own = policies.get((said["vhost"], LIMIT_PREFIX + said["name"]))
+    definition: Json = own["definition"] if own else {}
+    values: dict[str, Any] = {f"capacity_{unit}": definition.get(limit) for limit, unit in LIMITS.items()}
+    if own:
+        values["overflow"] = "producers" if overflow_of(arguments, definition) in REJECTING else "ring"
+    return values
 
 
 def limits_of(
@@ -147,7 +161,7 @@ def _least(*values: Any) -> int | None:
 
 
 def _names(said: Json) -> dict[str, Any]:
-    return {"virtualhost": said["vhost"], "name": said["name"]}
+    return {"virtualhost": said["vhost"], "name": said["name"], "broker_state": said.get("state")}
 
 
 def _depth(said: Json) -> dict[str, Any]:
@@ -191,6 +205,7 @@ def policies_of(policies: Iterable[Json]) -> dict[ObjectName, Attributes]:
             "overflow": None if overflow is None else "producers" if overflow in REJECTING else "ring",
             "definition": dict(definition),
             "policy_name": said["name"],
+            "apply_to": said.get("apply-to") or "all",
         }
     return found
 
@@ -199,26 +214,30 @@ def by_name(policies: Iterable[Json]) -> dict[tuple[str, str], Json]:
     return {(said["vhost"], said["name"]): said for said in policies}
 
 
-def connections_of(
-    connections: Iterable[Json], channels: Iterable[Json], alarms: Sequence[str]
-) -> dict[ObjectName, Attributes]:
-    """Return connections, and a producer for each connection that has published.
-
-    RabbitMQ blocks connections, not links. During an alarm it blocks every AMQP 0-9-1 connection that publishes, and
-    lists that seconds later: until then the alarm says it.
-    """
-    publishing = {
+def publishing(channels: Iterable[Json]) -> set[str]:
+    """Return the names of the connections that have published."""
+    return {
         channel["connection_details"]["name"]
         for channel in channels
         if (channel.get("message_stats") or {}).get("publish") and channel.get("connection_details")
     }
+
+
+def connections_of(
+    connections: Iterable[Json], producers: Container[str], alarms: Sequence[str]
+) -> dict[ObjectName, Attributes]:
+    """Return connections, and a producer for each that has published: the names of these are `producers`.
+
+    RabbitMQ blocks connections, not links. During an alarm it blocks every AMQP 0-9-1 connection that publishes, and
+    lists that seconds later: until then the alarm says it.
+    """
     found: dict[ObjectName, Attributes] = {}
     for said in connections:
         if "vhost" not in said or "name" not in said:
             continue  # it is just opening
         name = object_name("Connection", virtualhost=said["vhost"], id=said["name"])
         found[name] = _connection(said)
-        if said["name"] in publishing:
+        if said["name"] in producers:
             producer = object_name("Producer", virtualhost=said["vhost"], id=said["name"])
             found[producer] = _producer(said, name, alarms)
     return found
@@ -257,28 +276,23 @@ def _producer(said: Json, connection: ObjectName, alarms: Sequence[str]) -> Attr
     }
 
 
-def broker_of(
-    overview: Json, nodes: Sequence[Json], alarms: Sequence[str], now: int, before: int | None = None
-) -> Attributes:
-    """Return the broker: of a cluster, the node that was started first, and the sums of memory. `now`: ms since the
-    epoch. `before`: when it was started, as known so far: an uptime is as old as the statistics, so a little later
-    is no restart."""
-    uptimes = [node["uptime"] for node in nodes if isinstance(node.get("uptime"), int)]
+def uptime_of(nodes: Iterable[Json]) -> int | None:
+    """Return how long the broker has been up, ms: of a cluster, its oldest node."""
+    return max((node["uptime"] for node in nodes if isinstance(node.get("uptime"), int)), default=None)
+
+
+def broker_of(overview: Json, nodes: Sequence[Json], alarms: Sequence[str], started: int | None) -> Attributes:
+    """Return the broker: of a cluster, the sums of memory. `started`: ms since the epoch."""
     known: dict[str, Any] = {
         "product": overview.get("product_name") or "RabbitMQ",
         "product_version": overview.get("product_version") or overview.get("rabbitmq_version"),
-        "started": _started(now - max(uptimes), before) if uptimes else None,
+        "started": started,
         "connections": (overview.get("object_totals") or {}).get("connections"),
         "shortages": list(alarms),
     }
     known["memory_limit_bytes"] = _sum(node.get("mem_limit") for node in nodes)
     known["memory_used_bytes"] = _sum(node.get("mem_used") for node in nodes)
     return known
-
-
-def _started(found: int, before: int | None) -> int:
-    """Return when the broker was started, ms since the epoch; `found`: by an uptime of up to `_OLDEST` ms ago."""
-    return found if before is None or found - before > _OLDEST else min(found, before)
 
 
 def _sum(values: Iterable[Any]) -> int | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 
 from brokers.adapters.observation import Attributes
 from brokers.engine.values.events import Fact
@@ -59,6 +59,13 @@ class Reconciliation:
         self._early: set[tuple[str, ObjectName]] = set()  # reports of changes that Headgate has not read back yet
         self._ahead: dict[ObjectName, tuple[int, str]] = {}  # last report of objects that no poll has shown, until when
         self._ages: deque[int] = deque(maxlen=REPORTS_TIMED)  # of the last reports when they came, by both clocks, ms
+
+    def clock_set(self, step: int) -> None:
+        """The clock of this process was set by `step` ms: nothing is due earlier or later because of that."""
+        for each in chain.from_iterable(self._expected.values()):
+            each.until += step
+        self._ahead = {name: (until + step, kind) for name, (until, kind) in self._ahead.items()}
+        self._ages = deque((age + step for age in self._ages), maxlen=REPORTS_TIMED)
 
     @property
     def waiting(self) -> Set[ObjectName]:

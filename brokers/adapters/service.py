@@ -52,6 +52,7 @@ class _Hosted:
     """A broker that is polled and served."""
 
     adapter: Adapter
+    observed: Observed
     records: Records
     nodes: AdaptedNodes
     polling: asyncio.Task[None]
@@ -136,13 +137,13 @@ class AdaptersService:
         """Poll and serve a broker. `name`: its slug, which is part of the addresses of its nodes. `records`: what is
         stored of it, closed by `remove`; None: files in the service's folder. Raises StoreError."""
         records = records or FileRecords(self.data / name)
-        observed = Observed(adapter, records, self._time_of_day)
+        observed = Observed(adapter, records, self.time_of_day)
         broker = AdaptedBroker(observed, adapter)
         nodes = AdaptedNodes(name, broker, observed, self._in_turn, self.engine.accounts.rights)
         self._nodes.update(nodes.by_address)
         poller = Poller(adapter, observed, clock=time.monotonic)
         polling = asyncio.create_task(in_background(poller.run(), broker=name), name=f"poll {name}")
-        self._hosted[name] = _Hosted(adapter, records, nodes, polling)
+        self._hosted[name] = _Hosted(adapter, observed, records, nodes, polling)
 
     async def remove(self, name: str) -> None:
         """Stop polling and serving a broker; what is stored of it stays."""
@@ -202,21 +203,32 @@ class AdaptersService:
         pruned = 0.0
         while True:
             await asyncio.sleep(1.0)
-            self.clock.look()
+            self._look_at_clock()
             self._in_turn(self._tick_connections)
             now = time.monotonic()
             if now - pruned >= 60:
                 pruned = now
                 for hosted in self._hosted.values():
                     with contextlib.suppress(StoreError):  # then the broker is `failed`
-                        hosted.records.prune(self._time_of_day())
+                        hosted.records.prune(self.time_of_day())
 
     def _tick_connections(self) -> None:
         now = time.monotonic_ns() // 1_000_000
         for connection in list(self.container.connections):
             connection.tick(now)
 
-    def _time_of_day(self) -> int:
+    def _look_at_clock(self) -> None:
+        if step := self.clock.look():
+            way = "forward" if step > 0 else "back"
+            log.warning(
+                "the clock was set %s by %.1f s; what lasts goes on as if it had not been", way, abs(step) / 1000
+            )
+            for hosted in self._hosted.values():
+                with contextlib.suppress(StoreError):  # then the broker is `failed`
+                    hosted.observed.clock_set(step)
+
+    def time_of_day(self) -> int:
+        """ms since the epoch, for adapters: of the clock as it was last looked at. Its steps are passed on to them."""
         return self.clock.now() + self.clock.ahead
 
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from brokers.adapters.adapter import Adapter, Creator, Finding, Objects, StopTarget
+from brokers.adapters.adapter import Adapter, Creator, Faults, Finding, Objects, StopTarget
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.admin import AdminError, BrokerUnreachable, NotAllowed
 from brokers.engine.management.policy_changes import PolicyChange
@@ -111,6 +111,10 @@ class SeveralAddresses:
         return self._identity
 
     @property
+    def most_stopped(self) -> int | None:
+        return self._current.most_stopped
+
+    @property
     def creator(self) -> Creator | None:
         return self._current.creator
 
@@ -146,17 +150,24 @@ class SeveralAddresses:
     def limits_after(self, changes: Sequence[PolicyChange], objects: Objects) -> Mapping[ObjectName, Attributes]:
         return self._current.limits_after(changes, objects)
 
-    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
-        return self._current.stop_targets(scope, objects)
+    def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        return self._current.stop_targets(scopes, objects)
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
-        await self._current.stop(targets)
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        return await self._current.stop(targets, in_round=in_round)
 
-    async def start(self, targets: Sequence[StopTarget]) -> None:
-        await self._current.start(targets)
+    async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        return await self._current.start(targets, in_round=in_round)
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
         return self._current.is_stopped(target, objects)
+
+    def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
+        return self._current.restore_now(target, objects)
+
+    def clock_set(self, step: int) -> None:
+        for adapter in self._adapters.values():
+            adapter.clock_set(step)
 
     async def close(self) -> None:
         for adapter in self._adapters.values():

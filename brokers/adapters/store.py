@@ -1,5 +1,8 @@
 """What the adapter of a broker must not forget: operators' stops, what a start has to restore, and the flow state of
 objects as last observed, so that events continue where they ended before a restart. One SQLite file a broker.
+
+The stops belong to one broker, the owner: another one whose file it becomes must not get them. `stored_stops` reads
+them beside the process that has the file open.
 """
 
 from __future__ import annotations
@@ -12,10 +15,13 @@ from typing import Any
 from brokers.adapters.records import Fact, Memory, StopChange, StoppedTarget, fact_of, fact_text
 from brokers.engine.values.stops import Stop
 from brokers.model import ObjectName
-from brokers.server.sqlite_file import failures_named, open_sqlite, transaction
+from brokers.server.sqlite_file import failures_named, open_sqlite, reading, transaction
 
 #: Of the schema.
-KIND, VERSION = "headgate-adapter", 2
+KIND, VERSION = "headgate-adapter", 3
+
+#: The owner of a file whose stops were left behind.
+_NO_OWNER = ""
 
 _SCHEMA = (
     "CREATE TABLE stop (scope TEXT PRIMARY KEY, record TEXT NOT NULL)",
@@ -25,10 +31,12 @@ _SCHEMA = (
     "CREATE TABLE pending (number INTEGER NOT NULL, fact TEXT NOT NULL)",
     # Changes of stops that have no event yet.
     "CREATE TABLE unannounced (change TEXT NOT NULL)",
+    # At most one row: which broker the stops are of.
+    "CREATE TABLE owner (value TEXT NOT NULL)",
 )
 
 #: Version -> statements that upgrade it to the next one.
-_UPGRADES = {1: _SCHEMA[-2:]}
+_UPGRADES = {1: _SCHEMA[3:5], 2: _SCHEMA[5:]}
 
 
 class AdapterStore:
@@ -46,6 +54,35 @@ class AdapterStore:
             synchronous="FULL",
             check=True,
         )
+
+    @property
+    def owner(self) -> str | None:
+        """The broker that the stops are of; None: not known, the file was not claimed yet."""
+        with failures_named(self.path):
+            row = self._db.execute("SELECT value FROM owner").fetchone()
+        return row and str(row[0])
+
+    @property
+    def is_abandoned(self) -> bool:
+        return self.owner == _NO_OWNER
+
+    def claim(self, owner: str) -> None:
+        """Make a broker the owner. The stops of another one, with what to restore and to announce, are forgotten."""
+        before = self.owner
+        if before == owner:
+            return
+        with failures_named(self.path), transaction(self._db):
+            if before is not None:
+                for table in ("stop", "target", "unannounced"):
+                    self._db.execute(f"DELETE FROM {table}")  # noqa: S608
+            self._db.execute("DELETE FROM owner")
+            self._db.execute("INSERT INTO owner VALUES (?)", (owner,))
+
+    def abandon(self) -> None:
+        """Leave the stops behind: no broker gets them, whatever the process that has the file open still writes."""
+        with failures_named(self.path), transaction(self._db):
+            self._db.execute("DELETE FROM owner")
+            self._db.execute("INSERT INTO owner VALUES (?)", (_NO_OWNER,))
 
     def stops(self) -> list[Stop]:
         with failures_named(self.path):
@@ -122,3 +159,19 @@ def _row(stopped: StoppedTarget) -> tuple[str, str, str, str]:
     id_, *rest = stopped.record()
     queues, restore, scopes = map(json.dumps, rest)
     return id_, queues, restore, scopes
+
+
+def stored_stops(path: Path, owner: str) -> tuple[list[Stop], list[StoppedTarget]]:
+    """Return the stops and targets of a broker in its file, which another process may have open; none without a file,
+    and of another owner's. Raises StoreError."""
+    if not path.exists():
+        return [], []
+    with reading(path) as db:
+        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        owners = db.execute("SELECT value FROM owner").fetchall() if "owner" in tables else []
+        if owners not in ([], [(owner,)]):
+            return [], []
+        stops = db.execute("SELECT record FROM stop").fetchall() if "stop" in tables else []
+        rows = db.execute("SELECT id, queues, restore, scopes FROM target").fetchall() if "target" in tables else []
+    found = [Stop.from_record(json.loads(text)) for (text,) in stops]
+    return found, [StoppedTarget.from_record([id_, *map(json.loads, rest)]) for id_, *rest in rows]

@@ -74,9 +74,10 @@ class _Attaching:
         if not address:
             raise Refused("amqp:not-implemented", "the source has no address: a consumer needs a queue")
         self._check_right("consume")
-        self.broker.temporary.check_consumer(self.engine, address.removeprefix(SCHEME), durable=is_durable(remote))
+        host, durable = self.broker.virtualhosts[self.engine.virtualhost], is_durable(remote)
         spec = spec_of(self.broker, self.engine, pointer)
         if spec is not None:
+            self.broker.temporary.check_consumer(self.engine, host.exchanges[spec.exchange], durable=durable)
             subscription = self.broker.subscriptions.subscribe(self.engine, spec)
             pn.terminus_copy(pn.link_source(pointer), remote)
             confirm(pointer, spec)
@@ -84,9 +85,10 @@ class _Attaching:
         filters = read_filters(pn.terminus_filters(remote))
         grouped = GROUPS in pn.terminus_capabilities(remote)
         plain = address.removesuffix(GROUPS_PARAMETER)
-        if plain != address and address not in self.broker.virtualhosts[self.engine.virtualhost].queues:
+        if plain != address and address not in host.queues:
             address, grouped = plain, True
         queue = self.broker.find_or_create_queue(self.engine, address)
+        self.broker.temporary.check_consumer(self.engine, queue, durable=durable)
         browsing = pn.terminus_distribution_mode(remote) == pn.DIST_MODE_COPY
         link = ConsumerLink(self.context, pointer, presettled=_presettled(pointer))
         pn.terminus_copy(pn.link_source(pointer), remote)
@@ -235,11 +237,11 @@ class _Attaching:
         user = self.context.user
         if user is None or not self.broker.accounts.rights(user).manages_something:
             self._check_right("consume")
+        filters = read_filters(pn.terminus_filters(pn.link_remote_source(pointer)))  # may refuse: before the queue
         queue = self.broker.temporary.create_queue(self.engine)
         link = TemporarySource(self.context, pointer, presettled=_presettled(pointer))
         link.queue = queue
         describe_dynamic(pn.link_source(pointer), pn.link_remote_source(pointer), queue.name)
-        filters = read_filters(pn.terminus_filters(pn.link_remote_source(pointer)))
         pn.set_terminus_filter(pn.link_source(pointer), filters.applied)
         self._open_consumer(pointer, link, queue, browsing=False, selects=filters.selects)
         self.context.replies[queue.name] = link
@@ -304,10 +306,12 @@ class _Attaching:
         return node
 
     def _check_right(self, right: str) -> None:
-        """Raise Refused if the user lacks the permission. No user has fewer permissions than an anonymous client."""
-        if self.context.user is None or self.broker.virtualhosts[self.engine.virtualhost].anonymous:
-            return
+        """Raise Refused if the client lacks the permission. No user has fewer permissions than an anonymous client."""
         host = self.engine.virtualhost
+        if self.broker.virtualhosts[host].anonymous:
+            return
+        if self.context.user is None:
+            raise Refused("amqp:unauthorized-access", f"virtual host {host} does not allow anonymous clients")
         if not self.broker.accounts.rights(self.context.user).may(right, host):
             raise Refused(
                 "amqp:unauthorized-access",

@@ -5,7 +5,7 @@ The methods that run for every message are written without calls: the broker's t
 
 from __future__ import annotations
 
-from collections import deque
+import itertools
 from typing import Any
 
 from brokers.amqp import proton as pn
@@ -46,10 +46,21 @@ _TERMINAL = frozenset((ACCEPTED, REJECTED, pn.RELEASED, MODIFIED))
 class ConsumerLink(Link):
     """`unsettled`: delivery -> message, until the client settles; with `lane`, which collects runs of acknowledgements,
     the delivery's address -> message. `acknowledged`: deliveries acknowledged in a
-    transaction and not settled. `removing`: deliveries whose settlement is confirmed once their messages are removed
-    from the store, in that order; None for one that the client has settled meanwhile."""
+    transaction and not settled. `removing`: delivery whose settlement is confirmed once its message is removed from the
+    store -> its place among them, in that order; without those that the client has settled meanwhile. `removed`: the
+    next place; `confirmed`: the first one that is not confirmed."""
 
-    __slots__ = ("acknowledged", "consumer", "lane", "presettled", "removing", "tag", "unsettled")
+    __slots__ = (
+        "acknowledged",
+        "confirmed",
+        "consumer",
+        "lane",
+        "presettled",
+        "removed",
+        "removing",
+        "tag",
+        "unsettled",
+    )
 
     consumer: Consumer
 
@@ -59,7 +70,8 @@ class ConsumerLink(Link):
         self.unsettled: dict[Any, Message] = {}
         self.lane: Lane | None = None
         self.acknowledged: dict[Any, Acknowledgement] = {}
-        self.removing: deque[Any] = deque()
+        self.removing: dict[Any, int] = {}
+        self.removed = self.confirmed = 0
         self.tag = 0
 
     def send(self, messages: list[Message]) -> None:
@@ -173,7 +185,8 @@ class ConsumerLink(Link):
     def _removed(self, delivery: Any, ticket: int) -> None:
         """Settle the delivery of a removed message, once the removal is on disk if the client waits for that."""
         if ticket and not delivery_settled(delivery):
-            self.removing.append(delivery)
+            self.removing[delivery] = self.removed
+            self.removed += 1
             self.consumer.queue.confirm(self.consumer, ticket)
         else:
             delivery_settle(delivery)
@@ -183,8 +196,8 @@ class ConsumerLink(Link):
         acknowledgement = self.acknowledged.pop(delivery, None)
         if acknowledgement is not None:
             acknowledgement.settled, acknowledgement.delivery = True, None
-        elif delivery in self.removing:
-            self.removing[self.removing.index(delivery)] = None
+        else:
+            self.removing.pop(delivery, None)
         delivery_settle(delivery)
 
     def _acknowledge_in_transaction(self, delivery: Any) -> None:
@@ -239,11 +252,12 @@ class ConsumerLink(Link):
 
     def confirm(self, count: int) -> None:
         """Settle the oldest `count` deliveries whose removals are on disk."""
-        for _ in range(min(count, len(self.removing))):
-            delivery = self.removing.popleft()
-            if delivery is not None:
-                delivery_update(delivery, ACCEPTED)
-                delivery_settle(delivery)
+        self.confirmed += count
+        first = itertools.takewhile(lambda each: each[1] < self.confirmed, self.removing.items())
+        for delivery in [delivery for delivery, _ in first]:
+            del self.removing[delivery]
+            delivery_update(delivery, ACCEPTED)
+            delivery_settle(delivery)
         self.context.dirty()
 
     def on_flow(self) -> None:

@@ -118,7 +118,7 @@ class Container:
         """End a turn, after any input: see the module."""
         turn = self.broker.turn
         agenda = self.broker.agenda
-        touched, changed = agenda.touched, agenda.changed
+        touched, changed, redispatch = agenda.touched, agenda.changed, agenda.redispatch
         more: list[Drainable] = []
         while touched or turn.effects or self.draining:
             # Before dispatch: a rollback is confirmed before its requeued messages are delivered again.
@@ -129,6 +129,8 @@ class Container:
                     self._carry_out(effect)
             while touched:
                 queue = touched.pop()
+                if queue in redispatch:
+                    continue  # it has done what it may do in one turn
                 changed.add(queue)
                 for consumer, messages in queue.dispatch():
                     consumer.handle.send(messages)

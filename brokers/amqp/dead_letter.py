@@ -1,17 +1,15 @@
 """Dead letters: the message as it was sent, with annotations that give its source and reason.
 
-Sections are joined as bytes; only message annotations, which may have entries of an earlier dead-letter queue or a
-delivery time, are decoded. A delivery time and the time to live are removed: a dead letter is available at once and
-does not expire.
+Sections are joined as bytes, and nothing is decoded: many messages may be rejected at once. Message annotations of an
+earlier dead-letter queue are replaced. A delivery time and the time to live are removed: a dead letter is available at
+once and does not expire.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from proton import Data, Described, symbol, ulong
 
-from brokers.amqp import proton as pn
+from brokers.amqp.annotations import Unreadable, with_annotations
 from brokers.amqp.header import without_ttl
 from brokers.amqp.message_sections import MESSAGE_ANNOTATIONS, decoded, front
 
@@ -21,31 +19,35 @@ REASON, SOURCE, FAILED, DESCRIPTION = (
     symbol(f"x-opt-dead-letter-{name}") for name in ("reason", "queue", "failed-deliveries", "description")
 )
 
-_DELIVERY = (symbol("x-opt-delivery-time"), symbol("x-opt-delivery-delay"))
-
 _MARKS = frozenset((REASON, SOURCE, FAILED, DESCRIPTION))
 
-_DELIVERY_ANNOTATIONS, _MESSAGE_ANNOTATIONS = b"\x00\x53\x71", b"\x00\x53\x72"
+#: Annotations that are replaced or removed.
+_REPLACED = frozenset(name.encode() for name in (*_MARKS, "x-opt-delivery-time", "x-opt-delivery-delay"))
 
 
 def as_dead_letter(body: bytes, reason: str, queue: str, failed: int, description: str) -> bytes:
-    """Return the message as a dead letter; unchanged if it cannot be decoded."""
+    """Return the message as a dead letter; unchanged if its header cannot be read, and without these annotations if its
+    own cannot."""
     parts = without_ttl(body)
     if parts is None:
         return body
     header, rest = parts
-    marks = {REASON: reason, SOURCE: queue, FAILED: failed, **({DESCRIPTION: description} if description else {})}
+    marks = [_text(REASON, reason), _text(SOURCE, queue), _key(FAILED) + b"\x81" + failed.to_bytes(8, "big")]
+    if description:
+        marks.append(_text(DESCRIPTION, description))
     try:
-        before = pn.decode_first(rest)[0] if rest.startswith(_DELIVERY_ANNOTATIONS) else 0
-        length, old = 0, dict[Any, Any]()
-        if rest.startswith(_MESSAGE_ANNOTATIONS, before):
-            length, section = pn.decode_first(memoryview(rest)[before:])
-            old = {name: value for name, value in (section.value or {}).items() if name not in _DELIVERY}
-        annotations = Data()
-        annotations.put_object(Described(ulong(0x72), {**old, **marks}))
-        return header + rest[:before] + bytes(annotations.encode()) + rest[before + length :]
-    except (ValueError, TypeError, AttributeError):
-        return body
+        return header + with_annotations(rest, 0, _REPLACED, b"".join(marks), len(marks))
+    except Unreadable:
+        return header + rest
+
+
+def _key(name: str) -> bytes:
+    return b"\xa3" + bytes([len(name)]) + name.encode()
+
+
+def _text(name: str, value: str) -> bytes:
+    encoded = value.encode(errors="replace")
+    return _key(name) + b"\xb1" + len(encoded).to_bytes(4, "big") + encoded
 
 
 def without_marks(body: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from brokers.amqp.delivery_time import Unreadable
+from brokers.amqp.annotations import Unreadable
 from brokers.amqp.message_sections import (
     DATA,
     DELIVERY_ANNOTATIONS,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from proton import Described
 
 from brokers.amqp import proton as pn
-from brokers.amqp.delivery_time import Unreadable, value_end
+from brokers.amqp.annotations import Unreadable, value_end
 
 HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = range(0x70, 0x75)
 DATA, SEQUENCE, VALUE, FOOTER = range(0x75, 0x79)

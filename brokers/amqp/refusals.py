@@ -17,6 +17,7 @@ _CONDITIONS: dict[type[AdminError], str] = {
     AlreadyExists: "amqp:resource-locked",
     ContainerInUse: "amqp:invalid-field",
     TooMany: "amqp:resource-limit-exceeded",
+    AdminError: "amqp:internal-error",  # such as a store that cannot be opened: for an operator to mend
 }
 
 
@@ -34,4 +35,4 @@ def condition_of(refused: AdminError | Refused) -> tuple[str, dict[Any, Any] | N
     if isinstance(refused, Refused):
         return refused.condition, refused.info
     info = {symbol("invalid-field"): symbol("container-id")} if isinstance(refused, ContainerInUse) else None
-    return _CONDITIONS[type(refused)], info
+    return next(_CONDITIONS[kind] for kind in type(refused).__mro__ if kind in _CONDITIONS), info

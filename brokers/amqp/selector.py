@@ -7,13 +7,14 @@ what is true selects. Nothing here knows messages: a closure is given a function
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedInput, UnexpectedToken
+
+from brokers.amqp.like import InvalidPattern, like
 
 #: Maximum length of a selector in characters, and maximum depth of its conditions.
 MAX_LENGTH, MAX_DEPTH = 4096, 100
@@ -159,28 +160,6 @@ def _calculate(sign: str, one: Any, other: Any) -> Any:
         return None
 
 
-def _pattern(text: str, escape: str) -> re.Pattern[str]:
-    """Of LIKE: % stands for any characters, _ for one."""
-    if len(escape) > 1:
-        raise _Fault(f"ESCAPE {escape!r} must be one character")
-    parts, letters = [""], iter(text)
-    for letter in letters:
-        if escape and letter == escape:
-            following = next(letters, None)
-            if following is None:
-                raise _Fault(f"LIKE {text!r} ends with its escape character")
-            parts[-1] += re.escape(following)
-        elif letter == "%":
-            parts.append("")
-        else:
-            parts[-1] += "." if letter == "_" else re.escape(letter)
-    first, *more = parts
-    # Atomic groups: each part is searched once, after the end of the last one; otherwise a hostile pattern could take
-    # exponential time.
-    middle = "".join(f"(?>.*?{part})" for part in more[:-1] if part)
-    return re.compile(first + middle + (f".*{more[-1]}" if more else ""), re.DOTALL)
-
-
 @v_args(inline=True)
 class _Builder(Transformer[Token, _Node]):
     """Compile each rule of the grammar to a closure over those of its parts."""
@@ -243,11 +222,14 @@ class _Builder(Transformer[Token, _Node]):
         return self.negation(self.within(value, *texts))
 
     def like(self, value: _Node, text: Token, escape: Token | None = None) -> _Node:
-        pattern = _pattern(_text(text), _text(escape) if escape else "")
+        try:
+            pattern = like(_text(text), _text(escape) if escape else "")
+        except InvalidPattern as invalid:
+            raise _Fault(str(invalid)) from None
 
         def fits(of: Properties) -> bool | None:
             given = value.condition(of)
-            return None if given is None else isinstance(given, str) and pattern.fullmatch(given) is not None
+            return pattern(given) if isinstance(given, str) else None if given is None else False
 
         return _node(fits, value)
 

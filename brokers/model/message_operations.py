@@ -74,7 +74,7 @@ _SELECTION = (
         nullable=True,
     ),
     _A("count", Kind.INTEGER, f"Maximum number, 1 to {MOST_HANDLED:,}. 0 or not set: {MOST_HANDLED:,}.", "messages"),
-    _A("preview", Kind.BOOLEAN, "Count the messages, and change nothing."),
+    _A("preview", Kind.BOOLEAN, "Count the messages, at most `count` if that is set, and change nothing."),
     REASON,
     ACTOR,
 )

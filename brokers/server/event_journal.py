@@ -12,7 +12,7 @@ import logging
 import sqlite3
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,16 @@ from typing import Any
 from brokers.admin import Event
 from brokers.model import ObjectName, object_name
 from brokers.server.checksums import texts_checksum
-from brokers.server.sqlite_file import failures_named, is_damage, open_sqlite, transaction
+from brokers.server.sqlite_file import StoreError, failures_named, is_damage, open_sqlite, transaction
 
 #: The values of a new event: at (ms since the epoch), kind, object, text, attributes.
 Fact = tuple[int, str, ObjectName, str, Mapping[str, Any]]
 
 #: Approximate bytes of a record besides its texts (number, time, SQLite's own).
 _RECORD_OVERHEAD = 32
+
+#: Bytes above the bound on size at which an append drops the oldest events.
+MOST_ABOVE = 8 << 20
 
 #: Of the schema.
 KIND, VERSION = "headgate-events", 2
@@ -67,7 +70,8 @@ class Expired(Exception):
 class EventJournal:
     """Open or create the journal. Raises StoreError, as every method does when the file fails.
 
-    `max_bytes`: of the records' lengths. `max_age_ms`: milliseconds. Both act when `prune` is called.
+    `max_bytes`: of the records' lengths. `max_age_ms`: milliseconds. Both act when `prune` is called, the first also
+    when it is exceeded by `MOST_ABOVE`.
     """
 
     def __init__(
@@ -121,6 +125,9 @@ class EventJournal:
             self._db.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
             self._db.execute("UPDATE journal SET last = ?, size = ?", (last, size))
         self._last, self._size = last, size
+        if size > self._max_bytes + MOST_ABOVE:  # a burst of events must not fill the disk
+            with suppress(StoreError):  # the events are appended: the next call of `prune` reports it
+                self.prune(events[-1].at)
         return events
 
     def read(self, after: int, count: int = 500) -> list[Event]:

@@ -130,7 +130,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a file that no process uses, and write to neither it nor its log. Raises StoreError."""
+    """Open a file to read it, beside a process that writes it, too. Raises StoreError."""
     uri = f"file:{quote(str(path.resolve()))}?mode=ro"
     with failures_named(path), closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as db:
         yield db

@@ -20,7 +20,7 @@ from django.utils import timezone
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from brokers.input_checks import label_fault
 from console.access.actor import Actor
-from console.access.audited_changes import audited
+from console.access.audited_changes import attempted, audited
 from console.access.models import ApiToken, RoleGrant
 from console.access.tokens import digest_of, new_secret, visible_prefix
 from console.permissions.rights import Grant, Rights, Role
@@ -112,7 +112,7 @@ def _holder(holder: User | Group) -> str:
 def create_user(by: Actor, name: str) -> tuple[User, str]:
     """Create a user without a role, and return the user and the generated password. Raises PermissionDenied,
     AlreadyExists, InvalidValue."""
-    with audited(by, f"user {name}", "create-user"):
+    with attempted(by, f"user {name}", "create-user") as row:
         _check_full_administrator(by)
         wrong = [character for character in name if not (character.isalnum() or character in "@.+-_")]
         if not name or wrong or len(name) > 150:
@@ -120,24 +120,51 @@ def create_user(by: Actor, name: str) -> tuple[User, str]:
         if User.objects.filter(username__iexact=name).exists():
             raise AlreadyExists(f"the user {name} already exists")
         password = secrets.token_urlsafe(12)
-        return User.objects.create_user(name, password=password), password
+        user = User(username=User.normalize_username(name))
+        user.set_password(password)  # its digest takes long, and the transaction excludes other writers
+        with row.transaction():
+            user.save(force_insert=True)
+        return user, password
 
 
 def renew_password(by: Actor, user: User) -> str:
     """Generate and return a new password. Raises PermissionDenied."""
-    with audited(by, _holder(user), "renew-password"):
+    with attempted(by, _holder(user), "renew-password") as row:
         _check_full_administrator(by)
         password = secrets.token_urlsafe(12)
         user.set_password(password)
-        user.save(update_fields=["password"])
+        with row.transaction():
+            user.save(update_fields=["password"])
         return password
 
 
-def set_active(by: Actor, user: User, *, active: bool, reason: str = "") -> None:
+def _check_unchanged(what: str, now: str, expected: str) -> None:
+    """Raise InvalidValue if something was changed again after a change that is to be undone."""
+    if now != expected:
+        raise InvalidValue({"undo": f"{what} changed again, from {expected} to {now}: this change is not undone"})
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def _state(active: bool) -> str:
+    return "active" if active else "deactivated"
+
+
+def _locked(user: User) -> User:
+    """Return the user as stored, which no other change of this user replaces until the transaction ends."""
+    return User.objects.select_for_update().get(pk=user.pk)
+
+
+def set_active(by: Actor, user: User, *, active: bool, reason: str = "", was: bool | None = None) -> None:
     """Activate or deactivate a user. A deactivated user is signed out and cannot sign in, nor can the user's tokens be
-    used. Raises PermissionDenied, InvalidValue."""
+    used. `was`: what is expected, for an undo. Raises PermissionDenied, InvalidValue."""
     with audited(by, _holder(user), "activate-user" if active else "deactivate-user", reason=reason) as row:
         _check_full_administrator(by)
+        user.is_active = _locked(user).is_active
+        if was is not None:
+            _check_unchanged(f"the user {user.get_username()} was", _state(user.is_active), _state(was))
         if user == by.user and not active:
             raise InvalidValue({"user": "you cannot deactivate yourself: another administrator can"})
         row.before, row.after = {"active": user.is_active}, {"active": active}
@@ -171,11 +198,17 @@ def delete_group(by: Actor, group: Group) -> None:
             group.delete()
 
 
-def set_groups(by: Actor, user: User, groups: Sequence[Group], *, reason: str = "") -> None:
-    """Set the groups of a user. Raises PermissionDenied, and InvalidValue for the last administrator."""
+def set_groups(
+    by: Actor, user: User, groups: Sequence[Group], *, reason: str = "", were: Iterable[str] | None = None
+) -> None:
+    """Set the groups of a user. `were`: what is expected, for an undo. Raises PermissionDenied, and InvalidValue for
+    the last administrator."""
     with audited(by, _holder(user), "set-groups", reason=reason) as row:
         _check_full_administrator(by)
-        row.before = {"groups": sorted(user.groups.values_list("name", flat=True))}
+        now = sorted(_locked(user).groups.values_list("name", flat=True))
+        if were is not None:
+            _check_unchanged(f"the groups of {user.get_username()} were", _names(now), _names(were))
+        row.before = {"groups": now}
         row.after = {"groups": sorted(group.name for group in groups)}
         with _keeping_an_administrator():
             user.groups.set(groups)
@@ -235,8 +268,8 @@ def sync_groups(user: User, wanted: set[str], governed: set[str], *, by: str, ad
     if after == before:
         return
     with audited(Actor(user, address), _holder(user), "set-groups", reason=f"groups from {by}") as row:
-        row.before, row.after = {"groups": sorted(before)}, {"groups": sorted(after)}
         found = list(Group.objects.filter(name__in=after))
+        row.before, row.after = {"groups": sorted(before)}, {"groups": sorted(group.name for group in found)}
         if missing := after - {group.name for group in found}:
             row.detail = f"there is no group {', '.join(sorted(missing))}"
         user.groups.set(found)

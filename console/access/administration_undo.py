@@ -1,4 +1,5 @@
-"""Undo of a change of access from its audit entry: restores the previous state, and each step is audited.
+"""Undo of a change of access from its audit entry: restores the previous state, unless it was changed again since then,
+and each step is audited.
 
 Passwords and tokens cannot be restored: only their digests are stored, and a revoked token stays revoked.
 """
@@ -28,7 +29,7 @@ def undo(by: Actor, entry: AuditEntry) -> str:
     if not is_undoable(entry):
         raise InvalidValue({"undo": f"{entry.operation} of {entry.object} ({entry.outcome}) cannot be undone"})
     kind, _, name = entry.object.partition(" ")
-    before, reason = entry.before or {}, f"undo of audit row {entry.pk}"
+    before, after, reason = entry.before or {}, entry.after or {}, f"undo of audit row {entry.pk}"
     grants = [Grant(Role(role), broker, host) for role, broker, host in before.get("grants", ())]
     if entry.operation == "delete-group":
         return _create_again(by, name, grants, before.get("members", ()), reason)
@@ -39,10 +40,10 @@ def undo(by: Actor, entry: AuditEntry) -> str:
         return f"{name} has the role of {before.get('role')} again."
     user = _user(name)
     if entry.operation == "deactivate-user":
-        administration.set_active(by, user, active=True, reason=reason)
+        administration.set_active(by, user, active=True, reason=reason, was=False)
         return f"{name} can sign in again."
     groups = list(Group.objects.filter(name__in=before.get("groups", ())))
-    administration.set_groups(by, user, groups, reason=reason)
+    administration.set_groups(by, user, groups, reason=reason, were=after.get("groups", ()))
     return f"The previous groups of {name} are restored: {_names(group.name for group in groups)}."
 
 

@@ -19,18 +19,19 @@ class NotAllowed(Exception):
 
 
 def url_of(text: str) -> SplitResult:
-    """Parse the URL of a webhook. Raises ValueError with a sentence."""
+    """Parse the URL of a webhook. Raises ValueError with a sentence, which does not repeat the URL: it can contain a
+    secret, and the audit trail has the sentence."""
     try:
         url = urlsplit(text)
         port = url.port
-    except ValueError as error:
-        raise ValueError(f"{text!r} is not a URL: {error}") from None
+    except ValueError:  # its message can repeat parts of the text
+        raise ValueError("it is not a URL: its host or its port is not valid") from None
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise ValueError(f"{text!r} is not a URL of a webhook: it must begin with https:// or http:// and have a host")
+        raise ValueError("it is not the URL of a webhook: it must begin with https:// or http:// and have a host")
     if url.username is not None or url.password is not None:
         raise ValueError("a URL must not contain a user or password: requests are signed instead")
     if port == 0 or any(ord(c) <= 32 or ord(c) == 127 for c in text):
-        raise ValueError(f"{text!r} is not a URL of a webhook")
+        raise ValueError("it is not the URL of a webhook: it has blanks or control characters, or its port is 0")
     return url
 
 

@@ -23,16 +23,20 @@ class ConsumedQueues:
     """The queues of all brokers. The database is read once per broker: only the evaluator writes it."""
 
     _by_broker: dict[str, set[str]] = field(default_factory=dict)
+    _rules: dict[str, set[int]] = field(default_factory=dict)  # that recorded them, by broker
 
     def update(
         self, broker: str, rules: Iterable[Rule], rows: Iterable[Mapping[str, Any]], *, complete: bool
     ) -> Collection[str]:
         """Record the queues in the scope of `rules` that have consumers now, and return all that have had them, as text
         of object names. `complete`: queues without a row have been deleted."""
-        mine = [rule for rule in rules if rule.enabled and CONSUMERS_LOST in rule.kinds]
+        mine = [rule for rule in rules if _records(rule)]
         before = self._of(broker)
+        numbers = {rule.pk for rule in mine}
+        if not numbers & self._rules.get(broker, numbers):  # no rule, or only new ones
+            self._remove(broker, set(before))
+        self._rules[broker] = numbers
         if not mine:
-            self._remove(broker, before)
             return before
         new, present = [], set()
         for row in rows:
@@ -51,8 +55,15 @@ class ConsumedQueues:
         return before
 
     def forget(self, broker: str) -> None:
-        """Remove the queues of a broker that is configured no more."""
+        """Remove the queues of a broker, which is configured no more or has no rule."""
         self._remove(broker, self._of(broker))
+
+    @staticmethod
+    def forget_without_rules() -> None:
+        """Remove all if no rule records them any more. In the transaction that changes or deletes a rule: the evaluator
+        finds that only if it runs before the next rule is created."""
+        if not any(map(_records, Rule.objects.all())):
+            ConsumedQueue.objects.all().delete()
 
     def _of(self, broker: str) -> set[str]:
         if broker not in self._by_broker:
@@ -65,3 +76,7 @@ class ConsumedQueues:
         for first in range(0, len(gone), _BATCH):
             ConsumedQueue.objects.filter(broker=broker, object__in=gone[first : first + _BATCH]).delete()
         self._by_broker[broker].difference_update(gone)
+
+
+def _records(rule: Rule) -> bool:
+    return rule.enabled and CONSUMERS_LOST in rule.kinds

@@ -17,6 +17,7 @@ from brokers.admin import InvalidValue
 from brokers.model.patterns import pattern_fault
 from console.access.actor import Actor
 from console.alerts.addresses import network_of
+from console.alerts.consumed_queues import ConsumedQueues
 from console.alerts.models import AllowedNetwork, Receiver, Rule, Silence
 from console.alerts.validation import check_name, save_next_version, unique
 from console.brokers.configured import slugs
@@ -97,8 +98,11 @@ def change_rule(by: Actor, rule: Rule, given: Mapping[str, Any], version: int) -
             by.check(slug, need, f"alert-rule {rule.name}")
         receivers = _receivers(given) if "receivers" in given else list(rule.receivers.all())
         with unique("name", values["name"]), transaction.atomic():
+            if values["enabled"] and not rule.enabled:
+                values["starts"] = {}  # it starts again
             save_next_version(Rule.objects.filter(pk=rule.pk, version=version), rule, values)
             rule.receivers.set(receivers)
+            ConsumedQueues.forget_without_rules()
         rule = Rule.objects.get(pk=rule.pk)
         this.after = _audited(rule)
         return rule
@@ -109,6 +113,7 @@ def delete_rule(by: Actor, rule: Rule) -> None:
     with _scoped(by, f"alert-rule {rule.name}", "delete", rule.broker, rule.virtualhost) as this:
         this.before = _audited(rule)
         rule.delete()
+        ConsumedQueues.forget_without_rules()
 
 
 def _audited(rule: Rule) -> dict[str, Any]:

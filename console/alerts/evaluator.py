@@ -27,6 +27,7 @@ from console.alerts.models import Alert, AlertState, Delivery, Notification, Pos
 from console.alerts.observing import active_conditions, dead_letter_queues_of, is_paused, read_scopes, unreachable
 from console.alerts.queue_conditions import DEAD_LETTERS, QUEUE_CONDITIONS, Known, Row, matching_conditions
 from console.alerts.recording import NOT_RECORDING, SILENT, Recording
+from console.alerts.rule_starts import RuleStarts, journal_now, start_of
 from console.alerts.transitions import UNREACHABLE, Evaluation, Observation, evaluate
 from console.brokers.models import ForeignBroker
 from console.links.queue_table import queue_of
@@ -71,6 +72,7 @@ class Evaluator:
     _scopes: dict[str, tuple[float, list[Row] | None]] = field(default_factory=dict)
     _rewinds: Rewinds = field(default_factory=Rewinds)
     _consumed: ConsumedQueues = field(default_factory=ConsumedQueues)
+    _starts: RuleStarts = field(default_factory=RuleStarts)
     _unread: dict[str, str] = field(default_factory=dict)  # slug -> why events cannot be read
 
     def run(self, ended: Callable[[], bool], pause: Callable[[float], object]) -> None:
@@ -98,6 +100,10 @@ class Evaluator:
                     log.warning("%s: alerts could not be evaluated: %s", link.slug, error)
             for slug in self._removed():
                 self._end_alerts(slug, rules, silences)
+        else:
+            for link in self.links():  # the next rule starts without a past
+                self._starts.look(link)
+                self._consumed.forget(link.slug)
         if self.clock() - self._cleaned > 60:
             self._cleaned = self.clock()
             self._clean(rules)
@@ -120,7 +126,7 @@ class Evaluator:
         now, slug = self.now(), link.slug
         conditions, settled, unknown = self._conditions(link)
         rows, known, unknown_too = self._queues(link, rules, settled=settled)
-        position, events = self._readable_events(link)
+        position, events = self._readable_events(link, rules)
         open_alerts: dict[int, list[Alert]] = {}
         for alert in Alert.objects.filter(broker=slug):
             open_alerts.setdefault(alert.rule_id, []).append(alert)
@@ -130,7 +136,7 @@ class Evaluator:
                 slug,
                 open_alerts.get(rule.pk, []),
                 conditions=[*conditions, *matching_conditions(rule, slug, rows, known)],
-                events=events,
+                events=[event for event in events if event.number > start_of(rule, slug)],
                 silences=silences,
                 now=now,
                 settled=settled,
@@ -195,6 +201,7 @@ class Evaluator:
         known whether they have ended. Empty if no rule needs them or the broker is disconnected."""
         named = {kind for rule in rules if rule.enabled for kind in rule.kinds}
         if not link.connected:
+            self._consumed.update(link.slug, rules, [], complete=False)
             return [], Known(), ()
         rows = link.queues() if named & QUEUE_CONDITIONS.keys() else []
         consumed = self._consumed.update(link.slug, rules, rows, complete=settled)
@@ -217,12 +224,12 @@ class Evaluator:
             self._scopes[link.slug] = self.clock(), scopes
         return scopes
 
-    def _readable_events(self, link: BrokerLink) -> tuple[Position, list[_EventObservation]]:
+    def _readable_events(self, link: BrokerLink, rules: list[Rule]) -> tuple[Position, list[_EventObservation]]:
         """Return the stored position and the events after it; none while the broker does not give them, which must not
         delay what does not depend on events. The position stays, so that a later poll processes them."""
         slug = link.slug
         try:
-            found = self._events(link)
+            found = self._events(link, rules)
         except AdminError as error:
             if self._unread.get(slug) != str(error):  # once, and not at each poll
                 log.warning("%s: events could not be read, and their alerts are delayed: %s", slug, error)
@@ -232,21 +239,23 @@ class Evaluator:
             log.info("%s: events are read again", slug)
         return found
 
-    def _events(self, link: BrokerLink) -> tuple[Position, list[_EventObservation]]:
-        """Return the stored position and the events after it. Raises AdminError."""
-        journal = str((link.broker or {}).get("journal") or "")
-        position = Position.objects.filter(broker=link.slug).first()
-        if position is None or not link.connected or not journal:
-            if link.connected and journal:  # first use of alerts: start at the newest event
-                position = Position.objects.create(broker=link.slug, journal=journal, event=link.newest_event)
-            return position or Position(broker=link.slug, journal="", event=0), []
-        if journal_of(position) != journal:
-            log.warning("%s has a new event journal: reading it from the beginning", link.slug)
-            Position.objects.filter(broker=link.slug).update(journal=journal, event=0)
-            position.journal, position.event = journal, 0
-        elif (after := self._rewinds.restored_position(link, position)) is not None:
-            Position.objects.filter(broker=link.slug).update(journal=journal, event=after)
-            position.journal, position.event = journal, after
+    def _events(self, link: BrokerLink, rules: list[Rule]) -> tuple[Position, list[_EventObservation]]:
+        """Return the stored position and the events after it that a rule can apply to. Raises AdminError."""
+        slug, journal = link.slug, journal_now(link)
+        position = Position.objects.filter(broker=slug).first()
+        if not journal:
+            return position or Position(broker=slug, journal="", event=0), []
+        if position is not None and journal_of(position) != journal:
+            log.warning("%s has a new event journal: reading it from the beginning", slug)
+            self._set_back(position, journal, rules, 0)
+        elif position is not None and (after := self._rewinds.restored_position(link, position)) is not None:
+            self._set_back(position, journal, rules, after)
+        start = self._starts.look(link)
+        earliest = self._starts.give(slug, rules, start)
+        if position is None:  # first use of alerts
+            return Position.objects.create(broker=slug, journal=journal, event=start), []
+        if position.event < earliest:
+            self._move(position, journal, earliest)
         if link.newest_event <= position.event:
             return position, []
         tail = asyncio.run(link.events_after(position.event, MAX_EVENTS))
@@ -255,6 +264,14 @@ class Evaluator:
                 "%s: events %d to %d are no longer retained", link.slug, position.event + 1, tail.expired_before - 1
             )
         return position, [_observation(event) for event in tail.events]
+
+    def _set_back(self, position: Position, journal: str, rules: list[Rule], event: int) -> None:
+        self._starts.set_back(position.broker, rules, event)
+        self._move(position, journal, event)
+
+    def _move(self, position: Position, journal: str, event: int) -> None:
+        Position.objects.filter(broker=position.broker).update(journal=journal, event=event)
+        position.journal, position.event = journal, event
 
     def _advance(self, position: Position, events: list[_EventObservation]) -> None:
         if not events:

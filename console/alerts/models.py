@@ -124,6 +124,8 @@ class Rule(models.Model):
     version = models.PositiveIntegerField(default=1)
     #: Time of the rule's last notification; alerts that follow within seconds are sent together.
     last_notified = models.DateTimeField(null=True)
+    #: Number of the event after which it applies, by broker (`rule_starts.py`); null: of an earlier release.
+    starts = models.JSONField(null=True, default=dict, editable=False)
 
     objects: ClassVar[models.Manager[Rule]] = models.Manager()
 
@@ -241,7 +243,8 @@ class Notification(models.Model):
 
 class Delivery(LeasedRow):
     """A notification for a receiver. `due`: time of the next attempt; the worker that attempts it owns the lease.
-    `attempts`: the last attempts, each {at, seconds, outcome}."""
+    `attempts`: the last attempts, each {at, seconds, outcome}. `settled`: of an e-mail, the recipients that are not to
+    be tried again, with "" if the server accepted it for them, else with its refusal."""
 
     notification = models.ForeignKey(Notification, on_delete=models.CASCADE, related_name="deliveries")
     receiver = models.ForeignKey(Receiver, on_delete=models.SET_NULL, null=True, related_name="deliveries")
@@ -250,6 +253,7 @@ class Delivery(LeasedRow):
     due = models.DateTimeField()
     tries = models.PositiveIntegerField(default=0)
     attempts = models.JSONField(default=list)
+    settled = models.JSONField(default=dict)
     finished = models.DateTimeField(null=True)
 
     class Meta:

@@ -26,7 +26,7 @@ from console.alerts.validation import check_name, save_next_version, unique
 from console.brokers import keys
 from console.brokers.configured import slugs
 from console.celery import send
-from console.operations.console_changes import console_change, needs_of_scope
+from console.operations.console_changes import console_attempt, console_change, needs_of_scope
 
 #: Kinds whose URL is a secret.
 CHATS = (Kind.SLACK, Kind.TEAMS)
@@ -49,9 +49,9 @@ def receiver_json(receiver: Receiver, *, whole: bool) -> dict[str, Any]:
 
 def create_receiver(by: Actor, given: Mapping[str, Any]) -> Receiver:
     """Create a receiver, of a webhook with a new secret. Raises PermissionDenied, InvalidValue."""
-    with console_change(by, f"alert-receiver {given.get('name', '')}", "create", needs_of_scope()) as this:
-        kind = given["kind"]
-        with _encryption(kind), unique("name", given["name"].strip()), transaction.atomic():
+    kind, what = given["kind"], f"alert-receiver {given.get('name', '')}"
+    with console_attempt(by, what, "create", needs_of_scope()) as this, _encryption(kind), this.transaction():
+        with unique("name", given["name"].strip()), transaction.atomic():
             receiver = Receiver(kind=kind, **_values(kind, given, new=True))
             if kind == Kind.WEBHOOK:
                 receiver.secret = new_secret()
@@ -65,13 +65,14 @@ def create_receiver(by: Actor, given: Mapping[str, Any]) -> Receiver:
 def change_receiver(by: Actor, receiver: Receiver, given: Mapping[str, Any], version: int) -> Receiver:
     """Change a receiver and return it; a secret that is not given stays. Raises PermissionDenied, InvalidValue,
     StaleVersion, NotFound."""
-    with console_change(by, f"alert-receiver {receiver.name}", "update", needs_of_scope()) as this:
+    kind, what = receiver.kind, f"alert-receiver {receiver.name}"
+    with console_attempt(by, what, "update", needs_of_scope()) as this, _encryption(kind), this.transaction():
         this.before = _audited(receiver)
         now = {field: getattr(receiver, field) for field in ("name", "recipients", "enabled")}
         now["url"] = receiver.url if receiver.kind == Kind.WEBHOOK else ""
         now["region"] = _region(receiver)
-        kind, name = receiver.kind, given.get("name", receiver.name).strip()
-        with _encryption(kind), unique("name", name), transaction.atomic():
+        name = given.get("name", receiver.name).strip()
+        with unique("name", name), transaction.atomic():
             values = _values(kind, {**now, **given}, new=False)
             save_next_version(Receiver.objects.filter(pk=receiver.pk, version=version), receiver, values)
         receiver = Receiver.objects.get(pk=receiver.pk)
@@ -113,11 +114,14 @@ def send_test(by: Actor, receiver: Receiver) -> Delivery:
 
 
 def retry_delivery(by: Actor, delivery: Delivery) -> None:
-    """Retry a failed delivery with a full number of attempts. Raises PermissionDenied, InvalidValue."""
+    """Retry a failed delivery with a full number of attempts; not for recipients that accepted it. Raises
+    PermissionDenied, InvalidValue."""
     with console_change(by, f"alert-receiver {delivery.receiver_name}", "deliver-again", needs_of_scope()) as this:
         this.detail = f"delivery {delivery.pk}"
         failed = Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.FAILED)
-        if not failed.update(state=DeliveryState.WAITING, due=timezone.now(), tries=0, finished=None):
+        accepted = {recipient: said for recipient, said in delivery.settled.items() if not said}
+        again = {"state": DeliveryState.WAITING, "due": timezone.now(), "tries": 0, "finished": None}
+        if not failed.update(**again, settled=accepted):
             raise InvalidValue({"detail": f"delivery {delivery.pk} has not failed"})
     send(deliver, delivery.pk)
 

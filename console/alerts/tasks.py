@@ -2,7 +2,8 @@
 duplicate task has no effect.
 
 A worker owns the delivery's lease while it attempts it. If it dies after the receiver's response and before it saves
-the result, the receiver gets the notification twice, with the same `Headgate-Delivery` number.
+the result, the receiver gets the notification twice, with the same `Headgate-Delivery` number. `lanes.py` bounds how
+many are attempted at once: one that has no lane is attempted after another one.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import datetime as dt
 import logging
 import smtplib
 import time
+from itertools import islice
 
 from django.db.models import F, Q
 from django.utils import timezone
 
+from console.alerts.lanes import Lanes
 from console.alerts.models import Delivery, DeliveryState, Notification, Silence
 from console.alerts.transmission import PermanentFailure, Postponed, transmit
 from console.alerts.webhook import Refused
@@ -34,15 +37,52 @@ MAX_LOGGED = 12
 DAYS = 90
 
 
+_lanes = Lanes()
+
+
 @app.task(name="alerts.deliver")  # type: ignore[untyped-decorator]
 def deliver(number: int) -> str:
-    """Attempt a delivery if it is due, and return the outcome."""
+    """Attempt a delivery if it is due and there is a lane for it, and return the outcome."""
+    found = Delivery.objects.filter(pk=number).values("receiver").first()
+    if found is None:
+        return "not due"
+    with _lanes.lane(found["receiver"]) as is_free:
+        if not is_free:
+            return "waits for others"
+        outcome = _attempt(number)
+    _send_next()
+    return outcome
+
+
+def _send_next() -> None:
+    """Queue the delivery for which a lane is free now."""
+    for receiver in _lanes.next_of(_waiting()):
+        for number in _first_due(receiver):
+            send(deliver, number)
+
+
+def _waiting() -> set[int | None]:
+    """Return the receivers with due deliveries."""
+    return set(_due(timezone.now()).values_list("receiver", flat=True).order_by().distinct())
+
+
+def _first_due(receiver: int | None) -> list[int]:
+    """Return the delivery to a receiver that is next; none if all due ones are being attempted."""
+    now = timezone.now()
+    rows = _due(now).filter(receiver=receiver).order_by("due", "pk").only("pk", "lease_until", "lease_holder")
+    return [row.pk for row in islice((row for row in rows.iterator(100) if row.is_free(now)), 1)]
+
+
+def _attempt(number: int) -> str:
     now = timezone.now()
     if not _due(now).filter(pk=number).claim(LEASE, now, tries=F("tries") + 1):
         return "not due"
     delivery = Delivery.objects.select_related("notification", "receiver").get(pk=number)
     began, wait = time.monotonic(), 0.0
     try:
+        receiver = delivery.receiver
+        if receiver is not None and not receiver.enabled and delivery.notification.phase != "test":
+            raise PermanentFailure("the receiver is disabled")
         outcome = transmit(delivery)
         state = DeliveryState.DONE
     except Postponed:
@@ -61,6 +101,7 @@ def deliver(number: int) -> str:
     except Exception as error:  # a bug must not cause endless attempts
         log.exception("delivery %s failed", number)
         outcome, state = f"{type(error).__name__}: {error}", DeliveryState.FAILED
+    _lanes.attempted(delivery.receiver_id, failed=state != DeliveryState.DONE)
     now = timezone.now()
     delivery.attempts = [
         *delivery.attempts,
@@ -71,18 +112,18 @@ def deliver(number: int) -> str:
     delivery.finished = None if state == DeliveryState.WAITING else now
     pause = max(min(FIRST * 2 ** (delivery.tries - 1), LONGEST), min(wait, LONGEST_WAIT))
     delivery.due = now + dt.timedelta(seconds=pause)
-    delivery.save(update_fields=["attempts", "state", "lease_until", "lease_holder", "finished", "due"])
+    delivery.save(update_fields=["attempts", "settled", "state", "lease_until", "lease_holder", "finished", "due"])
     return outcome
 
 
 @app.task(name="alerts.sweep")  # type: ignore[untyped-decorator]
 def sweep() -> int:
-    """Queue all due deliveries: retries, and first attempts whose task was lost. Return their number."""
-    now = timezone.now()
-    due = _due(now).free(now, most=200)
-    for number in due:
+    """Queue a due delivery of each receiver: a retry, or a first attempt whose task was lost. The others follow it.
+    Return their number."""
+    numbers = [number for receiver in _waiting() for number in _first_due(receiver)]
+    for number in numbers:
         send(deliver, number)
-    return len(due)
+    return len(numbers)
 
 
 @app.task(name="alerts.forget")  # type: ignore[untyped-decorator]

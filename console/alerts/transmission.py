@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.conf import settings
-from django.core.mail import EmailMessage, get_connection
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from brokers.name_lookup import look_up
 from console.alerts import pagerduty, slack, teams
 from console.alerts.addresses import Network, NotAllowed, network_of
 from console.alerts.console_url import console_url
-from console.alerts.messages import payload, subject, text
+from console.alerts.mail import RefusedForGood, send_mail
+from console.alerts.messages import payload
 from console.alerts.models import AllowedNetwork, Delivery, DeliveryState, Kind, Notification, Receiver
 from console.alerts.reachability import NO_MAIL_SERVER
 from console.alerts.webhook import Refused, Response, encoded, post, send_json
@@ -64,19 +63,10 @@ def _chat(
 def _mail(receiver: Receiver, delivery: Delivery, allowed: Iterable[Network]) -> str:
     if not settings.EMAIL_HOST:
         raise PermanentFailure(NO_MAIL_SERVER)
-    look_up(settings.EMAIL_HOST, settings.EMAIL_PORT)  # the look-up of smtplib has no time limit
-    notification = delivery.notification
-    message = EmailMessage(
-        subject=subject(notification).replace("\n", " ").replace("\r", " "),
-        body=text(notification, console_url()),
-        from_email=settings.DEFAULT_FROM_EMAIL,
-        to=receiver.recipients,
-        connection=get_connection(),
-        # A duplicate, after a worker died, has the same ID.
-        headers={"Message-ID": f"<{notification.id}.{delivery.pk}@headgate>", "Auto-Submitted": "auto-generated"},
-    )
-    message.send()
-    return f"{settings.EMAIL_HOST} accepted it for {', '.join(receiver.recipients)}"
+    try:
+        return send_mail(receiver, delivery)
+    except RefusedForGood as error:
+        raise PermanentFailure(str(error)) from error
 
 
 # -- PagerDuty --------------------------------------------------------------------------------------------------------

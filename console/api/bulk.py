@@ -12,9 +12,10 @@ from brokers.admin import NotFound
 from console import operations
 from console.api import policies_schema, schema
 from console.api.base_views import MAX_PAGE_SIZE, BrokerView, PersonalView, choice_in, number_in
-from console.bulk import editing, tasks
+from console.bulk import editing, tasks, undoing
 from console.bulk.editing import Selection
 from console.bulk.models import BulkEdit, RowState
+from console.bulk.pinned import digest_of
 from console.celery import send
 from console.links.visible import visible_link
 from console.permissions.rights import Role
@@ -42,7 +43,7 @@ class BulkEditsView(BrokerView):
     @extend_schema(
         parameters=[schema.BROKER],
         request=policies_schema.BulkRequest,
-        responses={201: policies_schema.BulkJob, **schema.WRITE_REFUSALS},
+        responses={201: policies_schema.BulkJob, **schema.WRITE_REFUSALS, 409: schema.Refusal},
         summary="Change policy fields of many queues",
         description="Returns a job that runs in the background. Each queue is changed and audited separately.",
     )
@@ -50,7 +51,13 @@ class BulkEditsView(BrokerView):
         body = self.body
         chosen = Selection(**body["selection"])
         job = editing.begin_bulk(
-            self.actor, self.link, chosen, body["attributes"], factors=body["factors"], reason=body["reason"]
+            self.actor,
+            self.link,
+            chosen,
+            body["attributes"],
+            factors=body["factors"],
+            reason=body["reason"],
+            previewed=body["digest"],
         )
         send(tasks.carry_out, job.pk)
         return Response(_job(job), status=201)
@@ -66,10 +73,12 @@ class BulkPreviewView(BrokerView):
     def post(self, request: Request) -> Response:
         rows = editing.selected(self.link, Selection(**self.body["selection"]))
         attributes, factors = self.body["attributes"], self.body["factors"]
-        preview, without = None, 0
+        preview, without, digest = None, 0, ""
         if (attributes or factors) and rows:
-            preview = editing.preview_bulk(self.link, rows, attributes, factors=factors)
-            without = len(rows) - len(editing.wanted_values(self.link, rows, attributes, factors))
+            wanted = editing.wanted_values(self.link, rows, attributes, factors)
+            preview = editing.preview_bulk(self.link, wanted)
+            without = len(rows) - len(wanted)
+            digest = digest_of([row["object"] for row in rows], wanted)
         queues = [
             {
                 "object": row["object"],
@@ -80,7 +89,9 @@ class BulkPreviewView(BrokerView):
             }
             for row in rows[:_MAX_NAMED]
         ]
-        return Response({"count": len(rows), "queues": queues, "preview": preview, "without": without})
+        return Response(
+            {"count": len(rows), "queues": queues, "preview": preview, "without": without, "digest": digest}
+        )
 
 
 class _JobView(PersonalView):
@@ -155,24 +166,25 @@ class BulkInterruptView(_JobView):
 
 class BulkUndoView(_JobView):
     @extend_schema(
-        responses={200: policies_schema.BulkPreview, **schema.READ_REFUSALS},
+        responses={200: policies_schema.BulkUndoPreview, **schema.READ_REFUSALS},
         summary="Preview the impact of undoing a bulk edit",
     )
     def get(self, request: Request, number: int) -> Response:
         job = self.job(number)
-        changes = editing.undo_changes(job)
         link = visible_link(self.rights, job.broker)
-        preview = operations.preview_changes(link, changes, one_by_one=True) if changes else None
-        return Response({"count": len(changes), "queues": [], "preview": preview})
+        plan = undoing.undo_plan(job, link)
+        preview = operations.preview_changes(link, plan.changes, one_by_one=True) if plan.changes else None
+        return Response({"count": len(plan.changes), "preview": preview, "changed_since": plan.changed_since})
 
     @extend_schema(
         request=policies_schema.BulkSteer,
         responses={201: policies_schema.BulkJob, **schema.WRITE_REFUSALS},
         summary="Undo a bulk edit",
-        description="Starts another job that restores the previous values of queues that have not changed since.",
+        description="Starts another job that restores the previous values of queues that have not changed since. Queues"
+        " that an earlier undo has restored are not part of it; refused if there are no others, and while one runs.",
     )
     def post(self, request: Request, number: int) -> Response:
-        job = editing.begin_undo(self.actor, self.job(number), reason=self.body["reason"])
+        job = undoing.begin_undo(self.actor, self.job(number), reason=self.body["reason"])
         send(tasks.carry_out, job.pk)
         return Response(_job(job), status=201)
 
@@ -190,6 +202,7 @@ def _job(job: BulkEdit) -> dict[str, Any]:
         "selection": job.selection,
         "undo_of": job.undo_of_id,
         "undone_by": list(job.undone_by.values_list("pk", flat=True)),
+        "undoable": undoing.undoable(job),
         "state": job.state,
         "stalled": editing.is_stalled(job),
         "error": job.error,

@@ -24,6 +24,7 @@ from brokers.input_checks import readable, readable_sentences, shortened
 from console.brokers.stops_left import StopsInForce
 from console.history.storage.reader import HistoryBroken, NothingRecorded
 from console.links.visible import UnknownBroker
+from console.operations.attempt import PreviewOutdated
 from console.operations.messages import NotOffered
 from console.operations.stops_across import EffectsNotConfirmed, NowhereDone
 
@@ -33,6 +34,7 @@ _STATUS: dict[type[Exception], int] = {
     NotAllowed: status.HTTP_403_FORBIDDEN,
     AlreadyExists: status.HTTP_409_CONFLICT,
     NotOffered: status.HTTP_409_CONFLICT,
+    PreviewOutdated: status.HTTP_409_CONFLICT,
     BrokerUnreachable: status.HTTP_503_SERVICE_UNAVAILABLE,
     AdminError: status.HTTP_503_SERVICE_UNAVAILABLE,
     NothingRecorded: status.HTTP_404_NOT_FOUND,

@@ -45,6 +45,16 @@ def _level(description: str) -> CountField:
     return CountField(description, max_value=(1 << 62) - 1)
 
 
+def _resume_level(unit: str) -> serializers.IntegerField:
+    return serializers.IntegerField(
+        help_text=f"The resume level in {unit}; 0 beside a capacity: when empty; null or omitted: the capacity.",
+        default=None,
+        allow_null=True,
+        min_value=0,
+        max_value=(1 << 62) - 1,
+    )
+
+
 class WhatIfLimits(serializers.Serializer[Any]):
     capacity_messages = _count("The stop level in messages; 0: no limit.")
     resume_messages = _count("The resume level in messages; 0 beside a capacity: when empty.")
@@ -77,9 +87,9 @@ class WhatIfAdvice(serializers.Serializer[Any]):
 
 class WhatIfCandidate(serializers.Serializer[Any]):
     capacity_messages = _level("The stop level in messages; 0: no limit.")
-    resume_messages = _level("The resume level in messages; 0 beside a capacity: when empty.")
+    resume_messages = _resume_level("messages")
     capacity_bytes = _level("The stop level in bytes; 0: no limit.")
-    resume_bytes = _level("The resume level in bytes; 0 beside a capacity: when empty.")
+    resume_bytes = _resume_level("bytes")
 
 
 def _moment(description: str) -> MomentField:
@@ -271,12 +281,16 @@ def _required(request: Request) -> list[dict[str, Any]]:
     ]
 
 
-def _limits(number: int, given: Mapping[str, int]) -> Any:
-    """Return the candidate's `Limits`. Raises InvalidValue for inconsistent levels."""
+def _limits(number: int, given: Mapping[str, int | None]) -> Any:
+    """Return the candidate's `Limits`: without a resume level, the capacity is the resume level. Raises InvalidValue
+    for inconsistent levels."""
     from console.history.whatif.replay import Limits
 
+    levels: dict[str, int] = {}
     for unit in ("messages", "bytes"):
-        stop, resume = given[f"capacity_{unit}"], given[f"resume_{unit}"]
+        stop, resume = given[f"capacity_{unit}"] or 0, given[f"resume_{unit}"]
+        resume = stop if resume is None else resume
+        levels |= {f"capacity_{unit}": stop, f"resume_{unit}": resume}
         if resume and not stop:
             raise InvalidValue(
                 {"candidates": f"candidate {number}: resume_{unit} is {resume:,} without a capacity_{unit}"}
@@ -288,7 +302,7 @@ def _limits(number: int, given: Mapping[str, int]) -> Any:
                     " its producers would never be unblocked"
                 }
             )
-    return Limits(*(float(given[name]) for name in _LIMITS))
+    return Limits(*(float(levels[name]) for name in _LIMITS))
 
 
 def _outcome_facts(limits: Limits, simulated: Simulated, producers: float) -> dict[str, int]:

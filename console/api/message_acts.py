@@ -19,6 +19,7 @@ from console.intake.durations import parse_duration
 from console.messages import jobs, tasks
 from console.messages.models import MessageJob
 from console.operations import message_acts
+from console.operations.dead_letter_target import dead_letter_target
 from console.operations.message_acts import Act
 from console.permissions.rights import Role
 
@@ -40,23 +41,36 @@ class _ActView(BrokerView):
         ids, match = body.get("ids"), body.get("match")
         if (ids is None) == (match is None):
             raise InvalidValue({"ids": "give either ids or match ({}: all messages of the queue)"})
-        act = Act(self.action, body["object"], body.get("to", ""), ids, None if match is None else dict(match))
+        act = Act(self.action, body["object"], self.target(), ids, None if match is None else dict(match))
         if body["preview"]:
-            return Response(message_acts.preview_act(self.link, act).as_json())
+            return Response({**message_acts.preview_act(self.link, act).as_json(), "to": act.to})
         if ids is not None:
-            return Response(message_acts.act_on_named(self.actor, self.link, act, reason=body["reason"]).as_json())
+            done = message_acts.act_on_named(self.actor, self.link, act, reason=body["reason"])
+            return Response({**done.as_json(), "to": act.to})
         job = jobs.begin(self.actor, self.link, act, reason=body["reason"])
         send(tasks.carry_out, job.pk)
         job.refresh_from_db()
         return Response({"job": job_of(job)}, status=202)
 
+    def target(self) -> str:
+        """Return the name of the target queue, "" for actions without."""
+        return str(self.body.get("to", ""))
+
 
 class MoveMessagesView(_ActView):
     action = "move"
 
+    def target(self) -> str:
+        to = super().target()
+        if self.body["dead_letter"]:
+            return dead_letter_target(self.link, self.body["object"], to)
+        if not to:
+            raise InvalidValue({"to": "to is missing: name the target queue, or set dead_letter"})
+        return to
+
     @extend_schema(
         parameters=[schema.BROKER],
-        request=messages_schema.MessageTargetRequest,
+        request=messages_schema.MessageMoveRequest,
         responses=_RESPONSES,
         summary="Move messages to another queue",
         description="Each message is in one of the two queues at any moment, also if the broker is killed. In the"

@@ -151,6 +151,14 @@ class MessageTargetRequest(MessageActRequest):
     to = TextField("Name of the target queue, in the same virtual host.", max_length=255)
 
 
+class MessageMoveRequest(MessageActRequest):
+    to = TextField("Name of the target queue, in the same virtual host.", max_length=255, default="")
+    dead_letter = FlagField(
+        "Move to the effective dead-letter queue of the queue. If `to` names it, too, the move is refused with 409 if"
+        " it is another one by now."
+    )
+
+
 class SkippedMessage(serializers.Serializer[Any]):
     id = text_field("Identifier.")
     why = text_field("Why nothing was done with it.")
@@ -163,6 +171,7 @@ class MessageActAnswer(serializers.Serializer[Any]):
     skipped_messages = number_field("Number of skipped messages.")
     blocked = text_field("Why the target takes no more messages now; empty: it does.")
     complete = serializers.BooleanField(help_text="Whether all messages were reached.")
+    to = text_field("Name of the target queue; empty: none.")
 
 
 class MessageJob(serializers.Serializer[Any]):

@@ -179,6 +179,11 @@ class BulkRequest(serializers.Serializer[Any]):
     selection = BulkSelection(help_text="Queues to edit; {}: all.")
     attributes = serializers.DictField(default=dict, help_text="Policy fields and their new values; null: inherited.")
     factors = _factors()
+    digest = TextField(
+        "That of the preview: the edit is refused with 409 if other queues are selected by now, or would get other"
+        " values. Empty: it is not compared.",
+        default="",
+    )
     reason = TextField(REASON, default="")
 
 
@@ -193,6 +198,13 @@ class BulkPreview(serializers.Serializer[Any]):
     queues = PolicyQueue(many=True, help_text="The first 200 of them by name.")
     preview = ChangePreview(allow_null=True)
     without = number_field("Queues that stay as they are, since they have no limit to multiply.")
+    digest = text_field("Of the selected queues and their new values: send it with the edit. Empty: no fields.")
+
+
+class BulkUndoPreview(serializers.Serializer[Any]):
+    count = number_field("Number of queues whose previous values would be restored.")
+    preview = ChangePreview(allow_null=True)
+    changed_since = number_field("Queues that stay as they are: others have changed or deleted them since the edit.")
 
 
 class BulkJob(serializers.Serializer[Any]):
@@ -208,6 +220,7 @@ class BulkJob(serializers.Serializer[Any]):
     undone_by = serializers.ListField(
         child=serializers.IntegerField(), help_text="Numbers of the jobs that undo this job."
     )
+    undoable = number_field("Queues that an undo would restore, unless others have changed them; 0 while one runs.")
     state = text_field("running, interrupted or done.")
     stalled = serializers.BooleanField(help_text="Its worker has stopped while the state is running: resume it.")
     error = text_field("Why it was interrupted.")

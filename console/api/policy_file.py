@@ -29,8 +29,9 @@ class PolicyFileView(BrokerView):
         responses={200: policies_schema.PolicyFileAnswer, **schema.WRITE_REFUSALS, 409: schema.STALE},
         summary="Apply a policy file",
         description="Sets each object in the file exactly as the file says. Objects that are not in the file stay as"
-        " they are, or lose their settings with `prune`. Each object is changed and audited separately. With `dry_run`"
-        " nothing is changed, and any role suffices.",
+        " they are, or lose their settings with `prune`; for users with a role for some virtual hosts, the broker's"
+        " own settings always stay. Each object is changed and audited separately. Unless all changes are permitted,"
+        " the answer is 403, and nothing is changed. With `dry_run` nothing is changed, and any role suffices.",
     )
     def post(self, request: Request) -> Response:
         text, prune = self.body["yaml"], self.body["prune"]

@@ -114,7 +114,7 @@ class RunEndView(PersonalView):
     @extend_schema(
         request=None,
         responses={200: shapes.ScheduleRun, **schema.WRITE_REFUSALS},
-        summary="Revert the change of a run now",
+        summary="Revert the change of a run now, or call off one that has not started",
     )
     def post(self, request: Request, number: int) -> Response:
         return Response(

@@ -171,7 +171,10 @@ class TimelinePage(Snapshot):
     newest_audit = number_field("Number of the newest audit entry.")
     before_event = number_field("Value of the parameter for the next page.", required=False)
     before_audit = number_field("Value of the parameter for the next page.", required=False)
-    more = serializers.BooleanField(required=False, help_text="Whether there may be older entries.")
+    more = serializers.BooleanField(
+        required=False,
+        help_text="Whether there may be older entries; with after_event: whether some were left out: search again.",
+    )
     searched_to = number_field("Time that the search has reached, ms since the epoch.", required=False, allow_null=True)
 
 

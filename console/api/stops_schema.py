@@ -159,7 +159,9 @@ _EACH = serializers.ListField(
     child=serializers.DictField(),
     required=False,
     help_text="With `brokers` or `tags`: the result of each, or its `error`. Of a stop or start, `outcome` is done,"
-    " refused or failed (nothing was changed), or unknown (no answer in time: it may have been done).",
+    " refused or failed (nothing was changed), or unknown (no answer in time: it may have been done). Of a stop,"
+    " `earlier` is the stop of this scope before (since, until, below, replaced, after), and `made` the one that the"
+    " call has made (since, until, below).",
 )
 _AT_LEAST = serializers.ListField(
     child=serializers.CharField(),
@@ -174,7 +176,15 @@ _BEFORE = serializers.ListField(
     " below; null: not known). `replaced`: it was in a staged start, or after a halted one, which the stop has"
     " replaced.",
 )
-StopAnswer = shape_of("StopAnswer", _stop.returns, brokers=_EACH, at_least=_AT_LEAST, stops_before=_BEFORE)
+_MADE = serializers.ListField(
+    child=serializers.DictField(),
+    required=False,
+    help_text="Of a stop on one broker: the stops that it has made, as they are right after it (object, since, until,"
+    " below). An undo lifts only those that still have these values. One that is missing here was not seen.",
+)
+StopAnswer = shape_of(
+    "StopAnswer", _stop.returns, brokers=_EACH, at_least=_AT_LEAST, stops_before=_BEFORE, stops_made=_MADE
+)
 
 
 class StopProgress(serializers.Serializer[Any]):

@@ -68,8 +68,8 @@ class TimelineView(BrokerView):
         snapshot = _snapshot(link, search)
         newest = {**snapshot, "newest_event": link.newest_event, "newest_audit": timeline.newest_audit(link)}
         if after_event >= 0 and after_audit >= 0:
-            entries = timeline.news(link, search, after_event=after_event, after_audit=after_audit)
-            return Response({"entries": entries, **newest})
+            entries, more = timeline.news(link, search, after_event=after_event, after_audit=after_audit)
+            return Response({"entries": entries, "more": more, **newest})
         page = timeline.page(link, search, before_event=before_event, before_audit=before_audit, count=count)
         return Response({**asdict(page), **newest})
 

@@ -14,6 +14,7 @@ from django.db import models
 
 from brokers.input_checks import readable, shortened
 from brokers.input_limits import TEXT
+from console.brokers.configured import slugs
 from console.intake.request_ids import present_request_id
 from console.permissions.rights import Rights, Role
 
@@ -27,6 +28,20 @@ log = logging.getLogger("console.audit")
 LONGEST_DETAIL = 250_000
 
 
+#: How objects of entries begin that have addresses of receivers. Entries about these name no broker; those of an
+#: earlier release name the first one, and stay as they are, since no entry is changed.
+OF_RECEIVERS = ("alert-receiver ", "alert-network ", "console-url")
+#: How objects begin that operators of all brokers change.
+OF_ALL_BROKERS = ("alert-rule ", "alert-silence", "history")
+
+
+def _begins_with(texts: Iterable[str]) -> models.Q:
+    found = models.Q(pk__in=())
+    for text in texts:
+        found |= models.Q(object__startswith=text)
+    return found
+
+
 class AppendOnlyError(TypeError):
     """An attempt to change or delete an audit entry."""
 
@@ -38,19 +53,24 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
         raise AppendOnlyError("audit rows are never changed")
 
     def as_visible(self, rights: Rights) -> AuditQuerySet:
-        """Return the entries that a user with these permissions may read: about visible objects; and about access,
-        which have no broker, for administrators of all brokers."""
+        """Return the entries that a user with these permissions may read: about visible objects of brokers; about
+        alerts and the history of all brokers, for operators of all brokers; and all entries, so also those about users,
+        roles, tokens, sign-ins and the list of brokers, for administrators of all brokers."""
+        if rights.allows_everywhere(Role.ADMIN):
+            return self.all()
         wanted = models.Q(pk__in=())
         for grant in rights.grants:
             where = {"broker": grant.broker, "virtualhost": grant.virtualhost}
             wanted |= models.Q(**{key: value for key, value in where.items() if value}) & ~models.Q(broker="")
-        if rights.allows_everywhere(Role.ADMIN):
-            return self.all()
+        wanted &= ~_begins_with(OF_RECEIVERS)
+        brokers = slugs()
+        if brokers and all(rights.allows(Role.OPERATOR, slug) for slug in brokers):
+            wanted |= _begins_with(OF_RECEIVERS) | (models.Q(broker="") & _begins_with(OF_ALL_BROKERS))
         return self.filter(wanted)
 
     def visible_through(self, link: BrokerLink) -> AuditQuerySet:
         """Return the entries about the part of a broker that a link shows; see `console/links/visibility.py`."""
-        rows = self.filter(broker=link.slug)
+        rows = self.filter(broker=link.slug).exclude(_begins_with(OF_RECEIVERS))
         return rows if link.only_hosts is None else rows.filter(virtualhost__in=link.only_hosts)
 
     def bulk_update(self, objs: Iterable[Any], fields: Iterable[str], batch_size: int | None = None) -> int:
@@ -140,6 +160,14 @@ class AuditEntry(models.Model):
         known = {"audit_entry": self.pk, "operation": self.operation, "outcome": self.outcome, "user": self.user_name}
         about = {"broker": self.broker or None, "object": self.object}
         log.info("audit entry %s: %s", self.pk, self, extra={**known, **about})
+
+    def save_or_log(self) -> None:
+        """Save, or log the entry and raise what the database raises."""
+        try:
+            self.save()
+        except Exception:
+            log.critical("cannot write audit row: %s from %s: %s", self, self.source_address, self.detail)
+            raise
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         raise AppendOnlyError("audit rows are never deleted")

@@ -86,12 +86,13 @@ class Hosting:
     service: Service
     now: Callable[[], int]
     say: Callable[[list[str]], None]
-    open_: Callable[[str, Callable[[], object]], Records]
+    open_: Callable[[ForeignBroker, Callable[[], object]], Records]
     address: Address | None = None
     steady: Callable[[], float] = steady
-    #: Of the hosted brokers: the revision, and which acquisition of the lease. After another one everything is read
-    #: again, since a process in between may have stored events and stops.
-    _hosted: dict[str, tuple[int, int]] = field(default_factory=dict)
+    #: Of the hosted brokers: the row, its revision, and which acquisition of the lease. After another one everything is
+    #: read again, since a process in between may have stored events and stops. Another row is another broker, which was
+    #: added under the slug of one that was removed.
+    _hosted: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     _leased: dict[str, int] = field(default_factory=dict)  # which acquisition
     _acquired: int = 0
     _extended: float = float("-inf")
@@ -122,7 +123,7 @@ class Hosting:
             self._report("", "")
         failed = self.service.failed
         for slug, hosted in list(self._hosted.items()):
-            same = slug in rows and slug in leased and hosted == (rows[slug].revision, leased[slug])
+            same = slug in rows and slug in leased and hosted == (rows[slug].pk, rows[slug].revision, leased[slug])
             if not same or slug in failed:
                 await self._remove(slug)
         for slug in sorted(leased.keys() & rows.keys() - self._hosted.keys()):
@@ -175,7 +176,7 @@ class Hosting:
         slug = row.slug
         try:
             adapter = await self._in_database(lambda: _adapter(row, self.now, lambda: self.owns(slug, acquired)))
-            records = await self._in_database(lambda: self.open_(slug, self._extend))
+            records = await self._in_database(lambda: self.open_(row, self._extend))
             self.service.add(slug, adapter, records)
         except (StoreError, DatabaseError) as error:
             self._report(slug, f"{slug} cannot be hosted: {error}")
@@ -183,7 +184,7 @@ class Hosting:
         except Exception:  # of one broker: the others are hosted
             log.exception("%s cannot be hosted", slug)
             return
-        self._hosted[slug] = row.revision, acquired
+        self._hosted[slug] = row.pk, row.revision, acquired
         try:
             await self._in_database(lambda: self._publish(row))
         except (DatabaseError, KeyMissing) as error:
@@ -257,6 +258,9 @@ class _Unusable:
     async def reported(self) -> AsyncIterator[Any]:
         return
         yield
+
+    def clock_set(self, step: int) -> None:
+        """Do nothing."""
 
     async def close(self) -> None:
         """Do nothing."""

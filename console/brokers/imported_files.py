@@ -36,7 +36,7 @@ def import_files(folder: Path, slug: str, lease_name: str, keep_alive: Callable[
             row = BrokerRecords.objects.filter(slug=slug).first()
         if row is None or not row.identity:
             _import_all(files, slug, keep_alive)
-        elif row.identity != files.identity:
+        elif row.identity != files.identity and not files.is_abandoned:
             _add_stops(files, slug, lease_name)
     finally:
         files.close()
@@ -71,6 +71,8 @@ def _import_all(files: FileRecords, slug: str, keep_alive: Callable[[], object])
         if not mine.update(**values):
             raise NotStored(f"another process hosts {slug} now")
         remember(slug, files.known())
+        if files.is_abandoned:
+            return
         replace_stops(slug, "stop", [each.record() for each in files.stops()])
         replace_stops(slug, "target", [each.record() for each in files.targets()])
         replace_stops(slug, "change", [each.record() for each in files.unannounced()])

@@ -1,14 +1,14 @@
-"""Bulk edits: change policy fields of many queues as a resumable job, with a preview before and an undo afterwards.
+"""Bulk edits: change policy fields of many queues as a resumable job, with a preview before.
 
 A job is a row of `console/bulk/models.py`. `step` changes a few of its queues and returns whether any are left; a
-worker calls it until none are. The worker owns the job's lease, so two workers never process the same rows. Each queue
-is changed like any other object, with its own audit row and with the permissions that the job's user, and the API token
-with which it was begun, have at that moment.
+worker calls it until none are; `undoing.py` plans the undo. The worker owns the job's lease, so two workers never
+process the same rows. Each queue is changed like any other object, with its own audit row and with the permissions that
+the job's user, and the API token with which it was begun, have at that moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,11 +27,12 @@ from console.access.actor import Actor
 from console.access.later_rights import later_actor, token_number
 from console.audit.models import Outcome
 from console.bulk.models import BulkEdit, BulkEditRow, RowState, State
+from console.bulk.pinned import require_same
 from console.bulk.relative import checked_factors, in_words, scaled
 from console.leases.leased_row import signed
 from console.links.registry import BrokerLink, UnknownBroker, link
-from console.links.visibility import as_visible
 from console.operations.attempt import Attempt, attempt, happened
+from console.operations.composed_reasons import composed_reason
 from console.operations.objects import update_object
 from console.operations.policies import FIELDS, PolicyChange, check_settable, preview_changes
 from console.permissions.rights import Need, Role, host_of
@@ -86,20 +87,10 @@ def selected(broker: BrokerLink, selection: Selection) -> list[Mapping[str, Any]
     return sorted(rows, key=lambda row: (row["virtualhost"], row["name"]))
 
 
-def preview_bulk(
-    broker: BrokerLink,
-    rows: Iterable[Mapping[str, Any]],
-    attributes: Mapping[str, Any],
-    *,
-    factors: Mapping[str, float] | None = None,
-    largest: int = 20,
-) -> dict[str, Any]:
-    """Return the impact of the edit, as `preview_changes` does, with the queues that would refuse it. Queues that the
-    edit sets nothing on are not part of it."""
-    changes = [
-        PolicyChange(ObjectName.parse(name), wanted)
-        for name, wanted in wanted_values(broker, rows, attributes, factors or {}).items()
-    ]
+def preview_bulk(broker: BrokerLink, wanted: Mapping[str, Mapping[str, Any]], *, largest: int = 20) -> dict[str, Any]:
+    """Return the impact of an edit, see `wanted_values`, as `preview_changes` does, with the queues that would refuse
+    it."""
+    changes = [PolicyChange(ObjectName.parse(name), values) for name, values in wanted.items()]
     return preview_changes(broker, changes, largest=largest, one_by_one=True)
 
 
@@ -141,39 +132,38 @@ def begin_bulk(
     *,
     factors: Mapping[str, float] | None = None,
     reason: str = "",
+    previewed: str = "",
 ) -> BulkEdit:
     """Create a job without changing any queue yet. Values of `factors` are computed now, from the effective values of
-    each queue: resuming the job does not apply them again. Raises PermissionDenied, InvalidValue."""
+    each queue: resuming the job does not apply them again. `previewed`: the digest of the preview, see `digest_of`; "":
+    any queues and values. Raises PermissionDenied, InvalidValue, PreviewOutdated."""
     rows = selected(broker, selection)
     wanted = wanted_values(broker, rows, attributes, factors or {})
     planned = [BulkEditRow(object=name, wanted=values) for name, values in wanted.items()]
     shown = {**checked(broker, attributes, also=tuple(factors or ())), **in_words(factors or {})}
-    return _begin(by, broker, planned, reason=reason, attributes=shown, selection=selection.as_json())
+
+    def check() -> None:
+        require_same(previewed, [row["object"] for row in rows], wanted)
+
+    return begin_job(by, broker, planned, reason=reason, check=check, attributes=shown, selection=selection.as_json())
 
 
-def begin_undo(by: Actor, edit: BulkEdit, *, reason: str = "") -> BulkEdit:
-    """Create a job that restores the previous values of every queue that the edit changed, unless they have been
-    changed again. Raises PermissionDenied, InvalidValue."""
-    planned = [
-        BulkEditRow(object=row.object, wanted=row.before, expected=row.wanted)
-        for row in edit.rows.filter(state=RowState.DONE)
-    ]
-    broker = as_visible(link(edit.broker), by.rights.hosts(Role.VIEWER, edit.broker))
-    return _begin(by, broker, planned, reason=reason or f"undo of bulk edit {edit.pk}", undo_of=edit)
-
-
-def undo_changes(edit: BulkEdit) -> list[PolicyChange]:
-    """Return the changes that an undo would make, for its preview."""
-    done = edit.rows.filter(state=RowState.DONE)
-    return [PolicyChange(ObjectName.parse(row.object), row.before or {}) for row in done]
-
-
-def _begin(by: Actor, broker: BrokerLink, planned: list[BulkEditRow], *, reason: str, **values: Any) -> BulkEdit:
+def begin_job(
+    by: Actor,
+    broker: BrokerLink,
+    planned: list[BulkEditRow],
+    *,
+    reason: str,
+    check: Callable[[], None] = lambda: None,
+    **values: Any,
+) -> BulkEdit:
+    """Create a job of these rows; audited. `check` raises why it is refused. Raises PermissionDenied, InvalidValue."""
     requested = {"queues": len(planned), **values.get("attributes", {})}
     operation = _operation(values.get("undo_of"))
     hosts = sorted({_host(row.object) for row in planned})
     need = Need((Role.POLICY_EDITOR,), tuple(hosts) or (None,))
     with attempt(by, broker, _BROKER, operation, reason=reason, requested=requested, need=need):
+        check()
         if not planned:
             raise InvalidValue({"selection": "no queues selected"})
         with transaction.atomic():
@@ -325,7 +315,7 @@ def _actor(edit: BulkEdit) -> Actor:
 
 def _change_queue(by: Actor, broker: BrokerLink, edit: BulkEdit, row: BulkEditRow) -> None:
     name = ObjectName.parse(row.object)
-    why = f"bulk edit {edit.pk}: {edit.reason}" if edit.reason else f"bulk edit {edit.pk}"
+    why = composed_reason(f"bulk edit {edit.pk}", edit.reason)
     for attempts in range(_ATTEMPTS):
         try:
             now = broker.call(lambda admin: admin.read(name))

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from console.cli import output
+from console.cli import output, terminal
 from console.cli.brokers import brokers
 from console.cli.client import Client
 from console.cli.group import console_client, is_interactive, json_option
@@ -45,7 +45,7 @@ def diff(ctx: click.Context, file: Any, prune: bool, no_passwords: bool, json_: 
     if answer["passwords"] and not no_passwords:
         answer = client.post(_PATH, {**body, "passwords": _passwords(answer, file.name, body["yaml"])})
     if json_:
-        output.as_json(answer)
+        terminal.as_json(answer)
     else:
         output.broker_changes(answer)
     if answer["changes"] or answer["problems"]:
@@ -66,25 +66,27 @@ def apply(ctx: click.Context, *, file: Any, prune: bool, reason: str, yes: bool,
     if not yes:
         answer = _dry_run(client, body)
         if not answer["changes"] and not answer["problems"]:
-            return output.as_json(answer) if json_ else output.broker_changes(answer)
+            return terminal.as_json(answer) if json_ else output.broker_changes(answer)
         if json_ or not is_interactive():
             raise click.UsageError(
                 f"this would change {len(answer['changes'])} brokers: check with diff, then confirm with --yes"
             )
         output.broker_changes(answer)
-        click.confirm("Apply these changes?", abort=True)
+        terminal.confirm("Apply these changes?")
         body["digest"] = answer["digest"]
     answer = client.post(_PATH, body)
     failed = [each for each in answer["applied"] if each["outcome"] != "done"]
     if json_:
-        output.as_json(answer)
+        terminal.as_json(answer)
     else:
         for each in answer["applied"]:
-            detail = f": {output.one_line(each['detail'])}" if each["detail"] else ""
-            click.echo(f"{each['outcome']}: {each['action']} {each['slug']}{detail}")
+            detail = f": {each['detail']}" if each["detail"] else ""
+            terminal.line(f"{each['outcome']}: {each['action']} {each['slug']}{detail}")
         for sentence in answer["problems"].values():
-            click.secho(f"! {sentence}", fg="red")
-        click.echo(f"{len(answer['applied']) - len(failed)} changed, {len(failed) + len(answer['problems'])} failed.")
+            terminal.fault(sentence)
+        terminal.line(
+            f"{len(answer['applied']) - len(failed)} changed, {len(failed) + len(answer['problems'])} failed."
+        )
     if failed or answer["problems"]:
         ctx.exit(DIFFERS)
     return None

@@ -14,7 +14,7 @@ from typing import Any, TextIO, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from console.cli import output
+from console.cli import output, terminal
 from console.cli.client import Client
 from console.cli.group import Group, cli, console_client, is_interactive, json_option
 from console.cli.problems import DIFFERS, Problem
@@ -102,7 +102,7 @@ def _account(
 
 def _password(file: TextIO | None) -> str:
     if file is None and is_interactive():
-        return str(click.prompt("Password", hide_input=True))
+        return terminal.secret("Password")
     text = (_read(file) if file else sys.stdin.readline()) or ""
     password = text.removesuffix("\n").removesuffix("\r")
     if not password:
@@ -127,7 +127,7 @@ def _read(file: TextIO | None) -> str | None:
 def list_(ctx: click.Context, tags: tuple[str, ...], json_: bool) -> None:
     """List the brokers that you may see: kind, state, tags."""
     rows = [row for row in console_client(ctx).get("brokers/") if set(tags) <= set(row["tags"])]
-    return output.as_json(rows) if json_ else output.brokers(rows)
+    return terminal.as_json(rows) if json_ else output.brokers(rows)
 
 
 @brokers.command()
@@ -170,7 +170,7 @@ def add(
         if not answer["ok"] and not yes:
             if json_ or not is_interactive():
                 raise Problem(f"{slug} was not added: --yes adds it nevertheless", DIFFERS)
-            click.confirm("Add it nevertheless?", abort=True)
+            terminal.confirm("Add it nevertheless?")
     more = {"slug": slug, "title": title or slug, "tags": list(tags), "paused": paused, "reason": reason}
     _done(client.post("brokers/", {**given, **more}), "Added", json_=json_)
 
@@ -194,7 +194,7 @@ def test(ctx: click.Context, /, *, slug: str | None, kind: str | None, json_: bo
     path = f"brokers/{slug}/test/" if slug else "brokers/test/"
     answer = console_client(ctx).post(path, given if slug else {"kind": kind, **given})
     if json_:
-        output.as_json(answer)
+        terminal.as_json(answer)
     else:
         output.findings(answer)
     if not answer["ok"]:
@@ -276,9 +276,9 @@ def remove(ctx: click.Context, slug: str, leave_stops: bool, yes: bool) -> None:
     if not yes:
         if not is_interactive():
             raise click.UsageError(f"this would remove the broker {slug}: confirm with --yes")
-        click.confirm(f"Remove {slug}?", abort=True)
+        terminal.confirm(f"Remove {slug}?")
     console_client(ctx).delete(f"brokers/{slug}/{'?leave_stops=true' if leave_stops else ''}")
-    click.echo(f"Removed {slug}.")
+    terminal.line(f"Removed {slug}.")
 
 
 def _change(ctx: click.Context, slug: str, given: Mapping[str, Any], done: str, *, reason: str, json_: bool) -> None:
@@ -288,6 +288,6 @@ def _change(ctx: click.Context, slug: str, given: Mapping[str, Any], done: str, 
 
 def _done(row: Mapping[str, Any], done: str, *, json_: bool) -> None:
     if json_:
-        output.as_json(row)
+        terminal.as_json(row)
     else:
-        click.echo(f"{done} {row['slug']} ({row['kind']}, {row['url']}).")
+        terminal.line(f"{done} {row['slug']} ({row['kind']}, {row['url']}).")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import requests
@@ -13,7 +13,6 @@ from console.cli.problems import NOT_ALLOWED, REFUSED, UNREACHABLE, Problem
 
 #: Timeouts, in seconds: to connect, and to wait for a response.
 _TIMEOUT = (5.0, 60.0)
-_PAGE = 500
 
 
 class _Bearer(AuthBase):
@@ -64,16 +63,6 @@ class Client:
                     file.write(part)
             except requests.RequestException as error:
                 raise Problem(f"the file is not complete: {_cause(error)}", UNREACHABLE) from None
-
-    def all_rows(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
-        """Yield the rows of all pages of a list. Raises Problem."""
-        number = 1
-        while True:
-            page = self.get(path, **query, page=number, page_size=_PAGE)
-            yield from page["results"]
-            if number * _PAGE >= page["count"] or not page["results"]:
-                return
-            number += 1
 
     def _request(self, method: str, path: str, query: Mapping[str, Any], body: Mapping[str, Any] | None) -> Any:
         return self._read(self._sent(method, path, query, body))

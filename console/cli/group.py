@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -10,18 +11,23 @@ import click
 from click.shell_completion import CompletionItem
 
 from console.catalog import CONSOLE, HERE, OURS
-from console.cli import credentials, names
+from console.cli import credentials, names, terminal
 from console.cli.client import Client
 from console.cli.problems import Problem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+#: Names that are completed. A shell inserts them into the command line as they are, where others, which clients can
+#: choose, would be commands.
+_SAFE = re.compile(r"[\w./:@%+,=-]*")
+
+
 class _ClickProblem(click.ClickException):
     """Adapter: makes click end the command with the message and exit code of a problem."""
 
     def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
+        super().__init__(terminal.harmless(str(problem)))
         vars(self)["exit_code"] = problem.code  # click declares it as a class attribute
 
 
@@ -33,6 +39,10 @@ class Group(click.Group):
             return super().invoke(ctx)
         except Problem as problem:
             raise _ClickProblem(problem) from None
+        except click.ClickException as error:
+            lines = error.message.split("\n")  # click's own can have several
+            vars(error)["message"] = "\n".join(terminal.harmless(line.expandtabs()) for line in lines)
+            raise
 
 
 class Root(Group):
@@ -70,6 +80,8 @@ def queue_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
         return []
     found = []
     for row in rows:
+        if not _SAFE.fullmatch(row["virtualhost"] + row["name"]):
+            continue
         found.append(names.label(row["virtualhost"], row["name"]))
         if row["virtualhost"] == "default" and "/" not in row["name"]:
             found.append(row["name"])

@@ -8,7 +8,7 @@ import sys
 import click
 from click.shell_completion import get_completion_class
 
-from console.cli import broker_files, brokers, credentials, messages, output, policies, queries, stops
+from console.cli import broker_files, brokers, credentials, messages, policies, queries, stops, terminal
 from console.cli.client import Client
 from console.cli.group import cli, client_of, json_option
 
@@ -24,19 +24,19 @@ def login(ctx: click.Context, url: str | None) -> None:
     if os.environ.get("HEADGATE_TOKEN"):
         token = os.environ["HEADGATE_TOKEN"]
     elif sys.stdin.isatty():
-        token = click.prompt(f"Token (create one at {wanted}/tokens/)", hide_input=True)
+        token = terminal.secret(f"Token (create one at {wanted}/tokens/)")
     else:
         token = sys.stdin.readline()
     stored = credentials.Credentials(wanted, token.strip())
     me = Client(stored).get("me/")
     where = credentials.store(stored)
-    click.echo(f"Signed in to {wanted} as {me['user']}; stored in {where}.")
+    terminal.line(f"Signed in to {wanted} as {me['user']}; stored in {where}.")
 
 
 @cli.command()
 def logout() -> None:
     """Delete the stored address and token. The token itself is revoked in the console."""
-    click.echo("Deleted." if credentials.delete() else "No token was stored.")
+    terminal.line("Deleted." if credentials.delete() else "No token was stored.")
 
 
 @cli.command()
@@ -46,15 +46,15 @@ def whoami(ctx: click.Context, json_: bool) -> None:
     """Show the current user and permissions."""
     me = client_of(ctx).get("me/")
     if json_:
-        return output.as_json(me)
-    click.echo(
+        return terminal.as_json(me)
+    terminal.line(
         f"{me['user']}"
         + (f", with the token {me['token']['name']} until {me['token']['expires']}" if me["token"] else "")
     )
     for grant in me["grants"]:
         where = f"broker {grant['broker']}" if grant["broker"] else "all brokers"
         host = f"virtual host {grant['virtualhost']} of " if grant["virtualhost"] else ""
-        click.echo(f"  {grant['role']}: {host}{where}")
+        terminal.line(f"  {grant['role']}: {host}{where}")
     return None
 
 
@@ -64,7 +64,7 @@ def completion(shell: str) -> None:
     """Print the completion script for commands, options and queue names: eval "$(headgate completion bash)"."""
     kind = get_completion_class(shell)
     assert kind is not None
-    click.echo(kind(cli, {}, "headgate", "_HEADGATE_COMPLETE").source())
+    terminal.verbatim(kind(cli, {}, "headgate", "_HEADGATE_COMPLETE").source())
 
 
 def main() -> None:

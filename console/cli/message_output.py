@@ -7,10 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import click
-
+from console.cli import terminal
 from console.cli.names import label, short_name
-from console.cli.output import duration, one_line, state, table, when
+from console.cli.output import duration, state, table, when
 
 #: Characters of a value in a table.
 _WIDTH = 40
@@ -18,13 +17,13 @@ _WIDTH = 40
 
 def messages(rows: Sequence[Mapping[str, Any]], *, more: bool) -> None:
     if not rows:
-        click.echo("No message matches.")
+        terminal.line("No message matches.")
         return
     table(
         ("ID", "STATE", "POSITION", "AGE", "SIZE", "REDELIVERIES", "SUBJECT", "DEAD LETTER OF"),
         [
             (
-                one_line(row["id"]),
+                row["id"],
                 row["state"],
                 _number(row["position"]),
                 _age(row["at"]),
@@ -38,7 +37,7 @@ def messages(rows: Sequence[Mapping[str, Any]], *, more: bool) -> None:
         right=(2, 3, 4, 5),
     )
     if more:
-        click.echo("There are more: --limit.")
+        terminal.line("There are more: --limit.")
 
 
 def message(answer: Mapping[str, Any]) -> None:
@@ -46,28 +45,29 @@ def message(answer: Mapping[str, Any]) -> None:
     shown = answer["message"]
     for name in ("id", "state", "size", "durable", "priority", "redeliveries", "consumer"):
         if shown.get(name) is not None:
-            click.echo(f"{name}: {one_line(str(shown[name]))}")
+            terminal.line(f"{name}: {shown[name]}")
     for name in ("at", "expires", "due"):
         if shown.get(name) is not None:
-            click.echo(f"{name}: {when(shown[name])}")
+            terminal.line(f"{name}: {when(shown[name])}")
     if shown.get("dead_letter"):
-        click.echo(f"dead letter of: {_dead_letter(shown['dead_letter'])}")
+        terminal.line(f"dead letter of: {_dead_letter(shown['dead_letter'])}")
     for name in ("properties", "application_properties", "annotations", "delivery_annotations", "footer"):
         for key, value in (shown.get(name) or {}).items():
-            click.echo(f"{name}.{one_line(str(key))}: {one_line(str(value))}")
+            terminal.line(f"{name}.{key}: {value}")
     _body(answer)
 
 
 def _body(answer: Mapping[str, Any]) -> None:
     kind, size, text = answer["body_kind"], answer["body_bytes"], answer["body_text"]
-    click.secho(f"\n{kind}, {size:,} bytes:" if size else f"\n{kind}, no bytes.", bold=True)
+    terminal.line()
+    terminal.line(f"{kind}, {size:,} bytes:" if size else f"{kind}, no bytes.", bold=True)
     if size and text is None:
-        click.echo("(no text: --output FILE writes it)")
+        terminal.line("(no text: --output FILE writes it)")
     elif size:
-        # A body must not control the terminal.
-        click.echo("\n".join(one_line(line) for line in text.split("\n")))
+        for line in text.split("\n"):
+            terminal.line(line.removesuffix("\r").expandtabs())
     if answer["cut"] and text is not None:
-        click.echo(f"… (the first {len(base64.b64decode(answer['body'])):,} bytes: --output FILE writes all)")
+        terminal.line(f"… (the first {len(base64.b64decode(answer['body'])):,} bytes: --output FILE writes all)")
 
 
 def preview(found: Mapping[str, Any], action: str, to: str) -> str:
@@ -91,7 +91,7 @@ def purge(row: Mapping[str, Any]) -> str:
 
 
 def purged(answer: Mapping[str, Any]) -> None:
-    click.echo(f"{_many(answer['messages'])} removed.")
+    terminal.line(f"{_many(answer['messages'])} removed.")
 
 
 _DONE = {"move": "moved", "copy": "copied", "retry": "moved back", "delete": "deleted"}
@@ -100,23 +100,23 @@ _DONE = {"move": "moved", "copy": "copied", "retry": "moved back", "delete": "de
 def done(answer: Mapping[str, Any], action: str) -> None:
     """Print the result of an act, or the state of its job."""
     if answer.get("state") == "running":
-        click.echo(f"Job {answer['id']} is running.")
+        terminal.line(f"Job {answer['id']} is running.")
         return
     skipped = answer.get("skipped_messages", answer["skipped"])
     least = "at least " if answer.get("at_least") else ""
     more = f"; {skipped:,} skipped" if skipped else ""
-    click.echo(f"{least}{_many(answer['messages'])} {_DONE[action]}, {answer['bytes']:,} bytes{more}.")
+    terminal.line(f"{least}{_many(answer['messages'])} {_DONE[action]}, {answer['bytes']:,} bytes{more}.")
     for each in answer["skipped"] if isinstance(answer["skipped"], list) else ():
-        click.echo(f"  {one_line(each['id'])}: {one_line(each['why'])}")
+        terminal.line(f"  {each['id']}: {each['why']}")
     if answer["blocked"]:
-        click.echo(f"Blocked: {one_line(answer['blocked'])}")
+        terminal.line(f"Blocked: {answer['blocked']}")
     if answer.get("error"):
-        click.echo(f"Job {answer['id']} is interrupted: {one_line(answer['error'])}")
+        terminal.line(f"Job {answer['id']} is interrupted: {answer['error']}")
 
 
 def dead_letter_queues(rows: Sequence[Mapping[str, Any]]) -> None:
     if not rows:
-        click.echo("No queue is the dead-letter queue of another.")
+        terminal.line("No queue is the dead-letter queue of another.")
         return
     table(
         ("QUEUE", "STATE", "DEPTH", "BYTES", "OLDEST", "SOURCES", "CONSUMERS"),
@@ -138,7 +138,7 @@ def dead_letter_queues(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def groups(answer: Mapping[str, Any]) -> None:
     if not answer["groups"]:
-        click.echo("No messages.")
+        terminal.line("No messages.")
         return
     table(
         ("REASON", "FROM", "MESSAGES", "BYTES", "OLDEST"),
@@ -155,7 +155,7 @@ def groups(answer: Mapping[str, Any]) -> None:
         right=(2, 3, 4),
     )
     if not answer["complete"]:
-        click.echo(f"Of the first {_many(answer['searched'])}: the queue has more.")
+        terminal.line(f"Of the first {_many(answer['searched'])}: the queue has more.")
 
 
 def base64_body(content: bytes) -> dict[str, str]:
@@ -180,5 +180,5 @@ def _many(count: int) -> str:
 
 
 def _short(value: Any) -> str:
-    text = one_line(str(value))
+    text = terminal.harmless(str(value))
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"

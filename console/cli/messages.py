@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import click
 
-from console.cli import message_output, names, output
+from console.cli import message_output, names, terminal
 from console.cli.client import Client
 from console.cli.group import Group, cli, client_of, is_interactive, json_option, queue_names
 from console.cli.problems import REFUSED, Problem
@@ -89,7 +89,7 @@ def list_(ctx: click.Context, /, *, queue: str, unacknowledged: bool, limit: int
     """List messages of QUEUE, without bodies, and without taking any."""
     query = {**_filter(given), "order": "unacknowledged" if unacknowledged else "queue"}
     rows, more = _listed(client_of(ctx), names.queue(queue), query, limit)
-    return output.as_json(rows) if json_ else message_output.messages(rows, more=more)
+    return terminal.as_json(rows) if json_ else message_output.messages(rows, more=more)
 
 
 def _listed(client: Client, name: str, query: Mapping[str, Any], limit: int) -> tuple[list[dict[str, Any]], bool]:
@@ -117,7 +117,7 @@ def show(ctx: click.Context, queue: str, identifier: str, file: Any, json_: bool
     if file is not None:
         return client.download(f"{path}body/", file, object=names.queue(queue))
     answer = client.get(path, object=names.queue(queue))
-    return output.as_json(answer) if json_ else message_output.message(answer)
+    return terminal.as_json(answer) if json_ else message_output.message(answer)
 
 
 # -- acting -----------------------------------------------------------------------------------------------------------
@@ -198,15 +198,15 @@ def _act(ctx: click.Context, action: str, given: Mapping[str, Any]) -> None:
         sentence = message_output.preview(found, action, given.get("to", ""))
         if json_ or not is_interactive():
             raise click.UsageError(f"{sentence}: confirm with --yes")
-        click.echo(f"{sentence}.")
+        terminal.line(f"{sentence}.")
         if found["blocked"]:
-            click.echo(f"Blocked now: {output.one_line(found['blocked'])}")
-        click.confirm(f"{action.capitalize()} them?", abort=True)
+            terminal.line(f"Blocked now: {found['blocked']}")
+        terminal.confirm(f"{action.capitalize()} them?")
     answer = client.post(f"messages/{action}/", body)
     if "job" in answer:
         answer = answer["job"] if given["no_wait"] else _ended(client, answer["job"], quiet=json_)
     if json_:
-        output.as_json(answer)
+        terminal.as_json(answer)
     else:
         message_output.done(answer, action)
     if answer.get("state") == "interrupted" or answer["blocked"]:
@@ -220,11 +220,12 @@ def _ended(client: Client, job: Mapping[str, Any], *, quiet: bool) -> Mapping[st
         while job["state"] == "running":
             if job["blocked"] != said and not quiet:
                 said = job["blocked"]
-                click.echo(f"Waits: {output.one_line(said)}" if said else "Goes on.", err=True)
+                terminal.line(f"Waits: {said}" if said else "Goes on.", err=True)
             time.sleep(_PAUSE)
             job = client.get(f"message-jobs/{job['id']}/")
     except KeyboardInterrupt:
-        click.echo(f"\nJob {job['id']} goes on in the console.", err=True)
+        terminal.line(err=True)
+        terminal.line(f"Job {job['id']} goes on in the console.", err=True)
         raise click.Abort from None
     return job
 
@@ -245,10 +246,10 @@ def purge(ctx: click.Context, *, queue: str, reason: str, yes: bool, json_: bool
         sentence = message_output.purge(row)
         if json_ or not is_interactive():
             raise click.UsageError(f"{sentence}: confirm with --yes")
-        click.echo(f"{sentence}.")
-        click.confirm("Purge the queue?", abort=True)
+        terminal.line(f"{sentence}.")
+        terminal.confirm("Purge the queue?")
     answer = client.post(f"{path}operations/purge/", {"arguments": {"reason": reason}})
-    return output.as_json(answer) if json_ else message_output.purged(answer)
+    return terminal.as_json(answer) if json_ else message_output.purged(answer)
 
 
 @messages.command()
@@ -294,9 +295,9 @@ def publish(
     }
     answer = client_of(ctx).post("messages/publish/", request)
     if json_:
-        output.as_json(answer)
+        terminal.as_json(answer)
     else:
-        click.echo(f"{answer['outcome']}: {output.one_line(answer['sentence'])}")
+        terminal.line(f"{answer['outcome']}: {answer['sentence']}")
     if answer["outcome"] != "accepted":
         ctx.exit(1)
 
@@ -320,6 +321,6 @@ def dead_letters(ctx: click.Context, queue: str | None, json_: bool) -> None:
     client = client_of(ctx)
     if queue is None:
         rows = client.get("dead-letters/")["results"]
-        return output.as_json(rows) if json_ else message_output.dead_letter_queues(rows)
+        return terminal.as_json(rows) if json_ else message_output.dead_letter_queues(rows)
     answer = client.get("messages/summary/", object=names.queue(queue))
-    return output.as_json(answer) if json_ else message_output.groups(answer)
+    return terminal.as_json(answer) if json_ else message_output.groups(answer)

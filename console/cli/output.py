@@ -3,43 +3,34 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import click
-
+from console.cli import terminal
 from console.cli.names import label, short_name
 
 _SIGNS = {"update": "~", "create": "+", "delete": "-"}
 _STATES = {"OVERFULL": "red", "OVERFULL_STOPPED": "red", "STOPPED": "yellow"}
 
 
-def as_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def line_as_json(value: Any) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False))
-
-
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> None:
     """Print a table. `right`: indexes of right-aligned columns."""
-    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
+    shown = [[terminal.harmless(cell) for cell in row] for row in (heads, *rows)]
+    widths = [max(len(row[i]) for row in shown) for i in range(len(heads))]
     ends = set(right)
-    for number, row in enumerate([heads, *rows]):
+    for number, row in enumerate(shown):
         cells = [
             cell.rjust(width) if i in ends else cell.ljust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         line = "  ".join(cells).rstrip()
         colour = _STATES.get(row[1].replace(" ", "_").upper()) if number and len(row) > 1 else None
-        click.secho(line, bold=not number, fg=colour)
+        terminal.line(line, bold=not number, colour=colour)
 
 
 def queues(rows: Sequence[Mapping[str, Any]]) -> None:
     if not rows:
-        click.echo("No queue matches.")
+        terminal.line("No queue matches.")
         return
     table(
         ("QUEUE", "STATE", "DEPTH", "OF", "BLOCKED", "CONSUMERS", "IN/S", "OUT/S"),
@@ -62,11 +53,11 @@ def queues(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def brokers(rows: Sequence[Mapping[str, Any]]) -> None:
     if not rows:
-        click.echo("No broker matches.")
+        terminal.line("No broker matches.")
         return
     table(
         ("SLUG", "KIND", "STATE", "TAGS", "TITLE"),
-        [(row["slug"], row["kind"], _link_state(row), ",".join(row["tags"]) or "-", one_line(row["title"]))
+        [(row["slug"], row["kind"], _link_state(row), ",".join(row["tags"]) or "-", row["title"])
          for row in rows],
     )  # fmt: skip
 
@@ -76,19 +67,19 @@ def _link_state(row: Mapping[str, Any]) -> str:
         return "paused"
     if row["connected"]:
         return "connected"
-    return f"disconnected: {one_line(row['error'])}" if row["error"] else "disconnected"
+    return f"disconnected: {row['error']}" if row["error"] else "disconnected"
 
 
 def findings(answer: Mapping[str, Any], *, to_stderr: bool = False) -> None:
     """Print what a test of a broker found, a sentence a line; first what works, then what is missing."""
     for finding in answer["findings"]:
         if finding["text"]:
-            click.echo(f"  {one_line(finding['text'])}", err=to_stderr)
+            terminal.line(f"  {finding['text']}", err=to_stderr)
     for finding in answer["findings"]:
         if finding["fault"]:
-            click.secho(f"! {one_line(finding['fault'])}", fg="red", err=to_stderr)
+            terminal.line(f"! {finding['fault']}", colour="red", err=to_stderr)
     if answer["ok"]:
-        click.echo("Nothing is missing.", err=to_stderr)
+        terminal.line("Nothing is missing.", err=to_stderr)
 
 
 def broker_changes(answer: Mapping[str, Any]) -> None:
@@ -101,18 +92,13 @@ def broker_changes(answer: Mapping[str, Any]) -> None:
             if value not in ("", []) or name in was
         )
         line = f"{_SIGNS[change['action']]} {change['slug']}{': ' if fields else ''}{fields}"
-        click.echo(one_line(line))
+        terminal.line(line)
     for sentence in answer["problems"].values():
-        click.secho(f"! {one_line(sentence)}", fg="red")
+        terminal.fault(sentence)
     if answer["left_alone"]:
-        click.echo(f"Not in the file, and stay (--prune removes them): {', '.join(answer['left_alone'])}.")
+        terminal.line(f"Not in the file, and stay (--prune removes them): {', '.join(answer['left_alone'])}.")
     if not answer["changes"] and not answer["problems"]:
-        click.echo("No differences.")
-
-
-def one_line(text: str) -> str:
-    """Return a text of a broker as one line, without what would control a terminal."""
-    return "".join(c if c.isprintable() else " " for c in text)
+        terminal.line("No differences.")
 
 
 def state(text: str) -> str:
@@ -120,29 +106,31 @@ def state(text: str) -> str:
 
 
 def why(answer: Mapping[str, Any]) -> None:
-    click.secho(answer["summary"], bold=True)
+    terminal.line(answer["summary"], bold=True)
     for note in answer["notes"]:
-        click.echo(note)
+        terminal.line(note)
     for cause in answer["causes"]:
-        click.echo(f"\n{cause['title']}" + (f", since {when(cause['since'])}" if cause.get("since") else ""))
+        terminal.line()
+        terminal.line(cause["title"] + (f", since {when(cause['since'])}" if cause.get("since") else ""))
         for limit in cause.get("limits") or []:
             at = "stops at {:,}, resumes below" if limit.get("resumes_below") else "stops above {:,}, resumes at {:,}"
             levels = at.format(limit["stop"], limit["resume"])
-            click.echo(f"  {limit['unit']}: {_count(limit['depth'])} now; {levels}")
+            terminal.line(f"  {limit['unit']}: {_count(limit['depth'])} now; {levels}")
             for field in limit.get("fields") or []:
-                click.echo(
+                terminal.line(
                     f"    {field['field']} = {field.get('value')} from {field.get('origin') or 'an unknown origin'}"
                 )
         if cause.get("reason"):
-            click.echo(f"  {cause['actor'] or 'unknown'}: {cause['reason']}")
-        click.echo(f"  {resumes(cause)}")
-    click.echo(f"\nConsumers ({_count(answer['consumers_total'])}):")
+            terminal.line(f"  {cause['actor'] or 'unknown'}: {cause['reason']}")
+        terminal.line(f"  {resumes(cause)}")
+    terminal.line()
+    terminal.line(f"Consumers ({_count(answer['consumers_total'])}):")
     for consumer in answer["consumers"][:20]:
-        click.echo(f"  {consumer['object']}: {consumer['doing']}")
+        terminal.line(f"  {consumer['object']}: {consumer['doing']}")
     first = ", the blocked ones first:" if answer["producers"] else ""
-    click.echo(f"Producers ({_count(answer['producers_total'])}){first}")
+    terminal.line(f"Producers ({_count(answer['producers_total'])}){first}")
     for producer in answer["producers"][:20]:
-        click.echo(f"  {producer.get('client') or producer['object']}: {state(producer['state'] or 'not known')}")
+        terminal.line(f"  {producer.get('client') or producer['object']}: {state(producer['state'] or 'not known')}")
 
 
 def _figure(number: float | None) -> str:
@@ -176,26 +164,26 @@ def when(ms: int) -> str:
 
 
 def preview(answer: Mapping[str, Any], verb: str) -> None:
-    click.echo(f"This {verb} affects {producers(answer)} of {_many(answer['queues'], 'queue')}.")
+    terminal.line(f"This {verb} affects {producers(answer)} of {_many(answer['queues'], 'queue')}.")
     if answer.get("cannot"):
-        click.echo(f"This cannot be done: {answer['cannot']}.")
+        terminal.line(f"This cannot be done: {answer['cannot']}.")
     for each in answer.get("brokers") or ([answer] if verb == "stop" and answer.get("remark") else []):
         _broker(each, verb)
     for row in answer.get("largest") or []:
         depth = "-" if row["depth_messages"] is None else _many(row["depth_messages"], "message")
-        click.echo(f"  {label(row['virtualhost'], row['name'])}: {producers(row)}, {depth}")
+        terminal.line(f"  {label(row['virtualhost'], row['name'])}: {producers(row)}, {depth}")
 
 
 def _broker(entry: Mapping[str, Any], verb: str) -> None:
     """Print what a stop or start does on one broker."""
     title = entry.get("title", "Here")
     if entry.get("error"):
-        click.echo(f"  {title}: not connected, nothing will be done there: {entry['error']}")
+        terminal.line(f"  {title}: not connected, nothing will be done there: {entry['error']}")
     elif entry["cannot"]:
-        click.echo(f"  {title}: cannot: {entry['cannot']}")
+        terminal.line(f"  {title}: cannot: {entry['cannot']}")
     else:
         effect = f", effect {entry['effect']}: {entry['remark']}" if verb == "stop" and entry["effect"] else ""
-        click.echo(f"  {title}: {_many(entry['queues'], 'queue')}, {producers(entry)}{effect.removesuffix(': ')}")
+        terminal.line(f"  {title}: {_many(entry['queues'], 'queue')}, {producers(entry)}{effect.removesuffix(': ')}")
 
 
 def producers(answer: Mapping[str, Any], unknown: str = "an unknown number of producers") -> str:
@@ -210,11 +198,11 @@ def stopped(answer: Mapping[str, Any], verb: str) -> None:
     done = "Nothing to change" if not answer.get("changed", True) else f"{verb.capitalize()} done"
     known = [f"{answer[name]:,} {name}" for name in ("stopped", "draining") if answer.get(name) is not None]
     counts = f"; {', '.join(known)}" if known else ""
-    click.echo(f"{done}: {_many(answer['queues'], 'queue')}, {producers(answer)}{counts}.")
+    terminal.line(f"{done}: {_many(answer['queues'], 'queue')}, {producers(answer)}{counts}.")
     if answer.get("unstoppable"):
-        click.echo(f"{_many(answer['unstoppable'], 'queue')} cannot be stopped: the producers go on.")
+        terminal.line(f"{_many(answer['unstoppable'], 'queue')} cannot be stopped: the producers go on.")
     for each in answer.get("brokers") or ():
-        click.echo(f"  {each['title']}: {_outcome(each)}")
+        terminal.line(f"  {each['title']}: {_outcome(each)}")
 
 
 def _outcome(entry: Mapping[str, Any]) -> str:
@@ -232,7 +220,23 @@ def _many(count: int, thing: str) -> str:
 
 
 def event(answer: Mapping[str, Any]) -> None:
-    click.echo(f"{when(answer['at'])}  {answer['kind']:<20}  {answer['text']}")
+    terminal.line(f"{when(answer['at'])}  {answer['kind']:<20}  {answer['text']}")
+
+
+def gap(position: int, retained: int, *, json_: bool) -> None:
+    """Print that the events after `position` and before the one with the number `retained` are lost."""
+    first, last = position + 1, retained - 1
+    if last < first:  # its numbers are lower than those that it had sent
+        found: dict[str, Any] = {"restarted": True}
+        said = f"the broker counts its events from the beginning: those after {position:,} are lost"
+    else:
+        found = {"lost": {"first": first, "last": last}}
+        which = f"event {first:,} is" if first == last else f"events {first:,} to {last:,} are"
+        said = f"{which} no longer retained by the broker, and not shown"
+    if json_:
+        terminal.as_json(found, indent=None)
+    else:
+        terminal.fault(said)
 
 
 def changes(answer: Mapping[str, Any]) -> None:
@@ -243,19 +247,19 @@ def changes(answer: Mapping[str, Any]) -> None:
             else f"{field} {value}"
             for field, value in change["attributes"].items()
         )
-        click.echo(f"{_SIGNS[change['action']]} {short_name(change['object'])}{': ' if fields else ''}{fields}")
+        terminal.line(f"{_SIGNS[change['action']]} {short_name(change['object'])}{': ' if fields else ''}{fields}")
     for place, sentence in answer["problems"].items():
-        click.secho(f"! {sentence}" if not place or place in sentence else f"! {place}: {sentence}", fg="red")
+        terminal.fault(sentence if not place or place in sentence else f"{place}: {sentence}")
     if answer["left_alone"]:
-        click.echo(
+        terminal.line(
             f"{len(answer['left_alone'])} objects are not in the file and stay as they are"
             " (--prune removes their settings)."
         )
     if answer["changes"] and not answer["problems"] and answer.get("preview") is None:
-        click.echo("Impact not known: the broker cannot preview changes.")
+        terminal.line("Impact not known: the broker cannot preview changes.")
     if effect := answer.get("preview"):
         known = {name: _many_of(value) for name, value in effect.items()}
-        click.echo(
+        terminal.line(
             "{changed} of {queues} queues affected: {overfull} become overfull, {underfull} underfull;"
             " {blocked} producers blocked, {unblocked} unblocked.".format(**known)
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from console.cli import names, output
+from console.cli import names, output, terminal
 from console.cli.group import Group, cli, client_of, is_interactive, json_option
 from console.cli.problems import DIFFERS
 
@@ -37,11 +37,11 @@ def diff(ctx: click.Context, file: Any, prune: bool, json_: bool) -> None:
     """Show the difference and its impact preview; exit code 1 if anything differs."""
     answer = client_of(ctx).post("policies/file/", {"yaml": file.read(), "prune": prune, "dry_run": True})
     if json_:
-        output.as_json(answer)
+        terminal.as_json(answer)
     else:
         output.changes(answer)
         if not answer["changes"] and not answer["problems"]:
-            click.echo("No differences.")
+            terminal.line("No differences.")
     if answer["changes"] or answer["problems"]:
         ctx.exit(DIFFERS)
 
@@ -59,25 +59,27 @@ def apply(ctx: click.Context, *, file: Any, prune: bool, reason: str, yes: bool,
     if not yes:
         answer = client.post("policies/file/", {**body, "dry_run": True})
         if not answer["changes"] and not answer["problems"]:
-            return output.as_json(answer) if json_ else click.echo("No differences.")
+            return terminal.as_json(answer) if json_ else terminal.line("No differences.")
         if json_ or not is_interactive():
             raise click.UsageError(
                 f"this would change {len(answer['changes'])} objects: check with diff, then confirm with --yes"
             )
         output.changes(answer)
-        click.confirm("Apply these changes?", abort=True)
+        terminal.confirm("Apply these changes?")
         body["digest"] = answer["digest"]
     answer = client.post("policies/file/", body)
     failed = [each for each in answer["applied"] if each["outcome"] != "done"]
     if json_:
-        output.as_json(answer)
+        terminal.as_json(answer)
     else:
         for each in answer["applied"]:
             detail = f": {each['detail']}" if each["detail"] else ""
-            click.echo(f"{each['outcome']}: {each['action']} {names.short_name(each['object'])}{detail}")
+            terminal.line(f"{each['outcome']}: {each['action']} {names.short_name(each['object'])}{detail}")
         for sentence in answer["problems"].values():
-            click.secho(f"! {sentence}", fg="red")
-        click.echo(f"{len(answer['applied']) - len(failed)} changed, {len(failed) + len(answer['problems'])} failed.")
+            terminal.fault(sentence)
+        terminal.line(
+            f"{len(answer['applied']) - len(failed)} changed, {len(failed) + len(answer['problems'])} failed."
+        )
     if failed or answer["problems"]:
         ctx.exit(DIFFERS)
     return None

@@ -7,8 +7,9 @@ import time
 
 import click
 
-from console.cli import names, output
+from console.cli import names, output, terminal
 from console.cli.group import cli, client_of, json_option, queue_names
+from console.cli.queue_list import all_queues
 
 STATES = ("NORMAL", "OVERFULL", "STOPPED", "OVERFULL_STOPPED")
 QUICK_FILTERS = ("blocked", "nearly-full", "no-consumers")
@@ -54,13 +55,9 @@ def list_(
     json_: bool,
 ) -> None:
     """List queues: state, depth, blocked producers, consumers, rates. SEARCH: text in the name."""
-    query = {"search": search or "", "virtualhost": virtualhost, "state": list(state), "only": list(only), "sort": sort}
-    rows = []
-    for row in client_of(ctx).all_rows("queues/", **query):
-        rows.append(row)
-        if limit and len(rows) >= limit:
-            break
-    return output.as_json(rows) if json_ else output.queues(rows)
+    query = {"search": search or "", "virtualhost": virtualhost, "state": list(state), "only": list(only)}
+    rows = all_queues(client_of(ctx), query, sort=sort, limit=limit)
+    return terminal.as_json(rows) if json_ else output.queues(rows)
 
 
 @cli.command()
@@ -70,7 +67,7 @@ def list_(
 def why(ctx: click.Context, queue: str, json_: bool) -> None:
     """Explain why QUEUE (name, virtualhost/name, or the object name of a producer) is blocked, and until when."""
     answer = client_of(ctx).get("why/", object=names.queue(queue))
-    return output.as_json(answer) if json_ else output.why(answer)
+    return terminal.as_json(answer) if json_ else output.why(answer)
 
 
 @cli.command()
@@ -90,17 +87,25 @@ def why(ctx: click.Context, queue: str, json_: bool) -> None:
 def watch(
     ctx: click.Context, *, wanted: tuple[str, ...], kind: tuple[str, ...], after: int | None, count: int, json_: bool
 ) -> None:
-    """Print every event as it occurs; with --json, one per line."""
+    """Print every event as it occurs; with --json, one per line. Events that the broker no longer retains are reported
+    as lost; with --json by an object {"lost": {"first": …, "last": …}}, or {"restarted": true} if it has lost them all
+    and counts from the beginning."""
     client, queues = client_of(ctx), {names.queue(text) for text in wanted}
     position = client.get("events/", count=1)["newest"] if after is None else after
     printed = 0
     while True:
         page = client.get("events/", after=position, count=1000)
+        if page["expired_before"] is not None:
+            output.gap(position, page["expired_before"], json_=json_)
+            position = page["expired_before"] - 1
         for event in page["events"]:
             about = {event["object"], str(event["attributes"].get("queue"))}
             if (queues and not about & queues) or (kind and event["kind"] not in kind):
                 continue
-            (output.line_as_json if json_ else output.event)(event)
+            if json_:
+                terminal.as_json(event, indent=None)
+            else:
+                output.event(event)
             printed += 1
             if count and printed >= count:
                 return

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from console.cli import names, output
+from console.cli import names, output, terminal
 from console.cli.group import cli, client_of, is_interactive, json_option, queue_names
 from console.cli.problems import REFUSED, UNREACHABLE, Problem
 
@@ -106,10 +106,10 @@ def _act(ctx: click.Context, verb: str, aim: dict[str, Any], more: dict[str, Any
             producers = output.producers(answer, "producers")
             raise click.UsageError(f"this would {verb} {producers} of {answer['queues']} queues: confirm with --yes")
         output.preview(answer, verb)
-        click.confirm(f"{verb.capitalize()} them?", abort=True)
+        terminal.confirm(f"{verb.capitalize()} them?")
     answer = client.post(f"{verb}-producers/", {**aim, **more})
     if json_:
-        output.as_json(answer)
+        terminal.as_json(answer)
     else:
         output.stopped(answer, verb)
     if failed := [each["title"] for each in answer.get("brokers", ()) if each["outcome"] != "done"]:

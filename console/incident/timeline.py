@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+import json
+import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -69,7 +71,7 @@ class Search:
 
     def _is_about(self, entry: Mapping[str, Any]) -> bool:
         if self.queue.startswith("type="):
-            return bool(entry["queue"] == self.queue) or self.queue in entry["text"]
+            return bool(entry["queue"] == self.queue)
         name = entry["queue"] or ""
         try:
             shown = ObjectName.parse(name).label if name else ""
@@ -103,28 +105,36 @@ def page(link: BrokerLink, search: Search, *, before_event: int = 0, before_audi
             rows = rows.filter(id__lt=before_audit)
         people = [_of_audit(row) for row in rows[: count + 1]]
         people_left = len(people) > count
-    # The page ends where one of the sources has not been searched yet.
-    horizon = max(
-        (found.searched_to or 0) if found.more else 0,
-        people[-1]["at"] if people_left else 0,
-    )
-    together = sorted([*found.entries, *people], key=_order, reverse=True)
-    taken = [entry for entry in together if entry["at"] >= horizon][:count]
-    ids = {entry["id"] for entry in taken}
-    events_rest = [entry for entry in found.entries if entry["id"] not in ids]
-    people_rest = [entry for entry in people if entry["id"] not in ids]
-    people_taken = [entry for entry in people if entry["id"] in ids]
+    entries, events, rows_taken = _merged(found, people, count)
     return Page(
-        taken,
-        before_event=events_rest[0]["number"] + 1 if events_rest else found.position,
-        before_audit=min((entry["number"] for entry in people_taken), default=before_audit),
-        more=bool(events_rest or people_rest or found.more),
+        entries,
+        before_event=found.entries[events]["number"] + 1 if events < len(found.entries) else found.position,
+        before_audit=people[rows_taken - 1]["number"] if rows_taken else before_audit,
+        more=events < len(found.entries) or rows_taken < len(people) or people_left or found.more,
         searched_to=found.searched_to,
     )
 
 
-def _order(entry: Mapping[str, Any]) -> tuple[int, str, int]:
-    return entry["at"], entry["source"], entry["number"]
+def _merged(found: _Found, people: Sequence[Mapping[str, Any]], count: int) -> tuple[list[dict[str, Any]], int, int]:
+    """Return the newest `count` entries of both sources, and how many of each they are. Within a source the number
+    decides, since a clock can be set back: what follows a step back is the newest, whatever its time says. The page
+    ends where the events have not been searched yet."""
+    taken: list[dict[str, Any]] = []
+    events, rows = found.entries, list(people)
+    event = row = 0
+    latest = [math.inf, math.inf]  # the time of the last entry of each source, or an earlier one after it
+    while len(taken) < count and (event < len(events) or row < len(rows)):
+        times = [min(latest[0], events[event]["at"]) if event < len(events) else -math.inf,
+                 min(latest[1], rows[row]["at"]) if row < len(rows) else -math.inf]  # fmt: skip
+        if event == len(events) and found.more and times[1] < min(latest[0], found.searched_to or math.inf):
+            break
+        if times[0] > times[1]:
+            taken.append(events[event])
+            event, latest[0] = event + 1, times[0]
+        else:
+            taken.append(dict(rows[row]))
+            row, latest[1] = row + 1, times[1]
+    return taken, event, row
 
 
 @dataclass(slots=True)
@@ -147,12 +157,12 @@ async def _search_events(link: BrokerLink, search: Search, found: _Found, count:
         start = max(0, found.position - 1 - _CHUNK)
         tail = await link.events_after(start, found.position - 1 - start)
         events = [event for event in tail.events if event.number < found.position]
+        if search.since and all(event.at < search.since for event in events):
+            return  # one alone may be of a time after a step of the clock
         for event in reversed(events):
             if len(found.entries) >= count:
                 break
             found.position, found.searched_to = event.number, event.at
-            if search.since and event.at < search.since:
-                return
             entry = of_event(event)
             if search.matches(entry):
                 found.entries.append(entry)
@@ -163,18 +173,22 @@ async def _search_events(link: BrokerLink, search: Search, found: _Found, count:
         searched += len(events) or _CHUNK
 
 
-def news(link: BrokerLink, search: Search, *, after_event: int, after_audit: int) -> list[dict[str, Any]]:
-    """Return the entries after a position, the newest first, `MOST_NEW` at most. Raises AdminError."""
+def news(link: BrokerLink, search: Search, *, after_event: int, after_audit: int) -> tuple[list[dict[str, Any]], bool]:
+    """Return the entries after a position, the newest first, and whether that is not all of them: then they have to be
+    searched again. Raises AdminError."""
     entries: list[dict[str, Any]] = []
+    is_part = False
     if search.source != "people" and after_event < link.newest_event:
         start = max(after_event, link.newest_event - _CHUNK)
         tail = asyncio.run(link.events_after(start, _CHUNK))
-        entries = [entry for entry in map(of_event, tail.events) if search.matches(entry)]
+        is_part = start > after_event or tail.expired_before is not None
+        entries = [entry for entry in map(of_event, tail.events) if search.matches(entry)][::-1]
+    rows: list[dict[str, Any]] = []
     if search.source != "broker":
-        rows = _audit(link, search).filter(id__gt=after_audit)[:MOST_NEW]
-        entries += [_of_audit(row) for row in rows]
-    entries.sort(key=_order, reverse=True)
-    return entries[:MOST_NEW]
+        rows = [_of_audit(row) for row in _audit(link, search).filter(id__gt=after_audit)[:MOST_NEW]]
+    found = _Found(after_event, entries)
+    taken, events, people = _merged(found, rows, MOST_NEW)
+    return taken, is_part or events < len(entries) or people < len(rows) or len(rows) == MOST_NEW
 
 
 def newest_audit(link: BrokerLink) -> int:
@@ -233,7 +247,7 @@ def _audit(link: BrokerLink, search: Search) -> QuerySet[AuditEntry]:
     if search.actor:
         rows = rows.filter(user_name__iexact=search.actor)
     if search.queue.startswith("type="):
-        rows = rows.filter(Q(object=search.queue) | Q(detail__contains=search.queue))
+        rows = rows.filter(Q(object=search.queue) | Q(detail__contains=json.dumps(search.queue)))  # as in `as_detail`
     elif search.queue:
         rows = rows.filter(object__startswith="type=Queue,").filter(object__icontains=search.queue)
     if search.since:

@@ -1,5 +1,10 @@
 """Who sends a request, by `Authorization` alone, and from which page. Cookies count for nothing here, so there is no
-CSRF token; but browsers also remember passwords of Basic, so requests of other sites' pages are refused."""
+CSRF token; but browsers also remember passwords of Basic, so requests of other sites' pages are refused.
+
+Over plain HTTP a page can suppress all that says where a request comes from: a browser sends `Sec-Fetch-Site` only to
+HTTPS and to its own machine, and no `Referer` if the page forbids it. Such a GET of an image or a link looks like that
+of a program, but for the browser's name.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +26,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 
 from brokers import input_limits as limits
+from console.access.sign_ins import record_failure, record_sign_in
 from console.access.tokens import PREFIX, BadToken, authenticate_token
 from console.live.origin import is_same_origin
 
@@ -28,6 +34,10 @@ from console.live.origin import is_same_origin
 #: purpose. The user is read each time: a changed password or a deactivated user ends it at once.
 VERIFIED_FOR = 60.0
 _MOST_VERIFIED = 500
+_WAY = "with a password, for requests to /jolokia/"
+
+#: How the names of browsers begin, all of them.
+_BROWSERS = "Mozilla/"
 
 
 class SignInRefused(Exception):
@@ -112,14 +122,18 @@ def _user(request: HttpRequest, name: str, password: str) -> User:
     digest = _verified.digest(name, password)
     if (known := _verified.user(digest)) is not None:
         if not AxesProxyHandler.is_allowed(request, {"username": name}):
+            record_failure(request, name, f"{_WAY}, locked after too many failures")
             raise _locked()
         return known
     user = authenticate(request=request, username=name, password=password)
     if getattr(request, "axes_locked_out", False):
         request.axes_locked_out = False  # type: ignore[attr-defined]  # else the middleware answers with its page
+        record_failure(request, name, f"{_WAY}, locked after too many failures")
         raise _locked()
     if not isinstance(user, User):
+        record_failure(request, name, _WAY)
         raise _unauthorized("The name or the password is not correct.")
+    record_sign_in(request, user, _WAY, repeated=True)
     AxesProxyHandler.user_logged_in(User, request=request, user=user)  # resets the failures, as on the page
     _verified.add(digest, user)
     return user
@@ -147,6 +161,20 @@ def cross_origin(request: HttpRequest) -> str:
     if origin and is_same_origin(_headers(request, origin), "wss" if request.is_secure() else "ws"):
         return ""
     raise SignInRefused(403, "Pages of other origins may not call this; an administrator can allow an origin.")
+
+
+def check_change_by_get(request: HttpRequest) -> None:
+    """Raise SignInRefused for a change by GET that a browser sends without a word of its page, with a password of
+    Basic, which it may have remembered. A token of Bearer is never remembered, and a POST of another page has its
+    origin."""
+    remembered = request.headers.get("Authorization", "").partition(" ")[0].lower() == "basic"
+    says_where = any(name in request.headers for name in ("Origin", "Referer", "Sec-Fetch-Site"))
+    if remembered and not says_where and request.headers.get("User-Agent", "").startswith(_BROWSERS):
+        raise SignInRefused(
+            403,
+            "A browser may change nothing by GET over plain HTTP with a name and password: use POST, HTTPS, or an API"
+            " token (Bearer).",
+        )
 
 
 def _origin_of(url: str) -> str:

@@ -17,7 +17,7 @@ from brokers.input_checks import readable_sentences
 from console.access.actor import Actor
 from console.access.user_rights import request_rights
 from console.intake.json_text import read_json
-from console.jolokia.authentication import SignInRefused, cross_origin, sign_in
+from console.jolokia.authentication import SignInRefused, check_change_by_get, cross_origin, sign_in
 from console.jolokia.handling import Handler
 from console.jolokia.protocol import JolokiaRequest, Refusal, failure, from_json, from_path, illegal
 
@@ -58,7 +58,7 @@ def _answered(request: HttpRequest, rest: str) -> HttpResponse:
     path = parameters.pop("p", "") or rest
     handler = Handler(Actor.of(request))
     if request.method != "POST":
-        return _one(handler, lambda: from_path(path, parameters), parameters)
+        return _one(handler, lambda: _by_get(request, path, parameters), parameters)
     try:
         body = read_json(request.body.decode())
     except (InvalidValue, UnicodeDecodeError) as error:
@@ -71,6 +71,14 @@ def _answered(request: HttpRequest, rest: str) -> HttpResponse:
             failure(illegal(f"there are {len(body):,} requests at once: {MOST_AT_ONCE:,} at most"), _now()), 400
         )
     return _json([_answer(handler, lambda each=each: from_json(each, parameters), each) for each in body])
+
+
+def _by_get(request: HttpRequest, path: str, parameters: Mapping[str, str]) -> JolokiaRequest:
+    """Return a request in a URL. Raises Refusal, SignInRefused."""
+    wanted = from_path(path, parameters)
+    if wanted.kind in ("exec", "write"):
+        check_change_by_get(request)
+    return wanted
 
 
 def _one(handler: Handler, parse: Any, parameters: Mapping[str, str], body: Any = None) -> HttpResponse:

@@ -61,11 +61,14 @@ class RestrictedLink(BrokerLink):
         self.whole = whole
         self.only_hosts = hosts
         self.slug = whole.slug
-        self.title = whole.title
         self.pace = whole.pace
         self.readers = whole.readers
 
     # -- snapshot -----------------------------------------------------------------------------------------------
+
+    @property
+    def title(self) -> str:  # type: ignore[override]  # it can be renamed
+        return self.whole.title
 
     @property
     def status(self) -> Status:

@@ -31,6 +31,7 @@ from console.leases.leased_row import signed
 from console.links.registry import BrokerLink, UnknownBroker, link
 from console.messages.models import MessageJob, State
 from console.operations.attempt import attempt, happened
+from console.operations.composed_reasons import composed_reason
 from console.operations.message_acts import Act
 from console.operations.messages import called, require
 from console.permissions.rights import host_of, needed
@@ -40,8 +41,6 @@ BATCH, COPY_BATCH = 500, 100
 #: Longer than the longest time that a batch takes, `_BATCH_SECONDS`.
 LEASE = timedelta(seconds=60)
 _BATCH_SECONDS = 30.0
-#: Messages of one list.
-_MOST_LISTED = 200
 #: Longest pause between two attempts of a job that waits, s.
 _LONGEST_PAUSE = 30
 
@@ -88,6 +87,7 @@ def resume(by: Actor, job: MessageJob, *, reason: str = "", unconfirmed: str = "
     `repeat` or `skip` it. Raises PermissionDenied, InvalidValue."""
     name = ObjectName.parse(job.object)
     requested = {"job": job.pk, **({"unconfirmed": unconfirmed} if unconfirmed else {})}
+    at_end = False
     with attempt(by, link(job.broker), name, "resume-message-job", reason=reason, requested=requested):
         if job.state == State.DONE:
             raise InvalidValue({"detail": f"message job {job.pk} is done"})
@@ -97,27 +97,31 @@ def resume(by: Actor, job: MessageJob, *, reason: str = "", unconfirmed: str = "
         if job.state == State.INTERRUPTED and job.action == "copy" and job.unconfirmed:
             if not unconfirmed:
                 raise InvalidValue({"unconfirmed": f"unconfirmed is missing: {_unconfirmed(job)}"})
-            resumed |= {"unconfirmed": 0, **(_skipped(job, name) if unconfirmed == "skip" else {})}
+            resumed |= {"unconfirmed": 0, "at_least": True}
+            if unconfirmed == "skip":
+                resumed |= _skipped(job, name)
+                at_end = resumed["after"] is None
         this = MessageJob.objects.filter(pk=job.pk)
-        if not this.filter(state=State.INTERRUPTED).update(**resumed, **signed(LEASE)):
+        if not at_end and not this.filter(state=State.INTERRUPTED).update(**resumed, **signed(LEASE)):
             this.filter(state=State.RUNNING).claim(LEASE, timezone.now(), **resumed)  # running without a worker
+    if at_end:  # a job without a cursor would begin at the front
+        ends = {each: resumed[each] for each in ("unconfirmed", "at_least", "searched")}
+        _end(this.filter(state=State.INTERRUPTED), job, State.DONE, **ends)
 
 
 def _skipped(job: MessageJob, name: ObjectName) -> dict[str, Any]:
-    """Return the columns of a copy that goes on behind its unconfirmed batch: behind as many messages as it had,
-    without those that a consumer has acquired, which a copy skips."""
-    match, after, left = _arguments(job)["match"] or None, job.after, job.unconfirmed
-    searched = job.searched
+    """Return the columns of a copy that goes on behind its unconfirmed batch: behind as many messages as that would
+    have copied, by a preview of the same; `after` is None at the end of the queue."""
+    searched, after, left = job.searched, job.after, job.unconfirmed
     while left:
-        given = {"match": match, "after": after, "count": min(left, _MOST_LISTED)}
-        answer = called(link(job.broker), name, "list-messages", given)
-        left -= sum(message["state"] != "acquired" for message in answer["messages"])
+        given = {**_arguments(job), "preview": True, "after": after, "count": left}
+        answer = called(link(job.broker), name, _act(job).operation, {k: v for k, v in given.items() if v is not None})
+        left -= answer["messages"]
         searched += answer["searched"]
         after = answer["next"]
         if after is None:
-            # There is nothing behind it: a job without a cursor would begin at the front.
-            return {"state": State.DONE, "finished": timezone.now(), "searched": searched, "at_least": True}
-    return {"after": after, "searched": searched, "at_least": True}
+            break
+    return {"after": after, "searched": searched}
 
 
 def is_visible(job: MessageJob, hosts: frozenset[str] | None) -> bool:
@@ -283,7 +287,7 @@ def _actor(job: MessageJob) -> Actor:
 
 
 def _reason(job: MessageJob) -> str:
-    return f"message job {job.pk}: {job.reason}" if job.reason else f"message job {job.pk}"
+    return composed_reason(f"message job {job.pk}", job.reason)
 
 
 def _unconfirmed(job: MessageJob) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 
 from brokers.admin import (
@@ -24,16 +22,20 @@ from brokers.admin import (
 )
 from brokers.model import TYPES, ObjectName
 from console.access.actor import Actor
+from console.access.audit_entries import entry_of
 from console.audit.models import AuditEntry, Outcome
 from console.links.registry import BrokerLink
 from console.operations.message_records import fault as fault_of_message
 from console.operations.message_records import recorded as recorded_of_message
 from console.permissions.rights import Need, needed
 
-log = logging.getLogger(__name__)
+
+class PreviewOutdated(AdminError):
+    """What the change would do has changed since its preview, to which the request pins it. Nothing was changed."""
+
 
 _LONGEST_NAME = AuditEntry._meta.get_field("object").max_length
-_REFUSALS = (AlreadyExists, EffectNotConfirmed, InvalidValue, NotAllowed, NotFound, StaleVersion)
+_REFUSALS = (AlreadyExists, EffectNotConfirmed, InvalidValue, NotAllowed, NotFound, PreviewOutdated, StaleVersion)
 
 
 @dataclass
@@ -58,25 +60,18 @@ class Attempt:
 
     def record(self, outcome: Outcome) -> None:
         """Write the audit row. Raises what the database raises, after logging the row."""
-        entry = AuditEntry(
-            user=self.by.user if isinstance(self.by.user, User) and self.by.user.pk else None,
-            user_name=self.by.name,
-            source_address=self.by.address,
+        entry_of(
+            self.by,
             broker=self.broker,
             virtualhost=self.need.host,
             object=str(self.name)[:_LONGEST_NAME],
             operation=self.operation,
-            reason=self.reason.strip(),
+            reason=self.reason,
             before=None if self.before is None else dict(self.before),
             after=None if self.after is None else dict(self.after),
             outcome=outcome,
             detail=self.detail,
-        )
-        try:
-            entry.save()
-        except Exception:
-            log.critical("cannot write audit row: %s from %s: %s", entry, self.by.address, self.detail)
-            raise
+        ).save_or_log()
 
 
 @contextmanager

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.core.exceptions import PermissionDenied
+
 from brokers.admin import AdminError, InvalidValue, StaleVersion
 from console.access.actor import Actor
 from console.access.audited_changes import audited
@@ -151,7 +153,7 @@ def _apply(by: Actor, change: BrokerChange, reason: str) -> AppliedBroker:
                 remove_broker(by, change.slug, reason=reason)
             case _:
                 change_broker(by, change.slug, {**change.attributes, **secret}, reason)
-    except AdminError as error:
+    except (AdminError, PermissionDenied) as error:  # the role can be revoked while the file is applied
         return AppliedBroker(change, "refused", str(error))
     return AppliedBroker(change, "done")
 

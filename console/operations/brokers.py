@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
 
 from brokers.adapters.adapter import Finding
 from brokers.adapters.addresses import check_resolved, check_schemes, check_urls
@@ -19,7 +18,7 @@ from brokers.adapters.kinds import KINDS, Account
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from brokers.input_checks import label_fault, text_fault
 from console.access.actor import Actor
-from console.access.audited_changes import audited
+from console.access.audited_changes import attempted
 from console.brokers import configured, keys, stops_left
 from console.brokers.models import ForeignBroker
 from console.operations import broker_probe
@@ -50,15 +49,15 @@ def check_administers(by: Actor) -> None:
 def add_broker(by: Actor, given: Mapping[str, Any], reason: str = "") -> ForeignBroker:
     """Add a broker; `given`: slug, kind and url, and optionally title, username, password, authority, tags, paused.
     Raises PermissionDenied, InvalidValue, AlreadyExists."""
-    with audited(by, f"broker {given['slug']}", "add-broker", reason=reason) as row, _usable_keys():
+    with attempted(by, f"broker {given['slug']}", "add-broker", reason=reason) as row, _usable_keys():
         check_administers(by)
         values = _checked({"title": given["slug"], **given}, given["kind"])
         slug = values["slug"]
-        with keys.locked(), transaction.atomic():
+        with keys.locked(), row.transaction():
             if slug in configured.slugs() or ForeignBroker.objects.filter(slug=slug).exists():
                 raise AlreadyExists(f"the broker {slug} already exists")
             made = ForeignBroker.objects.create(**_encrypted(values))
-        row.after = made.for_audit()
+            row.after = made.for_audit()
     configured.refresh()
     return made
 
@@ -74,12 +73,14 @@ def change_broker(
     """Change fields of an added broker, all but slug and kind. A new URL requires the password again: otherwise it
     would be sent to another address than the one that it was entered for. With stops in force, a pause and a new URL
     require `leave_stops`. Raises PermissionDenied, NotFound, InvalidValue, StopsInForce."""
-    with audited(by, f"broker {slug}", "change-broker", reason=reason) as row, _usable_keys():
+    with attempted(by, f"broker {slug}", "change-broker", reason=reason) as row, _usable_keys():
         check_administers(by)
-        with keys.locked(), transaction.atomic():
+        found = broker_of(slug)
+        row.before = found.for_audit()
+        values = _checked(given, found.kind)  # it looks up names, which can take seconds
+        with keys.locked(), row.transaction():
             found = broker_of(slug)
             row.before = found.for_audit()
-            values = _checked(given, found.kind)
             if values.get("url", found.url) != found.url and found.encrypted and "password" not in values:
                 raise InvalidValue({"password": "enter the password again: it was entered for another URL"})
             moved = values.get("url", found.url) != found.url
@@ -89,7 +90,7 @@ def change_broker(
                 setattr(found, name, value)
             found.revision += 1
             found.save()
-        row.after = {**found.for_audit(), **({"password": "changed"} if "password" in values else {})}
+            row.after = {**found.for_audit(), **({"password": "changed"} if "password" in values else {})}
     configured.refresh()
     return found
 
@@ -98,17 +99,18 @@ def remove_broker(by: Actor, slug: str, *, reason: str = "", leave_stops: bool =
     """Remove an added broker from the console; on the broker nothing changes. With stops in force, that requires
     `leave_stops`: they stay in force there, and the audit row has them. Raises PermissionDenied, NotFound,
     StopsInForce."""
-    with audited(by, f"broker {slug}", "remove-broker", reason=reason) as row:
+    with attempted(by, f"broker {slug}", "remove-broker", reason=reason) as row:
         check_administers(by)
-        found = broker_of(slug)
-        row.before = found.for_audit()
-        with transaction.atomic():
+        with row.transaction():
+            found = broker_of(slug)
+            row.before = found.for_audit()
             if not leave_stops:
                 _check_stops(slug, _REMOVED)
             elif left := stops_left.stops_of(slug):
                 row.before = {**row.before, "stops": left}
             stops_left.leave_stops(slug)
             found.delete()
+        stops_left.leave_in_file(slug)
     configured.refresh()
 
 
@@ -121,7 +123,7 @@ def _check_stops(slug: str, consequence: str) -> None:
 def probe_broker(by: Actor, given: Mapping[str, Any], slug: str = "") -> dict[str, Any]:
     """Connect with the values, over those of the added broker `slug`, and return {ok, findings: [{text, fault}]}.
     Nothing is saved. Raises PermissionDenied, NotFound, InvalidValue."""
-    with audited(by, f"broker {slug or given.get('url', '')}", "test-broker") as row:
+    with attempted(by, f"broker {slug or given.get('url', '')}", "test-broker") as row:
         check_administers(by)
         stored = broker_of(slug) if slug else None
         kind = stored.kind if stored else given["kind"]

@@ -6,10 +6,11 @@ destination policy (a pattern) or a queue sets. The broker stores policies; the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from django.core.exceptions import PermissionDenied
 
 from brokers.admin import (
     AdminError,
@@ -27,6 +28,8 @@ from brokers.model.patterns import match_rank
 from console.access.actor import Actor
 from console.links.registry import BrokerLink
 from console.operations.objects import create_object, delete_object, update_object
+from console.operations.permission_check import Wanted, check_permissions
+from console.operations.preview_parts import added, requests_of
 from console.operations.preview_turns import turns_at
 
 FIELDS = tuple(attribute.name for attribute in POLICY)
@@ -56,6 +59,11 @@ class PolicyChange:
     action: str = "update"
     version: int | None = None
     was: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def wanted(self) -> Wanted:
+        """What the change does, as its permission depends on it."""
+        return self.name, self.action, _given(self.attributes) if self.action == "create" else self.attributes
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -131,13 +139,12 @@ def preview_changes(
     check_settable(link, changes)
     if not has_operation(link, "Broker", PREVIEW):
         return _unavailable(link, changes)
-    grouped = _grouped(changes)
-    values = sum(_OF_A_CHANGE + 2 * (len(each["objects"]) + len(each["attributes"])) for each in grouped)
-    if values > _MOST_VALUES:
-        raise InvalidValue({"changes": "too many different changes for one preview"})
-    arguments = {"changes": grouped, "largest": largest, "one_by_one": one_by_one}
-    with turns_at(link.slug).turn():
-        impact = link.call(lambda admin: admin.call(_BROKER, "preview-change", arguments))
+    answers = []
+    for part in requests_of(changes):
+        arguments = {"changes": part, "largest": largest, "one_by_one": one_by_one}
+        with turns_at(link.slug).turn():
+            answers.append(link.call(lambda admin: admin.call(_BROKER, PREVIEW, arguments)))  # noqa: B023
+    impact = added(answers, largest)
     return {**impact, **{name: impact[former] for name, former in _FORMER_NAMES.items()}}
 
 
@@ -168,30 +175,22 @@ def _unavailable(link: BrokerLink, changes: Sequence[PolicyChange]) -> dict[str,
     }
 
 
-#: Values in one request: Proton counts those of a message in 16 bits.
-_MOST_VALUES = 60_000
-_OF_A_CHANGE = 8
-
-
-def _grouped(changes: Iterable[PolicyChange]) -> list[dict[str, Any]]:
-    """Return the changes as arguments of `preview-change`; equal changes of several objects are one entry."""
-    groups: dict[str, dict[str, Any]] = {}
-    for change in changes:
-        key = json.dumps([change.action, dict(change.attributes)], sort_keys=True)
-        group = groups.setdefault(key, {"objects": {}, "action": change.action, "attributes": dict(change.attributes)})
-        group["objects"][str(change.name)] = change.version
-    return list(groups.values())
-
-
 def apply_changes(by: Actor, link: BrokerLink, changes: Sequence[PolicyChange], *, reason: str = "") -> list[Applied]:
     """Make the changes one by one, each with its audit row, and return the result of each. A refused change does not
-    prevent the others, and is retried after them, since it may depend on a later one. Raises PermissionDenied."""
+    prevent the others, and is retried after them, since it may depend on a later one. Raises PermissionDenied before
+    the first one if the user lacks the permission for any: then nothing is changed."""
+    check_permissions(by, link.slug, [change.wanted for change in changes], reason=reason)
     found: dict[int, Applied] = {}
     left = list(range(len(changes)))
     while left:
         again = []
         for number in left:
-            applied = found[number] = apply_change(by, link, changes[number], reason=reason)
+            try:
+                applied = apply_change(by, link, changes[number], reason=reason)
+            except PermissionDenied as error:  # revoked meanwhile: trying again is of no use
+                found[number] = Applied(changes[number], "refused", detail=str(error))
+                continue
+            found[number] = applied
             if applied.outcome == "refused":
                 again.append(number)
             if applied.outcome == "unknown":

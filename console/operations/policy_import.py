@@ -1,16 +1,18 @@
 """Compare a policy file with a broker, and apply it.
 
 An object that the file names gets exactly the fields of the file; fields that the file omits are inherited. Objects
-that the file does not name stay unchanged, or lose their settings with `prune`. A file creates and deletes patterns,
-where the broker can; queues, exchanges and virtual hosts that do not exist are reported as problems. Only what can be
-set on this broker is compared: what it merely shows, such as a limit of its own configuration, is not in a file.
+that the file does not name stay unchanged, or lose their settings with `prune`. For a user who sees some of the virtual
+hosts, `prune` is about these: the broker's own settings, which affect the others, too, stay. A file creates and deletes
+patterns, where the broker can; queues, exchanges and virtual hosts that do not exist are reported as problems. Only
+what can be set on this broker is compared: what it merely shows, such as a limit of its own configuration, is not in a
+file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +32,7 @@ from console.operations.policy_file import Settings, in_order, read, settable_na
 
 Types = Mapping[str, ManagedType]
 
+_BROKER = object_name("Broker")
 #: Missing objects that are reported by name.
 _NAMED = 100
 
@@ -59,7 +62,8 @@ def export_policies(link: BrokerLink) -> str:
 def difference(link: BrokerLink, text: str, *, prune: bool = False) -> Difference:
     """Return the difference between a file and the broker. Raises InvalidValue with all faults of the file."""
     types, now = link.call(_now)
-    return _difference(read(text, types), now, types, prune=prune)
+    spared = () if link.only_hosts is None else (_BROKER,)
+    return _difference(read(text, types), now, types, prune=prune, spared=spared)
 
 
 def previewed(link: BrokerLink, found: Difference) -> tuple[dict[str, Any] | None, dict[str, str]]:
@@ -79,7 +83,7 @@ def apply_file(
     by: Actor, link: BrokerLink, text: str, *, prune: bool = False, reason: str = "", digest: str = ""
 ) -> tuple[Difference, list[Applied]]:
     """Apply a file, object by object. `digest`: that of the difference which the user has seen. Raises StaleVersion if
-    the difference has changed, PermissionDenied."""
+    the difference has changed, and PermissionDenied before the first change if the user may not make all of them."""
     found = difference(link, text, prune=prune)
     if digest and digest != found.digest:
         raise StaleVersion("policies have changed since the dry run: compare again", 0)
@@ -94,7 +98,15 @@ async def _now(admin: BrokerAdmin) -> tuple[Types, dict[ObjectName, ManagedObjec
     return await admin.types(), found
 
 
-def _difference(wanted: Settings, now: Mapping[ObjectName, ManagedObject], types: Types, *, prune: bool) -> Difference:
+def _difference(
+    wanted: Settings,
+    now: Mapping[ObjectName, ManagedObject],
+    types: Types,
+    *,
+    prune: bool,
+    spared: Collection[ObjectName] = (),
+) -> Difference:
+    """`spared`: what `prune` does not affect."""
     changes, problems, left_alone = list[PolicyChange](), dict[str, str](), list[ObjectName]()
     missing = 0
     for name in sorted(wanted, key=in_order):
@@ -113,7 +125,7 @@ def _difference(wanted: Settings, now: Mapping[ObjectName, ManagedObject], types
         thing = now[name]
         if name in wanted or not (settings_of(name, thing.attributes, types) or name.type == "Policy"):
             continue
-        if not prune:
+        if not prune or name in spared:
             left_alone.append(name)
         elif name.type == "Policy" and types["Policy"].deletable:
             was = settings_of(name, thing.attributes, types)

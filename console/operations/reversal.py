@@ -9,6 +9,7 @@ from brokers.model import TYPES, ObjectName
 from console.access.actor import Actor
 from console.audit.models import AuditEntry, Outcome
 from console.links.registry import BrokerLink
+from console.operations.composed_reasons import composed_reason
 from console.operations.policies import FIELDS, SCOPES, PolicyChange, make_change, set_fields
 
 
@@ -50,8 +51,7 @@ def revert(
     change = reversal(link, entry)
     if version is not None:
         change = PolicyChange(change.name, change.attributes, change.action, version, change.was)
-    why = f"revert of audit row {entry.pk}"
-    return make_change(by, link, change, reason=f"{why}: {reason.strip()}" if reason.strip() else why)
+    return make_change(by, link, change, reason=composed_reason(f"revert of audit row {entry.pk}", reason))
 
 
 def _name(entry: AuditEntry) -> ObjectName | None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
-from brokers.admin import BrokerAdmin, InvalidValue, NotAllowed, NotFound
-from brokers.model import TYPES, ObjectName, Operation
+from brokers.admin import AdminError, BrokerAdmin, InvalidValue, NotAllowed, NotFound
+from brokers.model import TYPES, ObjectName, Operation, object_name
 from brokers.model.patterns import matches, pattern_fault
 from console.access.actor import Actor
 from console.links.queue_table import Row
 from console.links.registry import BrokerLink
 from console.operations.operation_calls import OperationCall, declared_operation
+from console.operations.stop_facts import END, made_of, stop_in, stops_of
 
+_BROKER = object_name("Broker")
 #: Queues that a preview lists.
 _LARGEST = 5
 #: Queues that one call can stop by name.
@@ -128,7 +131,8 @@ def stop_producers(
     are at or below `below` percent of their capacity, or, with none of them, until they are started. `effect`: what the
     stop does to producers here, if it does not hold them; or `effects`: any of these will do. Idempotent. Returns the
     answer of the operation, and `stops_before`: the stops of this scope that were in force, see `stops_of`, each with
-    `after`: the {until, below} that it has since; None: not known. Raises EffectNotConfirmed."""
+    `after`: the {until, below} that it has since; None: not known; and `stops_made`, see `made_of`. Raises
+    EffectNotConfirmed."""
     aim.check()
     if until:
         for_ms = remaining_ms(link, until)
@@ -145,8 +149,22 @@ def stop_producers(
         not before and aim.client and aim.scope.type == "Queue"
     ):  # a queue shows only the stops that block one of its own
         before = stops_of(shown, aim)
-    after = {stop["object"]: {name: stop[name] for name in _END} for stop in stops_of(call.after.get("stops"), aim)}
-    return {**(call.answer or {}), "stops_before": [{**stop, "after": after.get(stop["object"])} for stop in before]}
+    after = _in_force_after(link, call, aim)
+    ends = {stop["object"]: {name: stop[name] for name in END} for stop in after}
+    return {
+        **(call.answer or {}),
+        "stops_before": [{**stop, "after": ends.get(stop["object"])} for stop in before],
+        "stops_made": made_of(call.answer or {}, before, after, call.reason),
+    }
+
+
+def _in_force_after(link: BrokerLink, call: OperationCall, aim: Aim) -> list[dict[str, Any]]:
+    """Return the stops of the scope that were in force right after a call; empty if that is not known."""
+    found = stops_of(call.after.get("stops"), aim)
+    if not found and aim.client and aim.scope.type == "Queue":  # the broker shows all, see `stop_producers`
+        with suppress(AdminError):
+            found = stops_of(link.call(lambda admin: admin.read(_BROKER), READ_SECONDS).attributes.get("stops"), aim)
+    return found
 
 
 def start_producers(
@@ -346,47 +364,6 @@ async def _counted(admin: BrokerAdmin, types: Mapping[str, Any], queues: Sequenc
         draining = sum(1 for producer in page.items if producer["queue"] in rows)
     stopped = max(0, (stopped or 0) - draining)
     return {"queues": len(rows), "producers": producers, "draining": draining, "stopped": stopped}
-
-
-def stop_in(stops: Any, aim: Aim) -> dict[str, Any] | None:
-    """Return the stop of exactly this scope among the `stops` of a broker: {reason, actor, since, until, below,
-    replaced}, see `stops_of`."""
-    for stop in stops or ():
-        if is_of(stop, aim):
-            return _facts_of(stop)
-    return None
-
-
-def stops_of(stops: Any, aim: Aim) -> list[dict[str, Any]]:
-    """Return the stops of exactly this scope, or of the queues that the aim names, among the `stops` of a managed
-    object: {object, reason, actor, since, until, below, replaced} of each. `replaced`: it is in a staged start, or
-    after a halted one, so that a new stop replaces it."""
-    named = {str(ObjectName.parse(name)) for name in aim.queues or ()}
-    single = replace(aim, queues=None)
-    return [
-        {"object": stop.get("object"), **_facts_of(stop)}
-        for stop in stops or ()
-        if (
-            is_of(stop, single)
-            if aim.queues is None
-            else stop.get("object") in named and is_of(stop, replace(single, scope=ObjectName.parse(stop["object"])))
-        )
-    ]
-
-
-_END = ("until", "below")
-
-
-def _facts_of(stop: Mapping[str, Any]) -> dict[str, Any]:
-    facts = {name: stop.get(name) for name in ("reason", "actor", "since", *_END)}
-    return {**facts, "replaced": bool(stop.get("stage") or stop.get("halted"))}
-
-
-def is_of(stop: Mapping[str, Any], aim: Aim) -> bool:
-    """Return whether a stop of a broker has exactly this scope."""
-    named = {"pattern": aim.pattern, "user": aim.user, "container_id": aim.container_id, "link": aim.link}
-    same = all((stop.get(name) or "") == value for name, value in named.items())
-    return same and stop.get("object") == str(aim.scope)
 
 
 def percent_used(row: Row) -> int | None:

@@ -20,6 +20,7 @@ from console.access.actor import Actor
 from console.audit.models import Outcome
 from console.links.registry import BrokerLink
 from console.operations.operation_calls import OperationCall
+from console.operations.stop_facts import END, made_of, stop_in, stops_of
 from console.operations.stops import (
     READ_SECONDS,
     STOP_SECONDS,
@@ -34,7 +35,6 @@ from console.operations.stops import (
     remaining_ms,
     start_arguments,
     stop_arguments,
-    stop_in,
 )
 from console.permissions.rights import needed
 
@@ -286,19 +286,30 @@ def _result(aim: Aim, part: _Part) -> Entry:
     """Return the result of one broker: the answer of its operation, or `error`, a sentence; `outcome`: done, refused
     or failed (nothing was changed), or unknown (it did not answer in time: it was done or not). `earlier`: the end of
     a stop of this scope that was in force before, {until, below, replaced, since, after}, or None; see `stops_of`, and
-    for `after` `stop_producers`."""
+    for `after` `stop_producers`. Of an unknown outcome it is missing if it is not known. `made`: the stop that the call
+    has made, {since, until, below}; None: it has made none, or that is not known."""
     call = part.call
     assert call is not None
     if part.fault is not None:
         named = {"effect": part.fault.effect} if isinstance(part.fault, EffectNotConfirmed) else {}
-        return {**part.entry, "outcome": str(call.outcome), "error": str(part.fault), **named}
-    before = stop_in((call.before or {}).get("stops"), aim)
-    earlier = None
-    if before is not None:
-        now = stop_in(call.after.get("stops"), aim)
-        after = None if now is None else {name: now[name] for name in ("until", "below")}
-        earlier = {**{name: before[name] for name in ("until", "below", "replaced", "since")}, "after": after}
-    return {**part.entry, "outcome": str(call.outcome), **(call.answer or {}), "earlier": earlier}
+        before = {"earlier": _earlier(aim, call)} if call.outcome == Outcome.UNKNOWN and call.before is not None else {}
+        return {**part.entry, "outcome": str(call.outcome), "error": str(part.fault), **named, **before}
+    answer, (found, after) = call.answer or {}, [stops_of((each or {}).get("stops"), aim) for each in _states(call)]
+    made = [{name: stop[name] for name in ("since", *END)} for stop in made_of(answer, found, after, call.reason)]
+    extra = {"earlier": _earlier(aim, call), "made": made[0] if made else None}
+    return {**part.entry, "outcome": str(call.outcome), **answer, **extra}
+
+
+def _states(call: OperationCall) -> tuple[Mapping[str, Any] | None, Mapping[str, Any]]:
+    return call.before, call.after
+
+
+def _earlier(aim: Aim, call: OperationCall) -> dict[str, Any] | None:
+    before, now = (stop_in((each or {}).get("stops"), aim) for each in _states(call))
+    if before is None:
+        return None
+    after = None if now is None else {name: now[name] for name in END}
+    return {**{name: before[name] for name in (*END, "replaced", "since")}, "after": after}
 
 
 def _combined(aim: Aim, parts: Sequence[_Part]) -> dict[str, Any]:

@@ -192,7 +192,10 @@ def _revoke(by: Actor, given: QueryDict) -> str:
 
 
 def _undo(by: Actor, given: QueryDict) -> str:
-    return undo(by, _named(AuditEntry, pk=_number(given)))
+    entry = AuditEntry.objects.as_visible(by.rights).filter(pk=_number(given)).first()
+    if entry is None:
+        raise Http404("The audit entry does not exist.")
+    return undo(by, entry)
 
 
 _QUESTIONS: dict[str, Callable[[Actor, QueryDict], Question | None]] = {

@@ -16,8 +16,8 @@ from console.pages.history_frame import history_broker, history_frame, is_config
 @require_safe
 def history_what_if(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
     """Its script reads the range and the scenarios from the URL, `?candidate=STOP:RESUME:STOP:RESUME` (messages, then
-    bytes), and updates them there. It offers the levels that can be set; all for a broker of which nothing but the
-    history is known."""
+    bytes; without a RESUME it is the STOP), and updates them there. It offers the levels that can be set; all for a
+    broker of which nothing but the history is known."""
     key = {"broker": history_broker(request), "virtualhost": virtualhost, "queue": name}
     check_sees(request, key["broker"], virtualhost)
     fields = None

@@ -22,11 +22,12 @@ from brokers.model import ObjectName, check_attributes
 from console.access.actor import Actor
 from console.access.later_rights import token_name, token_number
 from console.links.registry import BrokerLink, UnknownBroker, link
-from console.operations.console_changes import Change, console_change
+from console.operations.console_changes import About, Change, console_attempt, console_change
 from console.operations.policies import FIELDS, SCOPES, PolicyChange, check_settable
 from console.operations.stops import Aim
 from console.permissions.rights import Need, Rights, Role, host_of, needed
 from console.schedules import execution
+from console.schedules.actions import operation_of
 from console.schedules.execution import rule_for
 from console.schedules.models import Action, Run, RunState, Schedule
 from console.schedules.times import rule_of, upcoming
@@ -43,6 +44,7 @@ FIELDS_GIVEN = (
 SCHEDULE: dict[str, Any] = {of.name: of.get_default() for of in Schedule._meta.fields if of.name in FIELDS_GIVEN}
 #: Next runs that are shown.
 AHEAD = 5
+_AT_WORK = (RunState.BEGINNING, RunState.OPEN, RunState.ENDING)
 
 
 def schedule_json(schedule: Schedule) -> dict[str, Any]:
@@ -56,9 +58,7 @@ def schedule_json(schedule: Schedule) -> dict[str, Any]:
         "token": token_name(schedule.token_number),
         "cannot_run": cannot_run(schedule),
         "upcoming": next_runs,
-        "open_run": schedule.runs.filter(state__in=[RunState.OPEN, RunState.ENDING])
-        .values_list("pk", flat=True)
-        .first(),
+        "open_run": schedule.runs.filter(state__in=_AT_WORK).values_list("pk", flat=True).first(),
     }
 
 
@@ -85,7 +85,7 @@ def run_json(run: Run) -> dict[str, Any]:
 def create(by: Actor, given: Mapping[str, Any]) -> Schedule:
     """Create a schedule. Raises PermissionDenied, InvalidValue."""
     given = {**SCHEDULE, **given}
-    about = {"slug": given["broker"], "virtualhost": _host(given["target"]), "reason": given["reason"]}
+    about: About = {"slug": given["broker"], "virtualhost": _host(given["target"]), "reason": given["reason"]}
     with console_change(by, f"schedule {given['name']}", "create", **about) as this:
         values = _checked(by, given)
         schedule = Schedule(**values, **_acting(by))
@@ -149,15 +149,23 @@ def delete(by: Actor, schedule: Schedule) -> None:
     open."""
     with _change(by, schedule, "delete") as this:
         this.before = _audited(schedule)
-        if schedule.runs.filter(state__in=[RunState.BEGINNING, RunState.OPEN, RunState.ENDING]).exists():
+        if schedule.runs.filter(state__in=_AT_WORK).exists():
             raise InvalidValue({"detail": "a run is open: end it first, so that its change is reverted"})
         cancel_wakeup(f"schedule {schedule.pk}")
         schedule.delete()
 
 
 def end_now(by: Actor, run: Run) -> Run:
-    """Revert the change of an open run, or of one whose revert failed, now. Raises PermissionDenied, InvalidValue."""
-    with _change(by, run, "end-now") as this:
+    """Revert the change of an open run, or of one whose revert failed, now; call off one that has not started. Raises
+    PermissionDenied, InvalidValue."""
+    name, need = f"schedule {run.schedule_name}", need_of(run.action, ObjectName.parse(run.target), run.attributes)
+    about: About = {"slug": run.broker, "virtualhost": _host(run.target)}
+    # It acts at the broker, and stores its steps itself: no transaction is around them.
+    with console_attempt(by, name, "end-now", [(run.broker, need)], **about) as this:
+        if run.state == RunState.BEGINNING and execution.call_off(run.pk, timezone.now(), by):
+            this.detail = "it had not started"
+            return Run.objects.get(pk=run.pk)
+        run.refresh_from_db()
         if run.state != RunState.OPEN and not (run.state == RunState.FAILED and run.after is not None):
             raise InvalidValue({"detail": f"the run is {run.state}: there is nothing to revert"})
         this.detail = execution.execute(run.pk, by=by)
@@ -197,18 +205,17 @@ def _audited(schedule: Schedule) -> dict[str, Any]:
 def need_of(action: str, target: ObjectName, attributes: Mapping[str, Any]) -> Need:
     """Return the permission that the action itself needs: to edit a schedule, a user must be permitted to do what it
     does."""
-    return needed(target, execution.operation_of(action), attributes)
+    return needed(target, operation_of(action), attributes)
 
 
 def can_see(rights: Rights, of: Schedule | Run) -> bool:
     return rights.allows(Role.VIEWER, of.broker, host_of(ObjectName.parse(of.target)))
 
 
-def _change(by: Actor, of: Schedule | Run, operation: str) -> AbstractContextManager[Change]:
-    name = of.name if isinstance(of, Schedule) else of.schedule_name
+def _change(by: Actor, of: Schedule, operation: str) -> AbstractContextManager[Change]:
     need = need_of(of.action, ObjectName.parse(of.target), of.attributes)
     return console_change(
-        by, f"schedule {name}", operation, [(of.broker, need)], slug=of.broker, virtualhost=_host(of.target)
+        by, f"schedule {of.name}", operation, [(of.broker, need)], slug=of.broker, virtualhost=_host(of.target)
     )
 
 

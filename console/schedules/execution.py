@@ -2,15 +2,13 @@
 the run that it executes.
 
 A run uses the operations of the pages with the permissions that the schedule's owner, and the API token with which it
-was saved, have at that time, and each change is audited; so is a run whose account or token is gone. Previous values
-are saved before the change; at the end, only values that are still as the schedule set them are reverted. A stop has
-its end as a duration, so that the broker lifts it even if the console is down.
+was saved, have at that time, and each change is audited; so is a run whose account or token is gone. What it does at
+the broker is in `actions.py`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -19,17 +17,16 @@ from django.db import transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
-from brokers.admin import AdminError, BrokerUnreachable, NotFound, StaleVersion
-from brokers.model import ObjectName, object_name
+from brokers.admin import AdminError, BrokerUnreachable, StaleVersion
+from brokers.model import ObjectName
 from console.access.actor import Actor
 from console.access.later_rights import later_actor
 from console.audit.models import Outcome
 from console.leases.leased_row import LeasedRows
-from console.links.registry import BrokerLink, UnknownBroker, link
+from console.links.registry import UnknownBroker
 from console.operations.attempt import happened
-from console.operations.objects import update_object
-from console.operations.stops import Aim, is_of, start_producers, stop_producers
-from console.schedules.models import Action, Run, RunState, Schedule
+from console.schedules.actions import NotYet, begin, end, operation_of, reason_of
+from console.schedules.models import Run, RunState, Schedule
 from console.schedules.times import Rule, end_of, next_due, rule_of
 from console.schedules.wakeups import cancel_wakeup, set_wakeup
 
@@ -38,8 +35,6 @@ LEASE = dt.timedelta(seconds=60)
 MAX_DELAY = dt.timedelta(minutes=15)
 #: Seconds before the first retry, and longest time between retries; doubled each time.
 FIRST, LONGEST = 2, 60
-_ATTEMPTS = 3
-_BROKER = object_name("Broker")
 
 
 def rule_for(schedule: Schedule) -> Rule:
@@ -149,13 +144,13 @@ def execute(number: int, now: dt.datetime | None = None, *, by: Actor | None = N
         )
     if not _due(now).filter(pk=number).claim(LEASE, now, tries=F("tries") + 1):
         return "not due"
-    run = Run.objects.select_related("user").get(pk=number)
+    run = Run.objects.select_related("user", "schedule").get(pk=number)
     if run.state == RunState.OPEN:
         run.state, run.tries = RunState.ENDING, 1
     beginning = run.state == RunState.BEGINNING
     try:
         outcome = _attempt(run, now, by)
-    except (BrokerUnreachable, StaleVersion) as error:  # temporary: retry
+    except (BrokerUnreachable, StaleVersion, NotYet) as error:  # temporary: retry
         outcome = str(error)
         run.retry_at = now + dt.timedelta(seconds=min(FIRST * 2 ** min(run.tries, 10), LONGEST))
     except (AdminError, UnknownBroker, PermissionDenied) as error:
@@ -178,16 +173,37 @@ def execute(number: int, now: dt.datetime | None = None, *, by: Actor | None = N
 def _attempt(run: Run, now: dt.datetime, by: Actor | None) -> str:
     """Start or end a run, set its new state and return the outcome."""
     if run.state != RunState.BEGINNING:
-        outcome = _end(by or _audited_actor(run), run)
+        outcome = end(by or _audited_actor(run), run, now)
         run.state = RunState.DONE
         return outcome
-    if late := _too_late(run, now):
+    if why := _called_off(run) or _too_late(run, now):
         run.state = RunState.MISSED
-        return late
-    outcome = _begin(_audited_actor(run), run, now)
+        return why
+    outcome = begin(_audited_actor(run), run, now)
     run.began, run.tries = now, 0
     run.state = RunState.OPEN if run.ends is not None else RunState.DONE
     return outcome
+
+
+def _called_off(run: Run) -> str:
+    """Return why a run does not start any more although it is due; empty if it does."""
+    if run.schedule is None:
+        return "the schedule was removed before it could start"
+    return "the schedule was paused before it could start" if run.schedule.paused else ""
+
+
+def call_off(number: int, now: dt.datetime, by: Actor) -> bool:
+    """Give up a run that has not started, such as one whose broker cannot be reached. Return False if it has started,
+    or a worker is starting it now."""
+    waiting = Run.objects.filter(pk=number, state=RunState.BEGINNING)
+    if not waiting.claim(LEASE, now):
+        return False
+    run = Run.objects.get(pk=number)
+    why = f"; the last attempt: {run.begin_said}" if run.begin_said else ""
+    run.state, run.finished, run.begin_said = RunState.MISSED, now, f"called off by {by.name}{why}"
+    run.release()
+    run.save()
+    return True
 
 
 def _too_late(run: Run, now: dt.datetime) -> str:
@@ -219,116 +235,12 @@ def _audited_actor(run: Run) -> Actor:
             run.broker,
             ObjectName.parse(run.target),
             operation_of(run.action),
-            reason=_reason(run),
+            reason=reason_of(run),
             detail=f"{part} of the run of {run.due:%Y-%m-%d %H:%M} UTC",
             error=str(error),
             outcome=Outcome.REFUSED,
         )
         raise
-
-
-def operation_of(action: str) -> str:
-    """Return the operation of the target that a schedule with this action calls."""
-    return "update" if action == Action.POLICY else f"{action}-producers"
-
-
-def _reason(run: Run) -> str:
-    return f"schedule {run.schedule_name}{f': {run.reason}' if run.reason else ''}"
-
-
-def _begin(by: Actor, run: Run, now: dt.datetime) -> str:
-    broker, name = link(run.broker), ObjectName.parse(run.target)
-    if run.action == Action.POLICY:
-        return _set(by, broker, name, run)
-    aim = Aim(name, run.pattern)
-    if run.action == Action.START:
-        answer = start_producers(by, broker, aim, reason=_reason(run))
-        return _counted("started", answer)
-    if stop := _stop_of(broker, aim):
-        if stop.get("reason") == _reason(run):  # by an attempt whose response was lost
-            run.after = {"stopped": True}
-            return "stopped"
-        run.after = {"stopped": False}
-        return f"already stopped by {stop.get('actor') or 'another user'} ({stop.get('reason')}): unchanged"
-    left = int((run.ends - now).total_seconds() * 1000) if run.ends else 0
-    answer = stop_producers(by, broker, aim, reason=_reason(run), for_ms=left, effect=run.effect)
-    run.after = {"stopped": True}
-    return _counted("stopped", answer)
-
-
-def _counted(what: str, answer: Mapping[str, Any]) -> str:
-    """Say how many producers and queues a stop or start affects; a broker may not report producers."""
-    producers, queues = answer.get("producers"), answer["queues"]
-    affected = "producers" if producers is None else f"{producers:,} producer{'' if producers == 1 else 's'}"
-    return f"{what} {affected} of {queues:,} queue{'' if queues == 1 else 's'}"
-
-
-def _end(by: Actor, run: Run) -> str:
-    broker, name = link(run.broker), ObjectName.parse(run.target)
-    if run.action == Action.POLICY:
-        return _revert(by, broker, name, run)
-    if run.action == Action.START:
-        return "nothing to revert"
-    aim = Aim(name, run.pattern)
-    if not (run.after or {}).get("stopped"):
-        return "the stop is not of this schedule: unchanged"
-    stop = _stop_of(broker, aim)
-    if stop is None:
-        return "already started, by the broker or by a user"
-    if stop.get("reason") != _reason(run):
-        return f"stopped again by {stop.get('actor') or 'another user'} ({stop.get('reason')}): unchanged"
-    answer = start_producers(by, broker, aim, reason=f"end of {_reason(run)}", only=True)
-    return _counted("started", answer)
-
-
-def _stop_of(broker: BrokerLink, aim: Aim) -> Mapping[str, Any] | None:
-    """Return the stop of exactly this scope; None if there is none."""
-    stops = broker.call(lambda admin: admin.read(_BROKER)).attributes.get("stops") or ()
-    return next((stop for stop in stops if is_of(stop, aim)), None)
-
-
-def _set(by: Actor, broker: BrokerLink, name: ObjectName, run: Run) -> str:
-    for attempt in range(_ATTEMPTS):
-        now = broker.call(lambda admin: admin.read(name))
-        if run.before is None:
-            run.before = {field: now.attributes.get(field) for field in run.attributes}
-            run.save(update_fields=["before"])
-        if all(now.attributes.get(field) == value for field, value in run.attributes.items()):
-            run.after = dict(run.attributes)
-            return "set" if run.before != run.attributes else "already set"
-        try:
-            update_object(by, broker, name, run.attributes, version=now.version, reason=_reason(run))
-        except StaleVersion:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            run.before = None
-            continue
-        run.after = dict(run.attributes)
-        return "set"
-    raise AssertionError("unreachable")
-
-
-def _revert(by: Actor, broker: BrokerLink, name: ObjectName, run: Run) -> str:
-    before = run.before or {}
-    for attempt in range(_ATTEMPTS):
-        try:
-            now = broker.call(lambda admin: admin.read(name))
-        except NotFound:
-            return f"{name} has been deleted"
-        ours = [field for field, value in (run.after or {}).items() if now.attributes.get(field) == value]
-        back = {field: before.get(field) for field in ours if before.get(field) != now.attributes.get(field)}
-        changed = sorted(f for f in (run.after or {}) if f not in ours and now.attributes.get(f) != before.get(f))
-        note = f"; unchanged because of later changes: {', '.join(changed)}" if changed else ""
-        if not back:
-            return f"nothing to revert{note}"
-        try:
-            update_object(by, broker, name, back, version=now.version, reason=f"end of {_reason(run)}")
-        except StaleVersion:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            continue
-        return f"reverted{note}"
-    raise AssertionError("unreachable")
 
 
 def update_end_wakeup(number: int) -> None:

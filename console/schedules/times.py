@@ -16,7 +16,9 @@ So Celery parses the fields, and this module computes the times.
 from __future__ import annotations
 
 import datetime as dt
+from bisect import bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
 from celery.schedules import ParseException, crontab
@@ -101,16 +103,17 @@ def next_due(rule: Rule, after: dt.datetime) -> dt.datetime | None:
         date = day + dt.timedelta(days=offset)
         if not rule.has(date):
             continue
-        walls = (
-            dt.datetime.combine(date, dt.time(hour, minute))
-            for hour in sorted(rule.hours)
-            for minute in sorted(rule.minutes)
-        )
-        # Times in a skipped hour coincide.
-        for due in sorted({at(wall, rule.zone) for wall in walls}):
-            if due > after:
-                return due
+        dues = _dues(rule, date)
+        if dues and dues[-1] > after:
+            return dues[bisect_right(dues, after)]
     return None
+
+
+@lru_cache(128)  # a search of many times, such as those of a week without a worker, goes on from the last one
+def _dues(rule: Rule, date: dt.date) -> list[dt.datetime]:
+    """Return the times of a local date on which the rule matches, UTC, ascending."""
+    walls = (dt.datetime.combine(date, dt.time(hour, minute)) for hour in rule.hours for minute in rule.minutes)
+    return sorted({at(wall, rule.zone) for wall in walls})  # times in a skipped hour coincide
 
 
 def upcoming(rule: Rule, after: dt.datetime, count: int) -> list[dt.datetime]:

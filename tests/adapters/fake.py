@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from brokers.adapters.adapter import Creator, Finding, Objects, StopTarget
+from brokers.adapters.adapter import Creator, Faults, Finding, Objects, StopTarget
+from brokers.adapters.attempts import Attempts
 from brokers.adapters.capabilities import Capability, Capable, types_of
 from brokers.adapters.observation import Attributes, Observation, Reported
-from brokers.admin import BrokerUnreachable, NotFound
+from brokers.adapters.scopes import covered_by
+from brokers.admin import BrokerUnreachable, NotAllowed, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.engine.values.stops import Scope
 from brokers.model import ManagedType, ObjectName, object_name
@@ -73,6 +75,9 @@ class Memory:
     depths: dict[ObjectName, int] = field(default_factory=dict)
     durable: bool = True
     up: bool = True
+    #: Queues whose limit the user may not change, and those of which the broker gives no answer.
+    denied: set[ObjectName] = field(default_factory=set)
+    silent: set[ObjectName] = field(default_factory=set)
     started: int = 1
     #: How many of the next changes are made before one fails without an answer; None: none fails.
     fails_after: int | None = None
@@ -91,6 +96,10 @@ class Memory:
 
     def set_limit(self, queue: ObjectName, limit: int) -> None:
         self.check()
+        if queue in self.denied:
+            raise NotAllowed(f"the user may not change {queue['name']}")
+        if queue in self.silent:
+            raise BrokerUnreachable(f"no answer on {queue['name']}")
         if self.fails_after is not None:
             if self.fails_after <= 0:
                 raise BrokerUnreachable("the connection was lost")
@@ -108,6 +117,7 @@ class MemoryAdapter:
 
     def __init__(self, memory: Memory, now: Any, *, has: Has = Has(), reports: Iterable[str] = ()) -> None:
         self.identity = ""
+        self.most_stopped: int | None = None
         self.memory = memory
         self.now = now
         self.types = types(has)
@@ -184,30 +194,41 @@ class MemoryAdapter:
         levels = {f"effective_{level}_messages": limit for level in ("capacity", "stop", "resume")}
         return {"capacity_messages": limit, "overfull": queue["depth_messages"] > limit, **levels}
 
-    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
-        if scope.queue and scope.object not in objects:
-            raise NotFound(f"there is no {scope.object}")
-        return [
-            StopTarget(str(name), frozenset([name]), {"limit": attributes["capacity_messages"]})
-            for name, attributes in objects.items()
-            if name.type == "Queue" and scope.covers(name["virtualhost"], name["name"])
-        ]
+    def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        return {scope: self._targets(names, objects) for scope, names in covered_by(scopes, objects).items()}
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
+    def _targets(self, names: Iterable[ObjectName], objects: Objects) -> Sequence[StopTarget]:
+        return [StopTarget(str(n), frozenset([n]), {"limit": objects[n]["capacity_messages"]}) for n in names]
+
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        attempts = Attempts(all_or_none=not in_round)
         for target in targets:
-            self.memory.set_limit(next(iter(target.queues)), STOPPED)
+            with attempts.of(target):
+                self.memory.set_limit(next(iter(target.queues)), STOPPED)
+        return attempts.faults
 
-    async def start(self, targets: Sequence[StopTarget]) -> None:
+    async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
+        attempts = Attempts()
         for target in targets:
             queue = next(iter(target.queues))
-            if self.memory.limits.get(queue) == STOPPED:
-                self.memory.set_limit(queue, target.restore["limit"])
-            else:
-                self.memory.check()
+            with attempts.of(target):
+                if self.memory.limits.get(queue) == STOPPED:
+                    self.memory.set_limit(queue, target.restore["limit"])
+                else:
+                    self.memory.check()
+        return attempts.faults
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
         found = objects.get(next(iter(target.queues)))
         return found is None or found["capacity_messages"] == STOPPED
+
+    def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
+        found = objects.get(next(iter(target.queues)))
+        limit = None if found is None else found["capacity_messages"]
+        return None if limit in (None, STOPPED) else {"limit": limit}
+
+    def clock_set(self, step: int) -> None:
+        pass
 
     async def close(self) -> None:
         pass

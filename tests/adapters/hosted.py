@@ -41,7 +41,7 @@ class Hosted:
 
     def add(self, name: str, open_: Open) -> None:
         """Serve another broker."""
-        self.service.add(name, open_(self.service.clock.now))
+        self.service.add(name, open_(self.service.time_of_day))
 
     async def connect(self) -> None:
         """Connect to the broker, as soon as it is reachable, in place of an earlier connection."""

@@ -53,10 +53,16 @@ class Process:
         self.memory = memory
         self.clock = Clock()
         self.options = options
+        self.ahead = 0  # how far the machine's clock was set, ms
         self.open()
 
     def now(self) -> int:
-        return 1_000_000 + round(self.clock.seconds * 1000)
+        return 1_000_000_000 + self.ahead + round(self.clock.seconds * 1000)
+
+    def set_clock(self, step: int) -> None:
+        """Set the machine's clock by some ms."""
+        self.ahead += step
+        self.observed.clock_set(step)
 
     def adapted(self) -> MemoryAdapter:
         return MemoryAdapter(self.memory, self.now, **self.options)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ import pytest
 from brokers.adapters import activemq_reading as reading
 from brokers.adapters.activemq import ActiveMq
 from brokers.adapters.activemq_reading import Limit
+from brokers.adapters.adapter import StopTarget
 from brokers.adapters.jolokia import answer_of
 from brokers.adapters.stops import Stops
 from brokers.adapters.store import AdapterStore
@@ -47,6 +48,7 @@ class Recorded:
         self.said = {name: recorded(version, name) for name in ("broker", "stores", "queues", "producers", "dynamic")}
         self.connections = recorded(version, "connections")
         self.written: list[tuple[str, str, Any]] = []
+        self.denied = ""  # part of the names of MBeans that the user may not change
 
     async def post(self, requests: Any, *, seconds: float = 0.0) -> list[Any]:
         return [answer_of(self._answer(request)) for request in requests]
@@ -60,6 +62,8 @@ class Recorded:
             return {"status": 200, "value": [BEAN]}
         if request["type"] == "write" and "nowhere" in mbean:  # to find out the permissions
             return {"status": 404, "error": mbean}
+        if request["type"] == "write" and self.denied and self.denied in mbean:
+            return {"status": 403, "error": "denied"}
         if request["type"] == "write":
             self.written.append((mbean, request["attribute"], request["value"]))
             self._bean(mbean)[request["attribute"]] = request["value"]
@@ -107,8 +111,8 @@ async def test_queue_without_flow_control_is_never_overfull_and_cannot_be_stoppe
     queue = found[queue_name("unthrottled")]
     assert (queue["overfull"], queue["capacity_bytes"], queue["mechanism"]) == (False, None, None)
     with pytest.raises(InvalidValue, match="producerFlowControl is false"):
-        adapter.stop_targets(Scope("default", "unthrottled"), found)
-    wide = adapter.stop_targets(Scope("default"), found)
+        targets_of(adapter, Scope("default", "unthrottled"), found)
+    wide = targets_of(adapter, Scope("default"), found)
     assert queue_name("unthrottled") not in {name for target in wide for name in target.queues}
 
 
@@ -134,7 +138,7 @@ async def test_blocked_producer_has_its_reason_and_its_connection(version: str) 
 async def test_stop_of_all_is_no_shortage_and_start_restores_the_store_limit(version: str) -> None:
     agent = Recorded(version)
     adapter, found = await adapted(agent)
-    targets = adapter.stop_targets(Scope(), found)
+    targets = targets_of(adapter, Scope(), found)
     await adapter.stop(targets)
     assert agent.written == [(BEAN, "StoreLimit", 1)]
     agent.said["broker"]["value"]["StorePercentUsage"] = 232_719_300
@@ -154,16 +158,53 @@ async def test_second_stop_before_the_next_poll_restores_the_limit_before_the_fi
     agent = Recorded(version)
     adapter, found = await adapted(agent)
     orders = Scope("default", "orders")
-    targets = adapter.stop_targets(orders, found)
+    targets = targets_of(adapter, orders, found)
     await adapter.stop(targets)
     found = await everything(adapter)
     assert found[queue_name("orders")]["effective_capacity_bytes"] == 50_000
     await adapter.start(targets)
-    again = adapter.stop_targets(orders, found)  # as observed: still stopped
+    again = targets_of(adapter, orders, found)  # as observed: still stopped
     assert again[0].restore == {"limit": 50_000, "portion": 0.0}
     await adapter.stop(again)
     await adapter.start(again)
     assert [value for _, _, value in agent.written] == [1, 50_000, 1, 50_000]
+
+
+async def test_start_restores_the_limit_of_every_queue_that_it_can(version: str) -> None:
+    agent = Recorded(version)
+    adapter, found = await adapted(agent)
+    targets = targets_of(adapter, Scope("default"), found)
+    await adapter.stop(targets)
+    agent.denied, agent.written = "stored.a", []
+    assert list(await adapter.start(targets)) == [str(queue_name("stored.a"))]
+    assert len(agent.written) == len(targets) - 1
+
+
+async def test_a_limit_that_another_client_sets_during_a_stop_is_what_a_start_restores(version: str) -> None:
+    agent = Recorded(version)
+    adapter, found = await adapted(agent)
+    for scope, bean, attribute in (
+        (Scope("default", "orders"), _bean_of(agent, "orders"), "MemoryLimit"),
+        (Scope(), BEAN, "StoreLimit"),
+    ):
+        (target,) = targets_of(adapter, scope, found)
+        await adapter.stop([target])
+        found = await everything(adapter)
+        assert adapter.restore_now(target, found) is None
+        agent._bean(bean)[attribute] = 70_000
+        found = await everything(adapter)
+        assert not adapter.is_stopped(target, found)
+        assert adapter.restore_now(target, found) == {"limit": 70_000, "portion": 0.0}
+
+
+def targets_of(adapter: ActiveMq, scope: Scope, objects: Any) -> list[StopTarget]:
+    (found,) = adapter.stop_targets([scope], objects).values()
+    return list(found)
+
+
+def _bean_of(agent: Recorded, queue: str) -> str:
+    (bean,) = [bean for bean, said in agent.said["queues"]["value"].items() if said["Name"] == queue]
+    return str(bean)
 
 
 async def test_zero_is_never_written_and_a_queue_that_followed_the_broker_follows_it_again(version: str) -> None:
@@ -176,7 +217,7 @@ async def test_zero_is_never_written_and_a_queue_that_followed_the_broker_follow
     ):
         beans[orders] |= {"MemoryLimit": limit, "MemoryUsagePortion": portion}
         adapter, found = await adapted(agent)
-        targets = adapter.stop_targets(Scope("default", "orders"), found)
+        targets = targets_of(adapter, Scope("default", "orders"), found)
         await adapter.stop(targets)
         await adapter.start(targets)
         assert agent.written[-1] == (orders, *expected)
@@ -207,10 +248,10 @@ async def test_changes_that_this_broker_cannot_make_are_refused_with_the_reason(
 async def test_whole_broker_without_store_or_with_unknown_limit_is_not_stopped(version: str) -> None:
     adapter, found = await adapted(Recorded(version))
     with pytest.raises(InvalidValue, match="no store"):
-        adapter.stop_targets(Scope(), {BROKER: {**found[BROKER], "persistent": False}})
+        targets_of(adapter, Scope(), {BROKER: {**found[BROKER], "persistent": False}})
     adapter, found = await adapted(stopped_before(version))
     with pytest.raises(InvalidValue, match="unknown"):
-        adapter.stop_targets(Scope(), found)
+        targets_of(adapter, Scope(), found)
 
 
 async def test_stop_of_all_right_after_a_start_is_not_refused_and_restores_the_same_limit(

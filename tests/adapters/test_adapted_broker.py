@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from brokers.adapters.observation import Reported
+from brokers.adapters.observation import Observation, Reported
 from brokers.admin import (
     BrokerUnreachable,
     EffectNotConfirmed,
@@ -18,9 +21,10 @@ from brokers.admin import (
     NotFound,
     StaleVersion,
 )
-from brokers.model import object_name
-from tests.adapters.fake import BROKER, Has, Memory, queue_name
-from tests.adapters.process import Process
+from brokers.engine.values.stops import Scope
+from brokers.model import ObjectName, object_name
+from tests.adapters.fake import BROKER, STOPPED, Has, Memory, queue_name
+from tests.adapters.process import Process, settled
 
 
 @pytest_asyncio.fixture
@@ -265,3 +269,113 @@ async def test_poll_is_quick_for_what_changes_and_slow_for_the_rest(process: Pro
     await process.clock.pass_(10)
     assert process.adapter.reads.count("all") == 2
     assert 7 <= process.adapter.reads.count("changing") <= 10
+
+
+async def test_a_limit_that_is_set_while_a_stop_is_made_is_not_lost_in_it(process: Process) -> None:
+    adapter, reached, goes_on = process.adapter, asyncio.Event(), asyncio.Event()
+    stop = adapter.stop
+
+    async def slow(targets: Any, **more: Any) -> Any:
+        reached.set()
+        await goes_on.wait()
+        return await stop(targets, **more)
+
+    adapter.stop = slow  # type: ignore[method-assign]
+    known = await process.broker.read(ORDERS)
+    stopping = asyncio.ensure_future(process.broker.call(ORDERS, "stop-producers", {"actor": "ada"}))
+    await reached.wait()
+    setting = asyncio.ensure_future(
+        process.broker.update(ORDERS, {"capacity_messages": 77}, known.version, actor="ben")
+    )
+    await settled()
+    assert process.memory.limits[ORDERS] == 10
+    goes_on.set()
+    await stopping
+    with suppress(StaleVersion):  # this broker shows its stop as a limit
+        await setting
+    await process.clock.pass_(60)
+    assert process.memory.limits[ORDERS] == STOPPED
+    await process.broker.call(ORDERS, "start-producers", {"actor": "ada"})
+    assert process.memory.limits[ORDERS] == (10 if setting.exception() else 77)
+
+
+async def test_a_stop_of_many_queues_by_name_walks_all_queues_and_writes_all_stops_once(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs in the event loop of all brokers, which must extend their leases meanwhile."""
+    names = [process.memory.add(f"q.{number}", 10) for number in range(300)]
+    await process.clock.pass_(10)
+    walked, written, covers, append = 0, 0, Scope.covers, process.journal.append
+    contains = Scope.contains
+
+    def counted(scope: Scope, *queue: Any) -> bool:
+        nonlocal walked
+        walked += 1
+        return covers(scope, *queue)
+
+    def contained(scope: Scope, other: Scope) -> bool:
+        nonlocal walked
+        walked += 1
+        return contains(scope, other)
+
+    def stored(*given: Any, **more: Any) -> None:
+        nonlocal written
+        written += 1
+        append(*given, **more)
+
+    monkeypatch.setattr(Scope, "covers", counted)
+    monkeypatch.setattr(Scope, "contains", contained)
+    monkeypatch.setattr(process.journal, "append", stored)
+    given = {"queues": list(map(str, names)), "actor": "ada"}
+    answer = await process.broker.call(BROKER, "stop-producers", given)
+    assert (answer["queues"], len(answer["changed_queues"]), written) == (300, 300, 1)
+    await process.clock.pass_(20)
+    written = 0
+    answer = await process.broker.call(BROKER, "start-producers", given)
+    assert (len(answer["changed_queues"]), written) == (300, 1)
+    assert walked == 0
+    assert process.kinds().count("producers-stopped q.7") == process.kinds().count("producers-started q.7") == 1
+
+
+@pytest.mark.parametrize("step", [3_600_000, -3_600_000])
+async def test_after_the_clock_was_set_what_lasts_goes_on_and_times_are_those_of_the_clock(
+    process: Process, step: int
+) -> None:
+    begins = process.now()
+    process.memory.depths[ORDERS] = 11
+    await process.clock.pass_(10)
+    given = {"actor": "ada", "for_ms": 60_000}
+    await process.broker.call(BILLS, "stop-producers", given)
+    process.set_clock(step)
+    queue, bills = await process.broker.read(ORDERS), await process.broker.read(BILLS)
+    assert begins + step < queue["overfull_since"] <= begins + step + 10_000
+    assert (bills["stopped_since"], bills["stops"][0]["until"]) == (process.now(), process.now() + 60_000)
+    await process.restart()
+    await process.clock.pass_(40)
+    assert process.memory.limits[BILLS] == STOPPED
+    await process.clock.pass_(30)
+    assert process.memory.limits[BILLS] == 5
+    process.memory.depths[ORDERS] = 0
+    await process.clock.pass_(10)
+    (over,) = [event for event in process.events() if event.kind == "queue-underfull" and event.object == ORDERS]
+    assert 70_000 <= over.attributes["overfull_ms"] <= 85_000
+    assert abs(over.at - process.now()) <= 10_000
+    assert "broker-ready" not in process.kinds()
+
+
+async def test_totals_of_virtual_hosts_walk_the_queues_once(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = {object_name("VirtualHost", name=f"host {n}"): {"name": f"host {n}"} for n in range(50)}
+    names = [queue_name(f"q.{n}", f"host {n % 50}") for n in range(500)]
+    queues = {name: {**dict(name.keys), "depth_messages": 2} for name in names}
+    process.observed.apply(Observation(process.now(), {**hosts, **queues}))
+    read, lookup = 0, ObjectName.__getitem__
+
+    def counted(name: ObjectName, key: str) -> str:
+        nonlocal read
+        read += 1
+        return lookup(name, key)
+
+    monkeypatch.setattr(ObjectName, "__getitem__", counted)
+    process.observed._sum_up(process.now())
+    assert read < 2 * (len(hosts) + len(queues))
+    assert process.observed.inventory.objects[next(iter(hosts))]["depth_messages"] == 20

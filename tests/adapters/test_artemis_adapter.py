@@ -34,6 +34,7 @@ class Agent:
         self.active = True
         self.up = 60_000
         self.error: Exception | None = None
+        self.refused: set[str] = set()  # addresses that the user may not block or unblock
         self.sent: list[Request] = []
 
     async def one(self, request: Request, *, seconds: float = 0.0) -> Any:
@@ -78,6 +79,8 @@ class Agent:
             raise self.error
         if operation in ("block", "unblock"):
             address = properties_of(request["mbean"])["address"]
+            if address in self.refused:
+                raise NotAllowed(f"the user may not {operation} {address}")
             if address not in self._addresses():
                 raise NotFound(address)
             (self.blocked.add if operation == "block" else self.blocked.discard)(address)
@@ -121,7 +124,8 @@ class Console:
             self.objects |= seen.objects
 
     def targets(self, **scope: str) -> Any:
-        return self.adapter.stop_targets(Scope(**scope), self.objects)
+        (found,) = self.adapter.stop_targets([Scope(**scope)], self.objects).values()
+        return found
 
     def is_stopped(self, target: Any) -> bool:
         return self.adapter.is_stopped(target, self.objects)
@@ -152,6 +156,17 @@ async def test_stop_and_start_block_and_unblock_addresses_that_are_there() -> No
     assert agent.blocked == {"news"}
     await console.adapter.start(targets)
     assert agent.blocked == set()
+
+
+async def test_start_unblocks_every_address_that_it_can() -> None:
+    console = await connected(agent := Agent())
+    targets = console.targets()
+    await console.adapter.stop(targets)
+    agent.refused = {"news"}
+    faults = await console.adapter.start(targets)
+    assert list(faults) == ["news"]
+    assert isinstance(faults["news"], NotAllowed)
+    assert agent.blocked == {"news"}
 
 
 async def test_stop_that_the_broker_refuses_is_an_error() -> None:

@@ -285,3 +285,38 @@ def test_position_in_the_log_finds_gaps_and_restarts() -> None:
 def test_memory_logger_must_have_the_operational_log(logger: str, level: str, *, enough: bool) -> None:
     assert log_lines.lets_through([{"loggerName": logger, "level": level}]) is enough
     assert not log_lines.lets_through([])
+
+
+class Counted(dict[str, Any]):
+    """A row that counts how often it is read."""
+
+    reads = 0
+
+    def __getitem__(self, key: str) -> Any:
+        Counted.reads += 1
+        return super().__getitem__(key)
+
+
+def test_clients_are_joined_in_one_pass() -> None:
+    """It runs in the event loop of all brokers, for ten thousand sessions with as many producers."""
+    count = 200
+    (connection, *_), (session, *_), (producer, *_) = (
+        reading.rows(answer("10.1", name), columns)
+        for name, columns in (
+            ("connections", reading.CONNECTION),
+            ("sessions", reading.SESSION),
+            ("producers", reading.PRODUCER),
+        )
+    )
+    connection = {**connection, "id": session["$parent.id"]}
+    sessions = [Counted(session, id=f"s{n}", channelId=n) for n in range(count)]
+    producers = [Counted(producer, id=f"p{n}", sessionId=f"s{n}") for n in range(count)]
+    Counted.reads = 0
+    found = reading.clients_of([connection], sessions, producers, hosts("10.1"))
+    assert Counted.reads < 20 * count
+    number = next(iter(found.sessions.values())).connection
+    for n in (0, 7, count - 1):
+        at = found.session(number, n)
+        assert at is not None
+        assert (at, [name["id"] for name in at.producers]) == (found.sessions[f"s{n}"], [f"p{n}"])
+    assert found.session(number, count) is None

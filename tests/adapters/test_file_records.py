@@ -13,6 +13,7 @@ import pytest
 from brokers.adapters.adapter import StopTarget
 from brokers.adapters.file_records import FileRecords
 from brokers.adapters.records import Fact, NotStored, StopChange, StoppedTarget
+from brokers.adapters.store import stored_stops
 from brokers.engine.values.stops import End, Scope, Stop
 from tests.adapters.fake import queue_name
 
@@ -117,16 +118,20 @@ def test_after_a_failed_write_nothing_more_is_written(tmp_path: Path, write: Cal
     records.close()
 
 
-def test_files_of_the_version_before_are_upgraded_with_all_they_have(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "missing"), [(1, ("pending", "unannounced", "owner")), (2, ("owner",))])
+def test_files_of_the_version_before_are_upgraded_with_all_they_have(
+    tmp_path: Path, version: int, missing: tuple[str, ...]
+) -> None:
     records = FileRecords(tmp_path)
     records.append([fact(1)], {A: {"overfull": True}})
     records.save_stops([STOP], [], [])
     records.close()
     with closing(sqlite3.connect(tmp_path / "adapter.sqlite3")) as db, db:
-        db.execute("DROP TABLE pending")
-        db.execute("DROP TABLE unannounced")
-        db.execute("UPDATE schema_version SET version = 1")
-    records = FileRecords(tmp_path)
+        for table in missing:
+            db.execute(f"DROP TABLE {table}")
+        db.execute("UPDATE schema_version SET version = ?", (version,))
+    assert stored_stops(tmp_path / "adapter.sqlite3", "7") == ([STOP], [])
+    records = FileRecords(tmp_path, "7")  # it is not known of another broker: the stops stay
     assert (records.stops(), records.known(), numbers(records)) == ([STOP], {A: {"overfull": True}}, [(1, 1)])
     records.append([fact(2)], {A: None})
     records.close()

@@ -72,13 +72,13 @@ def test_rates_in_and_out_follow_from_counters_that_are_read_together() -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 5000), st.sampled_from([True, False, None, ...])), max_size=40))
 def test_blocked_time_never_falls_and_adds_up(steps_: list[tuple[int, Any]]) -> None:
-    """The oracle adds the time of each interval that began blocked."""
+    """The oracle adds the time of each interval that began blocked. What is unknown has not ended."""
     at, known, last, total, since, count = 0, derive("Producer", None, {}, 0), None, 0, None, 0
     for wait, blocked in steps_:
         at += wait
         read = {} if blocked is ... else {"blocked": blocked}
         known = derive("Producer", known, read, at)
-        now = last if blocked is ... else blocked
+        now = last if blocked is None or blocked is ... else blocked
         if now and not last:
             since, count = at, count + 1
         if last and not now:

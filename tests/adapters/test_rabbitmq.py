@@ -265,7 +265,14 @@ class Contracted(Real):
         return [sorted(policies, key=itemgetter("name")) for policies in found]
 
     async def declare(self, name: str) -> ObjectName:
-        await self._api.request("PUT", f"/queues/%2F/{name}", body={"durable": True})
+        """Declare a queue. Returns when it has reported its limits: until then they are unknown."""
+        path = f"/queues/%2F/{name}"
+        await self._api.request("PUT", path, body={"durable": True})
+
+        async def has_reported() -> bool:
+            return "effective_policy_definition" in await self._api.request("GET", path)
+
+        await until(has_reported)
         return self.named(name)
 
     async def remove(self, name: ObjectName) -> None:

@@ -18,6 +18,7 @@ from brokers.adapters.rabbitmq import RabbitMq
 from brokers.adapters.rabbitmq_limits import limits_after, merged
 from brokers.adapters.rabbitmq_policies import limit_name, stop_name
 from brokers.admin import AlreadyExists, InvalidValue, StaleVersion
+from brokers.engine.management.policy_changes import PolicyChange
 from brokers.model import ObjectName, object_name
 from tests.adapters.fake import queue_name
 from tests.adapters.test_rabbitmq_reading import answer
@@ -95,6 +96,33 @@ def test_queue_that_would_refuse_publishers_becomes_overfull_and_blocks_none() -
     assert impact["changes"]["capacity_messages"]["after_origin"] == "own"
     own = reading.by_name(POLICIES)
     assert ("/", limit_name("orders")) not in own, "a preview changes nothing"
+
+
+def test_a_limit_that_is_taken_back_is_previewed_with_that_of_the_pattern() -> None:
+    theirs = reading.by_name(POLICIES)["/", "limits"]
+    own = {"vhost": "/", "name": limit_name("orders"), "pattern": r"\Aorders\z", "apply-to": "queues", "priority": 99,
+           "definition": {**theirs["definition"], "max-length": 50}}  # fmt: skip
+    objects = scene([*POLICIES, own])
+    objects[ORDERS] = {**objects[ORDERS], "effective_capacity_messages": 50}
+    found = limits_after(
+        [PolicyChange(ORDERS, "update", {"capacity_messages": None}, None)], [*POLICIES, own], OPERATOR, objects
+    )
+    assert found[ORDERS]["effective_capacity_messages"] == 5
+    assert found[ORDERS]["origins"]["capacity_messages"] == "pattern ^orders$"
+
+
+def test_a_policy_for_other_kinds_of_queues_is_previewed_as_one() -> None:
+    policies = [{**each, "apply-to": "quorum_queues"} for each in POLICIES]
+    (applies,) = [p for p in policies if p["name"] == "limits"]
+    change = {"object": policy(applies["pattern"]), "attributes": {"capacity_messages": 2}}
+    answered = after(previewed(change, policies=policies, largest=50))
+    assert answered == {"orders": 0}, "it does not begin to apply to a classic queue"
+
+
+def test_a_previewed_pattern_replaces_no_policy_of_its_name() -> None:
+    named = {**reading.by_name(POLICIES)["/", "limits"], "name": "bills"}
+    change = {"object": policy("bills"), "action": "create", "attributes": {"capacity_messages": 2}}
+    assert "orders" not in after(previewed(change, policies=[named], largest=50))
 
 
 def test_messages_that_would_be_dropped_are_counted() -> None:

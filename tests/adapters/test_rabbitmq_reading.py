@@ -18,13 +18,18 @@ from hypothesis import strategies as st
 
 from brokers.adapters import rabbitmq_policies as policies
 from brokers.adapters import rabbitmq_reading as reading
+from brokers.adapters.differences import facts
 from brokers.adapters.http import JsonHttp
+from brokers.adapters.inventory import Inventory
+from brokers.adapters.observation import Observation
 from brokers.adapters.rabbitmq import RabbitMq
 from brokers.admin import NotAllowed
+from brokers.engine.values.stops import Scope
 from brokers.model import object_name
 from tests.adapters.fake import queue_name
 
 ANSWERS = Path(__file__).parent / "answers" / "rabbitmq-3.10"
+ORDERS = queue_name("orders", "/")
 
 
 def answer(name: str) -> Any:
@@ -79,23 +84,53 @@ def test_older_depth_of_the_full_list_does_not_undo_that_of_the_quick_list() -> 
     assert reading.depths_in(reading.totals_of([{**listed, "messages": None}], known)) == {}
 
 
-def test_late_statistics_are_no_restart() -> None:
-    def started(uptime: int, now: int, before: int | None) -> int:
-        found: int = reading.broker_of({}, [{"uptime": uptime}], [], now, before)["started"]
-        return found
-
-    first = started(60_000, 100_000, None)
-    assert first == 40_000
-    assert started(60_000, 112_000, first) == first  # the same uptime, 12 s later
-    assert started(74_500, 114_000, first) == 39_500
-    assert started(1_000, 120_000, first) == 119_000
+def test_the_uptime_of_a_cluster_is_that_of_its_oldest_node() -> None:
+    assert reading.uptime_of([{"uptime": 5}, {"uptime": 7}, {"name": "not running"}]) == 7
+    assert reading.uptime_of([{"name": "not running"}]) is None
 
 
 def test_unknown_depth_of_a_queue_whose_node_is_down_is_unknown() -> None:
-    down = {"vhost": "/", "name": "q", "state": "down", "effective_policy_definition": {"overflow": "reject-publish"}}
-    ((_, values),) = reading.queues_of([down], {}).items()
-    assert values["depth_messages"] is None
-    assert values["overfull"] is None
+    """Of a queue whose node is down there is only what the cluster knows of it, not what the queue reports."""
+    known = ("name", "vhost", "durable", "auto_delete", "exclusive", "arguments", "type", "node")
+    (listed,) = [each for each in answer("queues")["items"] if each["name"] == "orders"]
+    down = {**{key: listed[key] for key in known}, "state": "down"}
+    by_name = reading.by_name(answer("policies"))
+    inventory = Inventory(RabbitMq.types)
+    changes = [
+        *inventory.apply(Observation(1_000, reading.queues_of([listed], by_name))),
+        *inventory.apply(Observation(2_000, reading.queues_of([down], by_name))),
+        *inventory.apply(Observation(2_500, reading.totals_of([down], reading.queues_of([listed], by_name)))),
+    ]
+    queue = inventory.objects[ORDERS]
+    assert [queue[key] for key in ("depth_messages", "depth_bytes", "overfull", "state")] == [None, None, None, None]
+    assert (queue["effective_capacity_messages"], queue["overflow"], queue["policy"]) == (5, "producers", "limits")
+    changes += inventory.apply(Observation(3_000, reading.queues_of([listed], by_name)))
+    kinds = [fact.kind for fact in facts(changes, 3_000, RabbitMq.types)]
+    assert kinds == ["queue-created", "queue-overfull"]  # it was overfull throughout
+    emptied = {**listed, "messages": 0, "messages_ready": 0}
+    changes = inventory.apply(Observation(4_000, reading.queues_of([down], by_name)))
+    changes += inventory.apply(Observation(5_000, reading.queues_of([emptied], by_name)))
+    (event,) = facts(changes, 5_000, RabbitMq.types)
+    assert (event.kind, event.attributes["overfull_ms"]) == ("queue-underfull", 4_000)
+
+
+def test_own_limits_of_a_queue_that_has_not_reported_yet_are_those_of_its_policy() -> None:
+    """A limit that was just set is read back at once."""
+    new = {"vhost": "/", "name": "new", "durable": True, "arguments": {}, "type": "classic"}
+    own = {"vhost": "/", "name": policies.limit_name("new"), "definition": {"max-length": 9, "overflow": "drop-head"}}
+    ((_, values),) = reading.queues_of([new], reading.by_name([own])).items()
+    assert (values["capacity_messages"], values["capacity_bytes"], values["overflow"]) == (9, None, "ring")
+    ((_, values),) = reading.queues_of([new], {}).items()
+    assert (values["capacity_messages"], "overflow" in values) == (None, False)
+
+
+def test_a_stop_and_a_limit_of_a_queue_that_has_not_reported_yet_have_what_its_policy_has() -> None:
+    adapter = RabbitMq(None, lambda: 1)  # type: ignore[arg-type]
+    adapter._policies = answer("policies")
+    new = {"vhost": "/", "name": "orders", "durable": True, "arguments": {}, "type": "classic", "state": "running"}
+    objects = reading.queues_of([new], {})
+    ((target,),) = adapter.stop_targets([Scope("/", "orders")], objects).values()
+    assert target.restore["definition"] == reading.by_name(answer("policies"))["/", "limits"]["definition"]
 
 
 def test_policies_for_exchanges_and_headgates_own_are_not_shown() -> None:
@@ -124,7 +159,7 @@ def test_alarm_blocks_publishers_before_they_are_listed_as_blocked() -> None:
         ("connections", False),
     ):
         in_force = alarms if expected else []
-        found = reading.connections_of(answer(connections), channels, in_force)
+        found = reading.connections_of(answer(connections), reading.publishing(channels), in_force)
         assert sorted(name.type for name in found) == ["Connection", "Connection", "Producer"]
         (producer,) = [values for name, values in found.items() if name.type == "Producer"]
         assert producer["blocked"] is expected
@@ -132,21 +167,21 @@ def test_alarm_blocks_publishers_before_they_are_listed_as_blocked() -> None:
 
 
 def test_internal_flow_control_blocks_and_other_protocols_are_not_blocked_by_the_alarm() -> None:
-    channels = answer("channels")
+    publishing = reading.publishing(answer("channels"))
     connections = answer("connections")
     for changed, expected in (({"state": "flow"}, True), ({"protocol": "AMQP 1.0"}, False), ({"state": None}, None)):
         alarms = ["memory-overfull on x"] if "protocol" in changed else []
-        found = reading.connections_of([{**each, **changed} for each in connections], channels, alarms)
+        found = reading.connections_of([{**each, **changed} for each in connections], publishing, alarms)
         assert [values["blocked"] for name, values in found.items() if name.type == "Producer"] == [expected]
 
 
 def test_broker_is_the_sum_of_its_nodes() -> None:
     nodes = answer("nodes") * 2
-    found = reading.broker_of(answer("overview"), nodes, [], now=1_000_000)
+    found = reading.broker_of(answer("overview"), nodes, [], 1_000_000)
     assert found["product_version"] == "3.10.8"
     assert found["memory_used_bytes"] == 2 * answer("nodes")[0]["mem_used"]
-    assert found["started"] == 1_000_000 - 11887
-    assert reading.broker_of({}, [], [], now=1)["memory_used_bytes"] is None
+    assert found["started"] == 1_000_000
+    assert reading.broker_of({}, [], [], None)["memory_used_bytes"] is None
 
 
 @pytest.mark.parametrize("definition", [{}, {"max-length": 9}, {"overflow": "reject-publish-dlx", "message-ttl": 5}])
@@ -170,12 +205,45 @@ def test_queue_that_would_lose_its_messages_cannot_be_stopped() -> None:
 
 def test_removed_limits_leave_no_policy() -> None:
     queue = queue_name("a", "/")
-    made = policies.limit_policy(queue, {"message-ttl": 5}, {"capacity_messages": 4, "overflow": "producers"}, 3)
+    below = {"message-ttl": 5}
+    made = policies.limit_policy(queue, None, below, {"capacity_messages": 4, "overflow": "producers"}, 3)
     assert made is not None
     assert made["definition"] == {"message-ttl": 5, "max-length": 4, "overflow": "reject-publish"}
     cleared = {"capacity_messages": None, "overflow": None}
-    assert policies.limit_policy(queue, made["definition"], cleared, 3) is None
-    assert policies.limit_policy(queue, {}, {"capacity_messages": 0}, 3) is None  # 0 is no limit
+    assert policies.limit_policy(queue, made["definition"], below, cleared, 3) is None
+    assert policies.limit_policy(queue, None, {}, {"capacity_messages": 0}, 3) is None  # 0 is no limit
+
+
+BELOW = {"max-length": 100, "max-length-bytes": 900, "overflow": "reject-publish", "dead-letter-exchange": "dlx"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "definition"),
+    [
+        ({"capacity_messages": None}, None),  # nothing of its own is left
+        ({"capacity_messages": None, "overflow": "ring"}, {**BELOW, "overflow": "drop-head"}),
+        ({"capacity_bytes": None}, {**BELOW, "max-length": 50}),  # a copy of the other one's
+        ({"overflow": None}, {**BELOW, "max-length": 50}),
+        ({"capacity_messages": 100}, BELOW),  # set by a user: also if the policy below is changed later
+        ({"capacity_messages": 0}, {key: BELOW[key] for key in BELOW if key != "max-length"}),
+        (
+            {"capacity_messages": 0, "capacity_bytes": 0, "overflow": None},
+            {"dead-letter-exchange": "dlx", "overflow": "reject-publish"},
+        ),
+    ],
+)
+def test_a_limit_that_is_removed_is_that_of_the_policy_below_again(attributes: Any, definition: Any) -> None:
+    queue = queue_name("a", "/")
+    own = policies.limit_policy(queue, None, BELOW, {"capacity_messages": 50}, 3)
+    assert own is not None
+    changed = policies.limit_policy(queue, own["definition"], BELOW, attributes, 3)
+    assert (changed and changed["definition"]) == definition
+
+
+def test_no_limit_at_all_outranks_the_limit_of_the_policy_below() -> None:
+    made = policies.limit_policy(queue_name("a", "/"), None, {"max-length": 9}, {"capacity_messages": 0}, 3)
+    assert made is not None
+    assert made["definition"] == {"overflow": "drop-head"}
 
 
 @given(st.text(min_size=1, max_size=12), st.text(max_size=12))

@@ -14,6 +14,7 @@ from brokers.admin import BrokerUnreachable, EffectNotConfirmed, NotAllowed, Not
 from brokers.drivers.bundled import BundledBroker
 from brokers.drivers.single_certificate import trusting
 from brokers.model import TYPES
+from brokers.steady_clock import SteadyClock
 from tests.adapters.fake import BROKER, Has, Memory, MemoryAdapter, queue_name
 
 LIMIT = 60
@@ -36,7 +37,7 @@ class Hosted:
 
     def add(self, name: str) -> None:
         effect = "reject" if name == "two" else "hold"
-        self.service.add(name, MemoryAdapter(self.memories[name], self.service.clock.now, has=Has(effect=effect)))
+        self.service.add(name, MemoryAdapter(self.memories[name], self.service.time_of_day, has=Has(effect=effect)))
 
     async def connect(self, name: str) -> BundledBroker:
         """Connect once the broker answers."""
@@ -64,6 +65,21 @@ async def one(hosted: Hosted) -> AsyncIterator[BundledBroker]:
     broker = await hosted.connect("one")
     yield broker
     await broker.close()
+
+
+async def test_adapters_follow_a_clock_that_is_set(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    steady, ahead = 5_000_000_000_000, 0
+    service = AdaptersService(tmp_path, clock=SteadyClock(lambda: steady + ahead, lambda: steady))
+    await service.start()
+    service.add("one", MemoryAdapter(Memory(), service.time_of_day))
+    await asyncio.sleep(0)  # its polling begins
+    before = service.time_of_day()
+    ahead = 3_600_000_000_000
+    service._look_at_clock()
+    service._look_at_clock()
+    assert service.time_of_day() == before + 3_600_000
+    assert caplog.text.count("the clock was set forward by 3600.0 s") == 1
+    await service.stop()
 
 
 async def test_two_brokers_are_served_at_one_address(hosted: Hosted, one: BundledBroker) -> None:
@@ -177,7 +193,7 @@ async def test_beyond_loopback_it_listens_with_tls_and_one_certificate_to_trust(
     services = [AdaptersService(tmp_path / name, host="127.1") for name in ("one", "two")]
     for service in services:
         await service.start()
-        service.add("one", MemoryAdapter(Memory(), service.clock.now))
+        service.add("one", MemoryAdapter(Memory(), service.time_of_day))
     one, two = services
     assert one.certificate != two.certificate
     assert (one.data / "tls.key").stat().st_mode & 0o077 == 0

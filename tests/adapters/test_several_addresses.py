@@ -58,9 +58,9 @@ class Node(MemoryAdapter):
         async for seen in super().read_all():
             yield seen
 
-    async def stop(self, targets: Any) -> None:
+    async def stop(self, targets: Any, *, in_round: bool = False) -> Any:
         self.check()
-        await super().stop(targets)
+        return await super().stop(targets, in_round=in_round)
 
     async def close(self) -> None:
         self.closed = True

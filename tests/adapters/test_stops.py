@@ -4,7 +4,8 @@ nothing runs that should not once the broker answers, and every limit gets back 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,13 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokers.adapters.adapter import Objects, StopTarget
 from brokers.adapters.inventory import Inventory
 from brokers.adapters.observation import Observation
 from brokers.adapters.records import StopChange
-from brokers.adapters.stops import Stops
+from brokers.adapters.stops import NotInForce, Stops
 from brokers.adapters.store import AdapterStore
-from brokers.admin import AdminError, BrokerUnreachable
+from brokers.admin import AdminError, BrokerUnreachable, InvalidValue
 from brokers.engine.values.stops import End, Scope
+from brokers.model import ObjectName
 from tests.adapters.fake import STOPPED, Memory, MemoryAdapter, queue_name
 
 ALL = Scope()
@@ -42,7 +45,7 @@ class World:
     def start(self) -> None:
         self.store = AdapterStore(self.path)
         self.inventory = Inventory(self.adapter.types)
-        self.stops = Stops(self.adapter, self.store, self.inventory.objects, self.announced.append)
+        self.stops = Stops(self.adapter, self.store, self.inventory.objects, self.announced.extend)
 
     def kill(self) -> None:
         self.store.close()
@@ -116,6 +119,22 @@ async def test_a_limit_that_is_changed_after_a_start_is_the_one_that_is_restored
     assert world.limits() == {**LIMITS, "a": 11, "b": 21}
 
 
+async def test_a_limit_that_another_client_changes_during_a_stop_is_the_one_that_is_restored(world: World) -> None:
+    """The stop is made again, and what it hides is on record before."""
+    await stop(world, ALL)
+    await world.maintain()
+    world.memory.limits[queue_name("a")] = 1000
+    world.memory.silent.add(queue_name("a"))
+    with pytest.raises(NotInForce):
+        await world.maintain()
+    world.kill()
+    world.memory.silent.clear()
+    await world.maintain()
+    assert world.stopped() == set(NAMES)
+    await start(world, ALL)
+    assert world.limits() == {**LIMITS, "a": 1000}
+
+
 async def test_repeated_stop_keeps_its_start_and_takes_the_new_end(world: World) -> None:
     await stop(world, ALL)
     world.now = 5000
@@ -140,7 +159,7 @@ async def test_crash_in_the_middle_of_a_stop_leaves_a_record_that_completes_it(w
     """The process is killed between the record and the last change: the operator got no answer, the stop is there."""
     original = world.adapter.stop
 
-    async def dies(targets: object) -> None:
+    async def dies(targets: object, **_: object) -> None:
         await original(list(targets)[:1])  # type: ignore[call-overload]
         world.kill()  # what runs on in the old process finds its file closed
         raise KeyboardInterrupt
@@ -159,7 +178,7 @@ async def test_crash_in_the_middle_of_a_stop_leaves_a_record_that_completes_it(w
 async def test_a_stop_and_a_start_whose_process_was_killed_before_the_event_are_announced_once(world: World) -> None:
     """The process is killed when the broker is stopped, or started, and the event is not stored yet."""
 
-    def dies(change: StopChange) -> None:
+    def dies(changes: Sequence[StopChange]) -> None:
         raise KeyboardInterrupt
 
     for change in (stop, start):
@@ -233,6 +252,24 @@ async def test_limit_that_was_changed_after_a_start_is_restored_by_the_next(worl
     assert world.limits() == {**LIMITS, "a": 77}
 
 
+async def test_a_round_does_not_wait_for_a_request(world: World) -> None:
+    """The stop of a broker can take half a minute: meanwhile what is read is shown."""
+    called = asyncio.Event()
+
+    async def hangs(targets: object, **_: object) -> None:
+        called.set()
+        await asyncio.Event().wait()
+
+    world.adapter.stop = hangs  # type: ignore[assignment, method-assign]
+    stopping = asyncio.ensure_future(stop(world, ALL))
+    await called.wait()
+    await world.maintain()
+    assert not stopping.done()
+    stopping.cancel()
+    with suppress(asyncio.CancelledError):
+        await stopping
+
+
 async def test_stop_again_while_the_start_has_not_reached_the_broker(world: World) -> None:
     await stop(world, ALL)
     world.memory.fails_after = 2  # the start reaches two of the four
@@ -258,6 +295,41 @@ async def test_broker_that_forgets_stops_is_stopped_again_and_new_queues_with_it
     assert world.stopped() == {"c.1", "c.2", "c.3"}
     await start(world, ALL)
     assert world.limits() == {**LIMITS, "c.3": 7}
+
+
+async def test_a_stop_covers_new_queues_also_beyond_what_one_request_may_stop(world: World) -> None:
+    world.adapter.most_stopped = 5
+    await stop(world, ALL)
+    for number in range(3):
+        world.memory.add(f"later.{number}", 5)
+    await world.maintain()
+    assert world.stopped() == set(world.limits())
+    assert len(world.stopped()) == 7
+    wide, named = Scope("default"), [Scope("default", queue=name) for name in world.limits()]
+    for scopes in ([wide], named):
+        with pytest.raises(InvalidValue, match="7 queues are more than the 5 that one stop covers"):
+            await stop(world, *scopes)
+        with pytest.raises(InvalidValue, match="7 queues"):
+            world.stops.planned(scopes)
+    assert list(world.stops.stops) == [ALL]
+
+
+async def test_a_stop_that_cannot_be_made_any_more_is_reported_and_hinders_no_other(world: World) -> None:
+    await stop(world, Scope("default", pattern="c.>"))
+    await stop(world, Scope("default", queue="a"))
+    await stop(world, Scope("default"))
+    plan = world.adapter.stop_targets
+
+    def refusing(scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        if any(scope.pattern or scope.queue for scope in scopes):
+            raise InvalidValue({"": "it cannot be stopped"})
+        return plan(scopes, objects)
+
+    world.adapter.stop_targets = refusing  # type: ignore[method-assign]
+    world.memory.add("later", 5)
+    with pytest.raises(NotInForce, match=r"c\.>: .*it cannot be stopped"):  # and not of "a", which is stopped
+        await world.maintain()
+    assert "later" in world.stopped()
 
 
 async def test_queue_that_is_not_listed_for_a_while_gets_its_limit_back(world: World) -> None:
@@ -289,6 +361,44 @@ async def test_stops_end_by_time_and_by_depth(world: World) -> None:
     await world.maintain()
     assert world.limits() == LIMITS
     assert [change.automatic for change in world.announced] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("fault", ["denied", "silent"])
+async def test_one_queue_that_cannot_be_started_hinders_neither_the_others_nor_what_a_round_does(
+    world: World, fault: str
+) -> None:
+    a, failing = queue_name("a"), getattr(world.memory, fault)
+    await stop(world, ALL)
+    await stop(world, Scope("default", queue="b"))
+    world.read()
+    failing.add(a)
+    with pytest.raises(AdminError, match=r"a$"):
+        await start(world, ALL, only=True)
+    assert world.limits() == {**LIMITS, "a": STOPPED, "b": STOPPED}
+    assert [stopped.target.id for stopped in world.store.targets()] == [str(a), str(queue_name("b"))]
+    world.memory.limits[queue_name("b")] = 20  # by another client
+    world.kill()
+    for _ in range(2):
+        with pytest.raises(NotInForce, match=r"name=a.*: .*a$"):
+            await world.maintain()
+        assert world.limits() == {**LIMITS, "a": STOPPED, "b": STOPPED}  # the stop that is left is in force
+    failing.clear()
+    await world.maintain()
+    assert world.limits() == {**LIMITS, "b": STOPPED}
+
+
+async def test_a_broker_that_gives_no_answer_twice_is_not_tried_for_each_queue(world: World) -> None:
+    await stop(world, ALL)
+    tried: list[str] = []
+
+    def away(queue: ObjectName, limit: int) -> None:
+        tried.append(queue["name"])
+        raise BrokerUnreachable("no answer")
+
+    world.memory.set_limit = away  # type: ignore[method-assign]
+    with pytest.raises(BrokerUnreachable):
+        await start(world, ALL)
+    assert tried == ["a", "b"]
 
 
 SCOPES = st.sampled_from(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from proton import Data, Described, Message, byte, int32, short, symbol, timestamp, ubyte, uint, ulong, ushort
 from proton.reactor import DurableSubscription, Selector
 
+from brokers.amqp.annotations import MOST_READ
 from brokers.amqp.dead_letter import as_dead_letter
-from brokers.amqp.delivery_time import MOST_READ
 from brokers.amqp.header import at_delivery_time, header
 from brokers.engine.values.message import LATEST
 from brokers.model import object_name

@@ -7,6 +7,7 @@ from proton import ConnectionException, Message, Terminus, symbol
 from proton.reactor import LinkOption
 from proton.utils import ConnectionClosed, LinkDetached
 
+from brokers.admin import AdminError
 from tests.amqp.broker_thread import BrokerThread
 from tests.amqp.clients import bodies, connected, fill, managing
 from tests.amqp.frames import (
@@ -38,6 +39,27 @@ def test_several_connections_sessions_and_links_each_carry_their_own_messages(br
         for number, connection in enumerate((two, one)):
             for queue in "ab":
                 assert bodies(connection.create_receiver(f"{queue}{number}"), 1) == [f"{queue}{number}"]
+
+
+def test_link_whose_store_cannot_be_opened_is_refused_alone(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(virtualhost: str) -> None:
+        raise AdminError(f"the store of {virtualhost} cannot be opened: it is damaged")
+
+    monkeypatch.setattr(broker.service.broker.stores.provider, "open", fails)
+    broker.queue("transient")
+    broker.do(lambda s: setattr(s.broker.virtualhost("default"), "durable_queues", True))
+    with connected(broker) as connection:
+        sender, receiver = connection.create_sender("transient"), connection.create_receiver("transient", credit=1)
+        for attach in (connection.create_sender, connection.create_receiver):
+            with pytest.raises(LinkDetached) as refused:
+                attach("durable")
+            assert condition_of(refused)[0] == "amqp:internal-error"
+            assert "the store of default cannot be opened" in condition_of(refused)[1]
+        sender.send(Message(body="still here"))
+        assert bodies(receiver, 1) == ["still here"]
+    assert broker.look(lambda s: [q.name for q in s.broker.queues()]) == ["transient"]
 
 
 def test_sessions_on_one_connection_have_their_own_number_in_the_log(broker: BrokerThread) -> None:

@@ -14,7 +14,7 @@ from proton.utils import BlockingConnection, LinkDetached
 
 from brokers.amqp.sign_in_attempts import FIRST_PAUSE_MS, FREE
 from tests.amqp.broker_thread import WITHIN, BrokerThread
-from tests.amqp.clients import After, Managing
+from tests.amqp.clients import After, Managing, connected
 from tests.amqp.frames import AMQP_HEADER, CLOSE, OPEN, SASL_HEADER, Peer, frame
 
 #: user -> grants
@@ -107,6 +107,45 @@ def test_a_virtual_host_that_lets_anonymous_clients_in_lets_its_users_do_as_much
     with signed_in(broker, "unprivileged", "a") as connection:
         connection.create_sender("q")
         connection.create_receiver("q")
+
+
+def test_unsetting_anonymous_ends_the_connections_that_relied_on_it_and_no_others(broker: BrokerThread) -> None:
+    host = "type=VirtualHost,name=a"
+    broker.do(lambda s: setattr(s.broker.virtualhost("a"), "anonymous", True))
+    with (
+        signed_in(broker, "console") as console,
+        signed_in(broker, "worker") as worker,
+        signed_in(broker, "unprivileged") as unprivileged,
+        connected(broker, virtual_host="vhost:a") as anonymous,
+    ):
+        managing, sender = Managing(console), worker.create_sender("q")
+        relying = [c.create_sender("q") for c in (unprivileged, anonymous)]
+
+        def allow(anonymous: bool) -> None:
+            version = managing.ask("READ", name=host).body["version"]
+            assert managing.ask("UPDATE", {"anonymous": anonymous}, name=host, version=version).status == 200
+
+        allow(True)  # changes nothing
+        for each in (sender, *relying):
+            each.send(Message(body="x"))
+        allow(False)
+        for each in relying:
+            with pytest.raises((ConnectionException, LinkDetached), match="does not allow anonymous clients any more"):
+                each.send(Message(body="x"))
+        sender.send(Message(body="x"))
+        assert {c.user for c in broker.look(lambda s: list(s.broker.connections.values()))} == {"console", "worker"}
+
+
+@pytest.mark.parametrize("terminus", ["source", "target"])
+def test_open_anonymous_connection_attaches_nothing_once_its_host_refuses_them(
+    broker: BrokerThread, terminus: str
+) -> None:
+    broker.do(lambda s: setattr(s.broker.virtualhost("a"), "anonymous", True))
+    with connected(broker, virtual_host="vhost:a") as connection:
+        broker.do(lambda s: setattr(s.broker.virtualhost("a"), "anonymous", False))
+        attach = connection.create_receiver if terminus == "source" else connection.create_sender
+        with pytest.raises(LinkDetached, match="a does not allow anonymous clients"):
+            attach("q")
 
 
 def test_a_manager_of_one_virtual_host_manages_it_and_sees_nothing_of_the_other(broker: BrokerThread) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from proton import Message
 
 from brokers.amqp.dead_letter import as_dead_letter
+from brokers.amqp.like import MOST_STEPS
 from brokers.amqp.properties import properties
 from brokers.amqp.selectable import property_of
 from brokers.amqp.selector import InvalidSelector, parse
@@ -140,6 +141,41 @@ def test_a_hostile_pattern_is_answered_at_once() -> None:
     began = time.process_time()
     assert condition({"a": "a" * 5000}.get) is False
     assert time.process_time() - began < 1
+
+
+class CountedText(str):
+    """Counts the searches by `find`, which take linear time."""
+
+    searches = 0
+
+    def find(self, *place: Any) -> int:
+        self.searches += 1
+        return super().find(*place)
+
+
+@given(st.text(alphabet="ab%_", max_size=8), st.text(alphabet="ab", max_size=12))
+def test_not_like_is_the_opposite_of_like(pattern: str, given_text: str) -> None:
+    like, unlike = (parse(f"a {words} '{pattern}'")({"a": given_text}.get) for words in ("LIKE", "NOT LIKE"))
+    assert like is (not unlike)
+
+
+def test_each_part_of_a_pattern_is_searched_for_once_in_linear_time() -> None:
+    value = CountedText("a" * 100_000)
+    part = "a" * 1_300 + "b"
+    assert parse(f"p LIKE '%{part}%{part}%{part}%'")({"p": value}.get) is False
+    assert value.searches == 1
+    value = CountedText("x" + (part + "-") * 70 + "y")
+    assert parse(f"p LIKE 'x%{part}%{part}%-y'")({"p": value}.get) is True
+    assert value.searches == 2
+
+
+def test_search_for_single_any_characters_that_would_take_long_is_unknown() -> None:
+    value = "a" * (MOST_STEPS // 1_000)
+    for words in ("LIKE", "NOT LIKE"):
+        assert parse(f"p {words} '%{'a' * 1_000}_b%'")({"p": value}.get) is None
+    assert parse(f"p LIKE '%{'a' * 900}_a%'")({"p": value}.get) is True
+    assert parse(f"p LIKE '{'a' * 1_000}_%'")({"p": value}.get) is True, "it is not searched for"
+    assert parse(f"p LIKE '%_{'a' * 1_000}'")({"p": value}.get) is True
 
 
 def test_selectors_can_use_properties_and_headers_of_a_message() -> None:

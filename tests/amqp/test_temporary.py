@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from proton import Message, symbol
-from proton.reactor import LinkOption
+from proton.reactor import LinkOption, Selector
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from brokers.engine.services import temporary
@@ -66,6 +66,19 @@ def test_dynamic_source_gets_messages_that_others_send_to_its_address(broker: Br
         assert temporary_things(broker) == []
 
 
+def test_refused_dynamic_source_leaves_no_queue(broker: BrokerThread) -> None:
+    with connected(broker) as connection:
+        for _ in range(2):
+            with pytest.raises(LinkDetached, match="invalid-field"):
+                connection.create_receiver(None, dynamic=True, options=Selector("colour = = 'red'"))
+        assert temporary_things(broker) == []
+        receiver = connection.create_receiver(None, dynamic=True, credit=2, options=Selector("colour = 'red'"))
+        sender = connection.create_sender(receiver.link.remote_source.address)
+        for colour in ("blue", "red"):
+            sender.send(Message(body=colour, properties={"colour": colour}))
+        assert bodies(receiver, 1) == ["red"]
+
+
 def test_deleted_temporary_address_is_refused_and_not_recreated(broker: BrokerThread) -> None:
     with connected(broker) as connection, connected(broker) as other:
         relay = other.create_sender(None)
@@ -86,8 +99,10 @@ def test_deleted_temporary_address_is_refused_and_not_recreated(broker: BrokerTh
 def test_only_the_connection_that_made_it_consumes_and_any_other_sends(broker: BrokerThread, capability: str) -> None:
     with connected(broker) as maker, connected(broker) as other:
         _, address = dynamic_sender(maker, capability)
-        with pytest.raises(LinkDetached, match="unauthorized-access"):
-            other.create_receiver(address)
+        for form in (address, f"{address}?message-groups=true", f"{address}/key?message-groups=true"):
+            with pytest.raises(LinkDetached, match=r"unauthorized-access|not-found"):
+                other.create_receiver(form)
+            assert broker.look(lambda s: list(s.broker.consumers)) == []
         receiver = maker.create_receiver(address, credit=1)
         other.create_sender(address).send(Message(body="hello"))
         assert bodies(receiver, 1) == ["hello"]

@@ -6,6 +6,7 @@ A click is a press of the mouse, or a choice in a list. Typing is not counted, n
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import re
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, Route, expect
 
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
@@ -58,33 +59,46 @@ CLICKS = {
     "export the policies": 3,
 }
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
-#: A press that Playwright prevents, since the page has moved under the mouse meanwhile, is made again: it counts once.
+#: A press counts at once, since it may lead to another page. One that Playwright prevents, since the page has moved
+#: under the mouse meanwhile, is made again: it is taken back.
 COUNT = """
-  const count = (event) => window.countedClick(`${event.type} ${event.target.textContent.trim().slice(0, 30)}`);
-  const countPress = (event) => event.isTrusted && setTimeout(() => event.defaultPrevented || count(event));
-  addEventListener("pointerdown", countPress, { capture: true });
+  let number = 0;
+  const count = (event) => {
+    const key = `${performance.timeOrigin}-${number++}`;
+    window.countedClick(key, `${event.type} ${event.target.textContent.trim().slice(0, 30)}`);
+    return key;
+  };
+  addEventListener("pointerdown", (event) => {
+    if (!event.isTrusted) return;
+    const key = count(event);
+    setTimeout(() => event.defaultPrevented && window.countedClick(key, ""));
+  }, { capture: true });
   addEventListener("change", (event) => event.target.matches("select") && count(event), { capture: true });
 """
 
 
 class Clicks:
-    """Counts the clicks on a page, whatever made them."""
+    """Counts the clicks on a page, whatever made them. `made`: what was clicked, by a key of each click."""
 
     def __init__(self) -> None:
-        self.made: list[str] = []
+        self.made: dict[str, str] = {}
 
     async def watch(self, page: Page) -> None:
         await page.context.expose_function("countedClick", self._made)
         await page.context.add_init_script(COUNT)
 
-    def _made(self, what: str) -> None:
-        self.made.append(what)
+    def _made(self, key: str, what: str) -> None:
+        if what:
+            self.made[key] = what
+        else:
+            self.made.pop(key, None)
 
     @asynccontextmanager
     async def of(self, task: str) -> AsyncIterator[None]:
         self.made.clear()
         yield
-        assert len(self.made) == CLICKS[task], f"{task}: {len(self.made)} clicks ({', '.join(self.made)})"
+        clicked = ", ".join(self.made.values())
+        assert len(self.made) == CLICKS[task], f"{task}: {len(self.made)} clicks ({clicked})"
 
 
 @pytest.fixture
@@ -289,6 +303,31 @@ async def test_five_minutes_of_an_incident_are_shared(
         await expect(page.locator("#timeline")).to_contain_text("Queue overfull")
         await page.get_by_role("button", name="Copy link").click()
         await expect(page.locator(".toast")).to_be_visible()
+    assert (await page.evaluate("navigator.clipboard.readText()")) == page.url
+
+
+async def test_range_that_is_chosen_before_it_is_known_what_was_recorded_stays(
+    people: People,
+    recorded_hour: str,  # noqa: F811
+) -> None:
+    page = await people.page("ada", timezone_id="UTC", permissions=["clipboard-read", "clipboard-write"])
+    known = asyncio.Event()
+
+    async def later(route: Route) -> None:
+        await known.wait()
+        await route.continue_()
+
+    await page.route("**/api/v1/history/", later)
+    await page.goto("/history/incident/")
+    await page.locator("#range [name=from]").fill(typed(T + 8 * MINUTE))
+    await page.locator("#range [name=until]").fill(typed(T + 13 * MINUTE))
+    await page.locator("#range").get_by_role("button", name="Show").click()
+    await expect(page).to_have_url(re.compile("from="))
+    async with page.expect_response("**/api/v1/history/"):
+        known.set()
+    await expect(page.locator("#timeline")).to_contain_text("Queue overfull")
+    await page.get_by_role("button", name="Copy link").click()
+    await expect(page.locator(".toast")).to_be_visible()
     assert (await page.evaluate("navigator.clipboard.readText()")) == page.url
 
 

@@ -238,6 +238,7 @@ async def test_stop_is_undone_from_the_page_after_its_dialog_is_closed(people: P
     await stop_orders("a second look")
     broker.do(
         lambda memory: (
+            memory.advance(1000),  # a stop is known by its begin
             memory.management.call(ORDERS, "start-producers", {"reason": "enough"}, "bert"),
             memory.management.call(ORDERS, "stop-producers", {"reason": "incident 7"}, "bert"),
             memory._end_turn(),

@@ -146,6 +146,27 @@ async def test_invalid_filter_is_reported_at_its_field(people: People, broker: B
     await expect(rows(page)).to_have_count(0)
 
 
+async def test_chip_removed_beside_a_faulty_field_stays_until_the_filter_is_valid(
+    people: People, broker: Broker
+) -> None:
+    broker.do(published)
+    page = await people.page("ada")
+    await page.goto(f"{PAGE}&property=colour%3Dred")
+    await expect(rows(page)).to_have_count(2)
+    await page.get_by_label("Older than").fill("soon")
+    await page.get_by_role("button", name="Remove colour").click()
+    await expect(page.locator("#filter-problem")).to_contain_text("soon is not a duration")
+    await expect(page.locator("#properties")).to_contain_text("colour=red")  # what the list and the actions still use
+    await expect(rows(page)).to_have_count(2)
+    await page.get_by_label("Older than").fill("0s")
+    async with page.expect_response(lambda answer: "older_than=0s" in answer.url):
+        await page.get_by_label("Older than").press("Enter")
+    await expect(rows(page)).to_have_count(2)
+    await page.get_by_role("button", name="Remove colour").click()
+    await expect(rows(page)).to_have_count(3)
+    await expect(page.locator("#properties")).to_be_hidden()
+
+
 async def test_pages_follow_the_cursor_forwards_and_back(people: People, broker: Broker) -> None:
     broker.do(lambda memory: published(memory, 60))
     page = await people.page("vera", "viewers")
@@ -474,6 +495,14 @@ async def test_dead_letters_are_listed_by_reason_with_a_preview_of_their_return(
     await expect(rows(page)).to_have_count(3)
 
 
+def redirected(memory: InMemoryBroker, to: str) -> None:
+    """The dead-letter queue of `orders` is another."""
+    name = object_name("Queue", virtualhost="default", name="orders")
+    if to == "parked":
+        used(memory, "parked", 10)
+    memory.management.update(name, {"dead_letter_queue": to}, memory.management.read(name).version)
+
+
 async def test_sent_to_the_dead_letter_queue_of_the_effective_policy(people: People, broker: Broker) -> None:
     def poisoned(memory: InMemoryBroker) -> None:
         used(memory, "dead", 10)
@@ -485,8 +514,17 @@ async def test_sent_to_the_dead_letter_queue_of_the_effective_policy(people: Peo
     page = await people.page("ada")
     await page.goto(PAGE)
     await rows(page).locator("th a").click()
+    broker.do(lambda memory: redirected(memory, "parked"))  # since the page was opened
     await page.locator("#panel").get_by_role("button", name="Send to dead-letter queue…").click()
-    await expect(page.locator("dialog")).to_contain_text("Target queue: dead")
-    await page.locator("dialog").get_by_role("button", name="Send 1 message to dead-letter queue").click()
+    dialog = page.locator("dialog")
+    await expect(dialog).to_contain_text("Target queue: parked")
+    send = dialog.get_by_role("button", name="Send 1 message to dead-letter queue")
+    await expect(send).to_be_enabled()
+    broker.do(lambda memory: redirected(memory, "dead"))  # since the dialog was opened
+    people.expected.append("409")
+    await send.click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("is dead by now, and not parked")
+    await expect(dialog).to_contain_text("Target queue: dead")
+    await send.click()
     await expect(page.locator("#messages-empty")).to_have_text("The queue has no messages.")
     await expect(page.locator("#panel")).to_be_hidden()

@@ -14,6 +14,7 @@ from brokers.testing import InMemoryBroker
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import Broker, People, until_in_page
 from tests.browser.test_overview import limited, opened
+from tests.console.conftest import until
 
 pytestmark = [
     pytest.mark.browser,
@@ -360,6 +361,61 @@ async def test_bulk_edit_is_previewed_applied_and_undone(people: People, broker:
     await expect(page.locator("h1")).to_contain_text("Undo of bulk edit")
     await expect(page.locator("#state")).to_contain_text("Done at")
     assert capacities() == [100, 100, 100]
+    await page.locator("#sets").get_by_role("link").click()
+    await expect(page.locator("#sets")).to_contain_text("Undone by bulk edit")
+    await expect(page.locator("#undo")).to_be_hidden()
+
+
+async def test_undo_of_a_bulk_edit_says_what_others_have_changed_since(people: People, broker: Broker) -> None:
+    names = ("a.1", "a.2")
+    for name in names:
+        broker.do(lambda memory, name=name: limited(memory, name, 100))  # type: ignore[misc]
+    page = await opened(await people.page("ada"), "/policies/bulk/")
+    await page.get_by_label("All matching queues").check()
+    await page.get_by_label("Capacity, messages", exact=True).first.check()
+    await typed(page, capacity_messages="50")
+    await page.get_by_role("button", name="Apply to 2 queues").click()
+    await expect(page.locator("#counts")).to_contain_text("2 queues changed")
+    for changed in names:
+        queue = object_name("Queue", virtualhost="default", name=changed)
+        version = broker.do(lambda memory, queue=queue: memory.management.read(queue).version)  # type: ignore[misc]
+        broker.do(
+            lambda memory, queue=queue, version=version: memory.management.update(  # type: ignore[misc]
+                queue, {"capacity_messages": 70}, version
+            )
+        )
+        await asyncio.to_thread(until, lambda queue=queue: broker.link.queue(queue)["capacity_messages"] == 70)  # type: ignore[misc]
+        await page.get_by_role("button", name="Undo").click()
+        dialog = page.locator("dialog")
+        left = 1 if changed == "a.1" else 2
+        said = "1 queue has been changed or deleted" if left == 1 else "2 queues have been changed or deleted"
+        await expect(dialog).to_contain_text(f"{said} since the edit")
+        undo = dialog.get_by_role("button", name="Undo")
+        await (expect(undo).to_be_enabled() if left == 1 else expect(undo).to_be_disabled())
+        await dialog.get_by_role("button", name="Cancel").click()
+
+
+async def test_bulk_edit_of_other_queues_than_previewed_is_refused_and_previewed_again(
+    people: People, broker: Broker
+) -> None:
+    people.expected.append("409")
+    broker.do(lambda memory: limited(memory, "a.1", 100))
+    page = await opened(await people.page("ada"), "/policies/bulk/")
+    await page.get_by_label("All matching queues").check()
+    await page.get_by_label("Capacity, messages", exact=True).first.check()
+    await typed(page, capacity_messages="x2")
+    apply = page.locator("#apply")
+    await expect(apply).to_have_text("Apply to 1 queue")
+    await expect(apply).to_be_enabled()
+    broker.do(lambda memory: limited(memory, "a.2", 100))  # while the reason is typed
+    await asyncio.to_thread(until, lambda: len(broker.link.queues()) == 2)
+    await page.get_by_label("Reason").fill("outage")
+    await apply.click()
+    await expect(page.locator("#problem")).to_contain_text("it would now change 2 queues")
+    await expect(apply).to_have_text("Apply to 2 queues")
+    await expect(page.locator("#count")).to_have_text("2")
+    await apply.click()
+    await expect(page.locator("#counts")).to_contain_text("2 queues changed")
 
 
 async def test_viewer_can_preview_but_not_apply_a_bulk_edit_of_selected_queues(people: People, broker: Broker) -> None:

@@ -269,6 +269,25 @@ async def test_undo_in_the_banner_restores_the_end_before_the_last_change_and_th
     await expect(banner).to_be_hidden()
 
 
+async def test_undo_in_the_dialog_leaves_a_stop_whose_end_another_has_changed(people: People, broker: Broker) -> None:
+    """The reason and the user are those of the first request, the end that of the last."""
+    broker.do(lambda memory: used(memory, "orders", 10))
+    page = await opened(await people.page("ada"))
+    await page.get_by_role("button", name="Stop all producers").click()
+    dialog = page.locator("dialog")
+    await dialog.get_by_label("Reason").fill("incident 7")
+    await dialog.locator("button[type=submit]").click()
+    undo = dialog.get_by_role("button", name="Undo")
+    await expect(undo).to_be_enabled()
+    arguments = {"reason": "incident 7", "actor": "ben", "for_ms": 600_000}
+    await asyncio.to_thread(broker.link.call, lambda admin: admin.call(_BROKER, "stop-producers", arguments))
+    await undo.click()
+    await expect(dialog.locator("h2")).to_have_text("Not undone")
+    await expect(dialog).to_contain_text("This stop is no longer in force, or was changed meanwhile.")
+    stops = broker.do(lambda memory: list(memory.engine.stops.values()))
+    assert [bool(stop.end.until) for stop in stops] == [True]
+
+
 async def test_undo_in_the_banner_changes_nothing_while_the_earlier_end_is_not_known(
     people: People, broker: Broker
 ) -> None:

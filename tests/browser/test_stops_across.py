@@ -190,25 +190,28 @@ async def test_undo_leaves_what_others_have_changed_meanwhile_and_says_so(fleet:
     page = await opened(await people.page("ada"), "/?broker=local")
     dialog = await dialog_of(page)
     for title in ("Local broker", "Mule", "Rabbits north", "Rabbits south"):
-        await dialog.get_by_label(title, exact=True).set_checked(title in ("Rabbits north", "Rabbits south"))
+        await dialog.get_by_label(title, exact=True).set_checked(title != "Mule")
     await dialog.locator(".effect-sure").get_by_role("checkbox").check()
     await dialog.get_by_label("Reason").fill("incident 7")
     await dialog.locator("button[type=submit]").click()
     await expect(dialog.locator("h2")).to_have_text("Producers stopped")
     everything = object_name("Broker")
-    for operation, why in (("start-producers", "over"), ("stop-producers", "incident 8")):
-        arguments = {"reason": why, "actor": "ben", **({"effect": "reject"} if "stop" in operation else {})}
-        call = link("north").call
+    stop: dict[str, Any] = {"reason": "incident 7", "actor": "ben", "effect": "reject"}
+    for slug, operation, arguments in (
+        ("north", "start-producers", {"reason": "over", "actor": "ben"}),
+        ("north", "stop-producers", stop),  # made again
+        ("south", "stop-producers", {**stop, "for_ms": 600_000}),  # with another end
+    ):
+        call = link(slug).call
         await asyncio.to_thread(call, lambda admin, o=operation, a=arguments: admin.call(everything, o, a))  # type: ignore[misc]
     await dialog.get_by_role("button", name="Undo").click()
     await expect(dialog.locator("h2")).to_have_text("Undone")
-    await expect(entry(dialog, "Rabbits north")).to_contain_text(
-        "Left as it is: the stop was removed or changed meanwhile"
-    )
+    for title in ("Rabbits north", "Rabbits south"):
+        await expect(entry(dialog, title)).to_contain_text("Left as it is: the stop was removed or changed meanwhile")
     await expect(dialog.locator(".answer")).to_have_text(
-        "The stop was removed on 1 broker. On 1 broker it was removed or changed meanwhile, and stays so."
+        "The stop was removed on 1 broker. On 2 brokers it was removed or changed meanwhile, and stays so."
     )
-    assert await stopped(fleet) == {"north"}
+    assert await stopped(fleet) == {"north", "south"}
 
 
 async def test_a_staged_start_names_the_brokers_without_it_and_leaves_them_stopped(

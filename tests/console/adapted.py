@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from brokers.adapters.adapted_broker import AdaptedBroker
-from brokers.adapters.adapter import Objects, StopTarget
+from brokers.adapters.adapter import Faults, Objects, StopTarget
 from brokers.adapters.file_records import FileRecords
 from brokers.adapters.observed import Observed
 from brokers.adapters.pace import Pace
@@ -34,16 +34,20 @@ class Adapter(MemoryAdapter):
     unstoppable: frozenset[str] = frozenset()
     denied = False
 
-    def stop_targets(self, scope: Scope, objects: Objects) -> Sequence[StopTarget]:
-        found = super().stop_targets(scope, objects)
-        if scope.queue in self.unstoppable:
-            raise InvalidValue({"": f"queue {scope.queue} cannot be stopped: it is a stream"})
-        return [t for t in found if not any(queue["name"] in self.unstoppable for queue in t.queues)]
+    def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
+        found = super().stop_targets(scopes, objects)
+        for scope in scopes:
+            if scope.queue in self.unstoppable:
+                raise InvalidValue({"": f"queue {scope.queue} cannot be stopped: it is a stream"})
+        return {scope: [t for t in targets if not self._has_unstoppable(t)] for scope, targets in found.items()}
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
+    def _has_unstoppable(self, target: StopTarget) -> bool:
+        return any(queue["name"] in self.unstoppable for queue in target.queues)
+
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         if self.denied:
             raise NotAllowed("user headgate needs the tag policymaker")
-        await super().stop(targets)
+        return await super().stop(targets, in_round=in_round)
 
 
 class Adapted:

@@ -11,7 +11,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from console.access.actor import Actor
-from console.access.administration import create_token
+from console.access.administration import create_token, sync_groups
 from console.access.models import RoleGrant
 from console.access.user_rights import user_rights
 from console.audit.models import AuditEntry
@@ -254,6 +254,49 @@ def test_previous_groups_of_a_user_are_restored_by_undo(boss: Client) -> None:
     assert not user.groups.exists()
     undone(boss)
     assert list(user.groups.all()) == [group]
+
+
+def undo_of(operation: str) -> int:
+    """Return the number of the newest entry of this change."""
+    return AuditEntry.objects.filter(operation=operation, outcome="done")[0].pk
+
+
+def test_groups_that_were_changed_again_are_not_overwritten_by_undo(boss: Client) -> None:
+    crew(boss)
+    user = User.objects.get(username="vic")
+    post(boss, "set-groups", id=user.pk)
+    number = undo_of("set-groups")
+    other = Group.objects.create(name="other")
+    user.groups.add(other)
+    page = post(boss, "undo", id=number)
+    assert "the groups of vic were changed again, from none to other" in page.content.decode()
+    assert list(user.groups.all()) == [other]
+    row = AuditEntry.objects.get(operation="set-groups", outcome="refused")
+    assert row.reason == f"undo of audit row {number}"
+
+
+def test_user_who_was_activated_again_is_not_changed_by_undo(boss: Client) -> None:
+    user = person("vic", Grant(Role.VIEWER))
+    post(boss, "activate", id=user.pk, active="0")
+    User.objects.filter(pk=user.pk).update(is_active=True)
+    page = post(boss, "undo", id=undo_of("deactivate-user"))
+    assert "the user vic was changed again, from deactivated to active" in page.content.decode()
+
+
+def test_undo_of_a_sign_on_that_named_an_unknown_group_is_possible(boss: Client) -> None:
+    user = person("vic", Grant(Role.VIEWER))
+    sync_groups(user, {"viewers", "unknown"}, {"viewers", "unknown"}, by="https://idp.example.org", address="")
+    assert AuditEntry.objects.get(operation="set-groups").after == {"groups": ["viewers"]}
+    post(boss, "undo", id=undo_of("set-groups"))
+    assert not user.groups.exists()
+
+
+def test_undo_of_an_entry_that_is_not_visible_is_not_found(boss: Client) -> None:
+    user = person("vic", Grant(Role.VIEWER))
+    post(boss, "activate", id=user.pk, active="0")
+    narrow = Client()
+    narrow.force_login(person("nan", Grant(Role.ADMIN, "local", "default")))
+    assert post(narrow, "undo", id=undo_of("deactivate-user")).status_code == 404
 
 
 def test_new_password_and_revoked_token_need_confirmation_and_cannot_be_undone(boss: Client) -> None:

@@ -11,12 +11,17 @@ from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from brokers.admin import InvalidValue
 from brokers.model import ObjectName, object_name
+from brokers.testing import InMemoryBroker
 from console.access.actor import Actor
 from console.audit.models import AuditEntry
 from console.bulk import tasks
-from console.bulk.editing import Selection, begin_bulk, begin_undo, interrupt_bulk, is_stalled, resume_bulk, step
+from console.bulk.editing import Selection, begin_bulk, interrupt_bulk, is_stalled, resume_bulk, step
 from console.bulk.models import BulkEdit, State
+from console.bulk.pinned import digest_of
+from console.bulk.undoing import begin_undo
+from console.operations import PolicyChange, preview_parts
 from tests.console.conftest import Broker, until
 from tests.console.test_api import post
 
@@ -143,6 +148,52 @@ def test_resumed_job_does_not_multiply_again(four: Broker, by: Actor) -> None:
     resume_bulk(by, now(job))
     finish(job.pk)
     assert set(capacities(four).values()) == {200}
+
+
+DOUBLED = {"selection": {"states": ["OVERFULL"]}, "factors": {"capacity_messages": 2}}
+
+
+def overfull(broker: Broker, name: str) -> None:
+    broker.do(lambda memory: memory.management.update(queue(name), FIVE, 1))
+    until(lambda: broker.link.queue(str(queue(name)))["state"] == "OVERFULL")  # type: ignore[index]
+
+
+def test_edit_of_a_filter_changes_no_other_queues_than_those_previewed(four: Broker, as_operator: APIClient) -> None:
+    overfull(four, "a.1")
+    seen = post(as_operator, f"{BULK}preview/", **DOUBLED).json()
+    assert seen["count"] == 1
+    overfull(four, "a.2")  # while the reason is typed
+    refused = post(as_operator, BULK, **DOUBLED, digest=seen["digest"])
+    assert (refused.status_code, "it would now change 2 queues" in refused.json()["detail"]) == (409, True)
+    assert capacities(four) == {"a.1": 5, "a.2": 5, "a.3": 100, "b.1": 100}
+    assert not BulkEdit.objects.exists()
+    assert AuditEntry.objects.get(operation="bulk-edit").outcome == "refused"
+    again = post(as_operator, f"{BULK}preview/", **DOUBLED).json()
+    assert post(as_operator, BULK, **DOUBLED, digest=again["digest"]).status_code == 201
+    assert capacities(four) == {"a.1": 10, "a.2": 10, "a.3": 100, "b.1": 100}
+
+
+def test_factor_is_not_applied_to_a_value_that_was_changed_since_the_preview(
+    four: Broker, as_operator: APIClient
+) -> None:
+    half = {"selection": {"pattern": "a.1"}, "factors": {"capacity_messages": 1.5}}
+    mine, theirs = (post(as_operator, f"{BULK}preview/", **half).json()["digest"] for _ in range(2))
+    assert post(as_operator, BULK, **half, digest=theirs).status_code == 201
+    until(lambda: four.link.queue(str(queue("a.1")))["effective_capacity_messages"] == 150)  # type: ignore[index]
+    assert post(as_operator, BULK, **half, digest=mine).status_code == 409
+    assert capacities(four)["a.1"] == 150  # and not 225
+    assert post(as_operator, BULK, **half).status_code == 201  # without a preview, as by a script
+
+
+def test_digest_of_an_edit_is_that_of_its_queues_and_values() -> None:
+    names, values = [f"type=Queue,name=q{number}" for number in range(10_000)], {"capacity_messages": 5}
+    wanted = dict.fromkeys(names, values)
+    digest = digest_of(names, wanted)
+    assert digest == digest_of(reversed(names), dict(reversed(wanted.items())))
+    assert len(digest) == 32
+    assert digest != digest_of(names[1:], dict.fromkeys(names[1:], values))
+    assert digest != digest_of(names, {**wanted, names[7]: {"capacity_messages": 6}})
+    assert digest != digest_of([*names, "without a limit"], wanted)
 
 
 @pytest.mark.parametrize(
@@ -351,6 +402,87 @@ def test_undo_is_previewed(four: Broker, as_operator: APIClient, by: Actor) -> N
     finish(job.pk)
     answer = as_operator.get(f"{BULK}{job.pk}/undo/").json()
     assert (answer["count"], answer["preview"]["underfull"], answer["preview"]["unblocked"]) == (4, 4, 4)
+
+
+def change(broker: Broker, name: str, capacity: int) -> None:
+    """Change a queue as another operator does."""
+
+    def act(memory: InMemoryBroker) -> None:
+        version = memory.management.read(queue(name)).version
+        memory.management.update(queue(name), {"capacity_messages": capacity}, version)
+
+    broker.do(act)
+
+
+def shown(broker: Broker) -> dict[str, Any]:
+    """The capacities in the console's snapshot."""
+    return {row["name"]: row["capacity_messages"] for row in broker.link.queues()}
+
+
+def test_preview_of_an_undo_leaves_out_what_others_have_changed_since_and_says_so(
+    four: Broker, as_operator: APIClient, by: Actor
+) -> None:
+    job = begun(four, by)
+    finish(job.pk)
+    change(four, "a.1", 70)
+    four.do(lambda memory: memory.management.delete(queue("b.1")))
+    until(lambda: shown(four) == {"a.1": 70, "a.2": 5, "a.3": 5})
+    answer = as_operator.get(f"{BULK}{job.pk}/undo/").json()
+    assert (answer["count"], answer["changed_since"]) == (2, 2)
+    assert answer["preview"]["queues"] == 2
+    assert set(answer["preview"]["versions"]) == {str(queue("a.2")), str(queue("a.3"))}
+    for name in ("a.2", "a.3"):
+        change(four, name, 70)
+    until(lambda: set(shown(four).values()) == {70})
+    answer = as_operator.get(f"{BULK}{job.pk}/undo/").json()
+    assert (answer["count"], answer["changed_since"], answer["preview"]) == (0, 4, None)
+
+
+def test_edit_is_undone_once(four: Broker, as_operator: APIClient, by: Actor) -> None:
+    job = begun(four, by)
+    finish(job.pk)
+    change(four, "a.1", 70)
+    path = f"{BULK}{job.pk}/"
+    assert as_operator.get(path).json()["undoable"] == 4
+    undo = begin_undo(by, job)
+    assert as_operator.get(path).json()["undoable"] == 0  # while it runs
+    assert f"bulk edit {undo.pk} is undoing this one" in post(as_operator, f"{path}undo/").json()["job"][0]
+    finish(undo.pk)
+    assert as_operator.get(path).json()["undoable"] == 1  # a.1, which was changed again
+    change(four, "a.2", 5)  # a later, deliberate change to the same value
+    change(four, "a.1", 5)
+    finish(begin_undo(by, job).pk)
+    assert capacities(four) == {"a.1": 100, "a.2": 5, "a.3": 100, "b.1": 100}
+    assert as_operator.get(path).json()["undoable"] == 0
+    refused = post(as_operator, f"{path}undo/")
+    assert (refused.status_code, "has undone this one already" in refused.json()["job"][0]) == (400, True)
+    assert as_operator.get(f"{path}undo/").status_code == 400
+    assert capacities(four)["a.2"] == 5
+
+
+def test_impact_of_many_different_values_is_previewed_in_parts(
+    four: Broker, as_operator: APIClient, by: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An undo of 10,000 queues with different values does not fit one request to the broker."""
+    for number, name in enumerate(("a.1", "a.2", "a.3", "b.1"), 91):
+        change(four, name, number)
+    job = begun(four, by)
+    finish(job.pk)
+    path = f"{BULK}{job.pk}/undo/"
+    whole = as_operator.get(path).json()
+    monkeypatch.setattr(preview_parts, "MOST_VALUES", 25)
+    changes = [PolicyChange(queue(name), {"capacity_messages": n}) for n, name in enumerate("abcde")]
+    assert [len(each) for each in preview_parts.requests_of(changes)] == [2, 2, 1]
+    parts = as_operator.get(path).json()
+    assert parts == whole
+    assert (parts["count"], parts["preview"]["unblocked"]) == (4, 4)
+
+
+def test_changes_of_other_objects_than_queues_are_not_previewed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preview_parts, "MOST_VALUES", 15)
+    hosts = [PolicyChange(object_name("VirtualHost", name=name), {"capacity_messages": 1}) for name in "abcd"]
+    with pytest.raises(InvalidValue, match="too many different changes"):
+        preview_parts.requests_of(hosts)
 
 
 # -- tasks ----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from console.alerts.evaluator import Evaluator
 from console.alerts.models import Alert, Rule
 from console.audit.models import AuditEntry
 from console.links.registry import link
-from console.operations.stops import Aim, is_of
+from console.operations.stop_facts import is_of
+from console.operations.stops import Aim
 from console.permissions.rights import Grant, Role
 from tests.console.access.conftest import person
 from tests.console.conftest import Broker, signed_in, until

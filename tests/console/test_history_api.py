@@ -569,6 +569,16 @@ def test_candidates_are_compared_with_the_current_limits(crossing: str, as_viewe
     assert found["advice"]["kind"] in ("raise-capacity", "lower-resume")
 
 
+def test_without_a_resume_level_the_capacity_is_the_resume_level(crossing: str, as_viewer: APIClient) -> None:
+    """As DOMAIN.md says; 0 is a level: the queue resumes when it is empty."""
+    three = {"capacity_messages": 3000}
+    given = [three, {**three, "resume_messages": None}, {**three, "resume_messages": 3000}]
+    *same, empty = replay(as_viewer, candidates=[*given, {**three, "resume_messages": 0}])["candidates"]
+    assert same[0] == same[1] == same[2]
+    assert [one["resume_messages"] for one in (*same, empty)] == [3000, 3000, 3000, 0]
+    assert empty["longest_ms"] > same[0]["longest_ms"]
+
+
 def test_range_without_samples_is_simulated_from_minutes(recorded_hour: str, as_viewer: APIClient) -> None:
     found = replay(as_viewer, **{"from": T - 3 * DAY})
     assert found["source"] == "minutes"

@@ -19,8 +19,9 @@ from console.access.models import ApiToken
 from console.audit.models import AuditEntry
 from console.bulk import editing as bulk
 from console.bulk import tasks
-from console.bulk.editing import Selection, begin_bulk, begin_undo, resume_bulk, step
+from console.bulk.editing import Selection, begin_bulk, resume_bulk, step
 from console.bulk.models import BulkEdit, State
+from console.bulk.undoing import begin_undo
 from console.permissions.rights import Grant, Role
 from console.schedules import editing as schedules
 from console.schedules import execution

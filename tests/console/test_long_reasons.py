@@ -11,6 +11,7 @@ from rest_framework.test import APIClient
 
 from brokers import input_limits as limits
 from console.audit.models import AuditEntry, Outcome
+from console.operations.composed_reasons import composed_reason
 from tests.console.conftest import Broker
 
 pytestmark = pytest.mark.django_db
@@ -62,3 +63,12 @@ def test_long_reason_is_refused(as_operator: APIClient, broker: Broker) -> None:
     assert not AuditEntry.objects.exists()
     body["reason"] = "x" * 1_000
     assert as_operator.post("/api/v1/stop-producers/", body, format="json").status_code == 200
+
+
+def test_composed_reason_is_cut_at_its_end() -> None:
+    assert composed_reason("bulk edit 7", " tighten ") == "bulk edit 7: tighten"
+    assert composed_reason("bulk edit 7", "  ") == "bulk edit 7"
+    whole = composed_reason("bulk edit 7", "x" * (limits.REASON - 13))
+    assert (len(whole), whole[-1]) == (limits.REASON, "x")
+    cut = composed_reason("bulk edit 7", "x" * (limits.REASON - 12))
+    assert (len(cut), cut[-2:]) == (limits.REASON, "x…")

@@ -239,3 +239,31 @@ def test_settings_come_from_the_environment(tmp_path: Path) -> None:
     ):
         with pytest.raises(OidcSettingsError, match=says):
             from_environment({**given, "HEADGATE_OIDC_GROUPS": "", name: value})
+
+
+# -- the audit trail --------------------------------------------------------------------------------------------------
+
+
+def entries() -> list[tuple[str, str, str]]:
+    rows = AuditEntry.objects.exclude(operation="set-groups").order_by("id")
+    return list(rows.values_list("user_name", "operation", "outcome"))
+
+
+def test_sign_ins_through_the_provider_are_in_the_audit_trail(provider: Provider) -> None:
+    client, _ = sign_in(provider)
+    row = AuditEntry.objects.get(operation="sign-in")
+    assert (row.user, row.broker, row.detail) == (User.objects.get(), "", "through single sign-on")
+    client.get("/oidc/back/?error=login_required")  # the provider ends it
+    assert entries() == [
+        ("olga", "sign-in", "done"),
+        ("(unknown)", "sign-in", "refused"),
+        ("olga", "sign-out", "done"),
+    ]
+
+
+def test_refused_sign_ins_through_the_provider_are_in_the_audit_trail(provider: Provider) -> None:
+    provider.claims["aud"] = "another"
+    _, answer = sign_in(provider)
+    assert answer.status_code == 403
+    assert entries() == [("(unknown)", "sign-in", "refused")]
+    assert AuditEntry.objects.get().detail == "through single sign-on: the token has another audience"

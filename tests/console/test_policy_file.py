@@ -307,3 +307,14 @@ def test_invalid_command_reports_its_error(tmp_path: Path, viewer: User) -> None
         command("apply", str(file), "--user", "zoe")
     with pytest.raises(CommandError, match="elsewhere"):
         command("--broker", "elsewhere", "export")
+
+
+@pytest.mark.usefixtures("orders")
+def test_command_prints_names_with_escapes(tmp_path: Path) -> None:
+    file = tmp_path / "policies.yaml"
+    name = "evil\x1b[2J\n\u202e"
+    file.write_text(yaml.safe_dump({"version": 1, "virtualhosts": {"default": {"queues": {name: {}}}}}))
+    said, code = command("diff", str(file))
+    assert code == 1
+    assert "evil\\u001b[2J\\n\\u202e" in said
+    assert "\x1b" not in said

@@ -206,7 +206,7 @@ def test_all_brokers_are_called_at_the_same_time(
 def _meeting(then: Callable[..., Any], slug: str, called: set[str], waiting: list[Any]) -> Callable[..., Any]:
     import asyncio
 
-    async def stop(targets: Any) -> None:
+    async def stop(targets: Any, **more: Any) -> Any:
         called.add(slug)
         met = asyncio.Event()
         waiting.append(met)
@@ -214,7 +214,7 @@ def _meeting(then: Callable[..., Any], slug: str, called: set[str], waiting: lis
             for each in waiting:
                 each.set()
         await met.wait()
-        await then(targets)
+        return await then(targets, **more)
 
     return stop
 
@@ -348,6 +348,8 @@ def test_undo_needs_what_was_in_force_before(fleet: Fleet, as_operator: APIClien
     post(as_operator, "stop-producers/?broker=rabbit", scope="type=Broker", reason="earlier", effect="reject")
     found = fleet.of(stop(as_operator, "reject", for_ms=60_000).json())
     assert found["local"]["earlier"] is None
+    made = found["local"]["made"]
+    assert (made["until"] - made["since"], made["below"], found["rabbit"]["made"]) == (60_000, 0, None)
     earlier = found["rabbit"]["earlier"]
     assert found["rabbit"]["changed"]
     assert {name: earlier[name] for name in ("until", "below", "replaced")} == {
@@ -365,7 +367,8 @@ def test_progress_says_which_stop_is_in_force(fleet: Fleet, as_operator: APIClie
     rabbit = fleet.add("rabbit")
     fleet.connect()
     rabbit.hung = rabbit.carries_out = True
-    assert fleet.of(stop(as_operator, "reject").json())["rabbit"]["outcome"] == "unknown"
+    entry = fleet.of(stop(as_operator, "reject").json())["rabbit"]
+    assert (entry["outcome"], entry["earlier"]) == ("unknown", None)  # so a stop that it shows later is of this call
 
     def seen() -> Any:
         return fleet.of(post(as_operator, "stop-producers/progress/", **ALL).json())["rabbit"]["stop"]

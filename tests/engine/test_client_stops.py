@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from brokers.admin import InvalidValue
 from brokers.engine.broker import Broker
+from brokers.engine.flow.parked import ParkedMessage
+from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.table import State, stop_reason
 from brokers.engine.flow.turn import Detach
 from brokers.engine.flow.usage import Resource
@@ -164,6 +166,49 @@ def test_messages_in_flight_wait_for_the_start_and_are_enqueued_in_order() -> No
     world.start(scope)
     assert hers.outcomes == {Outcome.ACCEPTED: 3}
     assert [number for producer, number in world.drained(queue) if producer == hers.producer.id] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("then", ["lifted", "lost", "closed"])
+def test_parked_messages_of_many_stopped_producers_cost_a_step_each_and_none_in_other_turns(
+    then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    queue = world.queue()
+    connection = world.connection(user="ann")
+    hers = [world.sender(queue, connection=connection, link=f"{n}") for n in range(40)]
+    his = world.client(queue, "bob")
+    for sender in hers:
+        sender.read()
+        sender.send(most=5)
+    looked = [0]
+
+    def counted(message: ParkedMessage) -> Producer:
+        looked[0] += 1
+        return message.receipt.producer
+
+    monkeypatch.setattr(ParkedMessage, "producer", property(counted))
+    scope = Scope(client=Client(user="ann"))
+    world.stop(scope)
+    for sender in hers:
+        world.arrive(sender)
+    parked = len(queue.gate.awaiting)
+    assert parked == sum(sender.sent for sender in hers) >= 40
+    looked[0] = 0
+    for _ in range(50):
+        assert world.send(his, 1) == 1
+    assert looked[0] == 0, "the turns of others do not look at them"
+    if then == "lifted":
+        world.start(scope)
+        assert queue.gate.depth_messages == 50 + parked
+    elif then == "lost":
+        for sender in hers:
+            world.detach(sender)
+        assert queue.gate.depth_messages == 50
+    else:
+        world.broker.close_connection(connection)
+        world.settle()
+    assert (len(queue.gate.awaiting), queue.gate.awaiting.bytes) == (0, 0)
+    assert looked[0] < 20 * parked
 
 
 def test_client_that_connects_again_under_the_same_name_is_blocked_at_once() -> None:

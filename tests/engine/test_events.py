@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brokers.engine.values.clients import Client
 from brokers.engine.values.events import (
+    MOST_NAME,
     connection_subject,
     dropped_words,
     overfull_words,
@@ -199,6 +201,26 @@ def test_client_cannot_forge_a_line_of_the_log(world):
     world.settle()
     assert all("\n" not in f.text for f in world.facts)
     assert world.broker.stops[Scope()].reason == forged
+
+
+def test_names_that_clients_choose_are_short_in_events_and_whole_elsewhere(world):
+    queue, long = world.queue(capacity_messages=1), "n" * 60_000
+    connection = world.connection(container_id=long)
+    sender = world.sender(queue, connection=connection, link=long)
+    world.send(sender, 2)
+    assert sender.producer.blocked
+    world.broker.closing.close_producer(sender.producer, "a test", "anna")
+    world.broker.close_connection(connection)
+    world.settle()
+    kinds = {fact.kind for fact in world.facts if fact.attributes.get("client") == connection.client}
+    assert kinds == {"connection-opened", "producer-blocked", "producer-detached", "connection-closed"}
+    assert max(len(repr(fact)) for fact in world.facts) < 3 * MOST_NAME + 1000
+    assert (sender.producer.link, connection.container_id) == (long, long)
+    stop = Scope(client=Client(container_id="n" * 1000))
+    other = world.sender(queue, connection=world.connection(container_id="n" * 1000))
+    world.broker.stopping.stop_producers(stop, "a test", "anna")
+    world.settle()
+    assert other.producer.stopped
 
 
 def test_every_notification_is_declared_with_a_code_of_its_own():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
 from brokers.engine.broker import Broker
-from brokers.engine.registry.exchange import MOST_CACHED, Exchange, Topic
+from brokers.engine.registry.exchange import LONGEST_CACHED, MOST_CACHED, MOST_CACHED_PARTS, MOST_WORDS, Exchange, Topic
 from tests.engine.simulation import START, Simulation
 
 KINDS = ("direct", "topic", "fanout")
@@ -98,6 +98,37 @@ def test_cached_routes_are_bounded():
 
 
 # -- bindings --------------------------------------------------------------------------------------------------
+
+
+def cached(router: Topic) -> int:
+    """Return how many characters and queues the cached routes have."""
+    return sum(len(key) + len(route) for key, route in router._routes.items())
+
+
+def test_memory_of_cached_routes_is_bounded_whatever_keys_clients_send():
+    router: Any = Topic()
+    router.add("q", "#")
+    for n in range(100):
+        assert router.route(f"{n}" + "x" * (1 << 20)) == ("q",)
+        assert router.route(f"{n}".ljust(LONGEST_CACHED, ".")) == ("q",)
+    assert max(map(len, router._routes)) <= LONGEST_CACHED
+    for n in range(50_000):
+        router.add(n, "#")
+    for n in range(100):
+        assert len(router.route(f"k{n}")) == 50_001
+        assert cached(router) <= MOST_CACHED_PARTS
+    assert router.route("k99") is router.route("k99")
+    router.discard(0, "#")
+    assert len(router.route("k99")) == 50_000
+    assert router._cached_parts == cached(router)
+
+
+def test_words_of_a_routing_key_are_bounded():
+    router: Any = Topic()
+    for key in ("#", "#.b", "a.#", "a.*"):
+        router.add(key, key)
+    assert set(router.route("a" + ".b" * (MOST_WORDS - 1))) == {"#", "#.b", "a.#"}
+    assert set(router.route("a" + ".b" * 100_000)) == {"#", "a.#"}, "the rest counts as one word"
 
 
 def test_bound_queue_is_found_and_an_unbound_one_is_not(world):

@@ -149,6 +149,29 @@ async def test_messages_that_arrive_after_the_first_call_are_not_touched(broker)
     await broker.create(ORDERS, {})
 
 
+async def test_preview_of_a_number_of_messages_ends_where_the_change_would(broker):
+    await broker.update(OTHER, {"capacity_bytes": 1500}, version=(await broker.read(OTHER)).version)
+    big = encoded("big", body="x" * 2000)
+    broker.publish_encoded("orders", encoded(0), big, big, *(encoded(n) for n in range(1, 9)))
+    given = {**ALL, "to": "other", "count": 3}
+    preview = await broker.call(ORDERS, "copy-messages", {**given, "preview": True})
+    change = await broker.call(ORDERS, "copy-messages", given)
+    assert (preview["messages"], change["messages"]) == (3, 3)
+    assert preview["next"] == change["next"]
+    assert len(preview["skipped"]) == len(change["skipped"]) == 2
+
+
+async def test_change_by_age_is_not_continued_after_a_restart(broker):
+    broker.publish_encoded("orders", *(encoded(n) for n in range(3)))
+    age = {"match": {"older_than_ms": 0}, "to": "other"}
+    first = await broker.call(ORDERS, "move-messages", {**age, "count": 1})
+    sequence, began, store = first["until"].split("-")
+    earlier = {**age, "after": first["next"], "until": f"{sequence}-{int(began) - 1}-{store}"}
+    with pytest.raises(InvalidValue, match="the broker was restarted since"):
+        await broker.call(ORDERS, "move-messages", earlier)
+    assert (await broker.call(ORDERS, "move-messages", {**age, "until": first["until"]}))["messages"] == 2
+
+
 @pytest.mark.parametrize(
     ("given", "named"),
     [

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokers.engine.flow import scarcity
+from brokers.engine.flow.parking import COMMIT_WAIT_MS
 from brokers.engine.flow.usage import Resource
 from brokers.engine.queues.queue import Queue
+from brokers.engine.registry.transaction import Acknowledgement, State
+from brokers.engine.values.clients import Client
 from brokers.engine.values.message import PLAIN, Header
 from brokers.engine.values.outcomes import Outcome, Verdict
+from brokers.engine.values.stops import Scope
 from tests.engine.fake_store import FakeStore, FakeStores
 from tests.engine.ports import Link
 from tests.engine.simulation import Sender, Simulation
@@ -264,6 +271,117 @@ def test_commit_waits_for_a_message_parked_by_a_limit() -> None:
     simulation.broker.transactions.roll_back(transaction)
 
 
+class Waiting(Scarce):
+    """A commit whose message waits for the end of a shortage. `bridge`: the transaction, which has removed a stored
+    message if `removes`, and has published one before if `publishes`."""
+
+    def __init__(self, short: str = "store", *, removes: bool = False, publishes: bool = False) -> None:
+        super().__init__()
+        self.source, self.target = self.durable("source"), self.durable("target")
+        self.body = PERSISTENT if short == "store" else TRANSIENT
+        self.consumer = self.receiver(self.source, 1)
+        filling = self.sender(self.source)
+        self.say(filling, self.body)
+        self.publisher = self.sender(self.target)
+        bridge = self.broker.transactions.declare(self.publisher.producer.connection, Link())
+        assert bridge is not None
+        self.bridge = bridge
+        if publishes:
+            assert bridge.publish(self.publisher.producer, self.body, unsettled=True)
+        self.run_short(short)
+        assert bridge.publish(self.publisher.producer, self.body, unsettled=True) is Verdict.PENDING
+        if removes:
+            ((message),) = self.acquired[self.consumer]
+            bridge.acknowledge(
+                Acknowledgement(self.consumer, message, removes=True, failed=False, barred=False, settled=False)
+            )
+
+    def write(self) -> None:
+        self.store.write(self.broker)
+        self.settle()
+
+    def commit(self) -> None:
+        self.broker.transactions.commit(self.bridge)
+        self.settle()
+
+    def wait(self, ms: int) -> None:
+        for _ in range(ms // 50):
+            self.advance(50)
+
+
+@pytest.mark.domain("2 disk quota")
+@pytest.mark.parametrize(("removes", "publishes"), [(True, False), (False, True)])
+@pytest.mark.parametrize("short", ["store", "memory"])
+def test_commit_that_may_end_the_shortage_it_waits_for_is_written_after_a_second(
+    short: str, *, removes: bool, publishes: bool
+) -> None:
+    world = Waiting(short, removes=removes, publishes=publishes)
+    world.wait(3 * COMMIT_WAIT_MS)
+    assert world.bridge.state is State.OPEN, "its client has not requested the commit"
+    assert len(world.target.gate.awaiting) == 1
+    world.commit()
+    world.wait(COMMIT_WAIT_MS - 100)
+    assert world.bridge.state is State.COMMITTING
+    world.wait(200)
+    world.write()
+    assert world.bridge.state is State.COMMITTED
+    assert len(world.target.gate.awaiting) == 0
+    assert world.publisher.producer.awaited is None
+    assert world.target.gate.depth_messages == 1 + publishes
+    assert world.source.gate.depth_messages == 1 - removes
+    assert reasons(world.publisher) == [f"{short}-overfull"], "the shortage goes on"
+
+
+@pytest.mark.parametrize("why", ["it has nothing", "the disk is full", "its client is stopped", "its queue is stopped"])
+def test_commit_that_cannot_end_its_wait_is_not_written_during_a_shortage(why: str) -> None:
+    world = Waiting(removes=why != "it has nothing")
+    if why == "the disk is full":
+        world.store.full = True
+        world.broker.shortages.set_store_limits(world.host, {"store_overfull_bytes": 1000})
+    elif why == "its client is stopped":
+        stop = Scope("default", client=Client(user="guest"))
+        world.broker.stopping.stop_producers(stop, "a test", "anna")
+    elif why == "its queue is stopped":
+        world.broker.stopping.stop_producers(Scope("default", queue="target"), "a test", "anna")
+    world.commit()
+    world.wait(5 * COMMIT_WAIT_MS)
+    assert world.bridge.state is State.COMMITTING
+    world.store.full = False
+    world.broker.shortages.set_store_limits(world.host, {})
+    world.end_shortage()
+    for scope in list(world.broker.stops):
+        world.broker.stopping.start_producers(scope, "", "anna")
+    world.settle()
+    world.wait(100)
+    world.write()
+    assert world.bridge.state is State.COMMITTED
+
+
+def test_one_commit_a_second_is_written_during_a_shortage() -> None:
+    world = Waiting(removes=True)
+    others = []
+    for _ in range(3):
+        sender = world.sender(world.target)
+        other = world.broker.transactions.declare(sender.producer.connection, Link())
+        assert other is not None
+        sender.producer.credit, sender.producer.queue.gate.ledger.reserved = (
+            1,
+            sender.producer.queue.gate.ledger.reserved + 1,
+        )
+        other.add_published(world.target, PERSISTENT)
+        world.target.gate.count_uncommitted(1, 1)
+        assert other.publish(sender.producer, PERSISTENT, unsettled=True) is Verdict.PENDING
+        world.broker.transactions.commit(other)
+        others.append(other)
+    world.commit()
+    states = []
+    for _ in range(4):
+        world.wait(COMMIT_WAIT_MS + 50)
+        world.write()
+        states.append(sum(each.state is State.COMMITTED for each in (world.bridge, *others)))
+    assert states == [1, 2, 3, 4]
+
+
 def test_parked_messages_of_a_detached_producer_are_dropped_during_a_shortage() -> None:
     simulation = Scarce()
     stored = simulation.durable("stored")
@@ -337,3 +455,45 @@ def test_any_sequence_of_shortages_delivers_every_message_once_and_in_order(data
     for index, sender in enumerate(senders):
         mine = [body for body in found if body[1:].startswith(b"%d:" % index)]
         assert mine == sent[sender]
+
+
+@pytest.mark.domain("3 check after enqueue")
+@pytest.mark.parametrize("what", ["shortage", "stop of a client"])
+def test_producers_of_a_queue_are_counted_once_for_the_events_of_all(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulation = Scarce()
+    stored = simulation.durable("stored")
+    connection = simulation.connection()
+    senders = [simulation.sender(stored, connection=connection, link=f"{n}") for n in range(50)]
+    for sender in senders:
+        simulation.say(sender, PERSISTENT)
+    counted = [0]
+    count = scarcity.blocked_producers
+
+    def counting(gate: Any, limits: Any) -> int:
+        counted[0] += 1
+        return count(gate, limits)
+
+    monkeypatch.setattr(scarcity, "blocked_producers", counting)
+    scope = Scope("default", client=Client(user="guest"))
+
+    def events(kind: str) -> list[int]:
+        return [fact.attributes["blocked_producers"] for fact in simulation.facts if fact.kind == kind]
+
+    if what == "shortage":
+        simulation.run_short("store")
+    else:
+        simulation.broker.stopping.stop_producers(scope, "a test", "anna")
+        simulation.settle()
+    assert counted[0] < 10
+    assert events("producer-blocked") == [50] * 50
+    assert all(sender.producer.blocked for sender in senders)
+    if what == "shortage":
+        simulation.end_shortage()
+    else:
+        simulation.broker.stopping.start_producers(scope, "", "anna")
+        simulation.settle()
+    assert counted[0] < 20
+    assert events("producer-released") == [0] * 50
+    assert not any(sender.producer.blocked for sender in senders)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from brokers.admin import InvalidValue, NotFound
 from brokers.engine.broker import Broker
 from brokers.engine.flow.table import State
+from brokers.engine.values.clients import Client
 from brokers.engine.values.stage import Stage
 from brokers.engine.values.stops import End, Halt, Scope, Stop
 from tests.engine.simulation import START, Simulation
@@ -489,6 +492,28 @@ def sent_in(world, senders, ms):
         world.broker.stopping.end_due_stops()
         world.settle()
     return sum(sender.producer.messages for sender in senders) - before
+
+
+@pytest.mark.domain("3 stop and start all producers")
+def test_start_of_many_queues_compares_each_stop_with_those_of_its_queue(world, monkeypatch):
+    scopes = [Scope("default", f"q{n}") for n in range(200)]
+    for scope in scopes:
+        world.queue(scope.queue)
+    of_a_client = [replace(scope, client=Client(user="ann")) for scope in scopes[:100]]
+    world.broker.stopping.stop_all([*scopes, *of_a_client, Scope("default", pattern=">")], "a test", "anna")
+    compared = []
+    contains = Scope.contains
+
+    def counted(scope, other):
+        compared.append(other)
+        return contains(scope, other)
+
+    monkeypatch.setattr(Scope, "contains", counted)
+    world.broker.stopping.start_all(scopes, "", "anna")
+    assert list(world.broker.stops) == [Scope("default", pattern=">")]
+    assert len(compared) == 300
+    assert not any(queue.gate.client_stops for queue in world.broker.queues())
+    assert all(len(queue.gate.stops) == 1 for queue in world.broker.queues())
 
 
 def test_staged_start_grants_credit_at_its_rate_and_doubles_it_with_every_step(world):

@@ -11,6 +11,7 @@ import pytest
 
 from brokers.admin import Event
 from brokers.model import ObjectName
+from brokers.server import event_journal
 from brokers.server.event_journal import EventJournal, Expired
 from brokers.server.sqlite_file import StoreError
 
@@ -45,6 +46,20 @@ def test_each_journal_has_a_permanent_identity(path: Path, tmp_path: Path) -> No
         journal.close()
     assert identities[0] == identities[1] != identities[2]
     assert all(identities)
+
+
+def test_burst_of_events_is_bounded_without_a_call_of_prune(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_journal, "MOST_ABOVE", 3000)
+    journal = EventJournal(path, max_bytes=100_000)
+    sizes = []
+    for _ in range(100):
+        newest = journal.append(facts(10, text="x" * 1000))[-1].number
+        sizes.append(journal._size)
+        assert numbers(journal.read(newest - 5)) == list(range(newest - 4, newest + 1))
+    assert max(sizes) <= 103_000
+    assert max(sizes) > 90_000, "it does not drop more than it must"
+    assert journal.first > 800
+    journal.close()
 
 
 def test_appended_events_are_numbered_on_and_read_back_as_they_were(path: Path) -> None:

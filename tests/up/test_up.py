@@ -251,8 +251,8 @@ def test_beat_finds_due_work_and_the_worker_does_it(tmp_path: Path) -> None:
             )
             database.execute(
                 "insert into alerts_delivery"
-                " (notification_id, receiver_name, state, due, tries, attempts, lease_holder)"
-                " values (?, 'gone', 'waiting', '2026-01-01 00:00:00', 0, '[]', '')",
+                " (notification_id, receiver_name, state, due, tries, attempts, settled, lease_holder)"
+                " values (?, 'gone', 'waiting', '2026-01-01 00:00:00', 0, '[]', '{}', '')",
                 delivery[:1],
             )
             database.commit()

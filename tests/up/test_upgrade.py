@@ -71,7 +71,8 @@ def test_folder_of_the_release_before_is_upgraded_with_all_it_has(
         assert queue["state"] == "STOPPED"
         assert [stop["reason"] for stop in queue["stops"]] == ["before the upgrade"]
         audit = json.loads(site.get("/api/v1/audit/"))["results"]
-        assert [entry["operation"] for entry in audit[:3]] == ["stop-producers", "create", "create"]
+        operations = [entry["operation"] for entry in audit[:4]]
+        assert operations == ["sign-in", "stop-producers", "create", "create"]
 
         client = BlockingConnection(f"amqp://127.0.0.1:{up.amqp_port}", timeout=30, user="app", password=APP)
         with pytest.raises(Timeout):  # its producers are still stopped

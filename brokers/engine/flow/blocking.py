@@ -16,6 +16,7 @@ from typing import Any
 
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import Turn
+from brokers.engine.values.events import name_in_events
 
 #: Written by Qpid's Java broker in place of a queue's name if the store is overfull.
 ALL_QUEUES = "** All Queues **"
@@ -57,8 +58,15 @@ def detached(turn: Turn, producer: Producer) -> None:
 
 def fan_out_changed(turn: Turn, producers: Iterable[Producer]) -> None:
     """Update producers of which the reasons, or the sharing of reasons, have changed."""
+    shared: dict[int, bool] = {}  # a group of producers that share their reasons, by its identity -> it has some
     for producer in producers:
-        if bool(producer.reasons) is not (producer.blocked_since is not None):
+        group = producer.fan_out
+        blocked = bool(producer.causes)
+        if group and not blocked:
+            if id(group) not in shared:
+                shared[id(group)] = any(each.causes for each in group)
+            blocked = shared[id(group)]
+        if blocked is not (producer.blocked_since is not None):
             _update(turn, producer, None)
 
 
@@ -89,5 +97,5 @@ def _announce(
 ) -> None:
     connection = producer.connection
     subject = f"{connection.subject}/ch:{producer.channel}"
-    facts = {**attributes, "client": connection.client, "link": producer.link}
+    facts = {**attributes, "client": connection.client, "link": name_in_events(producer.link)}
     turn.add_fact(kind, producer.name, subject, words, facts, logged=logged)

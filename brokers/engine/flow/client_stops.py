@@ -8,6 +8,7 @@ open: the messages of other producers do not wait for them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from brokers.engine.flow import blocking, scarcity
@@ -33,9 +34,7 @@ def begin(gate: Gate, stop: Stop) -> bool:
     known, gate.client_stops[stop.scope] = stop.scope in gate.client_stops, stop
     if known:  # with another end
         return False
-    for producer in list(gate.producers):
-        if covers(stop.scope, producer):
-            _block(gate, producer, stop.scope)
+    _block(gate, [producer for producer in gate.producers if covers(stop.scope, producer)], stop.scope)
     gate.contents.note_change()
     return True
 
@@ -44,7 +43,7 @@ def attach(gate: Gate, producer: Producer) -> None:
     """Block a producer that attaches while its client is stopped."""
     for scope in gate.client_stops:
         if covers(scope, producer):
-            _block(gate, producer, scope)
+            _block(gate, [producer], scope)
 
 
 def lift(gate: Gate, scope: Scope) -> bool:
@@ -52,9 +51,7 @@ def lift(gate: Gate, scope: Scope) -> bool:
     if gate.client_stops.pop(scope, None) is None:
         return False
     reason = stop_reason(str(scope))
-    for producer in list(gate.producers):
-        if reason in producer.causes:
-            _unblock(gate, producer, reason)
+    _unblock(gate, [producer for producer in gate.producers if reason in producer.causes], reason)
     gate.contents.note_change()
     return True
 
@@ -70,20 +67,34 @@ def covers(scope: Scope, producer: Producer) -> bool:
     return scope.client.covers(connection.user, connection.container_id, producer.link)
 
 
-def _block(gate: Gate, producer: Producer, scope: Scope) -> None:
-    first, producer.stopped = not producer.stopped, True
-    reason = stop_reason(str(scope))
-    blocking.block(gate.turn, producer, reason, gate.cause_of(reason), gate.event_attributes())
-    if first:
+def _block(gate: Gate, producers: Sequence[Producer], scope: Scope) -> None:
+    """Block producers. All are marked first: their events have the same attributes, whose count takes a step for each
+    producer of the queue."""
+    if not producers:
+        return
+    first = [producer for producer in producers if not producer.stopped]
+    for producer in first:
+        producer.stopped = True
+    reason, attributes = stop_reason(str(scope)), gate.event_attributes()
+    for producer in producers:
+        blocking.block(gate.turn, producer, reason, gate.cause_of(reason), attributes)
+    for producer in first:
         gate.parking.set_aside(producer)
         scarcity.review(gate, producer)
     gate.touch()
 
 
-def _unblock(gate: Gate, producer: Producer, reason: str) -> None:
-    producer.stopped = any(covers(scope, producer) for scope in gate.client_stops)
-    blocking.unblock(gate.turn, producer, reason, gate.event_attributes())
-    if not producer.stopped:
-        gate.parking.take_up(producer)
-        scarcity.review(gate, producer)
+def _unblock(gate: Gate, producers: Sequence[Producer], reason: str) -> None:
+    """Unblock producers, and then take up their messages, which changes the queue."""
+    if not producers:
+        return
+    for producer in producers:
+        producer.stopped = any(covers(scope, producer) for scope in gate.client_stops)
+    attributes = gate.event_attributes()
+    for producer in producers:
+        blocking.unblock(gate.turn, producer, reason, attributes)
+    for producer in producers:
+        if not producer.stopped:
+            gate.parking.take_up(producer)
+            scarcity.review(gate, producer)
     gate.touch()

@@ -18,6 +18,11 @@ class Transaction(Protocol):
 
     committing_since: int | None
 
+    @property
+    def uses_resources(self) -> bool:
+        """Whether its commit may end a shortage: it has messages, or removes some."""
+        ...
+
     def wait(self, place: Place) -> None:
         """Record that one of its messages waits there."""
         ...

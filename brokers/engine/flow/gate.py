@@ -254,7 +254,7 @@ class FlowGate:
     def detach_producer(self, producer: Producer) -> None:
         """Detach a producer and drop its parked messages, none of which was accepted."""
         if producer.receipts:
-            for lost in self.parking.take_out(lambda waiting: waiting.producer is producer):
+            for lost in self.parking.take_out_of(producer):
                 if lost.enrolment is not None:
                     lost.enrolment.lost()
         self.settlement.forget(producer)
@@ -285,8 +285,7 @@ class FlowGate:
             limits.reject_after_ms,
         ):
             self.parking.restart_deadlines()
-        for producer in self.ledger.members:
-            scarcity.review(self, producer)
+        scarcity.review_all(self)
         self.touch()
 
     def switch_policy(self, before: OverflowPolicy) -> None:
@@ -322,10 +321,6 @@ class FlowGate:
     def choose_interception(self) -> None:
         """Update `active_overflow`."""
         self.active_overflow = SHORTAGE if self.shortages else self.interception()
-
-    def _review_all(self) -> None:
-        for producer in self.ledger.members:
-            scarcity.review(self, producer)
 
     def take_credit_back(self, producer: Producer) -> None:
         """Withdraw all credit of one producer."""
@@ -400,13 +395,13 @@ class FlowGate:
         """Block the producers whose messages would use a resource that is short."""
         self.shortages.append(usage)
         self.choose_interception()
-        self._review_all()
+        scarcity.review_all(self)
         self.touch()
 
     def end_shortage(self, usage: Usage) -> None:
         self.shortages.remove(usage)
         self.choose_interception()
-        self._review_all()
+        scarcity.review_all(self)
         self.touch()
 
     @property
@@ -449,7 +444,7 @@ class FlowGate:
         self.add_fact("queue-underfull", words, {"overfull_ms": lasted})
         self.choose_interception()
         if self.shortages:
-            self._review_all()  # the resource of a spooling queue depends on the state
+            scarcity.review_all(self)  # the resource of a spooling queue depends on the state
         if self.overflow.blocks and self.ledger.members:
             self.parking.waited(lasted)
         self._unblock_all(table.overfull_reason(self.name))

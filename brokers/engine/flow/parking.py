@@ -5,6 +5,11 @@ A commit waits for the parked messages of its transaction. These may wait for ro
 that of another transaction which waits likewise. So after `COMMIT_WAIT_MS` they are enqueued above the stop level, if
 open transactions have part of the queue's depth, or the waiting transaction consumes from the queue. This is the only
 exception to the bound on depth: for one transaction at a time, since its commit may make room for the others.
+
+Likewise a commit may wait for the end of a shortage that only itself can end: its acknowledgements make room in the
+store, or the messages of open transactions use all the memory. So after the same time the messages that wait for the
+end of a shortage are enqueued, too, for one transaction a second that removes messages or has some. Not on a full disk,
+where the store would refuse them.
 """
 
 from __future__ import annotations
@@ -51,13 +56,14 @@ class Parking:
     """`parked`: messages that wait for room. `awaiting`: messages that wait for the end of a shortage, or of a stop of
     their client. `longest_ms`: the longest wait of a message or producer that has ended."""
 
-    __slots__ = ("_gate", "awaiting", "longest_ms", "parked")
+    __slots__ = ("_admitted_at", "_gate", "awaiting", "longest_ms", "parked")
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self.parked = Parked()
         self.awaiting = Parked()
         self.longest_ms = 0
+        self._admitted_at = 0  # when a commit's messages were last enqueued during a shortage, ms
 
     def park(self, producer: Producer, body: bytes, enrolment: Enrolment | None = None) -> None:
         """Park a message, unsettled, until there is room or its deadline passes."""
@@ -80,7 +86,7 @@ class Parking:
 
     def set_aside(self, producer: Producer) -> None:
         """Let the parked messages of a producer whose client is stopped wait beside those of others."""
-        for waiting in self.parked.take(lambda waiting: waiting.producer is producer):
+        for waiting in self.parked.take_of(producer):
             self._set_aside(waiting)
         self._gate.choose_interception()
 
@@ -92,18 +98,23 @@ class Parking:
         end."""
         if self._gate.shortages:
             return
-        for waiting in self.awaiting.take(lambda waiting: waiting.producer is producer):
+        for waiting in self.awaiting.take_of(producer):
             waiting.deadline = self._deadline()
             self.parked.append(waiting)
         producer.awaited = None
         self._gate.contents.watch()
         self.admit_while_room()
 
+    def take_out_of(self, producer: Producer) -> list[ParkedMessage]:
+        """Remove and return the parked messages of a producer."""
+        producer.awaited = None
+        return [*self.parked.take_of(producer), *self.awaiting.take_of(producer)]
+
     def take_out(self, wanted: Callable[[ParkedMessage], bool]) -> list[ParkedMessage]:
         """Remove and return the parked messages for which `wanted` is true."""
         taken = [*self.parked.take(wanted), *self.awaiting.take(wanted)]
         for producer in {waiting.producer for waiting in taken if waiting.producer.awaited is not None}:
-            if all(waiting.producer is not producer for waiting in self.awaiting):
+            if producer not in self.awaiting.producers:
                 producer.awaited = None
         return taken
 
@@ -190,18 +201,50 @@ class Parking:
     def admit_for_commits(self) -> bool:
         """Enqueue the parked messages of a commit that would wait for itself, see the module. Return False if no
         message of a transaction is parked."""
-        if not self.parked or all(p.enrolment is None for p in self.parked):
-            return False
         gate = self._gate
+        behind_shortage = self.awaiting if gate.shortages else ()
+        if all(waiting.enrolment is None for each in (self.parked, behind_shortage) for waiting in each):
+            return False
         if gate.state is State.OVERFULL and not gate.shortages:
             enrolled = (p.enrolment.transaction for p in self.parked if p.enrolment is not None)
             first = next((each for each in enrolled if self._waits_for_itself(each)), None)
             for each in self.parked.take(lambda p: p.enrolment is not None and p.enrolment.transaction is first):
                 self.admit(each)
+        elif gate.shortages and not gate.state.stopped:
+            self._admit_despite_shortage()
         return True
 
     def _waits_for_itself(self, transaction: Transaction) -> bool:
-        gate, since = self._gate, transaction.committing_since
-        if since is None or gate.turn.now - since < COMMIT_WAIT_MS:
-            return False
-        return gate.uncommitted_messages > 0 or transaction.takes_from(gate)
+        """Return whether the commit waits for room in the queue, which it or another one would make."""
+        gate = self._gate
+        return self._waits_long(transaction) and (gate.uncommitted_messages > 0 or transaction.takes_from(gate))
+
+    def _waits_long(self, transaction: Transaction) -> bool:
+        since = transaction.committing_since
+        return since is not None and self._gate.turn.now - since >= COMMIT_WAIT_MS
+
+    def _admit_despite_shortage(self) -> None:
+        """Enqueue the messages of one transaction which its commit waits for, and whose commit may end the shortage.
+        The next transaction follows when the end of a shortage has been checked."""
+        gate = self._gate
+        if gate.turn.now - self._admitted_at < COMMIT_WAIT_MS or any(usage.full for usage in gate.shortages):
+            return
+        enrolled = (
+            p.enrolment.transaction for p in self.awaiting if p.enrolment is not None and not p.producer.stopped
+        )
+        first = next((each for each in enrolled if each.uses_resources and self._waits_long(each)), None)
+        if first is None:
+            return
+        self._admitted_at = gate.turn.now
+
+        def wanted(waiting: ParkedMessage) -> bool:
+            enrolment = waiting.enrolment
+            return enrolment is not None and enrolment.transaction is first and not waiting.producer.stopped
+
+        taken = self.awaiting.take(wanted)
+        if gate.state is State.OVERFULL and self._waits_for_itself(first):
+            taken += self.parked.take(wanted)
+        for each in taken:
+            self.admit(each)
+        for producer in {each.producer: None for each in taken}:
+            scarcity.unparked(gate, producer)

@@ -208,7 +208,7 @@ class Producer:
 
     @property
     def blocked(self) -> bool:
-        return bool(self.reasons)
+        return bool(self.causes) or any(other.causes for other in self.fan_out)
 
     def add_reason(self, reason: str) -> bool:
         """Add a reason of its queue. Return True if it is the first."""
@@ -219,7 +219,7 @@ class Producer:
     def update_blocked_time(self, now: int) -> int | None:
         """Start or end its blocked time, depending on its reasons. Return for how many ms it was blocked if that ended,
         else None."""
-        if self.reasons:
+        if self.blocked:
             if self.blocked_since is None:
                 self.blocked_since = now
                 self.blocked_count += 1

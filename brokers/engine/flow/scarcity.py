@@ -16,7 +16,8 @@ the mechanism (`Usage.exhausted`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import heapq
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from brokers.engine.flow import blocking
@@ -134,16 +135,25 @@ def deadline(gate: Gate) -> int:
     return gate.turn.now + limits.reject_after_ms if limits.when_short == "reject-after" else NEVER
 
 
-def review(gate: Gate, producer: Producer) -> None:
-    """Update whether shortages block a producer, and whether it gets credit."""
+def review_all(gate: Gate) -> None:
+    """Update all producers; see `review`. Their events have the same attributes, whose count takes a step for each
+    producer."""
+    attributes = gate.event_attributes()
+    for producer in gate.producers:
+        review(gate, producer, attributes)
+
+
+def review(gate: Gate, producer: Producer, attributes: Mapping[str, Any] | None = None) -> None:
+    """Update whether shortages block a producer, and whether it gets credit. `attributes`: of the queue, for its
+    events; None: the present ones."""
     wanted = _blocked_by(gate, producer, gate.limits)
     for resource in Resource:
         reason = resource.value
         if reason in producer.causes and reason not in wanted:
-            blocking.unblock(gate.turn, producer, reason, gate.event_attributes())
+            blocking.unblock(gate.turn, producer, reason, attributes or gate.event_attributes())
     for reason in wanted:
         if reason not in producer.causes:
-            blocking.block(gate.turn, producer, reason, blocking.ALL_QUEUES, gate.event_attributes())
+            blocking.block(gate.turn, producer, reason, blocking.ALL_QUEUES, attributes or gate.event_attributes())
     denied = producer.stopped or (bool(wanted) and gate.limits.when_short == "block" and not producer.inside)
     unknown = not producer.messages and bool(gate.shortages)
     if producer.credit and (unknown or (denied and not producer.denied_credit)):
@@ -155,22 +165,33 @@ def review(gate: Gate, producer: Producer) -> None:
 
 def admit_parked(gate: Gate) -> None:
     """Enqueue parked messages whose shortage has ended, in the order of arrival from each producer. Those of a client
-    that is stopped stay."""
-    behind: set[Producer] = set()
-    for waiting in list(gate.awaiting):
-        if not (gate.state is State.NORMAL or (gate.contents.spooling and not gate.state.stopped)):
-            break
-        producer = waiting.producer
-        resource = gate.contents.resource_of(waiting.body)
-        if producer.stopped or producer in behind or not gate.admits(resource):
-            if producer not in behind:
-                producer.awaited = resource
-            behind.add(producer)
+    that is stopped stay. What has to stay is not looked at but for the first message of each producer."""
+    awaiting = gate.awaiting
+    heads = [
+        (first.number, first)
+        for producer in awaiting.producers
+        if not producer.stopped and (first := awaiting.first_of(producer)) is not None
+    ]
+    heapq.heapify(heads)
+    while heads and (gate.state is State.NORMAL or (gate.contents.spooling and not gate.state.stopped)):
+        waiting = heads[0][1]
+        producer, resource = waiting.producer, gate.contents.resource_of(waiting.body)
+        if awaiting.first_of(producer) is not waiting:  # it was dropped with its transaction
+            heapq.heappop(heads)
             continue
-        gate.awaiting.remove(waiting)
+        if not gate.admits(resource):
+            producer.awaited = resource
+            heapq.heappop(heads)
+            continue
+        awaiting.remove(waiting)
         gate.parking.admit(waiting)
         gate.weigh()
-        _unparked(gate, producer)
+        unparked(gate, producer)
+        following = awaiting.first_of(producer)
+        if following is None or producer.stopped:
+            heapq.heappop(heads)
+        else:
+            heapq.heapreplace(heads, (following.number, following))
 
 
 def reject_expired(gate: Gate) -> bool:
@@ -182,12 +203,12 @@ def reject_expired(gate: Gate) -> bool:
         gate.settlement.resolve(waiting.receipt, Outcome.REJECTED)
         if waiting.enrolment is not None:
             waiting.enrolment.refused(gate)
-        _unparked(gate, waiting.producer)
+        unparked(gate, waiting.producer)
     return any(waiting.deadline != NEVER for waiting in gate.awaiting)
 
 
-def _unparked(gate: Gate, producer: Producer) -> None:
+def unparked(gate: Gate, producer: Producer) -> None:
     """Update a producer of which a message is no longer parked."""
-    if not any(waiting.producer is producer for waiting in gate.awaiting):
+    if producer not in gate.awaiting.producers:
         producer.awaited = None
         review(gate, producer)

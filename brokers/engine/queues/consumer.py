@@ -125,3 +125,7 @@ class Consumer:
             at = bisect_left(self.to_revisit, number)
             if self.to_revisit[at : at + 1] != [number]:
                 self.to_revisit.insert(at, number)
+
+
+#: Messages that consumers have got, in order.
+Batches = list[tuple[Consumer, list[Message]]]

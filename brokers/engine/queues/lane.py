@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
+from typing import TYPE_CHECKING
 
 from brokers.engine.queues.backlog import Backlog
 from brokers.engine.values.message import Message
+
+if TYPE_CHECKING:
+    from brokers.engine.queues.consumer import Consumer
+
+#: Maximum number of `fresh` messages: above it all are examined.
+MOST_FRESH = 4096
 
 
 def _number(message: Message) -> int:
@@ -18,9 +25,10 @@ def _number(message: Message) -> int:
 
 
 class PriorityLane:
-    """`deep`: new messages are appended to the backlog. `rank`: see `message.rank_of`."""
+    """`deep`: new messages are appended to the backlog. `rank`: see `message.rank_of`. `aside_for`: consumers that are
+    barred from every returned message but the `fresh` ones, whose numbers these are; see `returning.py`."""
 
-    __slots__ = ("backlog", "deep", "rank", "ready", "returned")
+    __slots__ = ("aside_for", "backlog", "deep", "fresh", "rank", "ready", "returned")
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -28,6 +36,8 @@ class PriorityLane:
         self.returned: list[Message] = []  # by consumers; sorted, all before those in `ready`
         self.backlog = Backlog()
         self.deep = False
+        self.aside_for: set[Consumer] = set()
+        self.fresh: list[int] = []
 
     def __len__(self) -> int:
         return len(self.returned) + len(self.ready) + len(self.backlog)
@@ -43,6 +53,19 @@ class PriorityLane:
             self.ready.insert(self._place(message[0]), message)
         else:
             insort(self.returned, message, key=_number)
+            self.note_returned([message])
+
+    def note_returned(self, messages: list[Message]) -> None:
+        """Note messages that were added to the returned ones."""
+        if self.aside_for:
+            self.fresh += map(_number, messages)
+            if len(self.fresh) > MOST_FRESH:
+                self.examine_all()
+
+    def examine_all(self) -> None:
+        """Have all returned messages examined again."""
+        self.aside_for = set()
+        self.fresh.clear()
 
     def take_in(self, messages: list[Message]) -> None:
         """Put messages, in order of their numbers, at their places among the others."""
@@ -50,6 +73,7 @@ class PriorityLane:
         if returned:
             early = bisect_left(messages, returned[-1][0], key=_number)
             returned.extend(messages[:early])
+            self.note_returned(messages[:early])
             returned.sort(key=_number)
             messages = messages[early:]
         if not messages:

@@ -24,8 +24,8 @@ from brokers.engine.flow.usage import Resource, Usage
 from brokers.engine.ports import Store
 from brokers.engine.queues.agenda import Agenda
 from brokers.engine.queues.arrivals import Arrivals
-from brokers.engine.queues.consumer import BATCH, Consumer
-from brokers.engine.queues.dispatching import Batches, Dispatcher
+from brokers.engine.queues.consumer import BATCH, Batches, Consumer
+from brokers.engine.queues.dispatching import Dispatcher
 from brokers.engine.queues.durable_storage import DurableStorage
 from brokers.engine.queues.lanes import PriorityLanes
 from brokers.engine.queues.runs import Allowance, allowance, count_published
@@ -451,6 +451,8 @@ class Queue:
         self.dispatcher.detach(consumer)
         for barred in self.lanes.excluded.values():
             barred.discard(consumer)
+        for lane in self.lanes.lanes:
+            lane.aside_for.discard(consumer)
         self.touch()
 
     def detach_producer(self, producer: Producer) -> None:
@@ -500,7 +502,9 @@ class Queue:
         """Take back unused credit, and retry a backlog that could not be read. Return False if nothing is left to
         do."""
         more = self.gate.sweep()
-        if self.dispatcher.has_credit and any(lane.deep and not lane.ready for lane in self.lanes.lanes):
+        dispatcher = self.dispatcher
+        unread = dispatcher.has_credit and any(lane.deep and not lane.ready for lane in self.lanes.lanes)
+        if unread or dispatcher.sparing:
             self.touch()
             return True
         return more

@@ -9,7 +9,7 @@ from brokers.engine.flow.producer import Producer
 from brokers.engine.ports import ConnectionPort
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.registry.transaction import Transaction
-from brokers.engine.values.events import connection_subject
+from brokers.engine.values.events import connection_subject, name_in_events
 from brokers.model import ObjectName, object_name
 
 ANONYMOUS = "anonymous"
@@ -90,5 +90,5 @@ class Connection:
 
     @property
     def client(self) -> str:
-        """The user, container and address, for people."""
-        return f"{self.user} · {self.container_id or '?'} · {self.remote_address}"
+        """The user, container and address, for people and events."""
+        return f"{self.user} · {name_in_events(self.container_id) or '?'} · {self.remote_address}"

@@ -11,14 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from brokers.engine.values.names import MAX_NAME
 from brokers.engine.values.policy import Value
 from brokers.model import ObjectName, object_name
 
 if TYPE_CHECKING:
     from brokers.engine.queues.queue import Queue
 
-#: The most routes that a topic exchange caches: routing keys come from clients.
-MOST_CACHED = 10_000
+#: What a topic exchange caches: routes, and the sum of the characters of their keys and of their queues. Routing keys
+#: come from clients, which may make them as long and as many as they like.
+MOST_CACHED, MOST_CACHED_PARTS = 10_000, 1 << 20
+#: The longest routing key that is cached, in characters: binding keys are no longer, so only a wildcard matches it.
+LONGEST_CACHED = MAX_NAME
+#: Words of a routing key that are matched; what follows counts as one more word. No binding key has as many.
+MOST_WORDS = MAX_NAME
 
 ANY_WORDS = ("#", ">")
 
@@ -103,6 +109,7 @@ class Topic:
     def __init__(self) -> None:
         self._root = _Word()
         self._routes: dict[str, Route] = {}
+        self._cached_parts = 0
 
     def add(self, queue: Queue, key: str) -> None:
         place = self._root
@@ -112,7 +119,7 @@ class Topic:
                 found = place.next[word] = _Word(repeats=word in ANY_WORDS)
             place = found
         place.bound[queue] = None
-        self._routes.clear()
+        self._forget_routes()
 
     def discard(self, queue: Queue, key: str) -> None:
         words = key.split(".")
@@ -125,19 +132,30 @@ class Topic:
             if below.next or below.bound:
                 break
             del before.next[word]
-        self._routes.clear()
+        self._forget_routes()
 
     def route(self, key: str) -> Route:
         found = self._routes.get(key)
         if found is None:
-            if len(self._routes) >= MOST_CACHED:
-                self._routes.clear()
-            found = self._routes[key] = self._find(key)
+            found = self._find(key)
+            if len(key) <= LONGEST_CACHED:
+                self._cache(key, found)
         return found
+
+    def _cache(self, key: str, route: Route) -> None:
+        parts = len(key) + len(route)
+        if len(self._routes) >= MOST_CACHED or self._cached_parts + parts > MOST_CACHED_PARTS:
+            self._forget_routes()
+        self._routes[key] = route
+        self._cached_parts += parts
+
+    def _forget_routes(self) -> None:
+        self._routes.clear()
+        self._cached_parts = 0
 
     def _find(self, key: str) -> Route:
         places = _with_repeating([self._root])
-        for word in key.split("."):
+        for word in key.split(".", MOST_WORDS):
             following: list[_Word] = []
             for place in places:
                 if place.repeats:

@@ -172,6 +172,11 @@ class Transaction:
         """Whether it is open and has messages, which others may wait for."""
         return self.state is State.OPEN and bool(self.published or self.acknowledged or self.waiting)
 
+    @property
+    def uses_resources(self) -> bool:
+        """Whether its commit may end a shortage: it has messages, which others can consume then, or removes some."""
+        return bool(self.published) or any(each.removes for each in self.acknowledged)
+
     def enrolment(self, *, unsettled: bool) -> Enrolment:
         """Return the enrolment of a message that is published now. `unsettled`: its client gets the outcome."""
         self.active_at = self.owner.turn.now

@@ -17,7 +17,16 @@ from brokers.engine.registry.registry import Registry
 from brokers.engine.services.certificates import canonical_subject
 from brokers.engine.values.events import user_words
 from brokers.engine.values.names import MAX_NAME
-from brokers.engine.values.rights import EVERY, MANAGE, NO_RIGHTS, RIGHTS, Rights, parse_grants
+from brokers.engine.values.rights import (
+    CONSUME,
+    EVERY,
+    MANAGE,
+    NO_RIGHTS,
+    PUBLISH,
+    RIGHTS,
+    Rights,
+    parse_grants,
+)
 from brokers.model import ObjectName, object_name
 
 #: What a password is checked against, as plain JSON; only the server knows its content.
@@ -166,6 +175,17 @@ class Accounts:
                 user.rights = user.rights.without(virtualhost)
                 user.version += 1
                 self._persist(user)
+
+    def end_anonymous_connections(self, virtualhost: str) -> None:
+        """Close the connections to a virtual host that allows anonymous clients no longer, with those of users who
+        could publish or consume only because it did."""
+        description = f"virtual host {virtualhost} does not allow anonymous clients any more"
+        for connection in self.registry.connections.values():
+            rights = self.rights(connection.user)  # no user is called `ANONYMOUS`
+            if connection.virtualhost == virtualhost and not (
+                rights.may(PUBLISH, virtualhost) and rights.may(CONSUME, virtualhost)
+            ):
+                self.turn.effects.append(Close(connection.handle, "amqp:connection:forced", description))
 
     def take_generated_password(self) -> dict[str, Any]:
         """Return the attribute `password` if one was generated since the last call, else nothing; and erase it."""

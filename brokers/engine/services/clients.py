@@ -13,6 +13,7 @@ from brokers.engine.registry.virtualhost import DEFAULT, VirtualHost
 from brokers.engine.services.links import Links
 from brokers.engine.services.subscriptions import Subscriptions
 from brokers.engine.services.transactions import Transactions
+from brokers.engine.values.events import name_in_events
 
 
 class Clients:
@@ -61,7 +62,7 @@ class Clients:
             handle=handle,
         )
         self.registry.connections[connection.id] = connection
-        self._add_fact(connection, "connection-opened", f"Open : Container : {container_id}")
+        self._add_fact(connection, "connection-opened", f"Open : Container : {name_in_events(container_id)}")
         return connection
 
     def _check_container(self, host: VirtualHost, user: str, container_id: str, *, sole: bool) -> None:

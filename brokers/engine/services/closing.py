@@ -18,7 +18,7 @@ from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.registry import Registry
 from brokers.engine.registry.transaction import Transaction
 from brokers.engine.services.clients import Clients
-from brokers.engine.values.events import queue_subject
+from brokers.engine.values.events import name_in_events, queue_subject
 
 DETACHED = "amqp:link:detach-forced"
 
@@ -100,7 +100,7 @@ def _consequences(
 
 
 def _facts(link: Producer | Consumer, reason: str, actor: str) -> dict[str, str]:
-    return {"client": link.connection.client, "link": link.link, "actor": actor, "reason": reason}
+    return {"client": link.connection.client, "link": name_in_events(link.link), "actor": actor, "reason": reason}
 
 
 def _words(reason: str, actor: str) -> str:

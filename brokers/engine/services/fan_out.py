@@ -207,18 +207,37 @@ class FanOut:
         if len(self.cached_sets) >= MOST_CACHED_SETS:
             self.cached_sets.clear()
         self.cached_sets.add(together)
+        whole = frozenset(together)
+        #: By identity: branches that share all messages have one set, which is narrowed once.
+        narrowed: dict[int, tuple[frozenset[Queue], frozenset[Queue]]] = {}
         for branch in branches:
-            branch.beside = frozenset(together) if branch.beside is None else branch.beside.intersection(together)
+            before = branch.beside
+            if before is None:
+                branch.beside = whole
+                continue
+            if id(before) not in narrowed:
+                narrowed[id(before)] = before, (before if before <= whole else before & whole)
+            branch.beside = narrowed[id(before)][1]
         self._share_reasons()
 
     def _share_reasons(self) -> None:
         siblings = tuple(branch.producer for branch in self.branches.values())
+        groups: dict[int, tuple[Producer, ...]] = {}  # by the identity of the set of queues
         for branch in self.branches.values():
             branch.producer.siblings = siblings
-            shared = branch.beside or ()
-            several = [self.branches[queue].producer for queue in self.branches if queue in shared]
-            branch.producer.fan_out = tuple(several) if len(several) > 1 else ()
+            beside = branch.beside
+            if beside is None or len(beside) == 1:
+                branch.producer.fan_out = ()
+                continue
+            if id(beside) not in groups:
+                groups[id(beside)] = self._producers_of(beside)
+            branch.producer.fan_out = groups[id(beside)]
         fan_out_changed(self.links.turn, siblings)
+
+    def _producers_of(self, queues: frozenset[Queue]) -> tuple[Producer, ...]:
+        """Return the producers of these queues, the oldest first; none if it is a single one."""
+        branches = [branch for queue in queues if (branch := self.branches.get(queue)) is not None]
+        return tuple(sorted((b.producer for b in branches), key=lambda p: p.id)) if len(branches) > 1 else ()
 
     def pump(self) -> None:
         """Publish what can be published, in the order of arrival for each queue."""

@@ -12,6 +12,7 @@ from brokers.engine.queues.groups import Groups
 from brokers.engine.queues.queue import Queue
 from brokers.engine.registry.connection import Connection
 from brokers.engine.registry.registry import Registry
+from brokers.engine.values.events import name_in_events
 
 
 class Links:
@@ -87,6 +88,6 @@ class Links:
             producer.name,
             f"{connection.subject}/ch:{producer.channel}",
             f"Detached : {condition} : {description}",
-            {"client": connection.client, "link": producer.link, **producer.queue.event_attributes()},
+            {"client": connection.client, "link": name_in_events(producer.link), **producer.queue.event_attributes()},
         )
         self.detach(producer)

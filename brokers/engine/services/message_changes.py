@@ -47,13 +47,13 @@ class Chosen:
 
 @dataclass(slots=True)
 class _Call:
-    """One call on `queue`. `ids`: number -> id of the messages that it names. `room`: that of its one target; `rooms`:
-    those of the sources of dead letters, by name. `gone`: the named messages that are not in the queue. `dead`: the
-    messages become dead letters."""
+    """One call on `queue`. `most`: messages; None: a preview of all. `ids`: number -> id of the messages that it names.
+    `room`: that of its one target; `rooms`: those of the sources of dead letters, by name. `gone`: the named messages
+    that are not in the queue. `dead`: the messages become dead letters."""
 
     queue: Queue
     action: str
-    most: int
+    most: int | None
     preview: bool
     ids: Mapping[int, str] | None
     room: Room | None
@@ -71,7 +71,7 @@ class _Call:
     def full(self) -> bool:
         if len(self.skipped) >= MOST_HANDLED or self.text >= MOST_ANSWER:
             return True
-        return not self.preview and self.messages >= self.most
+        return self.most is not None and self.messages >= self.most
 
     def skip(self, identity: str, why: str) -> None:
         self.text += len(identity) + len(why)
@@ -115,7 +115,12 @@ class MessageChanges:
         last = place(given.get("after"))
         until, mark = _until(queue, given.get("until"))
         match = Match(given.get("match"), queue.turn.format)
-        call = _Call(queue, action, most, bool(given.get("preview")), ids, room)
+        if match.has_age and _began(mark) != queue.arrivals.began:
+            raise InvalidValue(
+                {"match": "the broker was restarted since: it does not know the ages of messages any more"}
+            )
+        preview = bool(given.get("preview"))
+        call = _Call(queue, action, None if preview and not given.get("count") else most, preview, ids, room)
         call.dead = action == MOVE and room is not None and room.queue.name == self.dead_letters.queue_of(queue)
         browsing = Browsing(queue)
         after = browsing.after if ids is None else _Named(browsing, call, ids).after
@@ -286,6 +291,11 @@ def _wanted(given: Mapping[str, Any]) -> dict[int, str] | None:
         return {number_in(each): each for each in ids}
     except InvalidValue as error:
         raise InvalidValue({"ids": str(error)}) from None
+
+
+def _began(mark: str) -> int:
+    """Return when the run of the broker began to which a mark belongs."""
+    return int(mark.split("-")[1])
 
 
 def _until(queue: Queue, given: str | None) -> tuple[int, str]:

@@ -49,9 +49,9 @@ class Match:
         self._given = values
         self._reads = reads
         self.heads = Heads(reads)
-        self._age = "older_than_ms" in values or "newer_than_ms" in values
+        self.has_age = "older_than_ms" in values or "newer_than_ms" in values
         self._dead = "dead_letter_reason" in values or "dead_letter_queue" in values
-        self.decodes = bool(self._properties) or self._selects is not None or self._dead or self._age
+        self.decodes = bool(self._properties) or self._selects is not None or self._dead or self.has_age
 
     @staticmethod
     def _checked_properties(values: Mapping[str, Any], wrong: dict[str, str]) -> dict[str, str]:
@@ -79,7 +79,7 @@ class Match:
     def matches(self, queue: Queue, seen: Seen, body: bytes | None) -> bool:
         """Return whether all conditions hold for a message for which `may_match` does. `body`: None: it cannot be
         read, and so has no properties."""
-        if self._age and not self._age_matches(queue, seen, body):
+        if self.has_age and not self._age_matches(queue, seen, body):
             return False
         if not (self._dead or self._properties or self._selects):
             return True

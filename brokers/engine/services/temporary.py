@@ -17,7 +17,7 @@ from brokers.engine.registry.exchange import Exchange
 from brokers.engine.registry.registry import Registry
 from brokers.engine.services.queue_lifecycle import QueueLifecycle
 from brokers.engine.services.routing import Routing
-from brokers.engine.services.temporary_names import QUEUE_PREFIX, TOPIC_PREFIX, is_temporary
+from brokers.engine.services.temporary_names import QUEUE_PREFIX, TOPIC_PREFIX
 
 #: Temporary queues and topics that a connection may have at a time.
 MOST = 256
@@ -75,15 +75,13 @@ class Temporary:
         """Return the connection that it was created for; None: it is not temporary."""
         return self.registry.owners.get(node)
 
-    def check_consumer(self, connection: Connection, address: str, *, durable: bool = False) -> None:
-        """Raise NotAllowed unless the connection may consume from an address, which may be temporary, and InvalidValue
-        for a durable subscription to a temporary one."""
-        if not is_temporary(address):
+    def check_consumer(self, connection: Connection, node: Queue | Exchange, *, durable: bool = False) -> None:
+        """Raise NotAllowed unless the connection may consume from what its address was resolved to, and InvalidValue
+        for a durable subscription to a temporary queue or topic. Not by the address: several lead to one queue."""
+        owner = self.registry.owners.get(node)
+        if owner is None:
             return
-        host = self.registry.virtualhosts[connection.virtualhost]
-        node = host.queues.get(address) or host.exchanges.get(address.partition("/")[0])
-        owner = self.registry.owners.get(node) if node is not None else None
-        if owner is not None and owner is not connection:
-            raise NotAllowed(f"{address} is temporary: only the connection that created it may consume from it")
-        if owner is not None and durable:
-            raise InvalidValue({"durable": f"{address} is temporary: it has no durable subscriptions"})
+        if owner is not connection:
+            raise NotAllowed(f"{node.name} is temporary: only the connection that created it may consume from it")
+        if durable:
+            raise InvalidValue({"durable": f"{node.name} is temporary: it has no durable subscriptions"})

@@ -43,7 +43,7 @@ class Client:
 
     def contains(self, other: Client) -> bool:
         """Return whether it stands for every client that `other` stands for."""
-        return all(getattr(self, each.name) in ("", getattr(other, each.name)) for each in fields(self))
+        return self.covers(other.user, other.container_id, other.link)
 
     def as_json(self) -> dict[str, str]:
         return asdict(self)

@@ -12,6 +12,15 @@ from typing import Any
 from brokers.engine.values.amounts import counted
 from brokers.model import NOTIFICATIONS, ObjectName
 
+#: The most of a name that a client has chosen in an event, in characters: a container-id or the name of a link, which
+#: may have 64 KiB, and is in the events of each of its producers.
+MOST_NAME = 255
+
+
+def name_in_events(name: str) -> str:
+    """Return a client's name for events."""
+    return name if len(name) <= MOST_NAME else name[: MOST_NAME - 3] + "..."
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:

@@ -57,6 +57,11 @@ class Scope:
             return object_name("Exchange", virtualhost=self.virtualhost, name=self.exchange)
         return object_name("VirtualHost", name=self.virtualhost) if self.virtualhost else object_name("Broker")
 
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        """The scope without its clients. One of a queue or an exchange contains only scopes of the same place."""
+        return self.virtualhost, self.queue, self.pattern, self.exchange
+
     def covers(self, virtualhost: str, queue: str, bound: Collection[str] = ()) -> bool:
         """Return whether the scope covers a queue. `bound`: the exchanges that the queue is bound to."""
         if self.virtualhost and self.virtualhost != virtualhost:
@@ -69,7 +74,7 @@ class Scope:
         """Return whether this scope covers every producer, present or future, that `other` covers."""
         if not self.client.contains(other.client):
             return False
-        if replace(self, client=EVERY_CLIENT) == replace(other, client=EVERY_CLIENT):
+        if self.place == other.place:
             return True
         if self.virtualhost and self.virtualhost != other.virtualhost:
             return False

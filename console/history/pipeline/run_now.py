@@ -6,13 +6,13 @@ every broker, and writes an audit row without a broker.
 
 from __future__ import annotations
 
-from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from kombu.exceptions import OperationalError
 
 from brokers.admin import AdminError
 from console.access.actor import Actor
-from console.audit.models import AuditEntry, Outcome
+from console.access.audit_entries import entry_of
+from console.audit.models import Outcome
 from console.celery import app
 from console.history.models import HistoryRun
 from console.history.pipeline import job_requests
@@ -29,15 +29,8 @@ class QueueUnreachable(AdminError):
 
 def run_history(by: Actor, work: str, reason: str = "") -> None:
     """Queue the work, one of `HISTORY_WORKS`; queued work is joined. Raises PermissionDenied, QueueUnreachable."""
-    entry = AuditEntry(
-        user=by.user if isinstance(by.user, User) else None,
-        user_name=by.name,
-        source_address=by.address,
-        broker="",
-        object="history",
-        operation=f"request-{work}",
-        reason=reason.strip(),
-        outcome=Outcome.FAILED,
+    entry = entry_of(
+        by, broker="", object="history", operation=f"request-{work}", reason=reason, outcome=Outcome.FAILED
     )
     try:
         if not by.rights.allows_everywhere(Role.OPERATOR):

@@ -235,10 +235,11 @@ def _taken_while_overfull(went: Floats, overfull: Floats, episodes: Floats, drai
 
 def levels_in_messages(got: Mapping[str, Floats], size: Floats) -> tuple[Floats, Floats]:
     """Return the stop and resume levels in messages of this size, the stricter of both units; infinite without a
-    limit."""
+    limit. Where there is no resume level, it is the stop level."""
     stop, resume = np.full(len(size), np.inf), np.full(len(size), np.inf)
     for unit, of_one in (("messages", np.ones(len(size))), ("bytes", size)):
-        limit, again = np.nan_to_num(got[f"stop_{unit}"]), np.nan_to_num(got[f"resume_{unit}"])
+        limit, again = np.nan_to_num(got[f"stop_{unit}"]), got[f"resume_{unit}"]
+        again = np.where(np.isnan(again), limit, again)
         known = (limit > 0) & (of_one > 0)
         stop = np.minimum(stop, np.divide(limit, of_one, out=np.full(len(size), np.inf), where=known))
         resume = np.minimum(resume, np.divide(again, of_one, out=np.full(len(size), np.inf), where=known))
@@ -246,14 +247,15 @@ def levels_in_messages(got: Mapping[str, Floats], size: Floats) -> tuple[Floats,
 
 
 def limits_at_end(got: Mapping[str, Floats]) -> Limits:
-    """Return the last known value of each limit; a limit without one is 0, no limit."""
+    """Return the last known value of each limit: without a stop level 0, no limit; without a resume level the stop
+    level."""
 
-    def last(name: str) -> float:
+    def last(name: str, otherwise: float = 0.0) -> float:
         known = got[name][~np.isnan(got[name])]
-        return float(known[-1]) if len(known) else 0.0
+        return float(known[-1]) if len(known) else otherwise
 
     stops = {unit: last(f"stop_{unit}") for unit in ("messages", "bytes")}
-    resumes = {unit: min(last(f"resume_{unit}"), stops[unit]) for unit in stops}
+    resumes = {unit: min(last(f"resume_{unit}", stop), stop) for unit, stop in stops.items()}
     return Limits(stops["messages"], resumes["messages"], stops["bytes"], resumes["bytes"])
 
 

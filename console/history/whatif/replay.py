@@ -40,8 +40,9 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Levels as in samples. A stop level of 0: no limit; a resume level of 0 with a stop level: resume when empty.
-    Raises ValueError for a negative level and for a resume level above its stop level."""
+    """Levels as in samples. A stop level of 0: no limit; a resume level of 0 with a stop level: resume when empty. A
+    queue without a resume level has its stop level here, as DOMAIN.md says. Raises ValueError for a negative level and
+    for a resume level above its stop level."""
 
     stop_messages: float = 0
     resume_messages: float = 0

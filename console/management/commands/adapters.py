@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from brokers.adapters.records import Records
     from brokers.adapters.service import AdaptersService
     from console.brokers.database_thread import DatabaseThread
+    from console.brokers.models import ForeignBroker
 
 #: Seconds between two attempts to take over the data folder; and until the next one when its owner was killed.
 RETRY, RETRY_KILLED = 1.0, 0.1
@@ -95,7 +96,7 @@ class Command(BaseCommand):
         try:
             await service.start()
             published = Address(address, service.port, service.password, service.certificate)
-            hosting = Hosting(service, service.clock.now, self._hosts, self._opener(thread), published)
+            hosting = Hosting(service, service.time_of_day, self._hosts, self._opener(thread), published)
             running, stopping = asyncio.ensure_future(hosting.run()), asyncio.ensure_future(ended.wait())
             await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
             running.cancel()
@@ -123,7 +124,7 @@ class Command(BaseCommand):
                 return AdaptersService(data / f"_process{number}", host=host, port=port, wait=0)
         return AdaptersService(data / f"_process{MOST_PROCESSES}", host=host, port=port, wait=0)
 
-    def _opener(self, thread: DatabaseThread) -> Callable[[str, Callable[[], object]], Records]:
+    def _opener(self, thread: DatabaseThread) -> Callable[[ForeignBroker, Callable[[], object]], Records]:
         """Return the function that opens what is stored of a broker, see `Hosting`."""
         from brokers.adapters.file_records import FileRecords
         from console.brokers.database_records import opened
@@ -132,9 +133,10 @@ class Command(BaseCommand):
 
         data = Path(settings.HEADGATE_ADAPTERS["data"])
 
-        def open_(slug: str, keep_alive: Callable[[], object]) -> Records:
+        def open_(row: ForeignBroker, keep_alive: Callable[[], object]) -> Records:
+            slug = row.slug
             if self._in_files:
-                return FileRecords(data / slug)
+                return FileRecords(data / slug, owner=str(row.pk))
             import_files(data / slug, slug, lease_of(slug), keep_alive)
             return opened(slug, lease_of(slug), thread.wait)
 

@@ -13,6 +13,7 @@ from django.core.exceptions import PermissionDenied
 from django.core.management.base import BaseCommand, CommandError
 
 from brokers.admin import AdminError, InvalidValue
+from brokers.input_checks import on_one_line
 from brokers.model import ObjectName
 from console.access.actor import Actor
 from console.brokers.configured import refresh
@@ -47,10 +48,10 @@ class Command(BaseCommand):
             refresh()
             self._run(link(options["broker"]), options)
         except InvalidValue as invalid:
-            lines = [f"  {path}: {fault}" for path, fault in invalid.errors.items()]
+            lines = [on_one_line(f"  {path}: {fault}") for path, fault in invalid.errors.items()]
             raise CommandError("\n".join(["invalid policy file:", *lines])) from None
         except (AdminError, UnknownBroker, PermissionDenied, OSError, UnicodeDecodeError) as error:
-            raise CommandError(str(error)) from None
+            raise CommandError(on_one_line(str(error))) from None
         finally:
             close_links()
 
@@ -94,18 +95,18 @@ class Command(BaseCommand):
             self._json(found, problems=dict(found.problems), applied=[each.as_json() for each in applied])
         else:
             for each in applied:
-                self.stdout.write(f"{each.outcome}: {_line(each.change)}{f': {each.detail}' if each.detail else ''}")
+                self._say(f"{each.outcome}: {_line(each.change)}{f': {each.detail}' if each.detail else ''}")
             for sentence in found.problems.values():
-                self.stdout.write(f"! {sentence}")
+                self._say(f"! {sentence}")
             self.stdout.write(f"{len(applied) - len(failed)} changed, {len(failed) + len(found.problems)} failed.")
         if failed or found.problems:
             sys.exit(1)
 
     def _show_difference(self, found: Difference, problems: dict[str, str]) -> None:
         for change in found.changes:
-            self.stdout.write(_line(change))
+            self._say(_line(change))
         for sentence in problems.values():
-            self.stdout.write(f"! {sentence}")
+            self._say(f"! {sentence}")
         if found.left_alone:
             self.stdout.write(
                 f"{len(found.left_alone)} objects with settings are not in the file and stay unchanged (--prune)."
@@ -121,6 +122,10 @@ class Command(BaseCommand):
                     **{name: "an unknown number of" if value is None else value for name, value in preview.items()}
                 )
             )
+
+    def _say(self, text: str) -> None:
+        """Print a line. Names are those of the broker, and must not control the terminal."""
+        self.stdout.write(on_one_line(text))
 
     def _json(self, found: Difference, **more: Any) -> None:
         document = {

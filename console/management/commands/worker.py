@@ -10,9 +10,9 @@ from django.core.management.base import BaseCommand
 
 from console.management.ready import require_database
 
-#: Threads. Maintenance jobs of the history may occupy three of them for hours; bulk edits run in slices. So there is
-#: always one for alerts.
-THREADS = 8
+#: Threads. Maintenance jobs of the history may occupy three of them for hours, deliveries of alerts to receivers that
+#: hang four (`console/alerts/lanes.py`); bulk edits run in slices. So there is always one for schedules.
+THREADS = 10
 
 
 class Command(BaseCommand):

@@ -69,13 +69,22 @@ def http_receiver() -> Iterator[Received]:
 class Mailbox:
     def __init__(self) -> None:
         self.mails: list[Message] = []
+        self.envelopes: list[list[str]] = []
         self.refuse = 0
+        self.refused: dict[str, str] = {}  # response by recipient
+
+    async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, options: Any) -> str:
+        if address in self.refused:
+            return self.refused[address]
+        envelope.rcpt_tos.append(address)
+        return "250 taken"
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
         if self.refuse:
             self.refuse -= 1
             return "451 come back later"
         self.mails.append(message_from_bytes(envelope.content))
+        self.envelopes.append(list(envelope.rcpt_tos))
         return "250 taken"
 
 

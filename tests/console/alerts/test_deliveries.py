@@ -135,7 +135,6 @@ def test_slow_host_look_up_does_not_delay_saving_a_receiver(
 
 
 def test_mail_is_retried_and_reaches_a_real_server(stuck: Broker, by: Actor, settings: Any) -> None:
-    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     with smtp_receiver() as (box, port):
         settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", port
         box.refuse = 1
@@ -197,3 +196,15 @@ def test_mail_without_a_configured_server_fails_at_once(broker: Broker, by: Acto
     delivery.refresh_from_db()
     assert delivery.state == DeliveryState.FAILED
     assert "HEADGATE_MAIL_HOST" in delivery.attempts[0]["outcome"]
+
+
+def test_disabled_receiver_gets_nothing_of_what_was_due(stuck: Broker, by: Actor, hook: Received) -> None:
+    hook.answers = [500]
+    create_rule(by, hook, [STUCK])
+    evaluator(Clock()).poll()
+    Receiver.objects.update(enabled=False)
+    Delivery.objects.update(due=timezone.now())
+    tasks.sweep()
+    delivery = Delivery.objects.get()
+    assert (delivery.state, delivery.attempts[-1]["outcome"]) == (DeliveryState.FAILED, "the receiver is disabled")
+    assert len(hook.requests) == 1

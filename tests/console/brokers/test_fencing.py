@@ -78,8 +78,8 @@ class Process:
         self.looking: Coroutine[Any, Any, None] | None = None
         self.hosted: dict[str, tuple[int, DatabaseRecords, Callable[[], bool]]] = {}
 
-    def open(self, slug: str, keep_alive: Any) -> Any:
-        records = opened(slug, lease_of(slug), lambda work: work())
+    def open(self, row: ForeignBroker, keep_alive: Any) -> Any:
+        records = opened(row.slug, lease_of(row.slug), lambda work: work())
         self.world.openings += 1
         return self.world.openings, records
 

@@ -42,7 +42,7 @@ class Service:
 ADDRESS = Address("127.0.0.1", 4000, "swordfish")
 
 
-def records(slug: str, keep_alive: Any) -> Any:
+def records(row: ForeignBroker, keep_alive: Any) -> Any:
     """What is stored of a broker; the service of these tests needs none."""
 
 
@@ -106,6 +106,18 @@ def completed(work: Coroutine[Any, Any, None]) -> None:
 def other_process(slug: str, *, until: dt.datetime) -> None:
     """Give the lease of a broker to a process of another host."""
     Lease.objects.create(name=f"adapter~{slug}", lease_holder="other:1:2", lease_until=until)
+
+
+def test_a_broker_that_is_removed_and_another_one_added_between_two_looks_is_another(
+    host: Hosting, service: Service
+) -> None:
+    add("rabbit")
+    look(host)
+    before = service.hosted["rabbit"]
+    ForeignBroker.objects.all().delete()
+    add("rabbit", url="http://10.0.0.9:15672")
+    look(host)
+    assert service.hosted["rabbit"] is not before
 
 
 def test_brokers_come_change_pause_and_go(host: Hosting, service: Service, said: list[list[str]]) -> None:
@@ -244,8 +256,8 @@ def test_one_broker_whose_records_cannot_be_opened_does_not_hinder_the_others(
     add("hare")
     add("rabbit")
 
-    def one_is_damaged(slug: str, keep_alive: Any) -> Any:
-        if slug == "hare":
+    def one_is_damaged(row: ForeignBroker, keep_alive: Any) -> Any:
+        if row.slug == "hare":
             raise StoreError("events.sqlite3 is damaged")
 
     host.open_ = one_is_damaged

@@ -13,12 +13,15 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from brokers.adapters.adapter import StopTarget
-from brokers.adapters.records import Stop, StoppedTarget
+from brokers.adapters.file_records import FILES, FileRecords
+from brokers.adapters.records import Stop, StopChange, StoppedTarget
 from brokers.engine.values.stops import Scope
 from console.audit.models import AuditEntry
 from console.brokers import configured
+from console.brokers.imported_files import import_files
 from console.brokers.models import BrokerRecords, BrokerStop, ForeignBroker
 from console.brokers.stops_left import stops_of
+from console.leases import lease
 from tests.adapters.fake import queue_name
 from tests.console.conftest import Broker, signed_in
 
@@ -47,6 +50,17 @@ def stopped() -> None:
     record = StoppedTarget(target, frozenset([str(STOP.scope)])).record()
     BrokerStop.objects.create(slug="rabbit", part="stop", record=json.dumps(STOP.record()))
     BrokerStop.objects.create(slug="rabbit", part="target", record=json.dumps(record))
+
+
+@pytest.fixture
+def files(rabbit: ForeignBroker, tmp_path: Path) -> Iterator[FileRecords]:
+    """The records of an installation with SQLite, as the process that polls the broker has them open, with a stop."""
+    records = FileRecords(tmp_path / "adapters" / "rabbit", str(rabbit.pk))
+    target = StopTarget("orders", frozenset([queue_name("orders")]), {"limit": 10})
+    change = StopChange(STOP, began=True, actor="olga")
+    records.save_stops([STOP], [StoppedTarget(target, frozenset([str(STOP.scope)]))], [change])
+    yield records
+    records.close()
 
 
 @pytest.fixture
@@ -131,3 +145,74 @@ def test_the_page_lists_the_stops_before_a_broker_is_removed_or_paused(administr
     done = page.post("/brokers/", {"action": "remove", "slug": "rabbit", "confirmed": "1", "leave_stops": "1"})
     assert done.status_code == 302
     assert not ForeignBroker.objects.filter(slug="rabbit").exists()
+
+
+# -- with SQLite: the records are in files ----------------------------------------------------------------------------
+
+
+def test_stops_in_a_file_are_not_left_behind_unknowingly(admin: APIClient, files: FileRecords) -> None:
+    answer = admin.delete(RABBIT)
+    assert answer.status_code == 409
+    assert answer.json()["stops"][0]["reason"] == "incident 7"
+    assert patch(admin, paused=True).status_code == 409
+    assert patch(admin, url="http://10.0.0.8:15672", password="x").status_code == 409
+    assert admin.delete(f"{RABBIT}?leave_stops=true").status_code == 204
+    row = AuditEntry.objects.filter(operation="remove-broker").latest("pk")
+    assert row.before is not None
+    assert row.before["stops"][0]["reason"] == "incident 7"
+
+
+def test_a_start_in_a_file_that_has_not_reached_the_broker_counts_as_a_stop(
+    admin: APIClient, files: FileRecords
+) -> None:
+    files.save_stops([], [StoppedTarget(StopTarget("orders", frozenset()), frozenset())], [])
+    assert "the start has not reached" in admin.delete(RABBIT).json()["detail"]
+
+
+def test_a_broker_that_is_added_later_gets_no_stops_of_the_one_before(
+    admin: APIClient, files: FileRecords, tmp_path: Path
+) -> None:
+    """The process has its file open while the broker is removed, and writes it once more."""
+    assert admin.delete(f"{RABBIT}?leave_stops=true").status_code == 204
+    files.save_stops(files.stops(), files.targets(), files.unannounced())
+    made = ForeignBroker.objects.create(slug="rabbit", title="Others", kind="rabbitmq", url="http://10.0.0.9:15672")
+    assert stops_of("rabbit") == []
+    for _ in range(2):
+        files.close()
+        files = FileRecords(tmp_path / "adapters" / "rabbit", str(made.pk))
+        assert (files.stops(), files.targets(), files.unannounced()) == ([], [], [])
+        files.save_stops([], [], [])
+    files.close()
+
+
+def test_a_file_of_another_broker_has_no_stops_for_this_one(
+    files: FileRecords, rabbit: ForeignBroker, tmp_path: Path
+) -> None:
+    """The file could not be written when that broker was removed."""
+    rabbit.delete()
+    made = ForeignBroker.objects.create(slug="rabbit", title="Others", kind="rabbitmq", url="http://10.0.0.9:15672")
+    assert stops_of("rabbit") == []
+    opened = FileRecords(tmp_path / "adapters" / "rabbit", str(made.pk))
+    assert (opened.stops(), opened.targets(), opened.unannounced()) == ([], [], [])
+    opened.close()
+
+
+def test_stops_that_were_left_behind_are_not_imported_later(
+    admin: APIClient, files: FileRecords, tmp_path: Path
+) -> None:
+    assert admin.delete(f"{RABBIT}?leave_stops=true").status_code == 204
+    files.close()
+    lease.take("rabbit", 60)
+    BrokerRecords.objects.all().delete()
+    import_files(tmp_path / "adapters" / "rabbit", "rabbit", "rabbit", lambda: None)
+    assert not BrokerStop.objects.exists()
+    assert BrokerRecords.objects.exists()  # its events are
+
+
+def test_a_file_that_cannot_be_read_needs_a_confirmation(admin: APIClient, files: FileRecords, tmp_path: Path) -> None:
+    files.close()
+    (tmp_path / "adapters" / "rabbit" / FILES[0]).write_bytes(b"not a database" * 100)
+    answer = admin.delete(RABBIT)
+    assert answer.status_code == 409
+    assert "unknown" in answer.json()["detail"]
+    assert admin.delete(f"{RABBIT}?leave_stops=true").status_code == 204

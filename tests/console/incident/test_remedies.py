@@ -13,7 +13,7 @@ from brokers.adapters.activemq import CAPABILITIES as OF_ACTIVEMQ
 from brokers.adapters.artemis import CAPABILITIES as OF_ARTEMIS
 from brokers.adapters.broker_j import capabilities as of_broker_j
 from brokers.adapters.capabilities import types_of
-from brokers.adapters.rabbitmq import CAPABILITIES as OF_RABBITMQ
+from brokers.adapters.rabbitmq_capabilities import CAPABILITIES as OF_RABBITMQ
 from brokers.model import TYPES, ManagedType
 from console.conditions.detectors import (
     Finding,

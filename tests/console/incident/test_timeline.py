@@ -220,3 +220,74 @@ def test_deprecated_name_of_the_source_still_works(happened: Broker, as_viewer: 
 def test_anonymous_request_for_the_timeline_is_refused(db: None, broker: Broker) -> None:
     assert APIClient().get("/api/v1/timeline/").status_code == 401
     assert APIClient().get("/api/v1/timeline/download/", {"as": "csv"}).status_code == 401
+
+
+def test_step_back_of_the_clock_hides_nothing_and_repeats_nothing(broker: Broker, as_viewer: APIClient) -> None:
+    link = broker.connected()
+
+    def stepped(memory: InMemoryBroker) -> None:
+        for n in range(20):
+            memory.engine.turn.add_fact("queue-purged", STOCK, "x", f"before {n}", {})
+        memory._end_turn()
+        memory.engine.turn.now -= 3_600_000  # the host's clock was set back by an hour
+        for n in range(20):
+            memory.engine.turn.add_fact("queue-purged", STOCK, "x", f"after {n}", {})
+        memory._end_turn()
+
+    broker.do(stepped)
+    until(lambda: link.window.last == broker.do(lambda memory: memory.engine.last_event))
+    expected = [f"{when} {n}" for when in ("after", "before") for n in range(19, -1, -1)]
+    found: list[str] = []
+    position: dict[str, int] = {}
+    for _ in expected:
+        answer = search(as_viewer, kind="queue-purged", count=7, **position)
+        found += _texts(answer["entries"])
+        if not answer["more"]:
+            break
+        position = {"before_event": answer["before_event"], "before_audit": answer["before_audit"]}
+    assert found == expected
+    exported = as_viewer.get("/api/v1/timeline/download/", {"kind": "queue-purged", "as": "json"}).json()
+    assert _texts(exported["entries"]) == expected
+    latest = min(entry["at"] for entry in exported["entries"][20:])
+    assert _texts(search(as_viewer, kind="queue-purged", **{"from": latest})["entries"]) == expected[20:]
+
+
+def _texts(entries: list[dict[str, Any]]) -> list[str]:
+    """What each event says, without its log's prefix."""
+    return [entry["text"].rpartition(" : ")[2] for entry in entries]
+
+
+@pytest.mark.parametrize("count", [2500, 700])
+def test_answer_about_news_says_when_it_leaves_some_out(broker: Broker, as_viewer: APIClient, count: int) -> None:
+    link = broker.connected()
+    answer = search(as_viewer)
+    position = {"after_event": answer["newest_event"], "after_audit": answer["newest_audit"]}
+    assert search(as_viewer, **position)["more"] is False
+
+    def many(memory: InMemoryBroker) -> None:
+        for n in range(count):
+            memory.engine.turn.add_fact("producer-blocked", STOCK, "x", f"number {n}", {})
+        memory._end_turn()
+
+    broker.do(many)
+    until(lambda: link.window.last == broker.do(lambda memory: memory.engine.last_event), limit=20)
+    assert search(as_viewer, **position)["more"] is True
+    fresh = {"after_event": link.newest_event - 499, "after_audit": answer["newest_audit"]}
+    news = search(as_viewer, **fresh)
+    assert (news["more"], len(news["entries"])) == (False, 499)
+
+
+@pytest.mark.parametrize("name", ["orders", "größe", 'the "best"'])
+def test_stop_of_named_queues_is_in_the_timeline_of_these_alone(
+    broker: Broker, as_operator: APIClient, as_viewer: APIClient, name: str
+) -> None:
+    broker.connected()
+    queues = [object_name("Queue", virtualhost="default", name=each) for each in (name, f"{name}.eu")]
+    broker.do(lambda memory: [memory.management.create(queue, {}) for queue in queues])
+    until(lambda: len(broker.link.queues()) == 2)
+    body = {"scope": "type=Broker", "queues": [str(queues[1])], "reason": "incident 7"}
+    assert as_operator.post("/api/v1/stop-producers/", body, format="json").status_code == 200
+    of_each = [
+        [entry["kind"] for entry in search(as_viewer, queue=str(queue), source="people")["entries"]] for queue in queues
+    ]
+    assert of_each == [[], ["stop-producers"]]

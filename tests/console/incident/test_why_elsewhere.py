@@ -71,7 +71,7 @@ async def why(admin: Recorded, name: ObjectName) -> dict[str, Any]:
 
 def of_rabbitmq(*alarms: str, connections: str = "connections", **orders: Any) -> Recorded:
     queues = rabbitmq.queues_of(answer("queues")["items"], rabbitmq.by_name(answer("policies")))
-    clients = rabbitmq.connections_of(answer(connections), answer("channels"), alarms)
+    clients = rabbitmq.connections_of(answer(connections), rabbitmq.publishing(answer("channels")), alarms)
     broker = rabbitmq.broker_of(answer("overview"), answer("nodes"), alarms, 0)
     full = queue_name("orders", "/")
     queues[full] = {**queues[full], **orders}

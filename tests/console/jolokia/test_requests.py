@@ -610,6 +610,39 @@ def test_pages_of_other_origins_are_refused(
     assert AuditEntry.objects.filter(operation="stop-producers").exists() is (expected == 200)
 
 
+BROWSER = {"HTTP_USER_AGENT": "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"}
+STOP_BY_GET = f"/jolokia/exec/{quote(ORDERS)}/stop-producers/why"
+
+
+@pytest.mark.parametrize("method", ["get", "head"])
+@pytest.mark.parametrize("url", [STOP_BY_GET, f"/jolokia/write/{quote(ORDERS)}/capacity_messages/7"])
+def test_a_browser_that_does_not_say_which_page_it_shows_changes_nothing_by_get(
+    paul: User, method: str, url: str
+) -> None:
+    """Over plain HTTP a page of another site can have it so, and the browser adds the password that it remembers."""
+    client = basic("paul", "påss:word", **BROWSER)
+    assert getattr(client, method)(url).status_code == 403
+    assert not AuditEntry.objects.filter(operation__in=("stop-producers", "update")).exists()
+    assert client.get(f"/jolokia/read/{quote(ORDERS)}/depth_messages").json()["status"] == 200
+
+
+@pytest.mark.parametrize(
+    "headers", [{"HTTP_SEC_FETCH_SITE": "none"}, {"HTTP_REFERER": "http://testserver/"}, {"HTTP_USER_AGENT": "curl/8"}]
+)
+def test_a_program_and_a_page_of_the_console_change_something_by_get(
+    paul: User, settings: Any, headers: dict[str, str]
+) -> None:
+    settings.ALLOWED_HOSTS = ["testserver"]
+    client = basic("paul", "påss:word", HTTP_HOST="testserver", **{**BROWSER, **headers})
+    assert client.get(STOP_BY_GET).json()["status"] == 200
+
+
+def test_a_browser_changes_something_by_post_and_with_a_token(paul: User, olga: Client) -> None:
+    body = {"type": "exec", "mbean": ORDERS, "operation": "stop-producers", "arguments": ["why"]}
+    assert post(basic("paul", "påss:word", **BROWSER), body)["status"] == 200
+    assert olga.get(STOP_BY_GET, **BROWSER).json()["status"] == 200  # type: ignore[arg-type]
+
+
 def test_browsers_of_a_configured_origin_may_call(olga: Client, settings: Any) -> None:
     settings.HEADGATE_JOLOKIA_ORIGINS = ["https://hawtio.example"]
     there = {"HTTP_ORIGIN": "https://hawtio.example"}

@@ -36,6 +36,7 @@ class Messages:
     before: Callable[[], None] = lambda: None
     after: Callable[[], None] = lambda: None
     last: int = 0
+    too_large: set[int] = field(default_factory=set)  # for any target
 
     def __post_init__(self) -> None:
         self.last = max((n for numbers in self.queues.values() for n in numbers), default=0)
@@ -90,10 +91,14 @@ class Messages:
         ]
         done, skipped, blocked, count = [], [], "", given.get("count", 1000)
         position = None
-        for n in found[:count]:
+        for n in found:
+            if len(done) == count:
+                break
             target = self.sources.get(n, "") if operation == "retry-messages" else given.get("to", "")
             if n in self.acquired:
                 skipped.append({"id": str(n), "why": "a consumer has acquired it"})
+            elif target and n in self.too_large:
+                skipped.append({"id": str(n), "why": "it is larger than the stop level"})
             elif target and self.room.get(target, 1) <= 0:
                 blocked = f"queue {target} is overfull"
                 break
@@ -102,14 +107,14 @@ class Messages:
                 if not given.get("preview"):
                     self._carry_out(operation, queue, target, n)
             position = n
-        at_end = not blocked and len(found) <= count
+        at_end = not blocked and len(done) + len(skipped) == len(found)
         if not given.get("preview"):
             self.after()
         return {
             "messages": len(done),
             "bytes": 100 * len(done),
             "skipped": skipped,
-            "searched": len(found[:count]),
+            "searched": len(done) + len(skipped),
             "next": None if at_end else str(position if position is not None else given.get("after") or 0),
             "until": str(until),
             "blocked": blocked,

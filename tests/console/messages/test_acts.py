@@ -10,6 +10,7 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from brokers.testing import InMemoryBroker
 from console.audit.models import AuditEntry
 from console.messages import jobs
 from console.messages.models import MessageJob, State
@@ -74,6 +75,44 @@ def test_named_messages_are_moved_with_one_audit_row(olga: APIClient, orders: Br
     )
     assert (row.after or {})["messages"] == 3
     assert named[0] in row.detail
+
+
+def dead_letter_queue(broker: Broker, name: str) -> None:
+    def act_on(memory: InMemoryBroker) -> None:
+        version = memory.management.read(ORDERS).version
+        memory.management.update(ORDERS, {"dead_letter_queue": name or None}, version)
+
+    broker.do(act_on)
+
+
+@pytest.mark.parametrize("which", [{"ids": True}, {"match": {}}])
+def test_dead_letter_queue_of_the_move_is_that_of_the_moment_and_of_the_preview(
+    olga: APIClient, orders: Broker, which: dict[str, Any]
+) -> None:
+    chosen = {"ids": ids(olga)[:2]} if "ids" in which else which
+    seen = act(olga, "move", **chosen, dead_letter=True, preview=True).json()
+    assert seen["to"] == "dead"
+    dead_letter_queue(orders, "later")  # while the dialog is open
+    refused = act(olga, "move", **chosen, dead_letter=True, to=seen["to"])
+    assert refused.status_code == 409
+    assert "is later by now, and not dead" in refused.json()["detail"]
+    assert (depth(orders, "dead"), depth(orders, "later")) == (0, 0)
+    assert act(olga, "move", **chosen, dead_letter=True, preview=True).json()["to"] == "later"
+    assert act(olga, "move", **chosen, dead_letter=True, to="later").status_code in (200, 202)
+    assert depth(orders, "later") > 0
+    (letter, *_) = listed(olga, "later")
+    assert letter["dead_letter"]["reason"] == "moved-by-operator"
+
+
+def test_move_needs_a_target_or_a_dead_letter_queue(olga: APIClient, orders: Broker) -> None:
+    (first, *_) = ids(olga)
+    assert list(act(olga, "move", ids=[first]).json()) == ["to"]
+    dead_letter_queue(orders, "")
+    answer = act(olga, "move", ids=[first], dead_letter=True)
+    assert (answer.status_code, list(answer.json())) == (400, ["dead_letter"])
+    gone = act(olga, "move", ids=[first], dead_letter=True, to="dead")
+    assert (gone.status_code, "there is none by now" in gone.json()["detail"]) == (409, True)
+    assert depth(orders, "orders") == 10
 
 
 def test_copies_stay_and_deleted_messages_do_not(olga: APIClient, orders: Broker) -> None:

@@ -16,7 +16,9 @@ from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from brokers import input_limits
 from brokers.admin import BrokerUnreachable, InvalidValue, TryAgain
+from brokers.input_checks import value_faults
 from brokers.model import object_name
 from console.access import administration
 from console.access.actor import Actor
@@ -134,6 +136,15 @@ def test_reason_and_user_are_sent_with_each_batch(broker: Broker, messages: Mess
     assert {(given["actor"], given["reason"]) for given in sent} == {("olga", f"message job {job.pk}: incident 7")}
 
 
+def test_longest_reason_is_sent_within_the_limit_of_the_broker(broker: Broker, messages: Messages, by: Actor) -> None:
+    given = "x" * input_limits.REASON
+    job = finish(jobs.begin(by, broker.link, Act("move", A, "b", match={}), reason=given))
+    assert job.state == State.DONE
+    sent = {given["reason"] for _, given in messages.calls if not given.get("preview")}
+    assert sent == {f"message job {job.pk}: {given}"[: input_limits.REASON - 1] + "…"}
+    assert not value_faults({"arguments": {"reason": sent.pop()}})
+
+
 def test_ages_of_the_filter_are_those_at_the_beginning(broker: Broker, messages: Messages, by: Actor) -> None:
     job = begun(broker, by, older_than_ms=1000, newer_than_ms=5000, min_bytes=1)
     MessageJob.objects.filter(pk=job.pk).update(created=timezone.now() - timedelta(hours=1))
@@ -200,23 +211,38 @@ def test_copy_with_a_lost_answer_asks_before_it_could_duplicate(
     assert messages.queues["a"] == list(range(1, 21))
 
 
-def test_skipped_batch_has_as_many_messages_as_the_copy_would_have(
-    broker: Broker, messages: Messages, by: Actor
-) -> None:
-    messages.acquired = {2, 6}
+def with_a_lost_batch(broker: Broker, messages: Messages, by: Actor) -> MessageJob:
+    """Return a copy that is interrupted since its worker was killed after the second batch, before the answer."""
     job = begun(broker, by, "copy")
-    messages.after = kill
+    messages.after = once(kill)
     with pytest.raises(Killed):
         finish(job)
-    messages.after = lambda: None
     worker_ended()
-    finish(job, "another")
-    done = list(messages.copies)
-    assert done == [1, 3, 4]  # the stand-in's batch has four messages, those that it skips included
-    MessageJob.objects.update(unconfirmed=3)
+    return finish(job, "another")
+
+
+@pytest.mark.parametrize("passed_over", ["acquired", "too_large"])
+def test_skipped_batch_has_the_messages_that_the_copy_has_made(
+    broker: Broker, messages: Messages, by: Actor, passed_over: str
+) -> None:
+    others = {2, 5, 6, 7, 8}  # before and within the batch whose answer is lost
+    setattr(messages, passed_over, others)
+    job = with_a_lost_batch(broker, messages, by)
+    assert messages.copies == [1, 3, 4, 9, 10, 11, 12, 13]  # the second batch, too
     jobs.resume(by, now(job), unconfirmed="skip")
-    finish(job)
-    assert sorted(messages.copies) == [n for n in range(1, 21) if n not in messages.acquired]
+    job = finish(job)
+    assert messages.copies == [n for n in range(1, 21) if n not in others]  # each once
+    assert (job.state, job.messages, job.at_least) == (State.DONE, 11, True)
+    assert "at_least: true" in texts()[-1][2]
+
+
+def test_count_of_a_copy_whose_batch_is_repeated_says_that_it_is_the_least(
+    broker: Broker, messages: Messages, by: Actor
+) -> None:
+    job = with_a_lost_batch(broker, messages, by)
+    jobs.resume(by, now(job), unconfirmed="repeat")
+    assert (finish(job).messages, len(messages.copies)) == (20, 24)
+    assert texts()[-1][2] == f"message job {job.pk} ends: messages: 20, bytes: 2000, skipped: 0, at_least: true"
 
 
 def test_skipping_the_last_batch_of_a_copy_ends_the_job(broker: Broker, messages: Messages, by: Actor) -> None:
@@ -231,6 +257,7 @@ def test_skipping_the_last_batch_of_a_copy_ends_the_job(broker: Broker, messages
     jobs.resume(by, job, unconfirmed="skip")
     assert finish(job).state == State.DONE
     assert messages.copies == [1, 2]
+    assert texts()[-1][2] == f"message job {job.pk} ends: messages: 0, bytes: 0, skipped: 0, at_least: true"
 
 
 def test_lost_connection_is_waited_for(broker: Broker, messages: Messages, by: Actor) -> None:

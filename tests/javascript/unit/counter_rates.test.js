@@ -26,6 +26,17 @@ test("a decreasing counter restarts its rate", () => {
   assert.equal(rates.rateOf("c"), 1);
 });
 
+test("a counter that the broker does not report has no rate, also between two readings", () => {
+  const rates = new CounterRates("messages");
+  for (const at of [0, 1000, 2000]) rates.add(at, [{ object: "c", messages: null }, { object: "d" }]);
+  assert.deepEqual([rates.rateOf("c"), rates.rateOf("d")], [null, null]);
+  read(rates, 3000, 5);
+  assert.equal(rates.rateOf("c"), null); // and not 5/s since it was not reported
+  read(rates, 4000, 0);
+  read(rates, 5000, 0);
+  assert.equal(rates.rateOf("c"), 0); // reported as none
+});
+
 test("a deleted object is dropped", () => {
   const rates = new CounterRates("messages");
   read(rates, 0, 10);

@@ -60,6 +60,15 @@ test("an amount is parsed in decimal and binary units", () => {
   for (const [text, value] of Object.entries(cases)) assert.equal(format.readAmount(text), value, text);
 });
 
+test("separators of an amount stand between groups of three digits, and nowhere else", () => {
+  const good = ["1,234,567", "1_234_567", "1 234 567", "1\u00a0234\u00a0567", "1\u202f234\u202f567", "1234567"];
+  for (const text of good) assert.equal(format.readAmount(text), 1_234_567, text);
+  assert.equal(format.readAmount("1,234.5 kB"), 1_234_500);
+  assert.equal(format.readAmount(format.exact(12_345_678)), 12_345_678);
+  const wrong = ["1,5 GB", "12,34", "1,50", "0,500 GB", "1,0000", "1,,000", "1,000,", "1,234_567", "1.234.567", "1 5"];
+  for (const text of wrong) assert.equal(format.readAmount(text), null, text);
+});
+
 test("an amount that is not a whole number is refused", () => {
   for (const text of ["", "-1", "1.5", "ten", "5 iB", "1e3", "9007199254740993", "5 kg"]) {
     assert.equal(format.readAmount(text), null, text);

@@ -13,8 +13,8 @@ const { policyUrl } = await import("../../../console/static/console/history/data
 
 const now = { capacity_messages: 1000, resume_messages: 800, capacity_bytes: 0, resume_bytes: 0 };
 const more = { ...now, capacity_messages: 1500, resume_messages: 1200 };
-const entered = (/** @type {string} */ broker) =>
-  new URL(policyUrl({ broker, virtualhost: "default", queue: "orders" }, more, now), "http://h").searchParams.getAll(
+const entered = (/** @type {string} */ broker, limits = more) =>
+  new URL(policyUrl({ broker, virtualhost: "default", queue: "orders" }, limits, now), "http://h").searchParams.getAll(
     "set",
   );
 
@@ -25,6 +25,12 @@ test("only fields of the broker of the queue are entered", () => {
     "flow_resume_messages:1200",
   ]);
   assert.deepEqual(entered("rabbit"), ["capacity_messages:1500"]);
+});
+
+test("a resume level at the capacity is entered as such, and one of 0 as 0", () => {
+  const resume = (/** @type {number} */ level) => entered("local", { ...more, resume_messages: level }).at(-1);
+  assert.equal(resume(1500), "flow_resume_messages:100%"); // without a value another one could be inherited
+  assert.equal(resume(0), "flow_resume_messages:0");
 });
 
 test("all fields are entered while those of the broker are not known, and it checks them", () => {

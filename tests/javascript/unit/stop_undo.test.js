@@ -9,6 +9,7 @@ import {
   earlierEnds,
   isUndoable,
   joined,
+  madeUnseen,
   planAcross,
   planOf,
   planOfLast,
@@ -20,9 +21,9 @@ const stop = { object: host.scope, pattern: "", reason: "incident 7", actor: "ol
 const older = { ...stop, reason: "older", actor: "otto", until: 9000, below: 40 };
 const NOW = 5000;
 
-const all = { changed: true, stops_before: [] };
+const all = { changed: true, stops_before: [], stops_made: [stop] };
 const plan = (/** @type {any} */ sent, /** @type {any} */ answer, /** @type {any[]} */ stops, now = NOW) =>
-  planOf(undoOf(sent, answer), "incident 7", stops, now);
+  planOf(undoOf(sent, answer), stops, now);
 const nothing = { lift: null, restore: [], over: [], left: 0 };
 
 test("the stop of the call is lifted, and not with its effects", () => {
@@ -37,17 +38,16 @@ test("a stop that was in force before gets its end again, with the effects, and 
   const sent = { ...host, effects: ["reject"] };
   const expected = { ...nothing, restore: [{ ...sent, until: 9000, below: 40 }] };
   assert.deepEqual(plan(sent, answer, [{ ...older, until: 60_000, below: 0 }]), expected);
-  assert.deepEqual(plan(host, { changed: true, stops_before: [{ ...older, until: null, below: 0 }] }, [older]), {
-    ...nothing,
-    restore: [host],
-  });
+  const unlimited = { ...older, until: null, below: 0, after: { until: 9000, below: 40 } };
+  assert.deepEqual(plan(host, { changed: true, stops_before: [unlimited] }, [older]), { ...nothing, restore: [host] });
 });
 
 test("an end that another user has changed since, and another stop, stay", () => {
   const answer = { changed: true, stops_before: [{ ...older, after: { until: 60_000, below: 0 } }] };
   for (const stops of [[{ ...older, until: 70_000, below: 0 }], [{ ...older, until: 60_000, below: 0, since: 2 }], []])
     assert.deepEqual(plan(host, answer, stops), { ...nothing, left: 1 });
-  assert.deepEqual(plan(host, { changed: true, stops_before: [older] }, [older]), nothing); // restored already
+  const restored = { changed: true, stops_before: [{ ...older, after: { until: 9000, below: 40 } }] };
+  assert.deepEqual(plan(host, restored, [older]), nothing);
 });
 
 test("a stop whose earlier end has passed is lifted", () => {
@@ -64,18 +64,20 @@ test("a staged start that the stop has replaced is not undone", () => {
   const undo = undoOf(host, { changed: true, stops_before: [{ ...older, replaced: true }] });
   assert.equal(isUndoable(undo), false);
   assert.equal(undo.lost.length, 1);
-  assert.deepEqual(planOf(undo, "incident 7", [stop], NOW), nothing);
+  assert.deepEqual(planOf(undo, [stop], NOW), nothing);
 });
 
 test("of named queues each gets what it had before, in one call for each end", () => {
   const sent = { scope: "type=Broker", queues: ["a", "b", "c", "d", "e", "f"] };
-  const named = (/** @type {string} */ object, end = {}) => ({ ...older, object, ...end });
+  const after = { until: 60_000, below: 0 };
+  const named = (/** @type {string} */ object, end = {}) => ({ ...older, object, after, ...end });
   const answer = {
     changed: true,
     changed_queues: ["a", "b", "c", "d", "e"],
     stops_before: [named("a"), named("b", { until: 100 }), named("c", { until: null }), named("d"), named("f")],
+    stops_made: [{ ...stop, object: "e" }],
   };
-  const stops = ["a", "b", "c", "d", "f"].map((name) => named(name, { until: 60_000, below: 0 }));
+  const stops = ["a", "b", "c", "d", "f"].map((name) => named(name, after));
   assert.deepEqual(plan(sent, answer, [...stops, { ...stop, object: "e" }]), {
     lift: { ...sent, queues: ["e", "b"] },
     restore: [
@@ -87,9 +89,25 @@ test("of named queues each gets what it had before, in one call for each end", (
   });
 });
 
-test("a stop that has replaced that of the call stays", () => {
-  assert.deepEqual(plan(host, all, []), { ...nothing, left: 1 });
-  assert.deepEqual(plan(host, all, [{ ...stop, reason: "later" }]), { ...nothing, left: 1 });
+test("a stop that has replaced that of the call, or whose end another user has changed since, stays", () => {
+  const changes = [
+    { since: 2 },
+    { since: 2, reason: "later" },
+    { until: 60_000 },
+    { below: 20 },
+    { stage: { rate: 10 } },
+  ];
+  for (const stops of [[], ...changes.map((change) => [{ ...stop, ...change }])])
+    assert.deepEqual(plan(host, all, stops), { ...nothing, left: 1 }, JSON.stringify(stops));
+});
+
+test("a stop of which it is not known how the call left it stays, and no undo is offered", () => {
+  const unseen = { changed: true, stops_before: [], stops_made: [] };
+  assert.equal(isUndoable(undoOf(host, unseen)), false);
+  assert.deepEqual(plan(host, unseen, [stop]), { ...nothing, left: 1 });
+  const unknown = { changed: true, stops_before: [{ ...older, after: null }] };
+  assert.equal(isUndoable(undoOf(host, unknown)), false);
+  assert.deepEqual(plan(host, unknown, [older]), { ...nothing, left: 1 });
 });
 
 test("a stop of another scope with the same reason is another stop", () => {
@@ -99,8 +117,9 @@ test("a stop of another scope with the same reason is another stop", () => {
     { ...stop, user: "ann" },
   ];
   assert.equal(plan(host, all, others).lift, null);
-  assert.equal(plan({ ...host, user: "ann" }, all, [stop]).lift, null);
-  assert.deepEqual(plan({ ...host, user: "ann" }, all, others).lift, { ...host, user: "ann" });
+  const ofAnn = { ...all, stops_made: [others[2]] };
+  assert.equal(plan({ ...host, user: "ann" }, ofAnn, [stop]).lift, null);
+  assert.deepEqual(plan({ ...host, user: "ann" }, ofAnn, others).lift, { ...host, user: "ann" });
 });
 
 test("the undo on several brokers leaves what others have changed or removed since", () => {
@@ -111,7 +130,11 @@ test("the undo on several brokers leaves what others have changed or removed sin
   const brokers = /** @type {[string, any, any[] | null][]} */ ([
     ["made", null, [mine]],
     ["made, beside others", null, [{ ...mine, user: "ann", reason: "other" }, mine]],
-    ["replaced", null, [{ ...mine, reason: "incident 8" }]],
+    ["replaced", null, [{ ...mine, reason: "incident 8", since: 200 }]],
+    ["made again", null, [{ ...mine, since: 200 }]],
+    ["made, and its end changed", null, [{ ...mine, until: 70_000 }]],
+    ["made, and its end removed", null, [{ ...mine, until: null }]],
+    ["made, now being started in stages", null, [{ ...mine, stage: { rate: 10 } }]],
     ["removed", null, []],
     ["a client's", null, [{ ...mine, user: "ann" }]],
     ["another scope", null, [{ ...mine, object: "type=VirtualHost,name=a" }]],
@@ -125,24 +148,31 @@ test("the undo on several brokers leaves what others have changed or removed sin
     ["away", null, null],
     ["earlier, away", before, null],
   ]);
-  const made = brokers.map(([broker, earlier]) => ({ broker, earlier }));
+  const values = { since: 100, until: 60_000, below: 0 };
+  const made = brokers.map(([broker, earlier]) => ({ broker, earlier, made: earlier ? null : values }));
   const stops = new Map(brokers.flatMap(([broker, , found]) => (found ? [[broker, found]] : [])));
   assert.deepEqual(planAcross(sent, made, stops, NOW), {
     lift: ["made", "made, beside others"],
-    restore: ["earlier", "earlier, of an unknown end"],
+    restore: ["earlier"],
     same: ["restored", "restored, some ms later"],
     left: [
       "replaced",
+      "made again",
+      "made, and its end changed",
+      "made, and its end removed",
+      "made, now being started in stages",
       "removed",
       "a client's",
       "another scope",
+      "earlier, of an unknown end",
       "changed again",
       "started and stopped again",
       "earlier, removed",
     ],
     unread: ["away", "earlier, away"],
   });
-  const over = planAcross(sent, [{ broker: "earlier", earlier: before }], stops, 9000);
+  assert.deepEqual(planAcross(sent, [{ broker: "made", earlier: null, made: null }], stops, NOW).left, ["made"]);
+  const over = planAcross(sent, [{ broker: "earlier", earlier: before, made: null }], stops, 9000);
   assert.deepEqual([over.lift, over.restore], [["earlier"], []]);
 });
 
@@ -151,9 +181,22 @@ test("the undo of a client's stop is about that client, and not about the whole 
   assert.deepEqual(aimOfCall(sent), { scope: "type=Broker", user: "ann" });
   const whole = { object: "type=Broker", reason: "incident 7", since: 1 };
   const plan = (/** @type {any[]} */ found) =>
-    planAcross(sent, [{ broker: "a", earlier: null }], new Map([["a", found]]), NOW);
+    planAcross(sent, [{ broker: "a", earlier: null, made: { since: 1 } }], new Map([["a", found]]), NOW);
   assert.deepEqual(plan([whole]).left, ["a"]);
   assert.deepEqual(plan([whole, { ...whole, user: "ann" }]).lift, ["a"]);
+});
+
+test("without an answer in time, a stop is that of the call only if it can be no other", () => {
+  const sent = { reason: "incident 7", for_ms: 60_000, below: 20 };
+  const seen = { reason: "incident 7", since: 100, until: 60_100, below: 20, actor: "olga" };
+  assert.equal(madeUnseen(sent, { earlier: null }, seen), seen);
+  assert.equal(madeUnseen(sent, {}, seen), null); // not known whether one was in force before
+  assert.equal(madeUnseen(sent, { earlier: { since: 1 } }, seen), null);
+  for (const other of [null, { ...seen, reason: "x" }, { ...seen, until: 90_000 }, { ...seen, below: 0 }])
+    assert.equal(madeUnseen(sent, { earlier: null }, other), null);
+  const endless = { ...seen, until: null, below: 0 };
+  assert.equal(madeUnseen({ reason: "incident 7" }, { earlier: null }, endless), endless);
+  assert.equal(madeUnseen({ reason: "incident 7" }, { earlier: null }, seen), null); // another has given it an end
 });
 
 test("of the stops of a banner those are undone that are in force as they were shown", () => {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from brokers.adapters.adapter import Finding, Objects, StopTarget
+from brokers.adapters.adapter import Faults, Finding, Objects, StopTarget
 from brokers.adapters.http import JsonHttp
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation
@@ -43,16 +43,18 @@ class RemoteAdapter(MemoryAdapter):
     async def update(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
         await self._set(name, attributes["capacity_messages"])
 
-    async def stop(self, targets: Sequence[StopTarget]) -> None:
+    async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         for target in targets:
             await self._set(next(iter(target.queues)), STOPPED)
+        return {}
 
-    async def start(self, targets: Sequence[StopTarget]) -> None:
+    async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         await self._load()
         for target in targets:
             queue = next(iter(target.queues))
             if self.memory.limits.get(queue) == STOPPED:
                 await self._set(queue, target.restore["limit"])
+        return {}
 
     async def _set(self, queue: ObjectName, limit: int) -> None:
         await self.http.request("PUT", f"/queues/{queue['name']}", body=limit)

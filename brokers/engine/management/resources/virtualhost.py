@@ -106,7 +106,9 @@ class VirtualHostResource(ManagedResource[VirtualHost]):
         self.broker.set_virtualhost_defaults(host, merged_policy(host.defaults, values))
         self.broker.shortages.set_store_limits(host, limits)
         host.create_on_attach = values.get("create_on_attach", host.create_on_attach)
-        host.anonymous = values.get("anonymous", host.anonymous)
+        allowed, host.anonymous = host.anonymous, values.get("anonymous", host.anonymous)
+        if allowed and not host.anonymous:
+            self.broker.accounts.end_anonymous_connections(host.name)
         host.durable_queues = values.get("durable_queues", host.durable_queues)
         host.transaction_idle_limit_ms = values.get("transaction_idle_limit_ms", host.transaction_idle_limit_ms)
 

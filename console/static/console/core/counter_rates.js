@@ -15,7 +15,8 @@ export class CounterRates {
   }
 
   /**
-   * Add the counters of a snapshot. Objects that it lacks are dropped.
+   * Add the counters of a snapshot. Objects that it lacks are dropped, and so are those whose counter the broker does
+   * not report (null): their rate is unknown, not 0.
    *
    * @param {number} at ms
    * @param {Row[]} rows
@@ -23,7 +24,8 @@ export class CounterRates {
   add(at, rows) {
     const readings = new Map();
     for (const row of rows) {
-      const value = row[this.#counter] ?? 0;
+      const value = row[this.#counter];
+      if (value === null || value === undefined) continue;
       const before = this.#readings.get(row.object);
       if (!before || value < before.value) readings.set(row.object, { at, value, rate: null });
       else if (at - before.at < MIN_INTERVAL) readings.set(row.object, before);

@@ -1,10 +1,11 @@
 // Stores what a user does before the page's modules have run, and repeats it afterwards: on a slow connection a page is
 // visible for a while before its buttons and fields work. Loaded as a classic script in <head>.
 (() => {
-  /** @type {any} */
-  let button = null;
-  /** @type {any} */
-  let form = null;
+  /** @type {any[]} the last button that was clicked and the last form that was submitted, in the order of the user */
+  let acts = [];
+  const act = (/** @type {any} */ element) => {
+    acts = [...acts.filter((one) => one.tagName !== element.tagName), element];
+  };
   /** @type {Map<any, {value: string, checked: boolean, kinds: Set<string>}>} fields that were changed, and how */
   const entered = new Map();
 
@@ -14,7 +15,7 @@
     // The browser itself opens what a button with `popovertarget` is for: a second click would close it.
     if (!early || early.hasAttribute("popovertarget")) return;
     event.stopImmediatePropagation(); // some modules can have run already: nothing must act twice
-    button = early;
+    act(early);
   };
   /** A form for a module has no address: the browser would load this page again, without what was entered.
    * @param {any} event */
@@ -23,7 +24,7 @@
     if (early.hasAttribute("action") || early.hasAttribute("method")) return;
     event.preventDefault();
     event.stopImmediatePropagation();
-    form = early;
+    act(early);
   };
   /** @param {any} event */
   const enter = ({ target, type }) => {
@@ -42,7 +43,8 @@
       if (field.type !== "file" && field.value !== value) field.value = value;
       for (const kind of kinds) field.dispatchEvent(new Event(kind, { bubbles: true }));
     }
-    if (button?.isConnected) button.click();
-    if (form?.isConnected) form.requestSubmit();
+    for (const one of acts) {
+      if (one.isConnected) one.tagName === "FORM" ? one.requestSubmit() : one.click();
+    }
   });
 })();

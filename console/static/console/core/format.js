@@ -169,19 +169,22 @@ export const eventName = (kind) => EVENT_NAMES[kind] ?? words(kind);
  */
 export const plural = (n, one, many = `${one}s`) => `${exact(n)} ${n === 1 ? one : many}`;
 
+/** Digits in groups of three, all with the same separator, or without any; a fraction; a unit. */
+const AMOUNT = /^\s*((?:[1-9]\d{0,2}([,_\s])\d{3}(?:\2\d{3})*|\d+)(?:\.\d+)?)\s*([kmgt]?)(i?)(b|bytes?)?\s*$/i;
+
 /**
- * Parse an amount: "10,000", "64 KiB", "1.5 MB". Returns a whole number, or null if it is not valid. Decimal units have
- * a factor of 1000, binary ones (KiB) 1024.
+ * Parse an amount: "10,000", "64 KiB", "1.5 MB". Returns a whole number, or null if it is not valid, such as "1,5 GB",
+ * whose comma may stand for a point. Decimal units have a factor of 1000, binary ones (KiB) 1024.
  *
  * @param {string} text
  */
 export function readAmount(text) {
-  const match = /^\s*(\d[\d,_ ]*(?:\.\d+)?)\s*([kmgt]?)(i?)(b|bytes?)?\s*$/i.exec(text);
+  const match = AMOUNT.exec(text);
   if (!match) return null;
-  const number = Number(match[1].replaceAll(/[,_ ]/g, ""));
-  const power = ["", "k", "m", "g", "t"].indexOf(match[2].toLowerCase());
-  if (match[3] && !match[2]) return null;
-  const value = number * (match[3] ? 1024 : 1000) ** power;
+  const number = Number(match[1].replaceAll(/[^\d.]/g, ""));
+  const power = ["", "k", "m", "g", "t"].indexOf(match[3].toLowerCase());
+  if (match[4] && !match[3]) return null;
+  const value = number * (match[4] ? 1024 : 1000) ** power;
   return Number.isSafeInteger(value) ? value : null;
 }
 

@@ -65,7 +65,8 @@ export const whatIfUrl = (key, range = {}) =>
 /**
  * Return the address of the policy editor of a queue with other limits entered, which it previews; "" for a broker that
  * this console does not manage. `limits`, `current`: stop and resume levels; levels of a unit that does not change are
- * not entered, nor are fields that cannot be set there.
+ * not entered, nor are fields that cannot be set there. A resume level at the capacity is entered as 100%: without a
+ * value the queue would inherit one, or have its own of now, which is another than the simulated one.
  *
  * @param {any} key
  * @param {Record<string, number>} limits
@@ -79,8 +80,10 @@ export function policyUrl(key, limits, current) {
   for (const unit of ["messages", "bytes"]) {
     const [stop, resume] = [`capacity_${unit}`, `resume_${unit}`];
     if (limits[stop] === current[stop] && limits[resume] === current[resume]) continue;
+    /** @type {Record<string, number | string | undefined>} */
     const values = { [`capacity_${unit}`]: limits[stop] };
-    if (limits[stop]) Object.assign(values, { [`flow_stop_${unit}`]: "100%", [`flow_resume_${unit}`]: limits[resume] });
+    const again = limits[resume] === limits[stop] ? "100%" : limits[resume];
+    if (limits[stop]) Object.assign(values, { [`flow_stop_${unit}`]: "100%", [`flow_resume_${unit}`]: again });
     for (const [name, value] of Object.entries(values))
       if (!fields || fields.includes(name)) address.append("set", `${name}:${value}`);
   }

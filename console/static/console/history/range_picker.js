@@ -96,6 +96,7 @@ export class RangePicker extends EventTarget {
    * @param {any} until
    */
   set(from, until) {
+    this.#isDefault = false; // what is known comes later than the user's choice on a slow connection
     this.length = null;
     [this.from, this.until] = limited(from, until, this.#longest);
     this.isShortened = until - from > this.#longest;

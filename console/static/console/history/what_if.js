@@ -2,19 +2,25 @@
 
 import { post } from "../core/api.js";
 import { byId, fill, h, icon, setText } from "../core/elements.js";
-import { amount, bytes, count, duration, exact, exactAmount, percent, readAmount } from "../core/format.js";
+import { amount, bytes, count, duration, exact, exactAmount, percent } from "../core/format.js";
 import { LENGTHS } from "../core/lengths.js";
 import { addressMoment } from "../core/moments.js";
 import { settings } from "../core/settings.js";
 import { begin, durations, historyQueueUrl, Loading, policyUrl, showEmpty } from "./data.js";
 import { RangePicker } from "./range_picker.js";
+import {
+  faultOf,
+  fieldText,
+  fromAddress,
+  LIMITS,
+  levelInWords,
+  placeholderOf,
+  readLevel,
+  scaled,
+  toAddress,
+  UNITS,
+} from "./scenario.js";
 
-const LIMITS = [
-  ["capacity_messages", "Capacity, messages"],
-  ["resume_messages", "Resume at, messages"],
-  ["capacity_bytes", "Capacity, bytes"],
-  ["resume_bytes", "Resume at, bytes"],
-];
 /** The levels that can be set at this broker: some have no resume level. What cannot be set follows the capacity. */
 const OFFERED = LIMITS.filter(
   ([name]) => !settings.fields || settings.fields.includes(name.replace(/^resume_/, "flow_resume_")),
@@ -32,24 +38,13 @@ const range = new RangePicker(byId("range"), {
 // -- scenarios ----------------------------------------------------------------------------------------------------
 
 /** In the address each is `?candidate=1000:800:0:0`. */
-let candidates = new URLSearchParams(location.search)
-  .getAll("candidate")
-  .slice(0, MOST)
-  .map((text) => {
-    const numbers = text.split(":").map(Number);
-    return Object.fromEntries(
-      LIMITS.map(([name], index) => [
-        name,
-        Number.isSafeInteger(numbers[index]) && numbers[index] > 0 ? numbers[index] : 0,
-      ]),
-    );
-  });
+let candidates = new URLSearchParams(location.search).getAll("candidate").slice(0, MOST).map(fromAddress);
 let suggested = candidates.length > 0;
 
 function writeAddress() {
   const url = new URL(location.href);
   url.searchParams.delete("candidate");
-  for (const one of candidates) url.searchParams.append("candidate", LIMITS.map(([name]) => one[name]).join(":"));
+  for (const one of candidates) url.searchParams.append("candidate", toAddress(one));
   history.replaceState(null, "", url);
 }
 
@@ -61,8 +56,8 @@ function rowOf(limits, number) {
   const fields = OFFERED.map(([name, label]) => {
     const input = h("input", {
       name,
-      value: limits[name] ? exact(limits[name]) : "",
-      placeholder: "no limit",
+      value: fieldText(limits, name),
+      placeholder: placeholderOf(name),
       maxlength: "24",
       spellcheck: "false",
       inputmode: "text",
@@ -104,7 +99,7 @@ function showForm() {
  */
 function completed(entered) {
   const levels = { ...Object.fromEntries(LIMITS.map(([name]) => [name, 0])), ...Object.fromEntries(entered) };
-  for (const unit of ["messages", "bytes"]) {
+  for (const unit of UNITS) {
     if (isOffered(`resume_${unit}`)) continue;
     const current = answer?.current;
     const share = current?.[`capacity_${unit}`] ? current[`resume_${unit}`] / current[`capacity_${unit}`] : 1;
@@ -120,33 +115,22 @@ function read(strict = true) {
     completed(
       OFFERED.map(([name, label]) => {
         const input = row.querySelector(`[name="${name}"]`);
-        const text = input.value.trim();
-        const value = text ? readAmount(text) : 0;
+        const value = readLevel(name, input.value);
         input.toggleAttribute("aria-invalid", false);
-        if (value === null) {
-          if (strict) {
-            input.setAttribute("aria-invalid", "true");
-            error ||= `Scenario ${index + 1}, ${label}: “${text}” is not an amount such as 10,000 or 64 MiB.`;
-          }
-          return [name, 0];
+        if (value === undefined && strict) {
+          input.setAttribute("aria-invalid", "true");
+          const text = input.value.trim();
+          error ||= `Scenario ${index + 1}, ${label}: “${text}” is not an amount such as 10,000 or 64 MiB.`;
         }
-        return [name, value];
+        return [name, value ?? readLevel(name, "")];
       }),
     ),
   );
-  if (!error && strict) {
+  if (!error && strict)
     candidates.forEach((one, index) => {
-      for (const unit of ["messages", "bytes"]) {
-        if (one[`resume_${unit}`] > one[`capacity_${unit}`]) {
-          error ||= one[`capacity_${unit}`]
-            ? `Scenario ${index + 1}: the resume level of ${exactAmount(one[`resume_${unit}`], unit)} ` +
-              `is above the capacity of ${exactAmount(one[`capacity_${unit}`], unit)}.`
-            : `Scenario ${index + 1}: a resume level of ${exactAmount(one[`resume_${unit}`], unit)} ` +
-              `needs a capacity in ${unit}.`;
-        }
-      }
+      const fault = faultOf(one);
+      if (fault) error ||= `Scenario ${index + 1}: ${fault}`;
     });
-  }
   return error;
 }
 
@@ -156,9 +140,7 @@ byId("add").addEventListener("click", () => {
   /** @type {any} */
   const last = candidates.at(-1) ?? answer?.current;
   candidates.push(
-    last
-      ? Object.fromEntries(LIMITS.map(([name]) => [name, last[name] * 2]))
-      : completed(Object.entries({ capacity_messages: 1000, resume_messages: 800 })),
+    last ? scaled(last, 2) : completed(Object.entries({ capacity_messages: 1000, resume_messages: 800 })),
   );
   showForm();
   byId("candidates").lastElementChild.querySelector("input").focus();
@@ -174,6 +156,12 @@ byId("form").addEventListener("submit", (/** @type {any} */ event) => {
   load();
 });
 
+/** Traffic is in the history's files about a minute after it was recorded. */
+const SOON = "What was recorded can be simulated a minute later: this page then shows it. Or choose another range.";
+const [AGAIN_MS, LATELY_MS] = [10_000, 120_000];
+const endsLately = () => Boolean(range.length) || range.until > Date.now() - LATELY_MS;
+let lookAgain = 0;
+
 // -- result -------------------------------------------------------------------------------------------------------
 
 const UNREPORTED = "This broker does not report the blocked producers of queues.";
@@ -183,19 +171,16 @@ let answer = null;
 
 /** @param {any} one */
 function describeLimits(one) {
-  const described = ["messages", "bytes"]
-    .filter((unit) => one[`capacity_${unit}`])
-    .map(
-      (unit) =>
-        `${amount(one[`capacity_${unit}`], unit)}${unit === "messages" ? " messages" : ""}` +
-        (isOffered(`resume_${unit}`) ? `, resume at ${amount(one[`resume_${unit}`], unit)}` : ""),
-    );
+  const described = UNITS.filter((unit) => one[`capacity_${unit}`]).map(
+    (unit) =>
+      `${amount(one[`capacity_${unit}`], unit)}${unit === "messages" ? " messages" : ""}` +
+      (isOffered(`resume_${unit}`) ? `, resume at ${amount(one[`resume_${unit}`], unit)}` : ""),
+  );
   return described.length ? described.join("; ") : "no limit";
 }
 
 /** @param {any} one */
-const limitsTitle = (one) =>
-  OFFERED.map(([name, label]) => `${label}: ${one[name] ? exact(one[name]) : "no limit"}`).join("\n");
+const limitsTitle = (one) => OFFERED.map(([name, label]) => `${label}: ${levelInWords(one, String(name))}`).join("\n");
 
 /**
  * Return a link to the policy editor with these limits entered, or null.
@@ -310,7 +295,12 @@ function show(result) {
   if (!result.current) {
     fill(byId("advice"), h("p", { class: "muted" }, "Not enough recorded traffic in this range for a recommendation."));
     setText(byId("observed"), "");
-    showEmpty(byId("outcome"), "No recorded traffic in this range; logs alone are not enough. Choose another range.");
+    showEmpty(
+      byId("outcome"),
+      "No recorded traffic in this range; logs alone are not enough. ",
+      endsLately() ? SOON : "Choose another range.",
+    );
+    if (endsLately()) lookAgain = setTimeout(() => document.hidden || load(), AGAIN_MS);
     return;
   }
   showAdvice(result.advice, result.current);
@@ -361,12 +351,13 @@ function suggest({ current }) {
   suggested = true;
   const limited = current.capacity_messages || current.capacity_bytes;
   if (!limited) return;
-  candidates = [2, 4].map((factor) => Object.fromEntries(LIMITS.map(([name]) => [name, current[name] * factor])));
+  candidates = [2, 4].map((factor) => scaled(current, factor));
   showForm();
   load();
 }
 
 function load() {
+  clearTimeout(lookAgain);
   range.renew();
   byId("shortened").hidden = !range.isShortened;
   byId("queue-link").href = historyQueueUrl(

@@ -11,17 +11,17 @@ import { queueChooser } from "./queue_chooser.js";
 import { textNode } from "./text_nodes.js";
 
 /**
- * @typedef {{action: string, object: string, ids?: string[], match?: any, about: any, to?: string,
+ * @typedef {{action: string, object: string, ids?: string[], match?: any, about: any,
  *   done: (answer: any) => void}} Act
  */
 
 /**
- * Open the dialog. `ids`, or the `match` of a filter, say which messages; `about` says it in words. `to`: the target,
- * if it is not to be chosen. `done(answer)` is called after the action, with the answer of the API.
+ * Open the dialog. `ids`, or the `match` of a filter, say which messages; `about` says it in words.
+ * `done(answer)` is called after the action, with the answer of the API.
  *
  * @param {Act} act
  */
-export function openActDialog({ action, object, ids, match, about, to = "", done }) {
+export function openActDialog({ action, object, ids, match, about, done }) {
   const { verb, done: past, target, danger = false, path = action } = ACTIONS[action];
   const keys = /** @type {any} */ (parseName(object)).keys;
   const box = h("div", { class: "preview", "aria-live": "polite" });
@@ -33,6 +33,9 @@ export function openActDialog({ action, object, ids, match, about, to = "", done
     verb,
   );
   const request = new DebouncedRequest(0);
+  const isDeadLetter = action === "deadLetter";
+  let shownTarget = ""; // the dead-letter queue, as the server has resolved it for the preview
+  const targetLine = h("p", { hidden: true });
   const chooser = target
     ? queueChooser({ virtualhost: keys.virtualhost, except: keys.name, label: "Target queue", changed: preview })
     : null;
@@ -40,9 +43,9 @@ export function openActDialog({ action, object, ids, match, about, to = "", done
     "form",
     { method: "dialog", novalidate: true, class: "act-form" },
     h("h2", { id: "act-title" }, `${verb}: `, about),
-    to ? h("p", {}, "Target queue: ", queueLink(keys.virtualhost, to)) : null,
+    targetLine,
     action === "retry" ? h("p", {}, "Each message returns to the queue from which it was dead-lettered.") : null,
-    action === "deadLetter"
+    isDeadLetter
       ? h("p", { class: "muted" }, "They become dead letters with the reason “moved by operator”; Retry returns them.")
       : null,
     danger ? h("p", {}, "Deleted messages cannot be restored.") : null,
@@ -72,11 +75,12 @@ export function openActDialog({ action, object, ids, match, about, to = "", done
   const body = () => ({
     object,
     ...(ids ? { ids } : { match }),
-    ...(chooser || to ? { to: chooser?.value() || to } : {}),
+    ...(chooser ? { to: chooser.value() } : isDeadLetter ? { dead_letter: true, to: shownTarget } : {}),
   });
 
   async function preview() {
     problem.hidden = true;
+    shownTarget = "";
     chooser?.wrong("");
     submit.disabled = true;
     submit.textContent = buttonText(action, null);
@@ -88,6 +92,11 @@ export function openActDialog({ action, object, ids, match, about, to = "", done
     fill(box, h("p", { class: "loading" }, "Loading…"));
     try {
       const found = await request.send((signal) => post(`messages/${path}/`, { ...body(), preview: true }, signal));
+      if (isDeadLetter) {
+        shownTarget = found.to;
+        targetLine.hidden = false;
+        fill(targetLine, "Target queue: ", queueLink(keys.virtualhost, shownTarget));
+      }
       fill(box, previewLines(found));
       submit.textContent = buttonText(action, found.messages, found.complete !== false);
       submit.disabled = found.messages === 0 && found.complete !== false;
@@ -115,7 +124,9 @@ export function openActDialog({ action, object, ids, match, about, to = "", done
         dialog.close();
       } else showResult(answer);
     } catch (error) {
-      submit.disabled = false;
+      // The target is another one by now: it is shown first.
+      if (isDeadLetter && error.status === 409) await preview();
+      else submit.disabled = false;
       problem.hidden = false;
       fill(problem, h("p", {}, error.message));
     }

@@ -55,12 +55,16 @@ export class FilterBar {
     return find(`[name="${name}"]`, this.#form);
   }
 
-  #apply() {
+  /**
+   * Apply what is entered, unless it has errors: then the filter stays, and so do its chips.
+   *
+   * @param {any[]} [present] the properties besides the one that is typed
+   */
+  #apply(present = this.filter.properties) {
     const typed = this.#field("property").value.trim();
     const property = readProperty(typed);
-    const properties = [...this.filter.properties, ...(property ? [property] : [])];
     const filter = {
-      properties,
+      properties: [...present, ...(property ? [property] : [])],
       ...Object.fromEntries(NAMES.map((name) => [name, this.#field(name).value.trim()])),
     };
     const wrong = wrongIn(filter);
@@ -103,8 +107,7 @@ export class FilterBar {
 
   /** @param {any} pair */
   #drop(pair) {
-    this.filter.properties = this.filter.properties.filter((/** @type {any} */ each) => each !== pair);
-    this.#apply();
+    this.#apply(this.filter.properties.filter((/** @type {any} */ each) => each !== pair));
   }
 
   /**

@@ -288,7 +288,6 @@ function act(action, target) {
     action,
     object,
     ...target,
-    to: action === "deadLetter" ? deadLetterQueue : "",
     done(answer) {
       if (answer.job) jobs.refresh();
       list.clearTicks();

@@ -68,6 +68,8 @@ let shown = null; // the queues on the page; null: unknown
 let total = 0;
 /** @type {any} */
 let previewed = null; // the previewed edit, as JSON
+let digest = ""; // of the queues and values that were previewed
+let changes = 0; // queues that the previewed edit changes
 /** @type {any} */
 let request = null; // aborts the preview under way
 let pause = 0;
@@ -104,7 +106,8 @@ function edit() {
 
 /** The number of queues on the button: what one click changes. */
 function showButton() {
-  apply.textContent = chosen() ? `Apply to ${plural(chosen(), "queue")}` : "Apply";
+  const number = previewed === null ? chosen() : changes;
+  apply.textContent = number ? `Apply to ${plural(number, "queue")}` : "Apply";
 }
 
 /** @param {...any} content */
@@ -192,16 +195,18 @@ function soon() {
     // an invalid value differs from what was previewed
   }
   if (same) return;
+  previewed = null;
   clearTimeout(pause);
   request?.abort();
   apply.disabled = true;
   showButton();
-  pause = setTimeout(preview, Math.min(2000, Math.max(TYPING, took)));
+  pause = setTimeout(() => preview(), Math.min(2000, Math.max(TYPING, took)));
 }
 
-async function preview() {
+/** @param {string} [notice] why it is previewed again */
+async function preview(notice) {
   const box = byId("preview");
-  showProblem();
+  showProblem(...(notice ? [h("p", {}, notice)] : []));
   previewed = null;
   const chosenFields = fields.filter(({ tick }) => tick.checked);
   if (!chosenFields.map(({ f }) => f.check()).every(Boolean)) return;
@@ -230,15 +235,20 @@ async function preview() {
       );
     fill(box, effects);
     previewed = JSON.stringify(wanted);
-    const changed = chosen() - result.without;
-    apply.textContent = changed ? `Apply to ${plural(changed, "queue")}` : "Apply";
+    digest = result.digest;
+    changes = result.count - result.without;
+    if (all.checked && result.count !== total) {
+      total = result.count; // the list is older than the preview
+      findQueues();
+    }
+    showButton();
   } catch (error) {
     if (error.name === "AbortError") return;
     for (const { f } of chosenFields) f.wrong(error.fields?.[f.declared.name] ?? "");
     fill(box, h("p", { class: "muted" }, error.status === 503 ? UNKNOWN : "No preview: the edit is not valid."));
     showProblem(h("p", {}, error.message));
   }
-  apply.disabled = previewed === null;
+  apply.disabled = previewed === null || !changes;
 }
 
 byId("bulk").addEventListener("submit", async (/** @type {any} */ event) => {
@@ -247,9 +257,13 @@ byId("bulk").addEventListener("submit", async (/** @type {any} */ event) => {
   apply.disabled = true;
   try {
     /** @type {any} */
-    const job = await post("policies/bulk/", { ...JSON.parse(previewed), reason: reason.input.value.trim() });
+    const job = await post("policies/bulk/", { ...JSON.parse(previewed), digest, reason: reason.input.value.trim() });
     location.assign(`/policies/bulk/${job.id}/${location.search}`);
   } catch (error) {
+    if (error.status === 409) {
+      await preview(error.message); // other queues are selected by now, or they would get other values
+      return;
+    }
     apply.disabled = false;
     showProblem(h("p", {}, error.message));
   }

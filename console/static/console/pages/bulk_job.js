@@ -73,7 +73,7 @@ function show(job) {
   byId("interrupt").hidden = !running;
   byId("resume").hidden = running || (job.state === "done" && !counts.failed);
   byId("resume").textContent = job.state === "done" ? "Retry failed queues" : "Resume";
-  byId("undo").hidden = running || !counts.done;
+  byId("undo").hidden = running || !job.undoable;
   return running;
 }
 
@@ -135,6 +135,19 @@ async function load() {
   }
 }
 
+/**
+ * Say which queues an undo leaves as they are.
+ *
+ * @param {any} plan
+ */
+function leftInWords({ count, changed_since: left }) {
+  if (!left) return [];
+  const stay = `${plural(left, "queue has", "queues have")} been changed or deleted since the edit, and ${
+    left === 1 ? "stays as it is" : "stay as they are"
+  }.`;
+  return count ? [stay] : [stay, "There is nothing to undo."];
+}
+
 /** @param {any} action */
 async function control(action) {
   try {
@@ -152,7 +165,10 @@ byId("undo").addEventListener("click", () =>
     title: "Undo this bulk edit",
     action: "Undo",
     danger: true,
-    load: () => get(`${path}undo/`),
+    async load() {
+      const plan = await get(`${path}undo/`);
+      return { ...plan, notes: leftInWords(plan), nothing: !plan.count };
+    },
     async apply(/** @type {any} */ reason) {
       const job = await post(`${path}undo/`, { reason });
       location.assign(`/policies/bulk/${job.id}/${location.search}`);

@@ -90,7 +90,7 @@ function showSchedules(schedules) {
             ),
             each.open_run
               ? button("End now", () =>
-                  change(() => post(`schedules/runs/${each.open_run}/end/`, {}), `Ended the window of ${each.name}.`),
+                  change(() => post(`schedules/runs/${each.open_run}/end/`, {}), `Ended the run of ${each.name}.`),
                 )
               : null,
           ),

@@ -13,6 +13,7 @@ import { SHAPES, said } from "../widgets/event_feed.js";
 import { MomentField, zoneElement } from "../widgets/moment_field.js";
 import { addTimePresets } from "../widgets/time_presets.js";
 import { reasonInWords } from "../widgets/values.js";
+import { positionBefore } from "./timeline_position.js";
 
 const MAX_ENTRIES = 2000; // in the page
 const form = byId("filters");
@@ -107,11 +108,16 @@ function freshen() {
         `timeline/${query({ ...current, after_event: at.newest_event, after_audit: at.newest_audit })}`,
       );
       if (JSON.stringify(current) !== JSON.stringify(filter()) || request) return;
+      if (response.more) {
+        await load(); // more than one answer has: what is between it and the entries shown would be missing
+        return;
+      }
       at = { ...at, newest_event: response.newest_event, newest_audit: response.newest_audit };
       const known = new Set(entries.map((/** @type {any} */ entry) => entry.id));
       const fresh = response.entries.filter((/** @type {any} */ entry) => !known.has(entry.id));
       if (!fresh.length) return;
-      entries = [...fresh, ...entries].sort((a, b) => b.at - a.at).slice(0, MAX_ENTRIES);
+      entries = [...fresh, ...entries];
+      at = { ...at, ...positionBefore(entries.splice(MAX_ENTRIES), at) };
       show();
     } catch {
       // The banner reports the lost connection; the next request has the missed entries.

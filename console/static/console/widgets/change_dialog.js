@@ -6,8 +6,9 @@ import { fieldText, labelBeside } from "./policy_fields.js";
 import { showPreview } from "./policy_preview.js";
 
 /**
- * `load()` -> {preview, changes} is called when the dialog opens; `apply(reason, loaded)` applies the change. The
- * dialog closes when `apply` succeeds.
+ * `load()` -> {preview, changes, notes, nothing} is called when the dialog opens; `notes`: sentences about what stays
+ * as it is; `nothing`: there is nothing to apply. `apply(reason, loaded)` applies the change. The dialog closes when
+ * `apply` succeeds.
  *
  * @param {any} options
  */
@@ -68,8 +69,9 @@ export function openChangeDialog({ title, action, danger = false, load, apply })
       loaded = await load();
       const inside = h("div");
       if (loaded.preview) showPreview(inside, loaded.preview);
-      fill(box, changesList(loaded.changes ?? []), inside);
-      submit.disabled = false;
+      const notes = (loaded.notes ?? []).map((/** @type {string} */ note) => h("p", { class: "muted" }, note));
+      fill(box, changesList(loaded.changes ?? []), inside, ...notes);
+      submit.disabled = Boolean(loaded.nothing);
       reason.focus();
     } catch (error) {
       fill(box, h("p", { class: "wrong" }, error.message));

@@ -38,7 +38,7 @@ export function showResult(dialog, form, { action, sent, answer, reason, scope }
   // Only what this call has changed: other stops stay, also one that has replaced it meanwhile.
   const revert = async () => {
     const stops = (await get(objectPath(settings.broker, "type=Broker"))).attributes.stops ?? [];
-    const plan = planOf(mine, reason, stops, Date.now());
+    const plan = planOf(mine, stops, Date.now());
     const why = `undo: ${reason}`;
     for (const arguments_ of plan.restore) await post("stop-producers/", { ...arguments_, reason: why });
     const started = plan.lift ? await post("start-producers/", { ...plan.lift, only: true, reason: why }) : null;

@@ -7,7 +7,7 @@ import { exact, plural } from "../core/format.js";
 import { toast } from "../core/toast.js";
 import { sentence } from "./stop_brokers.js";
 import { PROGRESS_REQUESTS, pauseBeforeProgress } from "./stop_progress.js";
-import { aimOfCall, endOf, planAcross } from "./stop_undo.js";
+import { aimOfCall, endOf, madeUnseen, planAcross } from "./stop_undo.js";
 
 const NOT_SEEN = "it does not say which stops are in force";
 
@@ -138,8 +138,13 @@ class AcrossCall {
     return this.parts.filter(
       (each) =>
         (each.result?.outcome === "done" && each.result.changed && !each.result.earlier?.replaced) ||
-        (isUnknown(each) && this.isInForce(each)),
+        (isUnknown(each) && this.madeOn(each)),
     );
+  }
+
+  /** The stop that this call made, as it was right after it; null: none, or not known. @param {Part} part */
+  madeOn({ result, seen }) {
+    return result.outcome === "unknown" ? madeUnseen(this.body, result, seen?.stop) : result.made;
   }
 
   /** The brokers on which it replaced a staged start, which no undo restores. */
@@ -164,8 +169,12 @@ class AcrossCall {
     const { made, lost } = this;
     this.undoing.disabled = true;
     const stops = await stopsInForce(made.map((part) => part.broker));
-    const earlier = made.map((part) => ({ broker: part.broker, earlier: part.result?.earlier ?? null }));
-    const plan = planAcross(this.body, earlier, stops, Date.now());
+    const calls = made.map((part) => ({
+      broker: part.broker,
+      earlier: part.result.earlier,
+      made: this.madeOn(part),
+    }));
+    const plan = planAcross(this.body, calls, stops, Date.now());
     const among = (/** @type {string[]} */ brokers) => made.filter((part) => brokers.includes(part.broker));
     const [lifted, before, left] = [among(plan.lift), among(plan.restore), among(plan.left)];
     for (const part of left) part.left = true;

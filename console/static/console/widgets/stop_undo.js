@@ -4,10 +4,11 @@
 const CLIENTS = ["pattern", "user", "container_id", "link"];
 
 /**
- * What an undo is about. `made`: names of the objects whose stop the call made; `ends`: the stops whose end it changed;
- * `lost`: staged starts that it replaced, which no undo brings back.
+ * What an undo is about. `made`: the stops that the call made, as they were right after it, or only their object if
+ * that is not known; `ends`: the stops whose end it changed; `lost`: staged starts that it replaced, which no undo
+ * brings back.
  *
- * @typedef {{aim: any, effects?: string[], made: string[], ends: any[], lost: any[]}} Undo
+ * @typedef {{aim: any, effects?: string[], made: any[], ends: any[], lost: any[]}} Undo
  */
 
 /**
@@ -25,43 +26,41 @@ export function undoOf(sent, answer) {
   const changed = new Set(answer.changed_queues ?? []);
   const found = sent.queues ? before.filter((stop) => changed.has(stop.object)) : answer.changed ? before : [];
   const made = sent.queues ? [...changed].filter((name) => !named.has(name)) : answer.changed ? [sent.scope] : [];
+  const seen = new Map((answer.stops_made ?? []).map((/** @type {any} */ stop) => [stop.object, stop]));
   return {
     aim,
     ...(effects ? { effects } : {}),
-    made: sent.queues || !before.length ? made : [],
+    made: sent.queues || !before.length ? made.map((object) => seen.get(object) ?? { object }) : [],
     ends: found.filter((stop) => !stop.replaced),
     lost: found.filter((stop) => stop.replaced),
   };
 }
 
 /** @param {Undo} undo */
-export const isUndoable = ({ made, ends }) => made.length + ends.length > 0;
+export const isUndoable = ({ made, ends }) => made.some((stop) => stop.since) || ends.some((stop) => stop.after);
 
 /**
  * Return what an undo does now. Others can have lifted the stops meanwhile, stopped the scope again or changed the end:
- * these stops stay. A stop whose earlier end has passed would not be in force any more: it is lifted.
+ * these stops stay, and so do those of which it is not known how the call left them. A stop whose earlier end has
+ * passed would not be in force any more: it is lifted.
  *
  * `lift`: the aim of a start, or null; `restore`: arguments of stops, one for each earlier end; `over`: the stops that
  * are lifted for their earlier end; `left`: number of stops that stay as they are.
  *
  * @param {Undo} undo
- * @param {string} reason of the stop
  * @param {any[]} stops in force
  * @param {number} now ms since the epoch
  */
-export function planOf({ aim, effects, made, ends }, reason, stops, now) {
+export function planOf({ aim, effects, made, ends }, stops, now) {
   const mine = new Map(
     stops
       .filter((stop) => CLIENTS.every((name) => (stop[name] || "") === (aim[name] || "")))
       .map((stop) => [stop.object, stop]),
   );
-  const still = made.filter((name) => mine.get(name)?.reason === reason);
-  const found = ends.filter(({ object, since, after }) => {
-    const present = mine.get(object);
-    return present?.since === since && (!after || isSameEnd(present, after));
-  });
+  const still = made.filter((stop) => isAsLeft(mine.get(stop.object), stop));
+  const found = ends.filter(({ object, since, after }) => isAsLeft(mine.get(object), after && { since, ...after }));
   const over = found.filter((stop) => stop.until && stop.until <= now);
-  const lifted = [...still, ...over.map((stop) => stop.object)];
+  const lifted = [...still, ...over].map((stop) => stop.object);
   /** @type {Map<string, any[]>} */
   const byEnd = new Map();
   for (const stop of found.filter((each) => !over.includes(each) && !isSameEnd(each, mine.get(each.object)))) {
@@ -95,28 +94,41 @@ export const aimOfCall = (sent) =>
  * (`left`), and that do not say what is in force (`unread`).
  *
  * @param {any} sent arguments of the call, with its reason
- * @param {{broker: string, earlier: any}[]} made brokers on which it made a stop or changed the end of an earlier one
+ * @param {{broker: string, earlier: any, made: any}[]} calls brokers on which it made a stop or changed the end of an
+ *   earlier one: the stop as it was right after the call is `made`, or that of `earlier` with `after`
  * @param {Map<string, any[]>} stops in force, of each broker that has answered
  * @param {number} now ms since the epoch
  */
-export function planAcross(sent, made, stops, now) {
+export function planAcross(sent, calls, stops, now) {
   /** @type {{lift: string[], restore: string[], same: string[], left: string[], unread: string[]}} */
   const plan = { lift: [], restore: [], same: [], left: [], unread: [] };
-  /** @param {string} broker @param {any} earlier */
-  const wayOf = (broker, earlier) => {
+  /** @param {string} broker @param {any} earlier @param {any} made */
+  const wayOf = (broker, earlier, made) => {
     const there = stops.get(broker);
     if (!there) return "unread";
     const present = there.find(
       (stop) => stop.object === sent.scope && CLIENTS.every((name) => (stop[name] || "") === (sent[name] || "")),
     );
-    if (!earlier) return present?.reason === sent.reason ? "lift" : "left";
-    if (present?.since !== earlier.since) return "left";
-    if (isSameEnd(present, earlier)) return "same";
-    if (earlier.after && !isSameEnd(present, earlier.after)) return "left";
+    if (!earlier) return isAsLeft(present, made) ? "lift" : "left";
+    if (isAsLeft(present, earlier)) return "same";
+    if (!isAsLeft(present, earlier.after && { since: earlier.since, ...earlier.after })) return "left";
     return earlier.until && earlier.until <= now ? "lift" : "restore";
   };
-  for (const { broker, earlier } of made) plan[wayOf(broker, earlier)].push(broker);
+  for (const { broker, earlier, made } of calls) plan[wayOf(broker, earlier, made)].push(broker);
   return plan;
+}
+
+/**
+ * Return the stop of a broker that did not answer in time, if it can only be that of the call: none of this scope was
+ * in force before, and this one has the reason and the end that were requested. Otherwise null.
+ *
+ * @param {any} sent arguments of the call, with its reason
+ * @param {any} result of the broker
+ * @param {any} seen stop that the broker shows since
+ */
+export function madeUnseen({ reason, for_ms, below }, result, seen) {
+  if (result.earlier !== null || seen?.reason !== reason) return null; // undefined: not known whether there was one
+  return isSameEnd(seen, { until: for_ms ? seen.since + for_ms : null, below }) ? seen : null;
 }
 
 const OF_STOP = ["object", ...CLIENTS];
@@ -132,7 +144,7 @@ export const UNDO = "undo: ";
 export const asShown = (shown, stops) =>
   shown.filter((stop) => {
     const present = stops.find((each) => isSameScope(each, stop));
-    return present?.since === stop.since && present.reason === stop.reason && isSameEnd(present, stop);
+    return isAsLeft(present, stop) && present.reason === stop.reason;
   });
 
 /**
@@ -241,6 +253,18 @@ export const endOf = ({ until, below }) => ({ ...(until ? { until } : {}), ...(b
 
 /** An end that was set again is later by the time that the call took, since brokers take the time until it, ms. */
 const LATER = 2_000;
+
+/**
+ * Whether a stop in force is still the one that it was: not made again, nor ended in stages, nor with another end.
+ *
+ * @param {any} present
+ * @param {any} stop as it was, or null if that is not known
+ */
+const isAsLeft = (present, stop) =>
+  Boolean(stop?.since) &&
+  present?.since === stop.since &&
+  Boolean(present.stage) === Boolean(stop.stage) &&
+  isSameEnd(present, stop);
 
 /**
  * @param {any} one
