@@ -54,6 +54,7 @@ class Segments:
         self._lost: dict[int, int] = {}
         self._previous: dict[SegmentFile, int] = {}  # the serials of files that are free
         self._surplus: list[SegmentFile] = []  # free, deleted once no list names them
+        self._doubtful: list[tuple[SegmentFile, Header]] = []  # neither begun nor freed, and what the header should be
         self._full = False  # the disk, when a file was needed last
         self.freeing = FreeingLock(folder if durable else None)
 
@@ -112,6 +113,7 @@ class Segments:
         self.index.apply(head, draft.changes, at)
 
     def _append_to_new(self, draft: Draft, purpose: Purpose) -> None:
+        self._settle()
         first, listed = self._opening().followed_by(draft), len(self.index.segments)
         file = self._take(CONTENT + first.size, purpose)
         if len(self.index.segments) < listed:  # some were freed for it: a list must not name files that are deleted
@@ -189,11 +191,21 @@ class Segments:
             head.file.write(head.end, [bytes(HEAD_BYTES)])
 
     def _return_unused(self, file: SegmentFile, serial: int, before: int) -> None:
-        """Free a file whose first group was refused. If that fails, too, no list names it."""
-        with suppress(StoreError):
-            file.write_header(Header(False, serial, before, 0, bytes(8)))
-            self._previous[file] = before
-            self.free.append(file)
+        """Free a file whose first group was refused. If that fails, too, it may be the newest segment on the disk, with a
+        list that says where the head ends: then the head gets no more groups, and the next list does not name it."""
+        self._doubtful.append((file, Header(False, serial, before, 0, bytes(8))))
+        self._settle()
+        if self._doubtful:
+            self.head = None
+
+    def _settle(self) -> None:
+        """Free the files that could not be freed when their first groups were refused, as far as the disk allows it."""
+        for file, header in list(self._doubtful):
+            with suppress(StoreError):
+                file.write_header(header)
+                self._doubtful.remove((file, header))
+                self._previous[file] = header.replaces
+                self.free.append(file)
 
     # -- freeing ------------------------------------------------------------------------------------------------
 
@@ -254,6 +266,7 @@ class Segments:
 
     def end(self) -> None:
         """Write a last group without messages: then a damaged group before it is not mistaken for a torn one."""
+        self._settle()
         if self.head is not None:
             draft = Draft()
             draft.last_queue(self.index.last_queue)
@@ -265,7 +278,7 @@ class Segments:
     def close(self) -> None:
         for segment in self.index.segments.values():
             segment.file.close()
-        for file in (*self.free, *self._surplus):
+        for file in (*self.free, *self._surplus, *(file for file, _ in self._doubtful)):
             file.close()
         self.freeing.close()
 
