@@ -45,6 +45,7 @@ class Segments:
         self.index = index
         self.size = size
         self.head: Segment | None = None
+        self._newest = next(reversed(index.segments.values()), None)  # the head, if there is one
         self.free: list[SegmentFile] = []
         self.sequence = 0  # of the last group
         self.serial = 0  # of the newest segment
@@ -76,7 +77,7 @@ class Segments:
     @property
     def has_room(self) -> bool:
         """Whether there is a free file for messages."""
-        return len(self.free) > self._reserved
+        return len(self.free) + self._is_spent() > self._reserved
 
     @property
     def needs_reserve(self) -> bool:
@@ -139,6 +140,7 @@ class Segments:
         if self._durable and not self._full and segment.end + listing.size <= file.size:
             segment.listing = listing
         self.sequence = sequence
+        self._newest = segment
         self.index.add(segment)
         self.index.apply(segment, first.changes, CONTENT + len(pieces[0]))
         self._close_some()
@@ -166,8 +168,10 @@ class Segments:
                 self._full = True
                 with suppress(StoreError):
                     self.free_what_is_not_needed(in_need=True)  # which waits for the end of a backup, otherwise
-                if not self.has_room and len(self.free) <= min(purpose, self._reserved):
+                if not self.has_room and len(self.free) + self._is_spent() <= min(purpose, self._reserved):
                     raise
+                if not self.free and self._newest is not None:
+                    self._release(self._newest)  # rather than refuse a removal
         return self.free.pop(0)
 
     def _create(self, size: int, *, filled: bool = True) -> SegmentFile:
@@ -191,8 +195,8 @@ class Segments:
             head.file.write(head.end, [bytes(HEAD_BYTES)])
 
     def _return_unused(self, file: SegmentFile, serial: int, before: int) -> None:
-        """Free a file whose first group was refused. If that fails, too, it may be the newest segment on the disk, with a
-        list that says where the head ends: then the head gets no more groups, and the next list does not name it."""
+        """Free a file whose first group was refused. If that fails, too, it may be the newest segment on the disk, and
+        its list says where the head ends: then the head gets no more groups. The next list does not name it."""
         self._doubtful.append((file, Header(False, serial, before, 0, bytes(8))))
         self._settle()
         if self._doubtful:
@@ -218,24 +222,37 @@ class Segments:
                     self._free()
 
     def _free(self) -> None:
-        index = self.index
+        """Free them, but for the newest one: until there is another, its list is the only one that says which files are
+        in use, and the list before it may name some that have been freed or deleted since."""
+        index, failed, tried = self.index, None, set[Segment]()
         index.emptied = False
-        free = [s for s in index.segments.values() if s is not self.head and self.is_free(s)]
-        while free:
-            segment = free.pop(0)
-            # On the disk before anything that refers to it is freed: else its messages would be back after a start.
-            try:
-                segment.file.write_header(Header(False, segment.serial, 0, 0, bytes(8)))
-            except StoreError:
-                index.emptied = True  # it is tried again
-                raise
-            index.release(segment)
-            self._put_free(segment)
-            free += [s for s in index.segments.values() if s is not self.head and self.is_free(s) and s not in free]
+        keep = self._newest if self._durable else self.head
+        while free := [s for s in index.segments.values() if s is not keep and s not in tried and self.is_free(s)]:
+            for segment in free:
+                tried.add(segment)
+                try:
+                    self._release(segment)
+                except StoreError as error:
+                    index.emptied, failed = True, error  # it is tried again
+        if failed is not None:
+            raise failed
 
     @staticmethod
     def is_free(segment: Segment) -> bool:
         return not segment.left and not segment.refs and not segment.finding
+
+    def _is_spent(self) -> bool:
+        """Whether the newest segment is not needed but for its list, and will be free with the next one."""
+        newest = self._newest
+        return newest is not None and self.head is None and self._durable and self.is_free(newest)
+
+    def _release(self, segment: Segment) -> None:
+        # On the disk before anything that refers to it is freed: else its messages would be back after a start.
+        segment.file.write_header(Header(False, segment.serial, 0, 0, bytes(8)))
+        if segment is self._newest:
+            self._newest = None
+        self.index.release(segment)
+        self._put_free(segment)
 
     def _put_free(self, segment: Segment) -> None:
         file = segment.file

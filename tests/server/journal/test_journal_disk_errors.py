@@ -107,3 +107,58 @@ def test_random_errors_of_writing_lose_nothing_that_was_accepted(path: Path, dis
             expected.pop(place, None)
         assert len(expected) > 5
         assert bodies(content(store)) == bodies(after_crash(path)) == expected
+
+
+def test_newest_segment_is_not_freed_while_only_it_lists_the_others(path: Path) -> None:
+    """After a start no group may follow: a later one would miss what the list before names, and is used again since."""
+    for put, removed in ((1, 0), (2, 0), (3, 1), (4, 4)):  # each start begins a segment
+        if put == 4:  # the file of the first one is the next to be used
+            for file in files(path)[:2]:
+                assert not any(file.read_bytes()), "of the reserve"
+                file.rename(path / f"9{file.name}")
+        with closing(opened(path)) as store:
+            store.put(1, put, b"in the file that was used first" if put in (1, 4) else b"stays")
+            write_all(store)
+            if removed:
+                store.remove(1, removed)
+            write_all(store)
+    for _ in range(2):
+        with closing(opened(path)) as store:
+            assert store.findings == []
+            write_all(store)  # frees what it may
+            assert bodies(after_crash(path)) == {(1, 2): b"stays", (1, 3): b"stays"}
+
+
+@pytest.mark.parametrize("is_after_start", [True, False])
+def test_newest_segment_makes_room_on_a_full_disk_once_there_is_another(
+    path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, is_after_start: bool
+) -> None:
+    monkeypatch.setattr("brokers.server.journal.journal_writer.JournalWriter._room_on_disk", lambda self: 0)
+    disk.room = 3
+    store = opened(path)
+    store.put(1, 1, bytes(LARGE))
+    write_all(store)
+    store.remove(1, 1)
+    write_all(store)
+    if is_after_start:
+        store.close()
+        store = opened(path)
+    else:
+        disk.broken = True
+        store.put(1, 2, b"refused")
+        assert write(store).fault is not None
+        disk.broken = False
+        store.writer._not_before = 0.0
+        write_all(store)
+    with closing(store):
+        assert len(files(path)) == 3
+        for number in range(3, 9):
+            assert not store.full
+            store.put(1, number, bytes(LARGE))
+            write_all(store)
+            assert bodies(content(store)) == bodies(after_crash(path)) == {(1, number): bytes(LARGE)}
+            store.remove(1, number)
+            write_all(store)
+            assert len(store._segments.free) == 2
+            store.close()
+            store = opened(path)
