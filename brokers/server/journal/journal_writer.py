@@ -207,19 +207,23 @@ class JournalWriter:
         now = monotonic()
         if now < self._not_before:
             return False
-        try:
-            self._segments.free_what_is_not_needed(in_need=self.full)
-            more = self._compaction.step(in_need=self.full)
-            if self._segments.needs_reserve:
-                self._segments.reserve()
-                if self._segments.needs_reserve:
-                    self._not_before = now + (0 if more else WAIT_SECONDS)
-            return more
-        except StoreError as error:
-            if not isinstance(error, DiskFull):
-                log.warning("%s. It is tried again", error)
+        more = failed = False
+        for step in (self._free, self._segments.reserve, self._compact):  # an error of one prevents no other
+            try:
+                more = bool(step()) or more
+            except StoreError as error:
+                failed = True
+                if not isinstance(error, DiskFull):
+                    log.warning("%s. It is tried again", error)
+        if failed or (self._segments.needs_reserve and not more):
             self._not_before = now + WAIT_SECONDS
-            return False
+        return more and not failed
+
+    def _free(self) -> None:
+        self._segments.free_what_is_not_needed(in_need=self.full)
+
+    def _compact(self) -> bool:
+        return self._compaction.step(in_need=self.full)
 
 
 #: (queue, first number, bodies, expiry of each in ms or None).
