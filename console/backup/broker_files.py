@@ -41,7 +41,7 @@ def take(data: Path, folder: Path, look: Callable[[], None]) -> tuple[datetime, 
         is_last = number == _TRIES - 1
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            moment = _take(data, folder, look)
+            moment, unreadable = _take(data, folder, look)
         except NoSpace:
             raise
         except (BackupError, StoreError, FileNotFoundError) as error:  # for one, a virtual host was deleted meanwhile
@@ -56,7 +56,7 @@ def take(data: Path, folder: Path, look: Callable[[], None]) -> tuple[datetime, 
                 continue
             if not found:
                 raise BackupError(str(error).replace(str(folder), str(data))) from error
-        return moment, found
+        return moment, unreadable | found
     raise AssertionError
 
 
@@ -72,19 +72,22 @@ def damaged(folder: Path) -> dict[str, str]:
     return found
 
 
-def _take(data: Path, folder: Path, look: Callable[[], None]) -> datetime:
+def _take(data: Path, folder: Path, look: Callable[[], None]) -> tuple[datetime, dict[str, str]]:
+    """Return the moment, and name -> what the disk cannot read of journals."""
     found = dict(files(data, BROKER)) | dict(files(data, ADAPTERS))
     databases = {name: path for name, path in found.items() if is_database(name)}
     # The configuration after the stores, the journal after the configuration: each knows all that those before it do.
     last = {f"{BROKER}/{CONFIG}": 1, f"{BROKER}/events.sqlite3": 2}
     ordered = {name: databases[name] for name in sorted(databases, key=lambda name: last.get(name, 0))}
+    unreadable: dict[str, str] = {}
     moment = datetime.now(UTC)  # all that was confirmed before is in what is pinned from now on
     with ExitStack() as stack:
         # The configuration is pinned after them: it knows each queue that they have messages of.
         stores = {name: stack.enter_context(pinned_journal(path)) for name, path in journals(data).items()}
         with pinned(ordered) as connections:
             for name, store in stores.items():
-                store.copy(folder / name, look)
+                if lines := store.copy(folder / name, look):
+                    unreadable[name] = lines[0]
             for name, db in connections.items():
                 copy(db, folder / name, look)
     for name, path in found.items():
@@ -93,7 +96,7 @@ def _take(data: Path, folder: Path, look: Callable[[], None]) -> datetime:
             place = folder / name
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             shutil.copyfile(path, place)
-    return moment
+    return moment, unreadable
 
 
 def check(folder: Path) -> None:

@@ -22,7 +22,7 @@ from proton import Message
 from proton.utils import BlockingConnection
 
 from brokers.server.earlier_store.salvage import mend_store
-from brokers.server.journal.segment_file import CONTENT
+from brokers.server.journal.segment_file import CONTENT, PAGE
 from brokers.server.sqlite_file import StoreError
 from brokers.server.store_folder import earlier_of, file_name
 from brokers.server.store_survey import FOLDER, read_store
@@ -39,6 +39,7 @@ from console.messages.models import MessageJob
 from console.messages.models import State as MessageState
 from tests.amqp.broker_thread import BrokerThread
 from tests.server.earlier_writer.folders import as_of_the_release_before
+from tests.server.journal.journals import BadSectors
 from tests.server.test_store_identity import make_durable
 
 pytestmark = pytest.mark.timeout(300)
@@ -137,6 +138,20 @@ def test_damaged_store_is_backed_up_with_an_error_and_what_is_readable_is_there_
     assert [line.replace(str(restored), str(data)) for line in read_store(restored / STORE).damage] == read_store(
         data / STORE
     ).damage
+
+
+def test_store_of_which_the_disk_cannot_read_a_body_is_backed_up_with_an_error(
+    data: Path, file: Path, restored: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment = next(path for path in (data / STORE).glob("*.segment") if b"second" in path.read_bytes())
+    page = segment.read_bytes().index(b"second") // PAGE * PAGE
+    bad = BadSectors(monkeypatch)
+    bad.pages = {(segment.name, page)}
+    assert main_backup([str(file), "--data", str(data)]) == 1
+    error = f"it was made, but {STORE} is damaged (the disk cannot read byte {page:,} of {segment})"
+    assert error in capsys.readouterr().err
+    bad.pages.clear()
+    assert main_restore([str(file), "--data", str(restored)]) == 0
 
 
 def test_damaged_store_of_the_release_before_is_backed_up_with_an_error_and_repaired_after_the_restoration(

@@ -13,6 +13,7 @@ from google_crc32c import value
 
 from brokers.server.journal.groups import Draft, Put
 from brokers.server.journal.message_index import MessageIndex, Run, Segment
+from brokers.server.journal.segment_file import Unreadable
 from brokers.server.journal.segments import Purpose, Segments
 
 log = logging.getLogger("headgate.broker")
@@ -73,7 +74,8 @@ class Compaction:
         return min(possible, key=lambda segment: segment.left_bytes, default=None)
 
     def _copy(self, draft: Draft, segment: Segment) -> bool:
-        """Add the first messages of a segment to the draft. Return False if some are damaged: then it stays."""
+        """Add the first messages of a segment to the draft. Return False if some are damaged, or the
+        disk cannot read them: then it stays."""
         for run in list(segment.runs):
             if not self._copy_run(draft, run):
                 first, queue = run.put.first, run.put.queue
@@ -86,8 +88,11 @@ class Compaction:
 
     def _copy_run(self, draft: Draft, run: Run) -> bool:
         """Add what is left of a run."""
-        with self._index.lock:  # a reader may open the file, too
-            pieces = pieces_of(run)
+        try:
+            with self._index.lock:  # a reader may open the file, too
+                pieces = pieces_of(run)
+        except Unreadable:
+            return False
         if not all(_are_sound(put, bodies) for put, bodies in pieces):
             return False
         copy_pieces(draft, run, pieces)

@@ -14,7 +14,7 @@ from struct import Struct
 
 from google_crc32c import value
 
-from brokers.server.journal.segment_file import Header, SegmentFile
+from brokers.server.journal.segment_file import Header, SegmentFile, Unreadable
 
 MAGIC = b"HgLs"
 
@@ -58,8 +58,15 @@ Listed = tuple[int, int, bytes]
 
 
 def read_listing(file: SegmentFile, header: Header, last: int | None) -> Iterator[Listed] | None:
-    """Return all groups up to the sequence `last`; None if there is no such listing, or it is not sound. `last` None:
+    """Return all groups up to the sequence `last`; None if there is no such listing, or it is damaged. `last` None:
     up to any, since a segment that is listed gets no more. Raises StoreError."""
+    try:
+        return _read_listing(file, header, last)
+    except Unreadable:
+        return None
+
+
+def _read_listing(file: SegmentFile, header: Header, last: int | None) -> Iterator[Listed] | None:
     end = file.size - _TRAILER.size
     trailer = file.read(end, _TRAILER.size) if end > 0 else b""
     if len(trailer) < _TRAILER.size or trailer[:4] != MAGIC:

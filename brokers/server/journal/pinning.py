@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from brokers.server.journal.reading_lock import no_segment_freed
 from brokers.server.journal.recovery import end_of, segment_paths
 from brokers.server.journal.segment_file import CONTENT, Header, SegmentFile
 from brokers.server.journal.stamp_file import NAME as STAMP
+from brokers.server.journal.stamp_file import read_copies
 from brokers.server.sqlite_file import StoreError
 
 #: Bytes that are copied at once.
@@ -37,21 +38,27 @@ class Changed(StoreError):
 @dataclass
 class PinnedJournal:
     """`stamp`: the content of the stamp's file; None if there is none. `files`: what the headers were. `ends`: how far
-    the segments in use, and those with damaged headers, are copied."""
+    the segments in use, and those with damaged headers, are copied. `unreadable`: pages that could not be read when the
+    end was looked for."""
 
     folder: Path
     stamp: bytes | None
     files: dict[str, _State]
     ends: dict[str, int]
+    unreadable: dict[str, set[int]]
 
-    def copy(self, to: Path, look: Callable[[], None]) -> None:
-        """Copy what is pinned into a new folder. `look` is called with each part, and may raise. Raises Changed,
-        StoreError, OSError."""
+    def copy(self, to: Path, look: Callable[[], None]) -> list[str]:
+        """Copy what is pinned into a new folder, with zeros for what the disk cannot read; return a line for each file
+        that this concerns. `look` is called with each part, and may raise. Raises Changed, StoreError, OSError."""
         to.mkdir(mode=0o700, parents=True)
+        lines = []
         for name, (_, header, _) in self.files.items():
             if name in self.ends:
-                with suppress(FileNotFoundError):  # it was freed, which is seen below
-                    _copy(self.folder / name, to / name, self.ends[name], look)
+                file = SegmentFile(self.folder / name, self.files[name][0])
+                file.unreadable |= self.unreadable.get(name, set())
+                _copy(file, to / name, self.ends[name], look)
+                if file.unreadable:
+                    lines.append(f"the disk cannot read byte {min(file.unreadable):,} of {file.path}")
             else:
                 _write(to / name, 0, header.pack().ljust(CONTENT // 2, b"\0") * 2 if header is not None else b"")
         if self.stamp is not None:
@@ -60,19 +67,19 @@ class PinnedJournal:
         for name in self.ends:
             if now.get(name) != self.files[name]:
                 raise Changed(f"{self.folder / name} was freed while it was copied")
+        return lines
 
 
 @contextmanager
 def pinned_journal(folder: Path) -> Iterator[PinnedJournal]:
     """Pin a journal for the block. Raises StoreError, FileNotFoundError."""
     with no_segment_freed(folder):
-        stamp = None
-        with suppress(FileNotFoundError):
-            stamp = (folder / STAMP).read_bytes()
+        stamp = read_copies(folder)
         files = _steady_states(folder)
         used = {header.serial: name for name, (_, header, _) in files.items() if header is not None and header.used}
         ends = {name: size for name, (size, header, is_blank) in files.items() if header is None and not is_blank}
         ends |= {name: files[name][0] for name in used.values()}
+        unreadable: dict[str, set[int]] = {}
         if used:
             newest = used[max(used)]
             size, header, _ = files[newest]
@@ -80,8 +87,9 @@ def pinned_journal(folder: Path) -> Iterator[PinnedJournal]:
             file = SegmentFile(folder / newest, size)
             if read_listing(file, header, None) is None:  # else it gets no more groups
                 ends[newest] = end_of(file, header)
+                unreadable[newest] = file.unreadable
             file.close()
-        yield PinnedJournal(folder, stamp, files, ends)
+        yield PinnedJournal(folder, stamp, files, ends, unreadable)
 
 
 def _steady_states(folder: Path) -> dict[str, _State]:
@@ -115,15 +123,20 @@ def _states(folder: Path, names: dict[str, int] | None = None) -> Iterator[tuple
             file.close()
 
 
-def _copy(path: Path, to: Path, size: int, look: Callable[[], None]) -> None:
+def _copy(file: SegmentFile, to: Path, size: int, look: Callable[[], None]) -> None:
     """Copy the first bytes of a file, with holes where there are zeros."""
-    with path.open("rb") as file:
-        at = 0
-        while at < size and (data := file.read(min(_PIECE, size - at))):
+    at = 0
+    try:
+        while at < size and (data := file.read_around(at, min(_PIECE, size - at))):
             look()
             if any(data):
                 _write(to, at, data)
             at += len(data)
+    except StoreError:
+        if file.path.exists():
+            raise  # else it was freed, which is seen afterwards
+    finally:
+        file.close()
     with to.open("ab") as copied:
         os.truncate(copied.fileno(), size)
 

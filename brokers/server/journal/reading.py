@@ -5,7 +5,7 @@ For the store of a running broker and for one that no process writes (`JournalRe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def load(index: MessageIndex, queue: int, numbers: Sequence[int]) -> dict[int, b
             if run is not None:
                 while at < end and run.has(ascending[at]):
                     at += 1
-                bodies.update(_read(run, ascending[first:at]))
+                bodies.update(_read(run, ascending[first:at], run.segment.file.read))
                 _close_others(index, run.segment.file)
     return bodies
 
@@ -83,13 +83,13 @@ def entries(index: MessageIndex) -> Iterator[Entry]:
         yield from of_queue
 
 
-def _read(run: Run, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+def _read(run: Run, numbers: Sequence[int], read: Callable[[int, int], bytes]) -> Iterator[tuple[int, bytes]]:
     """Yield those of these messages of a run, ascending, whose bodies are as they were written. Raises StoreError."""
     count, first = run.put.count, run.put.first
     sizes_and_sums = memoryview(run.put.parts).cast("I")
     ends = list(accumulate(sizes_and_sums[:count], initial=0))
     begin = ends[numbers[0] - first]
-    data = run.segment.file.read(run.at + begin, ends[numbers[-1] - first + 1] - begin)
+    data = read(run.at + begin, ends[numbers[-1] - first + 1] - begin)
     for number in numbers:
         at = number - first
         body = data[ends[at] - begin : ends[at + 1] - begin]
@@ -105,7 +105,7 @@ def damaged_messages(path: Path, found: Found | None = None) -> Iterator[str]:
         for segment in index.segments.values():
             for run in sorted(segment.runs, key=lambda each: each.at):
                 numbers = [number for _, number, *_ in run.entries()]
-                sound = {number for number, _ in _read(run, numbers)}
+                sound = {number for number, _ in _read(run, numbers, run.segment.file.read_around)}
                 for number in numbers:
                     if number not in sound:
                         yield f"{path}: message {number} of queue number {run.put.queue} is not as it was written"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -33,12 +33,11 @@ from brokers.server.journal.groups import (
 from brokers.server.journal.listing import Listed, read_listing
 from brokers.server.journal.mending import MOST, mended
 from brokers.server.journal.message_index import MessageIndex, Segment
-from brokers.server.journal.segment_file import CONTENT, Header, LaterRelease, SegmentFile
+from brokers.server.journal.segment_file import CONTENT, PAGE, Header, LaterRelease, SegmentFile, Unreadable
 from brokers.server.journal.stamp_file import read_stamp
 from brokers.server.sqlite_file import StoreError
 
-#: Read at once: a head with its changes, usually.
-_PAGE = 4096
+#: Read at once, where groups are looked for.
 _PIECE = 1 << 20
 
 _NAME = re.compile(r"\d{8,}\.segment")
@@ -136,7 +135,8 @@ def begin_writing(found: Found) -> None:
     if found.last is None:
         return
     segment, group = found.last
-    segment.file.write(group.at, [segment.file.read(group.at, segment.end - group.at)])
+    with suppress(Unreadable):  # a body: there is nothing to write
+        segment.file.write(group.at, [segment.file.read(group.at, segment.end - group.at)])
     segment.file.write_header(found.headers[segment.serial][1])
     segment.file.close()
 
@@ -203,8 +203,12 @@ def _read_segment(found: Found, file: SegmentFile, header: Header, last: int | N
             f"{file.path}: the last group is incomplete: it is lost, unless the process was killed, or the machine lost"
             " its power, before it was confirmed"
         )
+    if last is None and (places := [at for at in file.unreadable if at + PAGE > segment.end]):
+        _damage(found, segment, f"at byte {min(places):,}, which the disk cannot read")
+        segment.last += 1  # there may have been a group: it is listed, and each start misses it
     if last is not None and segment.last != last:
         _damage(found, segment, f"behind group {segment.last}: {last - segment.last} are missing")
+        segment.last = last  # also by the next start
     found.sequence = max(found.sequence, segment.last)
     file.close()
 
@@ -266,13 +270,13 @@ def groups(file: SegmentFile, header: Header, last: int | None = None) -> Iterat
 
 
 def _group_at(file: SegmentFile, header: Header, at: int) -> Group | None:
-    data = file.read(at, _PAGE)
+    data = file.read_around(at, PAGE)  # a head with its changes, usually
     head = read_head(data)
     if head is None or at + head.size - ALIGNED >= file.size or head.sequence < header.first:
         return None
     end = HEAD_BYTES + head.change_bytes
     if end > len(data):
-        data = file.read(at, end)
+        data = file.read_around(at, end)
     changes = data[HEAD_BYTES:end]
     if not is_sound(head, header.salt, changes):
         return None
@@ -281,7 +285,7 @@ def _group_at(file: SegmentFile, header: Header, at: int) -> Group | None:
 
 def _mended_at(file: SegmentFile, header: Header, at: int, sequence: int) -> Group | None:
     """Return the group with this sequence that begins here, as it was before one bit of its head or changes flipped."""
-    data = mended(file.read(at, HEAD_BYTES + MOST), header.salt, sequence)
+    data = mended(file.read_around(at, HEAD_BYTES + MOST), header.salt, sequence)
     head = read_head(data) if data is not None else None
     if data is None or head is None or at + head.size - ALIGNED >= file.size:
         return None
@@ -292,7 +296,7 @@ def _next_at(file: SegmentFile, header: Header, at: int, sequence: int) -> Group
     """Return the next sound group from here on with a higher sequence. It is looked for only where something was
     damaged, or at the end."""
     while at < file.size:
-        piece = file.read(at, _PIECE)
+        piece = file.read_around(at, _PIECE)
         if not piece:
             break
         place = piece.find(MAGIC)
@@ -316,12 +320,14 @@ def end_of(file: SegmentFile, header: Header) -> int:
 
 def _begins_at(file: SegmentFile, at: int, sequence: int) -> bool:
     """Whether a group with this sequence begins here, sound or not."""
-    head = read_head(file.read(at, HEAD_BYTES))
+    head = read_head(file.read_around(at, HEAD_BYTES))
     return head is not None and head.sequence == sequence
 
 
 def _is_whole(file: SegmentFile, group: Group) -> bool:
-    """Whether the bodies of a group are as they were written."""
+    """Whether the bodies of a group are as they were written, or the disk cannot read one: then that one is damaged."""
     puts = [change for change in group.changes if isinstance(change, Put)]
     size = sum(put.size for put in puts)
-    return bodies_sound(puts, file.read(group.bodies_at, size))
+    if bodies_sound(puts, file.read_around(group.bodies_at, size)):
+        return True
+    return any(group.bodies_at - PAGE < at < group.bodies_at + size for at in file.unreadable)

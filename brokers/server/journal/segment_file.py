@@ -26,6 +26,11 @@ COPIES, CONTENT = (0, 4096), 8192
 _HEADER = Struct("<8sIIqqq8s")
 _SUM = Struct("<I")
 
+#: Unit in which the system reads a disk.
+PAGE = 4096
+#: Errors of a place on the disk. Others, such as too many open files, pass.
+_OF_THE_DISK = {errno.EIO, errno.ENODATA, errno.EUCLEAN, errno.EBADMSG}
+
 #: Buffers that one system call writes at most.
 _BUFFERS = 1000
 _ZEROS = bytes(1 << 20)
@@ -64,6 +69,10 @@ class Header(NamedTuple):
         return cls(bool(used), *rest)
 
 
+class Unreadable(StoreError):
+    """The disk cannot read a place of it."""
+
+
 class WriteFailed(StoreError):
     """A write or a sync failed: what it was to write may be on the disk, or not. `full`: for lack of space."""
 
@@ -73,7 +82,8 @@ class WriteFailed(StoreError):
 
 
 class SegmentFile:
-    """`size`: bytes, header included. `durable`: writes are synced.
+    """`size`: bytes, header included. `durable`: writes are synced. `unreadable`: where pages begin for which
+    `read_around` returned zeros.
 
     It is read through another descriptor than it is written, so that a reader can close its own while the writer, in
     another thread, uses the file."""
@@ -81,6 +91,7 @@ class SegmentFile:
     def __init__(self, path: Path, size: int, *, durable: bool = True) -> None:
         self.path = path
         self.size = size
+        self.unreadable: set[int] = set()
         self._durable = durable
         self._descriptor = -1
         self._reading = -1
@@ -108,7 +119,10 @@ class SegmentFile:
 
     def read_header(self) -> Header | None:
         """Return the newer of both copies; None if neither is sound. Raises StoreError."""
-        copies = [self.read(at, _HEADER.size + _SUM.size) for at in COPIES]
+        copies = []
+        for at in COPIES:
+            with suppress(Unreadable):  # as if it were damaged
+                copies.append(self.read(at, _HEADER.size + _SUM.size))
         try:
             sound = [header for copy in copies if (header := Header.unpack(copy))]
         except LaterRelease as error:
@@ -116,8 +130,12 @@ class SegmentFile:
         return max(sound, key=lambda header: (header.serial, not header.used), default=None)
 
     def is_blank(self) -> bool:
-        """Whether no header was ever written. Raises StoreError."""
-        return not any(self.read(0, CONTENT))
+        """Whether no header was ever written: there are zeros where one can be read. Raises StoreError."""
+        pages = []
+        for at in COPIES:
+            with suppress(Unreadable):
+                pages.append(self.read(at, PAGE))
+        return bool(pages) and not any(map(any, pages))
 
     def write_header(self, header: Header, group: Sequence[bytes] = ()) -> None:
         """Write both copies, and the first group, and sync them. Raises WriteFailed."""
@@ -150,13 +168,34 @@ class SegmentFile:
             raise StoreError(f"cannot write {self.path}: {error.strerror or error}") from error
 
     def read(self, at: int, size: int) -> bytes:
-        """Return bytes, fewer at the end of the file. Raises StoreError."""
+        """Return bytes, fewer at the end of the file. Raises Unreadable, StoreError."""
         try:
             if self._reading < 0:
                 self._reading = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            return os.pread(self._reading, size, at)
+            data = os.pread(self._reading, size, at)
+            while len(data) < size and (more := os.pread(self._reading, size - len(data), at + len(data))):
+                data += more  # the system stops before a page that it cannot read, too
+            return data
         except OSError as error:
-            raise StoreError(f"cannot read {self.path}: {error.strerror or error}") from error
+            kind = Unreadable if error.errno in _OF_THE_DISK else StoreError
+            raise kind(f"cannot read {self.path}: {error.strerror or error}") from error
+
+    def read_around(self, at: int, size: int) -> bytes:
+        """Return bytes as `read` does, and zeros for the pages that the disk cannot read, which are added to
+        `unreadable`. Raises StoreError."""
+        try:
+            return self.read(at, size)
+        except Unreadable:
+            pieces, end = [], min(at + size, self.size)
+            while at < end:
+                until = min(at - at % PAGE + PAGE, end)
+                try:
+                    pieces.append(self.read(at, until - at))
+                except Unreadable:
+                    self.unreadable.add(at - at % PAGE)
+                    pieces.append(bytes(until - at))
+                at = until
+            return b"".join(pieces)
 
     def uncache(self) -> None:
         """Drop the file, which is synced, from the system's cache. It is there in pieces as large as its writes, of

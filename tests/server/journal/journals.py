@@ -14,7 +14,7 @@ import pytest
 
 from brokers.server.journal import segment_file
 from brokers.server.journal.journal_store import JournalStore
-from brokers.server.journal.segment_file import SegmentFile, WriteFailed
+from brokers.server.journal.segment_file import PAGE, SegmentFile, WriteFailed
 from brokers.server.message_groups import Written
 
 SEGMENT = 64 << 10
@@ -117,3 +117,27 @@ class Disk:
         monkeypatch.setattr(segment_file.os, "pwritev", written)
         monkeypatch.setattr(segment_file.os, "open", opened_file)
         monkeypatch.setattr(segment_file.os, "fdatasync", synced)
+
+
+class BadSectors:
+    """Pages of files that the disk cannot read: what is before one is read, as the system does it. `pages`: (name of
+    the file, where the page begins)."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pages: set[tuple[str, int]] = set()
+        pread = os.pread
+
+        def read(descriptor: int, size: int, at: int) -> bytes:
+            if not self.pages:
+                return pread(descriptor, size, at)
+            name = Path(os.readlink(f"/proc/self/fd/{descriptor}")).name
+            bad = min(
+                (page for file, page in self.pages if file == name and at - PAGE < page < at + size), default=None
+            )
+            if bad is None:
+                return pread(descriptor, size, at)
+            if bad <= at:
+                raise OSError(errno.EIO, "Input/output error")
+            return pread(descriptor, bad - at, at)
+
+        monkeypatch.setattr(os, "pread", read)
