@@ -13,7 +13,7 @@ from google_crc32c import value
 
 from brokers.server.journal.groups import Draft, Put
 from brokers.server.journal.message_index import MessageIndex, Run, Segment
-from brokers.server.journal.segment_file import Unreadable
+from brokers.server.journal.segment_file import CONTENT, Unreadable
 from brokers.server.journal.segments import Purpose, Segments
 
 log = logging.getLogger("headgate.broker")
@@ -22,8 +22,9 @@ log = logging.getLogger("headgate.broker")
 COPIED = 256 << 10
 #: Files in use that are never too many.
 FEW_FILES = 4
-#: Part of a segment's messages that may be left when they are copied, 0 to 1: usually, and when the disk is full. Not
-#: of the file, whose end may be unused: copies would be copied without end.
+#: Part of a segment's messages that may be left when they are copied, 0 to 1: usually, and when the disk is full; with
+#: the space that copies take besides bodies. Not of the file, whose end may be unused: copies would be copied without
+#: end.
 LEFT_PART, LEFT_PART_IN_NEED = 0.6, 0.9
 #: A segment with fewer messages, as part of the file, is copied whatever is left: starts leave such ones.
 SHORT_PART = 0.25
@@ -34,10 +35,10 @@ class Compaction:
         self._index = index
         self._segments = segments
 
-    def step(self, *, in_need: bool) -> bool:
+    def step(self, *, in_need: bool, for_reserve: bool = False) -> bool:
         """Do a small part of what is to be done; return whether there is more. `in_need`: the disk is full, and every
-        segment counts. Raises StoreError."""
-        segment = self._chosen(in_need=in_need)
+        segment counts. `for_reserve`: so is the reserve used: whatever can be freed is. Raises StoreError."""
+        segment = self._chosen(in_need=in_need, for_reserve=for_reserve)
         if segment is None:
             return False
         if not in_need:
@@ -54,13 +55,15 @@ class Compaction:
         self._segments.free_what_is_not_needed(in_need=in_need)
         return True
 
-    def _chosen(self, *, in_need: bool) -> Segment | None:
+    def _chosen(self, *, in_need: bool, for_reserve: bool) -> Segment | None:
         """The segment with the fewest bytes left, if there are too many files for what is stored."""
         files = self._index.segments.values()
         left_bytes = self._index.left_bytes
         used = sum(segment.file.size for segment in files)
-        size = self._segments.size
-        if used <= (left_bytes + 2 * size if in_need else 2 * left_bytes + FEW_FILES * size):
+        most = 2 * left_bytes + FEW_FILES * self._segments.usual_size
+        if in_need:
+            most = left_bytes + self._segments.opening_bytes + 2 * self._segments.size
+        if used <= most and not for_reserve:
             return None
         part = LEFT_PART_IN_NEED if in_need else LEFT_PART
         possible = [
@@ -69,9 +72,13 @@ class Compaction:
             if segment is not self._segments.head
             and not segment.finding
             and (segment.runs or segment.refs)
-            and (segment.left_bytes <= part * segment.put_bytes or segment.put_bytes <= SHORT_PART * size)
+            and (segment.left_cost <= part * segment.put_cost or segment.put_cost <= SHORT_PART * self._room(segment))
         ]
-        return min(possible, key=lambda segment: segment.left_bytes, default=None)
+        return min(possible, key=lambda segment: segment.left_cost, default=None)
+
+    def _room(self, segment: Segment) -> int:
+        """Bytes that its file has for messages and their listing, which repeats what the segment begins with."""
+        return segment.file.size - CONTENT - 2 * self._segments.opening_bytes
 
     def _copy(self, draft: Draft, segment: Segment) -> bool:
         """Add the first messages of a segment to the draft. Return False if some are damaged, or the

@@ -30,7 +30,7 @@ ALIGNED = 8
 #: Of a change: kind, flags, count, queue (or another number), first number.
 _CHANGE = Struct("<BBxxIqq")
 _PUT, _REMOVED, _FAILED, _DROPPED, _NAMED, _LEFT, _SEGMENTS, _LAST_QUEUE = range(1, 9)
-_EXPIRING, _RANGE = 1, 1
+_EXPIRING, _RANGE, _COMPLETE = 1, 1, 1
 _FAILURE = Struct("<qI")
 _LEFT_RUN = Struct("<qqII")
 _SERIAL = Struct("<qq")
@@ -100,9 +100,11 @@ class Left(NamedTuple):
 
 class InUse(NamedTuple):
     """All earlier segments that have messages, or changes that are needed: serial number -> sequence of the last
-    group. What else is in their files was refused or is not needed."""
+    group. What else is in their files was refused or is not needed. `with_names`: so are the names of queues in them:
+    those that are needed follow."""
 
     last: dict[int, int]
+    with_names: bool
 
 
 class LastQueue(NamedTuple):
@@ -185,9 +187,10 @@ class Draft:
             packed += [_FAILURE.pack(*each) for each in run.failed]
         self._add(left, _CHANGE.pack(_LEFT, 0, len(left.runs), left.serial, 0) + b"".join(packed))
 
-    def list_segments(self, last: dict[int, int]) -> None:
+    def list_segments(self, last: dict[int, int], *, with_names: bool) -> None:
         content = b"".join(_SERIAL.pack(*each) for each in last.items())
-        self._add(InUse(last), _CHANGE.pack(_SEGMENTS, 0, len(last), 0, 0) + content)
+        flags = _COMPLETE if with_names else 0
+        self._add(InUse(last, with_names), _CHANGE.pack(_SEGMENTS, flags, len(last), 0, 0) + content)
 
     def last_queue(self, queue: int) -> None:
         self._add(LastQueue(queue), _CHANGE.pack(_LAST_QUEUE, 0, 0, queue, 0))
@@ -285,14 +288,14 @@ def _read_change(data: bytes, at: int) -> tuple[Change, int]:
     if width is None:
         raise Damaged(f"a change of kind {kind}")
     end = at + width * count
-    return _simple(kind, queue, data[at:end]), end
+    return _simple(kind, flags, queue, data[at:end]), end
 
 
 #: Bytes of each of what is counted in these changes.
 _WIDTHS = {_REMOVED: 8, _FAILED: _FAILURE.size, _DROPPED: 0, _NAMED: 1, _SEGMENTS: _SERIAL.size, _LAST_QUEUE: 0}
 
 
-def _simple(kind: int, queue: int, content: bytes) -> Change:
+def _simple(kind: int, flags: int, queue: int, content: bytes) -> Change:
     if kind == _REMOVED:
         return Removed(queue, array("q", content))
     if kind == _FAILED:
@@ -301,7 +304,9 @@ def _simple(kind: int, queue: int, content: bytes) -> Change:
         return Dropped(queue)
     if kind == _NAMED:
         return Named(queue, content.decode())
-    return InUse(dict(_SERIAL.iter_unpack(content))) if kind == _SEGMENTS else LastQueue(queue)
+    if kind == _SEGMENTS:
+        return InUse(dict(_SERIAL.iter_unpack(content)), bool(flags & _COMPLETE))
+    return LastQueue(queue)
 
 
 def _read_put(data: bytes, at: int) -> tuple[Put, int]:

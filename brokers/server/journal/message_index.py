@@ -16,6 +16,7 @@ from brokers.server.journal.groups import (
     Change,
     Dropped,
     Failed,
+    InUse,
     LastQueue,
     Left,
     LeftRun,
@@ -30,12 +31,15 @@ from brokers.server.message_groups import MESSAGE_BYTES, Entry
 #: Runs without messages that a lane may have before they are taken out, besides as many others.
 _SPENT = 64
 
+#: Bytes that a message and a run take besides bodies: in the changes of a group, and once more in the listing.
+MESSAGE_COST, RUN_COST = 16, 48
+
 
 class Segment:
     """A file in use. `end`: behind its last group. `last`: the sequence of that. `left`, `left_bytes`: messages that
-    are there, and their size; `put_bytes`: of all that were. `runs`: that have messages, in the order in which they
-    were put. `refs`: see the module. `finding`: what is damaged in it; it stays as it is then. `listing`: of the
-    head, if there is room for one."""
+    are there, and their size. `put_cost`: as `left_cost`, of all that were put. `runs`: that have messages, in the
+    order in which they were put. `refs`: see the module. `finding`: what is damaged in it; it stays as it is then.
+    `listing`: of the head, if there is room for one."""
 
     __slots__ = (
         "end",
@@ -45,7 +49,7 @@ class Segment:
         "left",
         "left_bytes",
         "listing",
-        "put_bytes",
+        "put_cost",
         "refs",
         "runs",
         "salt",
@@ -60,11 +64,16 @@ class Segment:
         self.last = last
         self.left = 0
         self.left_bytes = 0
-        self.put_bytes = 0
+        self.put_cost = 0
         self.runs: dict[Run, None] = {}
         self.refs: set[Segment] = set()
         self.finding = ""
         self.listing: Listing | None = None
+
+    @property
+    def left_cost(self) -> int:
+        """Bytes that copies of the messages take which are left, approximately."""
+        return self.left_bytes + MESSAGE_COST * self.left + RUN_COST * len(self.runs)
 
 
 class Run:
@@ -178,6 +187,8 @@ class MessageIndex:
                 self.last_queue = max(self.last_queue, change.queue)
             case Left():
                 self._leave(segment, change)
+            case InUse(with_names=True):
+                self.names.clear()  # a queue that was deleted may have one in an earlier segment
             case LastQueue():
                 self.last_queue = max(self.last_queue, change.queue)
         return 0
@@ -202,7 +213,7 @@ class MessageIndex:
         segment.runs[run] = None
         segment.left += 1
         segment.left_bytes += size
-        segment.put_bytes += size
+        segment.put_cost += size + MESSAGE_COST + RUN_COST
         self.left_bytes += size + MESSAGE_BYTES
 
     def _put(self, run: Run) -> int:
@@ -216,7 +227,7 @@ class MessageIndex:
         segment.left += put.count
         size = put.size
         segment.left_bytes += size
-        segment.put_bytes += size
+        segment.put_cost += size + MESSAGE_COST * put.count + RUN_COST
         self.left_bytes += size + MESSAGE_BYTES * put.count
         self.last_queue = max(self.last_queue, put.queue)
         return size

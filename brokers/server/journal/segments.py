@@ -24,6 +24,8 @@ from brokers.server.sqlite_file import DiskFull, StoreError
 OPEN_FILES = 32
 #: Free files that stay, besides the reserve and a quarter of those in use.
 SPARE_FILES = 2
+#: A segment is at least this many times as large as what it begins with, of which most are the names of queues.
+OPENING_PART = 4
 
 
 class Purpose(IntEnum):
@@ -36,7 +38,8 @@ class Purpose(IntEnum):
 
 class Segments:
     """`folder`: of the journal. `size`: of a file, bytes. `reserved`: files of the reserve; none if the messages need
-    not survive the process. `free`: files, in the order in which they are used."""
+    not survive the process. `free`: files, in the order in which they are used. `opening_bytes`: of what the
+    newest segment begins with."""
 
     def __init__(
         self, folder: Path, index: MessageIndex, size: int, *, reserved: int = Purpose.MESSAGES, durable: bool = True
@@ -44,6 +47,7 @@ class Segments:
         self.folder = folder
         self.index = index
         self.size = size
+        self.opening_bytes = 0
         self.head: Segment | None = None
         self._newest = next(reversed(index.segments.values()), None)  # the head, if there is one
         self.free: list[SegmentFile] = []
@@ -73,6 +77,11 @@ class Segments:
         with suppress(DiskFull):
             while len(self.free) < self._reserved:
                 self.free.append(self._create(self.size, filled=False))
+
+    @property
+    def usual_size(self) -> int:
+        """Of the files of new segments, bytes: more than of others if there are very many names."""
+        return max(self.size, OPENING_PART * self.opening_bytes)
 
     @property
     def has_room(self) -> bool:
@@ -116,9 +125,18 @@ class Segments:
     def _append_to_new(self, draft: Draft, purpose: Purpose) -> None:
         self._settle()
         first, listed = self._opening().followed_by(draft), len(self.index.segments)
-        file = self._take(CONTENT + first.size, purpose)
+        self.opening_bytes, size = first.size - draft.size, self.usual_size
+        with_names = True
+        try:
+            file = self._take(CONTENT + first.size if size == self.size else size + draft.size, purpose)
+        except DiskFull:
+            if size == self.size:
+                raise
+            with_names = False  # they are in earlier segments, and in the next one for which there is room
+            first = self._opening(with_names=False).followed_by(draft)
+            file = self._take(CONTENT + first.size, purpose)
         if len(self.index.segments) < listed:  # some were freed for it: a list must not name files that are deleted
-            first = self._opening().followed_by(draft)
+            first = self._opening(with_names=with_names).followed_by(draft)
         before, sequence = self._previous.pop(file, 0), self.sequence + 1
         serial, salt = self.serial + 1, os.urandom(8)
         self.serial = serial  # not used again, also if this fails
@@ -129,8 +147,7 @@ class Segments:
             self._return_unused(file, serial, before)
             raise DiskFull(str(error)) if error.full else error from error
         except StoreError:
-            self._previous[file] = before
-            self.free.append(file)
+            self._put_back(file, before)
             raise
         if self.head is not None:
             _write_listing(self.head)
@@ -146,20 +163,21 @@ class Segments:
         self._close_some()
         self._delete_surplus()
 
-    def _opening(self) -> Draft:
-        """What a segment begins with: the others in use, and what is not with the messages."""
+    def _opening(self, *, with_names: bool = True) -> Draft:
+        """What a segment begins with: the others in use, and what is not with the messages. The names of all queues,
+        also of those that have no messages now: a queue is named once."""
         index, opening = self.index, Draft()
-        opening.list_segments(self._lost | {serial: segment.last for serial, segment in index.segments.items()})
+        last = self._lost | {serial: segment.last for serial, segment in index.segments.items()}
+        opening.list_segments(last, with_names=with_names)
         opening.last_queue(index.last_queue)
-        for queue in index.queues():
-            if queue in index.names:
-                opening.name(queue, index.names[queue])
+        for queue, name in index.names.items() if with_names else ():
+            opening.name(queue, name)
         return opening
 
     def _take(self, size: int, purpose: Purpose) -> SegmentFile:
         """Take a file of at least this size; one of the reserve if the disk is full. Raises DiskFull, StoreError."""
         if size > self.size:
-            return self._create(size + -size % (1 << 20))
+            return self._create(size + -size % min(self.size, 1 << 20))
         self._full = False
         if not self.has_room:
             try:
@@ -208,8 +226,15 @@ class Segments:
             with suppress(StoreError):
                 file.write_header(header)
                 self._doubtful.remove((file, header))
-                self._previous[file] = header.replaces
-                self.free.append(file)
+                self._put_back(file, header.replaces)
+
+    def _put_back(self, file: SegmentFile, before: int) -> None:
+        """Free a file that was taken, and is in no list."""
+        if file.size == self.size:
+            self._previous[file] = before
+            self.free.append(file)
+        else:
+            self._surplus.append(file)
 
     # -- freeing ------------------------------------------------------------------------------------------------
 
