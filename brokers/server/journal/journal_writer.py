@@ -16,7 +16,7 @@ from time import monotonic
 from brokers.engine.ports import Place
 from brokers.server.journal.compaction import Compaction
 from brokers.server.journal.groups import Draft
-from brokers.server.journal.message_index import MessageIndex
+from brokers.server.journal.message_index import MessageIndex, Segment
 from brokers.server.journal.segments import Purpose, Segments
 from brokers.server.message_groups import COLUMNS, Body, Changes, Group, Written
 from brokers.server.sqlite_file import DiskFull, StoreError
@@ -27,7 +27,7 @@ log = logging.getLogger("headgate.broker")
 RUN_MESSAGES, RUN_BYTES = 1024, 1 << 20
 #: Removals in one group on a full disk: 32 KiB at most.
 REMOVED_AT_ONCE = 4096
-#: How long the reserve is not allocated again, and nothing compacted, after an error, s.
+#: How long the reserve is not allocated again if there is no room for it, and nothing freed after an error, s.
 WAIT_SECONDS = 1.0
 
 
@@ -42,6 +42,8 @@ class JournalWriter:
         self._unwritten = Changes()  # of groups that could not be written
         self._refused = False
         self._not_before = 0.0  # s of the monotonic clock
+        self._failed = False
+        self._no_room: tuple[Segment | None, int] | None = None  # for a copy: the head, and the number of free files
         self.done_bytes = 0
         self.used_bytes = index.left_bytes
 
@@ -112,7 +114,7 @@ class JournalWriter:
         """Free a segment for removals, which have used up the reserve. Raises StoreError."""
         self._segments.free_what_is_not_needed(in_need=True)
         while not self._segments.free:
-            if not self._compaction.step(in_need=True):
+            if not self._compaction.step(in_need=True, for_reserve=True):
                 return False
         return True
 
@@ -205,25 +207,37 @@ class JournalWriter:
     def _tidy(self) -> bool:
         """Free segments, and allocate the reserve. Return whether there is more to do."""
         now = monotonic()
-        if now < self._not_before:
+        waits = now < self._not_before
+        if waits and self._failed:
             return False
         more = failed = False
         for step in (self._free, self._segments.reserve, self._compact):  # an error of one prevents no other
+            if waits and step == self._segments.reserve:
+                continue
             try:
                 more = bool(step()) or more
             except StoreError as error:
                 failed = True
-                if not isinstance(error, DiskFull):
-                    log.warning("%s. It is tried again", error)
-        if failed or (self._segments.needs_reserve and not more):
-            self._not_before = now + WAIT_SECONDS
+                log.warning("%s. It is tried again", error)
+        if failed or (self._segments.needs_reserve and not waits):
+            self._not_before, self._failed = now + WAIT_SECONDS, failed
         return more and not failed
 
     def _free(self) -> None:
         self._segments.free_what_is_not_needed(in_need=self.full)
 
     def _compact(self) -> bool:
-        return self._compaction.step(in_need=self.full)
+        """Compact, unless there was no room for it, and nothing has changed since."""
+        segments = self._segments
+        used = segments.needs_reserve  # and there was no room for it just now
+        state = segments.head, len(segments.free)
+        if state == self._no_room:
+            return False
+        try:
+            return self._compaction.step(in_need=self.full or used, for_reserve=used)
+        except DiskFull:
+            self._no_room = segments.head, len(segments.free)
+            return False
 
 
 #: (queue, first number, bodies, expiry of each in ms or None).

@@ -202,3 +202,20 @@ def test_a_real_disk_that_others_fill_is_used_again_when_they_are_gone(tmp_path:
             assert content(store) == {}
     finally:
         subprocess.run([str(umount), "--lazy", str(folder)], check=True)
+
+
+def test_each_change_that_frees_nothing_is_taken_however_many_there_are(path: Path, disk: Disk) -> None:
+    """Failed deliveries are counted, and hardly a message is removed: the reserve is enough for that, written again."""
+    with closing(opened(path)) as store:
+        end = fill(store, 0)
+        failed: dict[int, int] = {}
+        for turn in range(3000):
+            number = turn * 7 % end
+            failed[number] = turn
+            store.fail(1, number, turn)
+            if turn % 100 == 0:
+                store.remove(1, end - 1 - turn // 100)
+            written = write(store)
+            assert (written.fault, written.removed) == (None, True), turn
+        expected = {(1, n): (body_of(n), failed.get(n, 0), 0) for n in range(end - 30)}
+        assert content(store) == after_crash(path) == expected
