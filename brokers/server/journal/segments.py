@@ -101,6 +101,9 @@ class Segments:
     def append(self, draft: Draft, purpose: Purpose) -> None:
         """Write a group, and apply it. Raises DiskFull if there is no room for it, WriteFailed if it may be on the disk
         or not: then its segment is given up, and a start does not recover the group. StoreError otherwise."""
+        if not self._durable and not draft.bodies:  # no start reads them: they need no space
+            self.index.apply(Segment(SegmentFile(self.folder, 0), 0, b"", 0, 0), draft.changes, 0)
+            return
         head = self.head
         size = draft.size
         if self._full and head is not None:

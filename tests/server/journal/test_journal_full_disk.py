@@ -219,3 +219,29 @@ def test_each_change_that_frees_nothing_is_taken_however_many_there_are(path: Pa
             assert (written.fault, written.removed) == (None, True), turn
         expected = {(1, n): (body_of(n), failed.get(n, 0), 0) for n in range(end - 30)}
         assert content(store) == after_crash(path) == expected
+
+
+@pytest.mark.parametrize("order", ["first to last", "last to first", "random"])
+def test_temporary_store_takes_each_removal_and_then_messages_again(path: Path, disk: Disk, order: str) -> None:
+    """It has no reserve: nothing is written to remove a message."""
+    disk.room = 6
+    with closing(opened(path, durable=False)) as store:
+        for turn in range(3):
+            first = turn * 100_000
+            end = fill(store, first)
+            assert end > first
+            left = list(range(first, end))
+            if order == "last to first":
+                left.reverse()
+            elif order == "random":
+                random.Random(turn).shuffle(left)
+            while left:
+                if len(left) % 3:
+                    store.fail(1, left[-1], 2)
+                store.remove(1, left.pop(0))
+                written = write(store)
+                assert (written.fault, written.removed) == (None, True)
+                if len(left) % 100 == 0:
+                    assert bodies(content(store)) == {(1, n): body_of(n) for n in left}
+            assert content(store) == {}
+            assert not store.full
