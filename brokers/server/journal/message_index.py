@@ -149,8 +149,7 @@ class MessageIndex:
     """`names`: of the queues that have one. `last_queue`: the highest number of a queue that has had a message.
     `left_bytes`: of all messages, with `MESSAGE_BYTES` each. `emptied`: a segment may be free now.
 
-    One thread changes it. Others read while they have the `lock`, which also covers the closing of files. `read_files`:
-    of segments that were read, the latest last."""
+    One thread changes it. Others read while they have the `lock`, so that no segment is used again meanwhile."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -159,7 +158,6 @@ class MessageIndex:
         self.names: dict[int, str] = {}
         self.last_queue = 0
         self.left_bytes = 0
-        self.read_files: dict[SegmentFile, None] = {}
         self._lanes: dict[int, dict[int, _Lane]] = {}  # queue -> rank ->
 
     # -- changes --------------------------------------------------------------------------------------------------
@@ -329,7 +327,6 @@ class MessageIndex:
         """The segment is free: no change that refers to it is needed any more."""
         with self.lock:
             del self.segments[segment.serial]
-            self.read_files.pop(segment.file, None)
             segment.file.close()
         for other in self.segments.values():
             other.refs.discard(segment)

@@ -14,12 +14,8 @@ from google_crc32c import value
 from brokers.engine.ports import Place
 from brokers.server.journal.message_index import MessageIndex, Run
 from brokers.server.journal.recovery import Found, recover
-from brokers.server.journal.segment_file import SegmentFile
 from brokers.server.message_groups import Entry
 from brokers.server.sqlite_file import StoreError
-
-#: Files that stay open after they were read.
-OPEN_FILES = 32
 
 
 class JournalReader:
@@ -59,18 +55,7 @@ def load(index: MessageIndex, queue: int, numbers: Sequence[int]) -> dict[int, b
                 while at < end and run.has(ascending[at]):
                     at += 1
                 bodies.update(_read(run, ascending[first:at], run.segment.file.read))
-                _close_others(index, run.segment.file)
     return bodies
-
-
-def _close_others(index: MessageIndex, file: SegmentFile) -> None:
-    """Close the file that was read the longest time ago, if many are open. Needs the index's lock."""
-    index.read_files.pop(file, None)
-    index.read_files[file] = None
-    if len(index.read_files) > OPEN_FILES:
-        earliest = next(iter(index.read_files))
-        del index.read_files[earliest]
-        earliest.close_reading()
 
 
 def entries(index: MessageIndex) -> Iterator[Entry]:

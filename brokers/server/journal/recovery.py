@@ -174,6 +174,7 @@ def _read_segments(
         file, header = used[serial]
         if serial < listed and serial not in last:  # its first group was refused
             found.free.append((file, header.replaces))
+            file.close()
             continue
         _read_segment(found, file, header, last.get(serial))
     found.lost = {serial: end for serial, end in last.items() if serial not in used and serial not in freed}

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from google_crc32c import value
 
+from brokers.server.journal.open_files import FileForReading
 from brokers.server.sqlite_file import StoreError
 
 MAGIC, VERSION = b"HgSegmnt", 1
@@ -85,8 +86,7 @@ class SegmentFile:
     """`size`: bytes, header included. `durable`: writes are synced. `unreadable`: where pages begin for which
     `read_around` returned zeros.
 
-    It is read through another descriptor than it is written, so that a reader can close its own while the writer, in
-    another thread, uses the file."""
+    It is read through another descriptor than it is written: see `open_files.py`."""
 
     def __init__(self, path: Path, size: int, *, durable: bool = True) -> None:
         self.path = path
@@ -94,7 +94,7 @@ class SegmentFile:
         self.unreadable: set[int] = set()
         self._durable = durable
         self._descriptor = -1
-        self._reading = -1
+        self._reading = FileForReading(path)
 
     @classmethod
     def create(cls, path: Path, size: int, *, durable: bool = True, filled: bool = True) -> SegmentFile:
@@ -110,6 +110,7 @@ class SegmentFile:
             if durable:
                 os.fsync(descriptor)
                 made.uncache()
+            made.close()
         except OSError as error:
             made.close()
             with suppress(OSError):
@@ -170,12 +171,7 @@ class SegmentFile:
     def read(self, at: int, size: int) -> bytes:
         """Return bytes, fewer at the end of the file. Raises Unreadable, StoreError."""
         try:
-            if self._reading < 0:
-                self._reading = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            data = os.pread(self._reading, size, at)
-            while len(data) < size and (more := os.pread(self._reading, size - len(data), at + len(data))):
-                data += more  # the system stops before a page that it cannot read, too
-            return data
+            return self._reading.read(at, size)
         except OSError as error:
             kind = Unreadable if error.errno in _OF_THE_DISK else StoreError
             raise kind(f"cannot read {self.path}: {error.strerror or error}") from error
@@ -203,10 +199,6 @@ class SegmentFile:
         with suppress(OSError):
             os.posix_fadvise(self._open(), 0, 0, os.POSIX_FADV_DONTNEED)
 
-    @property
-    def is_open(self) -> bool:
-        return self._descriptor >= 0 or self._reading >= 0
-
     def _open(self, flags: int = 0) -> int:
         if self._descriptor < 0:
             try:
@@ -215,14 +207,12 @@ class SegmentFile:
                 raise StoreError(f"cannot open {self.path}: {error.strerror or error}") from error
         return self._descriptor
 
-    def close_reading(self) -> None:
-        if self._reading >= 0:
-            descriptor, self._reading = self._reading, -1
-            with suppress(OSError):
-                os.close(descriptor)
-
     def close(self) -> None:
-        self.close_reading()
+        self._reading.close()
+        self.close_writing()
+
+    def close_writing(self) -> None:
+        """Close what it is written through; it may be read meanwhile."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             with suppress(OSError):  # each write that counts was synced

@@ -20,8 +20,6 @@ from brokers.server.journal.reading_lock import FreeingLock
 from brokers.server.journal.segment_file import CONTENT, Header, SegmentFile, WriteFailed, sync_folder
 from brokers.server.sqlite_file import DiskFull, StoreError
 
-#: Open files besides the head. Each is opened when it is read.
-OPEN_FILES = 32
 #: Free files that stay, besides the reserve and a quarter of those in use.
 SPARE_FILES = 2
 #: A segment is at least this many times as large as what it begins with, of which most are the names of queues.
@@ -154,6 +152,7 @@ class Segments:
             raise
         if self.head is not None:
             _write_listing(self.head)
+            self.head.file.close_writing()
         self.head = segment = Segment(file, serial, salt, CONTENT + first.size, sequence)
         listing = Listing()
         listing.add(CONTENT, pieces[0][HEAD_BYTES:], first.body_bytes)
@@ -163,7 +162,6 @@ class Segments:
         self._newest = segment
         self.index.add(segment)
         self.index.apply(segment, first.changes, CONTENT + len(pieces[0]))
-        self._close_some()
         self._delete_surplus()
 
     def _opening(self, *, with_names: bool = True) -> Draft:
@@ -214,6 +212,7 @@ class Segments:
         self.head = None
         with suppress(StoreError):
             head.file.write(head.end, [bytes(HEAD_BYTES)])
+        head.file.close_writing()
 
     def _return_unused(self, file: SegmentFile, serial: int, before: int) -> None:
         """Free a file whose first group was refused. If that fails, too, it may be the newest segment on the disk, and
@@ -230,6 +229,7 @@ class Segments:
                 file.write_header(header)
                 self._doubtful.remove((file, header))
                 self._put_back(file, header.replaces)
+            file.close()
 
     def _put_back(self, file: SegmentFile, before: int) -> None:
         """Free a file that was taken, and is in no list."""
@@ -261,6 +261,7 @@ class Segments:
                 try:
                     self._release(segment)
                 except StoreError as error:
+                    segment.file.close_writing()
                     index.emptied, failed = True, error  # it is tried again
         if failed is not None:
             raise failed
@@ -301,13 +302,6 @@ class Segments:
             with suppress(OSError):
                 file.path.unlink()
         self._surplus.clear()
-
-    def _close_some(self) -> None:
-        """Close the files of the oldest segments, so that a large store needs few descriptors."""
-        with self.index.lock:
-            open_ones = [s.file for s in self.index.segments.values() if s.file.is_open and s is not self.head]
-            for file in open_ones[: max(0, len(open_ones) - OPEN_FILES)]:
-                file.close()
 
     def end(self) -> None:
         """Write a last group without messages: then a damaged group before it is not mistaken for a torn one."""

@@ -8,13 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
+from threading import Event, Thread, current_thread, main_thread
 
 import pytest
 
 from brokers.engine.values.message import number_of
-from brokers.server.journal import journal_writer
+from brokers.server.journal import journal_writer, open_files
+from brokers.server.journal.open_files import FileForReading
 from brokers.server.journal.reading import JournalReader
 from brokers.server.journal.stamp_file import Stamp
 from brokers.server.sqlite_file import StoreError
@@ -272,25 +274,64 @@ def test_temporary_store_starts_empty_and_reserves_nothing(path: Path) -> None:
         assert content(store) == {}
 
 
-def test_few_files_stay_open_however_many_are_read(store, path: Path) -> None:
-    for number in range(10, 60):
-        store.put(1, number, b"%d" % number * 20_000)
-        write_all(store)
-    assert len(files(path)) > 40
+def opened_files(folder: Path) -> int:
+    return len([each for each in Path("/proc/self/fd").iterdir() if str(folder) in os.path.realpath(each)])
 
-    def opened_files() -> int:
-        return len([each for each in Path("/proc/self/fd").iterdir() if str(path) in os.path.realpath(each)])
 
-    for _ in range(2):
-        for number in range(10, 60):
-            assert store.load(1, [number]) == {number: b"%d" % number * 20_000}
-            assert opened_files() < 72
-    with closing(JournalReader(path)) as reader:
-        before = opened_files()
-        for number in range(10, 60):
-            assert reader.load(1, [number]) == {number: b"%d" % number * 20_000}
-        assert opened_files() - before < 40
-    assert opened_files() == before
+def test_few_files_stay_open_however_many_are_read_in_however_many_stores(path: Path, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        stores = [stack.enter_context(closing(opened(tmp_path / f"{n}.journal"))) for n in range(4)]
+        for store in stores:
+            for number in range(10, 50):
+                store.put(1, number, b"%d" % number * 20_000)
+                write_all(store)
+            assert len(files(store.path)) > 30
+        assert opened_files(tmp_path) <= 3 * len(stores), "of each a head, and two locks"
+        for _ in range(2):
+            for number in range(10, 50):
+                for store in stores:
+                    assert store.load(1, [number]) == {number: b"%d" % number * 20_000}
+            assert opened_files(tmp_path) <= open_files.MOST + 3 * len(stores)
+        with closing(JournalReader(stores[0].path)) as reader:
+            for number in range(10, 50):
+                assert reader.load(1, [number]) == {number: b"%d" % number * 20_000}
+            assert opened_files(tmp_path) <= open_files.MOST + 3 * len(stores)
+        for store in stores:
+            store.remove_run(1, range(10, 50))
+            write_all(store)
+        assert opened_files(tmp_path) <= 4 * len(stores), "besides, of each what was read of the head"
+    assert opened_files(tmp_path) == 0
+
+
+def test_a_file_that_is_being_read_is_not_closed(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither to open others, nor if it is closed: only once it has been read."""
+    monkeypatch.setattr(open_files, "MOST", 2)
+    for name in ("read", *map(str, range(5))):
+        (tmp_path / name).write_bytes(name.encode() * 9)
+    others = [FileForReading(tmp_path / str(n)) for n in range(5)]
+    begun, may_end, pread = Event(), Event(), os.pread
+
+    def waiting(descriptor: int, size: int, at: int) -> bytes:
+        if current_thread() is not main_thread():
+            begun.set()
+            assert may_end.wait(60)
+        return pread(descriptor, size, at)
+
+    monkeypatch.setattr(os, "pread", waiting)
+    file, data = FileForReading(tmp_path / "read"), list[bytes]()
+    thread = Thread(target=lambda: data.append(file.read(0, 8)))
+    thread.start()
+    assert begun.wait(60)
+    for other in others:
+        assert other.read(0, 2)
+    file.close()
+    assert 1 <= opened_files(tmp_path) <= 3
+    may_end.set()
+    thread.join()
+    assert data == [b"readread"]
+    for other in others:
+        other.close()
+    assert opened_files(tmp_path) == 0
 
 
 def test_a_file_where_the_folder_should_be_is_refused_by_name(path: Path) -> None:
