@@ -22,6 +22,7 @@ from tests.server.journal.journals import (
     opened,
     write_all,
 )
+from tests.server.journal.test_journal_recovery import without_listing
 
 
 @pytest.fixture
@@ -59,10 +60,8 @@ def listed(path: Path) -> dict[str, tuple[int, ...]]:
     return lists
 
 
-def test_groups_of_segments_that_were_left_are_not_read_singly(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lists, right = many(path)
-    assert len(lists) >= 3
-    walked = {path.name for path in files(path)} - set(lists)
+def reads_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """How often a start reads of each file."""
     reads: dict[str, int] = {}
     read = SegmentFile.read
 
@@ -72,11 +71,25 @@ def test_groups_of_segments_that_were_left_are_not_read_singly(path: Path, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(SegmentFile, "read", counted)
-        found = recover(path)
-    assert max(reads[name] for name in lists) <= 5
+        assert recover(path).findings == []
+    return reads
+
+
+def test_groups_of_segments_that_were_left_are_not_read_singly(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, right = many(path)
+    lists = listed(path)
+    assert len(lists) >= 4
+    assert set(lists) == {file.path.name for file, _ in recover(path).headers.values()}, (
+        "also the newest one, at a stop"
+    )
     assert sum(map(len, lists.values())) > 200
-    assert walked
-    assert found.findings == []
+    reads = reads_of(path, monkeypatch)
+    assert max(reads[name] for name in lists) <= 5
+    assert after_crash(path) == right
+    for name in lists:
+        without_listing(path / name)
+    reads = reads_of(path, monkeypatch)
+    assert all(reads[name] >= len(lists[name]) for name in lists), "each of its groups is read then"
     assert after_crash(path) == right
 
 
@@ -116,14 +129,20 @@ def test_listing_of_an_earlier_use_of_the_file_is_not_read(path: Path) -> None:
 
 
 def test_copy_of_a_journal_has_the_listing_of_the_newest_segment(path: Path) -> None:
-    lists, right = many(path)
-    newest = max(lists)
+    """Of a broker that was stopped: what is damaged in it costs nothing in the copy, too."""
+    _, right = many(path)
+    lists, headers = listed(path), recover(path).headers
+    newest = headers[max(headers)][0].path.name
+    assert len(lists[newest]) > 2
+    copy = path.with_name("copy")
     with pinned_journal(path) as pinned:
-        pinned.copy(path.with_name("copy"), lambda: None)
-    data = bytearray((path.with_name("copy") / newest).read_bytes())
-    data[lists[newest][1] : lists[newest][1] + HEAD_BYTES] = bytes(HEAD_BYTES)
-    (path.with_name("copy") / newest).write_bytes(data)
-    assert after_crash(path.with_name("copy")) == right
+        assert pinned.copy(copy, lambda: None) == []
+    assert listed(copy) == lists
+    data = bytearray((copy / newest).read_bytes())
+    for at in lists[newest]:
+        data[at : at + HEAD_BYTES] = bytes(HEAD_BYTES)
+    (copy / newest).write_bytes(data)
+    assert after_crash(copy) == right
 
 
 def test_damage_that_the_listing_makes_up_for_costs_nothing(path: Path) -> None:
