@@ -11,12 +11,14 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 
 from brokers.engine.ports import Place
 from brokers.server.group_buffer import GroupBuffer
 from brokers.server.journal import reading
 from brokers.server.journal.journal_writer import JournalWriter
 from brokers.server.journal.recovery import Found, begin_writing, recover, segment_paths
+from brokers.server.journal.segment_file import Unreadable
 from brokers.server.journal.segments import Segments
 from brokers.server.journal.stamp_file import Stamp, read_stamp, write_stamp
 from brokers.server.message_groups import Entry, Group, Written
@@ -26,6 +28,8 @@ from brokers.server.sqlite_file import DiskFull, StoreError, make_folder
 SEGMENT_BYTES = 16 << 20
 #: Size with which a group is complete.
 GROUP_BYTES = 8 << 20
+#: How long the messages of a queue wait for one that the disk cannot read, s.
+UNREADABLE_SECONDS = 60.0
 
 
 class JournalStore(GroupBuffer):
@@ -70,6 +74,7 @@ class JournalStore(GroupBuffer):
         self.writer = JournalWriter(self._index, self._segments)
         self.used_bytes = self.writer.used_bytes
         self._discarded = False
+        self._unreadable: dict[int, float] = {}  # queue -> since when, s of the monotonic clock
 
     @property
     def pending_bytes(self) -> int:
@@ -83,9 +88,20 @@ class JournalStore(GroupBuffer):
 
     def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes]:
         """Return the bodies of written messages, by number, without missing and damaged ones, which are added to
-        `damaged`. Raises StoreError."""
-        bodies = reading.load(self._index, queue, numbers)
+        `damaged`. Raises StoreError; also for some time if the disk cannot read one, which may pass. Then it is
+        damaged, and delays no others."""
+        bodies = self._load(queue, numbers)
         self.damaged.update((queue, number) for number in numbers if number not in bodies)
+        return bodies
+
+    def _load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes]:
+        try:
+            bodies = reading.load(self._index, queue, numbers, around=False)
+        except Unreadable:
+            if monotonic() < self._unreadable.setdefault(queue, monotonic()) + UNREADABLE_SECONDS:
+                raise
+            bodies = reading.load(self._index, queue, numbers, around=True)
+        self._unreadable.pop(queue, None)
         return bodies
 
     def recover(self) -> Iterator[Entry]:

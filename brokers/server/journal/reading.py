@@ -29,7 +29,7 @@ class JournalReader:
 
     def load(self, queue: int, numbers: Sequence[int]) -> dict[int, bytes]:
         """Return the bodies of messages, by number, without missing and damaged ones. Raises StoreError."""
-        bodies = load(self.index, queue, numbers)
+        bodies = load(self.index, queue, numbers, around=True)
         self.damaged.update((queue, number) for number in numbers if number not in bodies)
         return bodies
 
@@ -42,8 +42,9 @@ class JournalReader:
             segment.file.close()
 
 
-def load(index: MessageIndex, queue: int, numbers: Sequence[int]) -> dict[int, bytes]:
-    """Return the bodies of messages, by number, without missing and damaged ones. Raises StoreError."""
+def load(index: MessageIndex, queue: int, numbers: Sequence[int], *, around: bool) -> dict[int, bytes]:
+    """Return the bodies of messages, by number, without missing and damaged ones; `around`: those that the disk cannot
+    read are. Raises Unreadable for them otherwise; StoreError."""
     bodies: dict[int, bytes] = {}
     ascending = sorted(numbers)
     at, end = 0, len(ascending)
@@ -54,7 +55,8 @@ def load(index: MessageIndex, queue: int, numbers: Sequence[int]) -> dict[int, b
             if run is not None:
                 while at < end and run.has(ascending[at]):
                     at += 1
-                bodies.update(_read(run, ascending[first:at], run.segment.file.read))
+                file = run.segment.file
+                bodies.update(_read(run, ascending[first:at], file.read_around if around else file.read))
     return bodies
 
 

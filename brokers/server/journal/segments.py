@@ -223,7 +223,7 @@ class Segments:
             self.head = None
 
     def _settle(self) -> None:
-        """Free the files that could not be freed when their first groups were refused, as far as the disk allows it."""
+        """Free files that could not be freed when their first groups were refused, if the disk can write them now."""
         for file, header in list(self._doubtful):
             with suppress(StoreError):
                 file.write_header(header)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from brokers.server.journal import journal_store
 from brokers.server.journal.pinning import pinned_journal
-from brokers.server.journal.reading import damaged_messages
+from brokers.server.journal.reading import JournalReader, damaged_messages
 from brokers.server.journal.recovery import recover
 from brokers.server.journal.segment_file import CONTENT, COPIES, PAGE
 from brokers.server.journal.stamp_file import Stamp, read_stamp, write_stamp
@@ -203,3 +204,44 @@ def test_error_of_compaction_prevents_no_reserve(path: Path, monkeypatch: pytest
         written = store.write(store.take())
         assert (written.fault, written.removed) == (None, True)
         assert len(store._segments.free) == 2
+
+
+def test_unreadable_body_is_waited_for_some_time_and_then_delays_no_others(
+    path: Path, bad: BadSectors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, now = written(path), 1000.0
+    monkeypatch.setattr(journal_store, "monotonic", lambda: now)
+    with closing(opened(path)) as store:
+        run = store._index.run_with(1, 20)
+        assert run is not None
+        sector = (run.segment.file.path.name, run.at - run.at % PAGE + PAGE)
+        numbers = list(range(10, 70))
+        for passes in (True, False):
+            bad.pages = {sector}
+            for _ in range(3):
+                with pytest.raises(StoreError, match="Input/output error"):
+                    store.load(1, numbers)
+                assert store.damaged == set()
+                now += journal_store.UNREADABLE_SECONDS / 4
+            if passes:
+                bad.pages.clear()
+                assert store.load(1, numbers) == {number: body for (_, number), body in there.items()}
+        now += journal_store.UNREADABLE_SECONDS / 4
+        sound = store.load(1, numbers)
+        assert 55 <= len(sound) < 60
+        assert all(there[1, number] == body for number, body in sound.items())
+        assert store.damaged == {(1, number) for number in numbers if number not in sound}
+        with pytest.raises(StoreError, match="Input/output error"):
+            store.load(1, numbers)
+        bad.pages.clear()
+        assert len(store.load(1, numbers)) == 60, "it stays where it is"
+
+
+def test_reader_of_a_stopped_broker_takes_an_unreadable_body_for_damaged(path: Path, bad: BadSectors) -> None:
+    there = written(path)
+    with closing(JournalReader(path)) as reader:
+        bad.pages = {(file.name, CONTENT + 2 * PAGE) for file in used_files(path)}
+        sound = reader.load(1, list(range(10, 70)))
+        assert 50 <= len(sound) < 60
+        assert len(reader.damaged) == 60 - len(sound)
+        assert all(there[1, number] == body for number, body in sound.items())

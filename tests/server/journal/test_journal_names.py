@@ -39,7 +39,7 @@ def use_segments(store: JournalStore, queue: int, first: int, count: int) -> Non
 
 
 def finish(store: JournalStore, steps: int) -> Written:
-    """Write what is buffered, and do all that is left to do, in at most so many steps."""
+    """Write what is buffered, and do all that is left to do, in at most this number of steps."""
     for _ in range(steps):
         written = write(store)
         if not (store.pending or written.unfinished):
@@ -82,7 +82,7 @@ def long_name(queue: int) -> str:
 
 
 def named(path: Path, count: int) -> JournalStore:
-    """A store of so many queues with long names, each with a message without a body."""
+    """A store of `count - 1` queues with long names, each with a message without a body."""
     store = opened(path)
     for queue in range(1, count):
         store.name_queue(queue, long_name(queue))
