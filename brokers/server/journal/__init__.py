@@ -8,5 +8,6 @@ bodies. The space of removed messages is free when a segment has none left, or w
 
 `journal_store.py` is what the broker's loop uses; `journal_writer.py` decides what is written when the disk is full;
 `segments.py` has the segments that are used, free, or reserved; `reading.py` reads, also for commands and backups;
-`pinning.py` copies the journal of a running broker, whose segments are not freed meanwhile (`reading_lock.py`).
+`open_files.py` has the files that are open for it. `pinning.py` copies the journal of a running broker, whose segments
+are not freed meanwhile (`reading_lock.py`).
 """

@@ -33,6 +33,7 @@ _SPENT = 64
 
 #: Bytes that a message and a run take besides bodies: in the changes of a group, and once more in the listing.
 MESSAGE_COST, RUN_COST = 16, 48
+_SINGLE_COST = MESSAGE_COST + RUN_COST
 
 
 class Segment:
@@ -211,7 +212,7 @@ class MessageIndex:
         segment.runs[run] = None
         segment.left += 1
         segment.left_bytes += size
-        segment.put_cost += size + MESSAGE_COST + RUN_COST
+        segment.put_cost += size + _SINGLE_COST
         self.left_bytes += size + MESSAGE_BYTES
 
     def _put(self, run: Run) -> int:

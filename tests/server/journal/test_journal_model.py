@@ -142,6 +142,25 @@ class JournalModel(RuleBasedStateMachine):
             self.safe = self.without
         self.restart()
 
+    @rule(queue=QUEUES, size=st.sampled_from([0, 7000]))
+    def write_on_a_stuck_disk(self, queue: int, size: int) -> None:
+        """What it may have written, also to a new segment, cannot even be erased: nothing of it is there once other
+        messages are."""
+        self.store.put(queue, self.number(queue), bytes(size))
+        self.disk.stuck = True
+        while self.store.pending:
+            written = write(self.store)
+            assert not written.messages or written.fault is not None
+        self.disk.stuck = self.disk.refusing = False
+        self.store.writer._not_before = 0.0
+        place = queue, self.number(queue)
+        self.store.put(*place, b"accepted")
+        written = write(self.store)
+        assert (written.fault, written.removed) == (None, True)
+        self.without[place] = b"accepted", 0, 0
+        self.safe = dict(self.without)
+        self.wanted = dict(self.without)
+
     @rule()
     def close(self) -> None:
         self.store.close()
