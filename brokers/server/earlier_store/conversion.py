@@ -23,12 +23,10 @@ from brokers.engine.ports import Place
 from brokers.server.config_store import ConfigStore
 from brokers.server.earlier_store.reader import MessageReader
 from brokers.server.earlier_store.salvage import NAMED_MESSAGES, mend_store
-from brokers.server.earlier_store.survey import unlink_earlier
 from brokers.server.earlier_store.tables import open_messages
 from brokers.server.journal.journal_store import SEGMENT_BYTES, JournalStore
 from brokers.server.journal.reading import damaged_messages, entries
 from brokers.server.journal.recovery import recover
-from brokers.server.lineage import is_of_deleted
 from brokers.server.message_groups import MESSAGE_BYTES, Entry
 from brokers.server.sqlite_file import DiskFull, StoreError, failures_named, reading, sync_folder
 from brokers.server.store_content import StoreFile
@@ -46,15 +44,12 @@ Say = Callable[[str], None]
 
 
 def convert_all(config: ConfigStore, stores: Sequence[StoreFile], say: Say = log.info) -> list[str]:
-    """Convert those of the stores, which belong to the configuration, that an earlier release has written. `say`
-    reports the progress. Return a line for each damage and what was done about it. Raises StoreError; then the files
-    that have not been converted are as they were."""
+    """Convert those of the stores that an earlier release has written. `say` reports the progress. Return a line for
+    each damage and what was done about it. Raises StoreError; then the files that have not been converted are as they
+    were."""
     known = Configuration.of(config.path, config.load())
     findings: list[str] = []
     earlier = [store for store in stores if not is_journal(store.path) and not store.blank]
-    for store in [each for each in earlier if is_of_deleted(known, each)]:
-        unlink_earlier(store.path)
-        earlier.remove(store)
     _check_room(earlier)
     for store in earlier:
         findings += mend_store(store.path, suspect=bool(store.damage))
