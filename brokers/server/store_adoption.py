@@ -96,7 +96,7 @@ def _journals(data: Path) -> list[StoreFile]:
     if any(not is_journal(store.path) for store in stores):
         with contextlib.closing(ConfigStore(data / CONFIG)) as config:
             convert_all(config, stores)
-        stores = _readable(data)
+        stores = [store for store in _readable(data) if is_journal(store.path)]
     return stores
 
 

@@ -49,7 +49,7 @@ def convert_all(config: ConfigStore, stores: Sequence[StoreFile], say: Say = log
     were."""
     known = Configuration.of(config.path, config.load())
     findings: list[str] = []
-    earlier = [store for store in stores if not is_journal(store.path) and not store.blank]
+    earlier = [store for store in stores if not is_journal(store.path) and not _is_unused(store)]
     _check_room(earlier)
     for store in earlier:
         findings += mend_store(store.path, suspect=bool(store.damage))
@@ -65,6 +65,12 @@ def convert_all(config: ConfigStore, stores: Sequence[StoreFile], say: Say = log
             raise
         rename(ready, journal)
     return findings
+
+
+def _is_unused(store: StoreFile) -> bool:
+    """Whether there is nothing to convert: its process was killed before it could use it, or its release had no
+    stamps. A start makes a journal in its place."""
+    return store.blank or (store.stamp is None and not store.holds and not store.error)
 
 
 def needed_bytes(stores: Sequence[StoreFile]) -> int:
@@ -129,6 +135,7 @@ def _copy(path: Path, db: sqlite3.Connection, store: StoreFile, new: Path, say: 
             if time.monotonic() > report_at:
                 report_at = time.monotonic() + REPORT_SECONDS
                 say(f"{path}: {done:,} of {store.messages:,} messages")
+        journal.drop_queue(0)  # which is none: a journal without a stamp and without a group passes for one never used
         _write(journal)
         if store.stamp is not None:
             journal.set_stamp(store.stamp)
