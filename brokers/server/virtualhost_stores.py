@@ -83,9 +83,13 @@ class VirtualHostStores:
         try:
             found = self._lineage.found.pop(path, None)
             store = ReadableStore(path, durable=durable, segment_bytes=self._segment_bytes, found=found)
-            if durable and store.stamp() is None:
-                store.set_stamp(self._lineage.stamp(name))
-                self._lineage.opened(path, name)
+            try:
+                if durable and store.stamp() is None:
+                    store.set_stamp(self._lineage.stamp(name))
+                    self._lineage.opened(path, name)
+            except BaseException:
+                store.close()  # else it would be locked for the next attempt
+                raise
         except StoreError as error:
             log.error("%s", error)
             raise AdminError(str(error)) from error

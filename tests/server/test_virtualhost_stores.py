@@ -13,8 +13,12 @@ from typing import Any
 import pytest
 from proton import Message
 
+from brokers.admin import AdminError
 from brokers.server import virtualhost_stores
+from brokers.server.journal import journal_store
 from brokers.server.journal.journal_store import JournalStore
+from brokers.server.journal.segment_file import SegmentFile, WriteFailed
+from brokers.server.journal.stamp_file import read_stamp
 from brokers.server.message_groups import Group, Written
 from brokers.server.opening import open_folder
 from brokers.server.service import Service
@@ -121,6 +125,33 @@ def test_store_whose_configuration_was_committed_just_before_a_kill_is_deleted(t
     os.rename(tmp_path / "store", data / FOLDER / NAME)
     with BrokerThread(data):
         assert not list((data / FOLDER).glob("second*"))
+
+
+@pytest.mark.parametrize("what", ["stamp", "disk"])
+def test_store_that_could_not_be_opened_is_opened_once_the_disk_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Its stamp could not be written, or no file: the next attempt finds it neither locked nor without its stamp."""
+
+    def full(path: Path, *_: Any, **__: Any) -> None:
+        raise WriteFailed(path, OSError(28, "No space left on device"))
+
+    with BrokerThread(tmp_path) as broker:
+        broker.do(lambda s: s.broker.create_virtualhost("second"))
+        with monkeypatch.context() as patch:
+            if what == "stamp":
+                patch.setattr(journal_store, "write_stamp", full)
+            else:
+                patch.setattr(SegmentFile, "create", full)
+            for _ in range(2):
+                with pytest.raises(AdminError, match="the disk is full"):
+                    make_durable(broker, "q", virtualhost="second")
+        make_durable(broker, "q", virtualhost="second")
+        broker.do(lambda s: put(s, 3))
+    stamp, _ = read_stamp(tmp_path / FOLDER / NAME)
+    assert stamp is not None
+    with BrokerThread(tmp_path) as broker:
+        assert broker.look(lambda s: s.broker.queue("second", "q").gate.depth_messages) == 3
 
 
 def test_folders_that_only_look_like_what_is_deleted_stay(tmp_path: Path) -> None:
