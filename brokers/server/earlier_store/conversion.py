@@ -13,20 +13,18 @@ import logging
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from itertools import zip_longest
 from pathlib import Path
 
 from brokers.engine.ports import Place
 from brokers.server.config_store import ConfigStore
-from brokers.server.earlier_store.reader import MessageReader
+from brokers.server.earlier_store.comparison import differences
+from brokers.server.earlier_store.reader import MessageReader, in_batches
 from brokers.server.earlier_store.salvage import NAMED_MESSAGES, mend_store
 from brokers.server.earlier_store.tables import open_messages
 from brokers.server.journal.journal_store import SEGMENT_BYTES, JournalStore
-from brokers.server.journal.reading import damaged_messages, entries
-from brokers.server.journal.recovery import recover
 from brokers.server.message_groups import MESSAGE_BYTES, Entry
 from brokers.server.sqlite_file import DiskFull, StoreError, failures_named, reading, sync_folder
 from brokers.server.store_content import StoreFile
@@ -35,8 +33,8 @@ from brokers.server.store_survey import STORE, Configuration
 
 log = logging.getLogger("headgate.broker")
 
-#: Messages whose bodies are read at once, and bytes of them; bytes that are written at once.
-LOADED, LOADED_BYTES, WRITTEN_BYTES = 256, 1 << 20, 1 << 20
+#: Bytes that are written at once.
+WRITTEN_BYTES = 1 << 20
 #: How often the progress is reported, s.
 REPORT_SECONDS = 5.0
 
@@ -123,7 +121,7 @@ def _copy(path: Path, db: sqlite3.Connection, store: StoreFile, new: Path, say: 
         names = dict(db.execute("SELECT id, name FROM queue"))
     with closing(JournalStore(new)) as journal, closing(reader.recover()) as messages:
         size = 0
-        for batch in _batches(messages):
+        for batch in in_batches(messages):
             queue = batch[0][0]
             if queue in names:
                 journal.name_queue(queue, names[queue])
@@ -140,20 +138,6 @@ def _copy(path: Path, db: sqlite3.Connection, store: StoreFile, new: Path, say: 
         if store.stamp is not None:
             journal.set_stamp(store.stamp)
     return reader.damaged
-
-
-def _batches(found: Iterator[Entry]) -> Iterator[list[Entry]]:
-    """Split the messages into batches, each of one queue."""
-    batch: list[Entry] = []
-    size = 0
-    for entry in found:
-        if batch and (entry[0] != batch[0][0] or len(batch) == LOADED or size + entry[2] > LOADED_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(entry)
-        size += entry[2]
-    if batch:
-        yield batch
 
 
 def _put(journal: JournalStore, batch: Sequence[Entry], bodies: dict[int, bytes]) -> int:
@@ -191,20 +175,9 @@ def _write(journal: JournalStore) -> None:
 def _compare(path: Path, db: sqlite3.Connection, new: Path, damaged: set[Place]) -> None:
     """Raises StoreError unless the journal has all messages but the damaged ones as the store has them, and nothing
     else."""
-    found = recover(new)
-    differences = [*found.findings, *damaged_messages(new, found)]
-    with closing(MessageReader(path, db).recover()) as messages:
-        sound = (entry for entry in messages if entry[:2] not in damaged)
-        for entry, copy in zip_longest(sound, entries(found.index)):
-            if entry != copy:
-                differences.append(f"{entry} became {copy}")
-                break
-    names = dict(db.execute("SELECT id, name FROM queue"))
-    for queue in found.index.queues():
-        if found.index.names.get(queue) != names.get(queue):
-            differences.append(f"the name of queue {queue} became {found.index.names.get(queue)}")
-    if differences:
-        raise StoreError(f"{path} could not be converted, and is as it was: {differences[0]}")
+    difference = next(differences(path, db, new, damaged), None)
+    if difference is not None:
+        raise StoreError(f"{path} could not be converted, and is as it was: {difference}")
 
 
 def _preserve(path: Path, lost: Sequence[Place]) -> str:

@@ -497,6 +497,46 @@ def test_conversion_that_does_not_give_the_same_is_refused(data: Path, monkeypat
     start(data)
 
 
+def test_conversion_that_gives_a_message_the_body_of_another_is_refused(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the same size, and with a checksum that is correct."""
+    put = conversion._put
+
+    def wrong(journal: JournalStore, batch: Any, bodies: dict[int, bytes]) -> int:
+        assert len(bodies[2]) == len(bodies[3])
+        return put(journal, batch, bodies | {2: bodies[3], 3: bodies[2]})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(conversion, "_put", wrong)
+        with pytest.raises(StoreError, match="as it was: the body of message 2 of queue number 1 became another"):
+            start(data)
+    assert [path.suffix for path in store_files(data / FOLDER)] == [".sqlite3"] * 2
+    start(data)
+
+
+def test_conversion_whose_groups_are_not_as_in_their_listing_is_refused(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that finds the listing damaged reads the groups."""
+    copy = conversion._copy
+
+    def damaged(path: Path, db: Any, store: Any, new: Path, *given: Any) -> Any:
+        found = copy(path, db, store, new, *given)
+        [file] = [file for file in new.glob("*.segment") if b"HgGr" in file.read_bytes()]
+        content = file.read_bytes()
+        assert b"HgLs" in content, "it has a listing"
+        at = content.index(b"HgGr") + 4
+        file.write_bytes(content[:at] + bytes(each ^ 255 for each in content[at : at + 4]) + content[at + 4 :])
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(conversion, "_copy", damaged)
+        with pytest.raises(StoreError, match=r"could not be converted, and is as it was: .* became"):
+            start(data)
+    start(data)
+
+
 def test_progress_is_reported(data: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(conversion, "REPORT_SECONDS", 0.0)
     caplog.set_level(logging.INFO)
