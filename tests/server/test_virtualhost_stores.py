@@ -84,6 +84,55 @@ def test_new_virtual_host_of_the_same_name_has_nothing_of_one_whose_group_is_bei
         assert broker.look(lambda s: s.broker.queue("second", "q").gate.depth_messages) == 1
 
 
+def test_deletion_waits_for_no_group_that_is_being_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does any other turn meanwhile, and a store is written until its folder is deleted."""
+    writing, go = threading.Event(), threading.Event()
+    write = JournalStore.write
+
+    def stepped(store: JournalStore, group: Group) -> Written:
+        if store.path.name == NAME:
+            writing.set()
+            assert go.wait(20)
+        return write(store, group)
+
+    monkeypatch.setattr(JournalStore, "write", stepped)
+    with BrokerThread(tmp_path) as broker:
+        create(broker)
+        make_durable(broker, "dq")
+        broker.do(lambda s: put(s, 20))
+        assert writing.wait(20)
+        delete(broker)
+        send(broker, "dq", "meanwhile")
+        assert "second" not in broker.look(lambda s: set(s.broker.virtualhosts))
+        assert not go.is_set()
+        assert (tmp_path / FOLDER / NAME).exists()
+        go.set()
+        wait_until(lambda: not list((tmp_path / FOLDER).glob("second*")), "it is deleted")
+    with BrokerThread(tmp_path) as broker:
+        assert broker.depth("dq") == 1
+
+
+def test_broker_that_stops_finishes_the_deletions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deleting, go = threading.Event(), threading.Event()
+    rmtree = shutil.rmtree
+
+    def stepped(folder: Path, **how: Any) -> None:
+        deleting.set()
+        assert go.wait(20)
+        rmtree(folder, **how)
+
+    monkeypatch.setattr(virtualhost_stores, "rmtree", stepped)
+    with BrokerThread(tmp_path) as broker:
+        create(broker)
+        delete(broker)
+        assert deleting.wait(20)
+        create(broker)  # its name is free meanwhile
+        assert (tmp_path / FOLDER / NAME).exists()
+        delete(broker)
+        threading.Timer(0.1, go.set).start()
+    assert not list((tmp_path / FOLDER).glob("second*"))
+
+
 def test_deletion_that_is_killed_is_finished_by_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Anywhere: with all of its files, or some."""
     data = tmp_path / "data"
