@@ -25,7 +25,8 @@ from brokers.server.earlier_store.reader import MessageReader, in_batches
 from brokers.server.earlier_store.salvage import NAMED_MESSAGES, mend_store
 from brokers.server.earlier_store.tables import open_messages
 from brokers.server.journal.journal_store import SEGMENT_BYTES, JournalStore
-from brokers.server.message_groups import MESSAGE_BYTES, Entry
+from brokers.server.journal.segment_file import CONTENT
+from brokers.server.message_groups import Entry
 from brokers.server.sqlite_file import DiskFull, StoreError, failures_named, reading, sync_folder
 from brokers.server.store_content import StoreFile
 from brokers.server.store_folder import NEW, READY, duplicate, is_journal, journal_of, rename
@@ -33,8 +34,12 @@ from brokers.server.store_survey import STORE, Configuration
 
 log = logging.getLogger("headgate.broker")
 
-#: Bytes that are written at once.
+#: Bytes that are written at once, unless a message is larger.
 WRITTEN_BYTES = 1 << 20
+#: Bytes that a message takes at most in a group besides its body, if it may be a run of its own.
+GROUP_BYTES = 64
+#: The same in a segment, with its listing; and of a message in a run.
+ALONE_BYTES, RUN_BYTES = 128, 16
 #: How often the progress is reported, s.
 REPORT_SECONDS = 5.0
 
@@ -73,12 +78,24 @@ def _is_unused(store: StoreFile) -> bool:
 
 def needed_bytes(stores: Sequence[StoreFile]) -> int:
     """Return the disk space that journals of these stores take, at most."""
-    needed = 0
-    for store in stores:
-        size = sum(queue.bytes + 2 * MESSAGE_BYTES * queue.messages for queue in store.queues.values())
-        largest = 2 * WRITTEN_BYTES  # the end of each segment may be unused
-        needed += (size // (SEGMENT_BYTES - largest) + 4) * SEGMENT_BYTES
-    return needed
+    return sum(map(_needed_bytes, stores))
+
+
+def _needed_bytes(store: StoreFile) -> int:
+    queues, extent = store.queues.values(), store.extent
+    names = sum(len(queue.name.encode()) + ALONE_BYTES for queue in queues)
+    size = sum(queue.bytes for queue in queues) + names
+    size += ALONE_BYTES * (extent.alone + extent.runs) + RUN_BYTES * (store.messages - extent.alone)
+    # Each segment begins with the names, and the list of the others; its end is unused if the next group is larger.
+    begin = CONTENT + 2 * names + size // (SEGMENT_BYTES // 64)
+    room, group = SEGMENT_BYTES - begin, WRITTEN_BYTES + max(WRITTEN_BYTES, extent.largest)
+    if group <= room // 2:
+        needed = (size // (room - group) + 1) * SEGMENT_BYTES
+    elif room >= SEGMENT_BYTES // 2:  # what two segments have together is more than there is room for in one
+        needed = 2 * size * SEGMENT_BYTES // room + size // 8 + SEGMENT_BYTES
+    else:
+        needed = (size // WRITTEN_BYTES + 1) * (SEGMENT_BYTES + begin)
+    return needed + 3 * SEGMENT_BYTES  # the reserve, and what is begun
 
 
 def _check_room(stores: Sequence[StoreFile]) -> None:
@@ -120,28 +137,30 @@ def _copy(path: Path, db: sqlite3.Connection, store: StoreFile, new: Path, say: 
     with failures_named(path):
         names = dict(db.execute("SELECT id, name FROM queue"))
     with closing(JournalStore(new)) as journal, closing(reader.recover()) as messages:
+        journal.drop_queue(0)  # which is none: a journal without a stamp and without a group passes for one never used
         size = 0
         for batch in in_batches(messages):
             queue = batch[0][0]
-            if queue in names:
-                journal.name_queue(queue, names[queue])
-            size += _put(journal, batch, reader.load(queue, [number for _, number, *_ in batch]))
-            done += len(batch)
-            if size >= WRITTEN_BYTES:
+            more = sum(entry[2] + GROUP_BYTES for entry in batch)
+            if size and size + more > WRITTEN_BYTES:
                 _write(journal)
                 size = 0
+            size += more
+            if queue in names:
+                journal.name_queue(queue, names[queue])
+            _put(journal, batch, reader.load(queue, [number for _, number, *_ in batch]))
+            done += len(batch)
             if time.monotonic() > report_at:
                 report_at = time.monotonic() + REPORT_SECONDS
                 say(f"{path}: {done:,} of {store.messages:,} messages")
-        journal.drop_queue(0)  # which is none: a journal without a stamp and without a group passes for one never used
         _write(journal)
         if store.stamp is not None:
             journal.set_stamp(store.stamp)
     return reader.damaged
 
 
-def _put(journal: JournalStore, batch: Sequence[Entry], bodies: dict[int, bytes]) -> int:
-    """Buffer the messages that have a body; return their size."""
+def _put(journal: JournalStore, batch: Sequence[Entry], bodies: dict[int, bytes]) -> None:
+    """Buffer the messages that have a body."""
     run: list[bytes] = []
     first = 0
     for queue, number, _, failed, expires in batch:
@@ -159,7 +178,6 @@ def _put(journal: JournalStore, batch: Sequence[Entry], bodies: dict[int, bytes]
             journal.fail(queue, number, failed)
     if run:
         journal.put_run(batch[0][0], first, run, sum(map(len, run)))
-    return sum(map(len, bodies.values()))
 
 
 def _write(journal: JournalStore) -> None:

@@ -486,8 +486,8 @@ def test_damaged_messages_are_named_and_their_file_is_preserved(
 def test_conversion_that_does_not_give_the_same_is_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put = conversion._put
 
-    def wrong(journal: JournalStore, batch: Any, bodies: dict[int, bytes]) -> int:
-        return put(journal, [(*entry[:3], entry[3] + (entry[1] == 7), entry[4]) for entry in batch], bodies)
+    def wrong(journal: JournalStore, batch: Any, bodies: dict[int, bytes]) -> None:
+        put(journal, [(*entry[:3], entry[3] + (entry[1] == 7), entry[4]) for entry in batch], bodies)
 
     with monkeypatch.context() as patch:
         patch.setattr(conversion, "_put", wrong)
@@ -503,9 +503,9 @@ def test_conversion_that_gives_a_message_the_body_of_another_is_refused(
     """Of the same size, and with a checksum that is correct."""
     put = conversion._put
 
-    def wrong(journal: JournalStore, batch: Any, bodies: dict[int, bytes]) -> int:
+    def wrong(journal: JournalStore, batch: Any, bodies: dict[int, bytes]) -> None:
         assert len(bodies[2]) == len(bodies[3])
-        return put(journal, batch, bodies | {2: bodies[3], 3: bodies[2]})
+        put(journal, batch, bodies | {2: bodies[3], 3: bodies[2]})
 
     with monkeypatch.context() as patch:
         patch.setattr(conversion, "_put", wrong)
