@@ -10,13 +10,16 @@ import pytest
 from proton import Message
 
 from brokers.server.journal import renumbering
+from brokers.server.journal.reading import damaged_messages
 from brokers.server.store_adoption import adopt
 from brokers.server.store_command import main
 from brokers.server.store_folder import earlier_of
 from brokers.server.store_survey import CONFIG, FOLDER, read_store
 from tests.amqp.broker_thread import BrokerThread
+from tests.amqp.clients import connected
 from tests.server.earlier_writer.folders import RESERVE, as_of_the_release_before
 from tests.server.earlier_writer.message_store import MessageStore
+from tests.server.test_bit_rot import flip_in
 from tests.server.test_store_identity import STORE, contents, data, make_durable, names, receive, refused, snapshots
 
 __all__ = ["data", "snapshots"]  # fixtures
@@ -105,6 +108,20 @@ def test_adoption_of_a_damaged_journal_that_is_killed_at_any_write_has_lost_none
         assert all(contents(copy).items() >= before.items() for copy in copies)
         with BrokerThread(killed) as broker:
             assert (broker.depth("dq"), broker.depth("second")) == (29, 10)
+
+
+def test_damaged_body_costs_no_other_message_when_its_journal_is_written_again(data: Path) -> None:
+    """All messages are in one group of the new one."""
+    flip_in(data / FOLDER / STORE, b"m17")
+    of_another(data)
+    adopt(data)
+    found = read_store(data / FOLDER / STORE)
+    assert (found.damage, found.messages) == ([], 40)
+    assert len(list(damaged_messages(found.path))) == 1
+    with BrokerThread(data) as broker, connected(broker) as connection:
+        receiver = connection.create_receiver("dq", credit=30)
+        assert [receiver.receive(timeout=5).body for _ in range(29)] == all_but(17)
+        assert receive(broker, "second") == names("s", 10)
 
 
 def test_journal_that_cannot_be_read_at_all_is_refused_with_the_command_that_moves_it_away(
