@@ -21,7 +21,7 @@ class StoredQueue:
 
 @dataclass(slots=True)
 class Extent:
-    """How the messages of an earlier release's store are stored, as far as it matters for the size of a journal.
+    """How the messages of an earlier release's store are stored, which determines the size of a journal.
     `alone`: messages in rows of their own, or left of a run. `runs`: that are as they were written. `largest`: bytes of
     the largest message."""
 

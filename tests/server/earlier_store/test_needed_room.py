@@ -122,7 +122,7 @@ def test_messages_of_which_a_journal_has_more_than_their_bodies(
 
 
 @pytest.mark.usefixtures("scaled")
-def test_no_much_more_is_asked_for_than_messages_in_runs_take(tmp_path: Path) -> None:
+def test_not_much_more_is_requested_than_messages_in_runs_take(tmp_path: Path) -> None:
     def fill(store: MessageStore) -> None:
         for first in range(0, 20_000, 100):
             store.put_run(1, first, [b"x" * 100] * 100, 10_000)

@@ -122,7 +122,7 @@ def test_bodies_are_right_though_their_segment_is_compacted_and_used_again_while
         def read_later(file: SegmentFile, at: int, size: int) -> bytes:
             if threading.current_thread() is not writer and file is old.file and writer.ident is None:
                 writer.start()
-                writer.join(1.0)  # it goes on as far as it may
+                writer.join(1.0)  # until it has ended, or waits for the reader
             return read(file, at, size)
 
         with monkeypatch.context() as patch:
