@@ -32,8 +32,9 @@ def damage_group(journal: Path, body: bytes) -> None:
         if body in content:
             head = content.rindex(b"HgGr", 0, content.index(body))
             content[head + 4 : head + 8] = bytes(each ^ 255 for each in content[head + 4 : head + 8])
-            listing = content.rindex(b"HgLs")
-            content[listing : listing + 4] = bytes(4)
+            if b"HgLs" in content:
+                listing = content.rindex(b"HgLs")
+                content[listing : listing + 4] = bytes(4)
             file.write_bytes(content)
             return
     raise AssertionError(f"{body!r} is not in {journal}")
