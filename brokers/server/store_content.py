@@ -22,8 +22,8 @@ class StoredQueue:
 @dataclass(slots=True)
 class Extent:
     """How the messages of an earlier release's store are stored, which determines the size of a journal.
-    `alone`: messages in rows of their own, or left of a run. `runs`: that are as they were written. `largest`: bytes of
-    the largest message."""
+    `alone`: messages in rows of their own, or left of a run. `runs`: that are as they were written, or unreadable.
+    `largest`: bytes of the largest message."""
 
     alone: int = 0
     runs: int = 0

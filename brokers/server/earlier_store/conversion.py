@@ -73,7 +73,7 @@ def convert_all(config: ConfigStore, stores: Sequence[StoreFile], say: Say = log
 def _is_unused(store: StoreFile) -> bool:
     """Whether there is nothing to convert: its process was killed before it could use it, or its release had no
     stamps. A start makes a journal in its place."""
-    return store.blank or (store.stamp is None and not store.holds and not store.error)
+    return store.blank or (store.stamp is None and not (store.holds or store.extent.runs or store.error))
 
 
 def needed_bytes(stores: Sequence[StoreFile]) -> int:

@@ -71,6 +71,7 @@ def _totals(db: sqlite3.Connection, extent: Extent, *, with_runs: bool) -> Itera
     for row in db.execute(SELECT_RUN) if with_runs else ():
         found = read_or_mend(row)
         if found is None:
+            extent.runs += 1
             continue  # a damaged one is a matter of `verification.py`
         run, _ = found
         count, size = run.count, run.size

@@ -124,3 +124,19 @@ def test_store_of_which_all_is_lost_becomes_a_journal_that_every_start_takes(sto
         with BrokerThread(stopped) as broker:
             assert broker.depth("dq") == start
             send(broker, "dq", "new")
+
+
+def test_store_without_a_stamp_of_which_no_run_can_be_read_is_not_taken_for_an_unused_one(
+    stopped: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    as_of_before_identities(stopped)
+    path = earlier_of(stopped / FOLDER / DEFAULT)
+    with closing(MessageStore(path, reserve_bytes=RESERVE)) as store:
+        store.put_run(1, 1, [b"x"] * 10, 10)
+        assert store.write(store.take()).fault is None
+        store._db.execute("UPDATE run SET parts = zeroblob(length(parts))")
+    for _ in range(2):
+        with BrokerThread(stopped) as broker:
+            assert broker.depth("dq") == 0
+    assert f"{path} was damaged: lost: 1 of queue number 1, 2 of queue number 1" in caplog.text
+    assert list((stopped / FOLDER).glob("*-damaged-*"))
