@@ -97,13 +97,15 @@ class GroupCommitter:
     def _done(self, writing: asyncio.Future[Written]) -> None:
         self._writing = None
         written = writing.result()
+        if self._discarded:
+            return  # what became of it concerns nothing any more
         self._log_faults(written)
         try:
             self._written(written)
         finally:
             if self.store.pending:
                 self._start()
-            elif written.unfinished and not self._discarded:
+            elif written.unfinished:
                 delay = 0 if written.removed else RETRY_SECONDS
                 self._retry = self._loop.call_later(delay, self._start)
 

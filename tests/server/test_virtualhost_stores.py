@@ -84,7 +84,9 @@ def test_new_virtual_host_of_the_same_name_has_nothing_of_one_whose_group_is_bei
         assert broker.look(lambda s: s.broker.queue("second", "q").gate.depth_messages) == 1
 
 
-def test_deletion_waits_for_no_group_that_is_being_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deletion_waits_for_no_group_that_is_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Nor does any other turn meanwhile, and a store is written until its folder is deleted."""
     writing, go = threading.Event(), threading.Event()
     write = JournalStore.write
@@ -108,6 +110,7 @@ def test_deletion_waits_for_no_group_that_is_being_written(tmp_path: Path, monke
         assert (tmp_path / FOLDER / NAME).exists()
         go.set()
         wait_until(lambda: not list((tmp_path / FOLDER).glob("second*")), "it is deleted")
+    assert not [text for text in caplog.messages if NAME in text], "no fault of the disk is reported"
     with BrokerThread(tmp_path) as broker:
         assert broker.depth("dq") == 1
 
