@@ -1,7 +1,8 @@
 """Group commit: the messages that the loop buffers while one group is being written are the next group.
 
 So all producers share one fsync, and the load determines the size of the groups: a single message is written at once.
-Everything here runs in the loop, except `JournalStore.write`, which has a thread of its own.
+Everything here runs in the loop, except `JournalStore.write`, and the end of a store that is deleted: those run in a
+thread of the store.
 """
 
 from __future__ import annotations
@@ -56,15 +57,23 @@ class GroupCommitter:
             self._retry.cancel()
         self._thread.shutdown()
 
-    def discard(self) -> None:
-        """Write nothing any more, and close the store, which is about to be deleted: waits for the group that is being
-        written, since its thread would create files in the folder of a new store of this name."""
+    def discard(self, then: Callable[[], None]) -> asyncio.Future[None]:
+        """Write nothing any more, and close the store, which is about to be deleted; then call `then`. Both in the
+        writer's thread, after the group that is being written: no turn waits for that. Done when `then` has returned.
+        """
         self._discarded = True
         if self._retry is not None:
             self._retry.cancel()
         self.store.discard()
-        self._thread.shutdown()
-        self.store.close()
+        ended = self._loop.run_in_executor(self._thread, self._end, then)
+        self._thread.shutdown(wait=False)
+        return ended
+
+    def _end(self, then: Callable[[], None]) -> None:
+        try:
+            self.store.close()
+        finally:
+            then()
 
     def _start(self) -> None:
         if self._discarded:
@@ -88,13 +97,15 @@ class GroupCommitter:
     def _done(self, writing: asyncio.Future[Written]) -> None:
         self._writing = None
         written = writing.result()
+        if self._discarded:
+            return  # what became of it concerns nothing any more
         self._log_faults(written)
         try:
             self._written(written)
         finally:
             if self.store.pending:
                 self._start()
-            elif written.unfinished and not self._discarded:
+            elif written.unfinished:
                 delay = 0 if written.removed else RETRY_SECONDS
                 self._retry = self._loop.call_later(delay, self._start)
 

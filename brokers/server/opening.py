@@ -12,6 +12,8 @@ from pathlib import Path
 
 from brokers.server.config_store import ConfigStore
 from brokers.server.earlier_store.conversion import convert_all
+from brokers.server.earlier_store.survey import unlink_earlier
+from brokers.server.lineage import is_of_deleted
 from brokers.server.store_content import StoreFile
 from brokers.server.store_folder import finish_renames, is_journal, store_files
 from brokers.server.store_identity import check
@@ -37,7 +39,11 @@ def open_folder(
         finish_renames(data / FOLDER, Configuration.of(config.path, config.load()).stores)
         stores = check(data, config.load())
         if any(not is_journal(store.path) for store in stores):
-            found += convert_all(config, stores, say)
+            known = Configuration.of(config.path, config.load())
+            for store in stores:
+                if not is_journal(store.path) and is_of_deleted(known, store):
+                    unlink_earlier(store.path)
+            found += convert_all(config, [store for store in stores if store.path.exists()], say)
             stores = [store for store in check(data, config.load()) if is_journal(store.path)]
         for store in stores:
             found += store.damage

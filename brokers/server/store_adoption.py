@@ -1,14 +1,18 @@
 """Adoption of message stores that do not belong to the configuration: `headgate store adopt`.
 
-No message is ever deleted. A store whose queues get other numbers is written again beside the old one, which it then
-replaces; and the configuration comes last. So after a kill -9 or a power cut the same command goes on where it was.
+No message is ever deleted, and no file of a damaged store. A store whose queues get other numbers is written again
+beside the old one, which it then replaces; and the configuration comes last. So after a kill -9 or a power cut the same
+command goes on where it was.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
+import shutil
 import time
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 
 from brokers.admin import AdminError
@@ -20,16 +24,18 @@ from brokers.server.earlier_store.conversion import convert_all
 from brokers.server.first_start import first_start
 from brokers.server.journal.renumbering import write_renumbered
 from brokers.server.journal.stamp_file import Stamp, write_stamp
-from brokers.server.sqlite_file import StoreError
+from brokers.server.sqlite_file import StoreError, sync_folder
 from brokers.server.store_content import StoreFile
 from brokers.server.store_folder import (
     NEW,
     OLD,
     READY,
+    duplicate,
     is_journal,
     remove_unfinished,
     rename,
     store_files,
+    unused,
 )
 from brokers.server.store_survey import (
     CONFIG,
@@ -41,24 +47,25 @@ from brokers.server.store_survey import (
     read_records,
     read_store,
 )
+from brokers.server.write_ahead_log import mend_logs
 
 
 def adopt(data: Path) -> list[str]:
     """Make the configuration and the stores belong together: create a queue for messages whose queue the configuration
-    does not have, with its old name if the store has it and it is free. Return a line for each action. Raises
-    StoreError."""
-    stores = _journals(data)
+    does not have, with its old name if the store has it and it is free. Return a line for each damage and each action.
+    Raises StoreError."""
+    stores, damage = _journals(data)
     records = read_records(data)
     config = Configuration.of(data / CONFIG, records)
     identity = config.identity or next((s.stamp.identity for s in stores if s.stamp), "") or uuid.uuid4().hex
     generation = max([config.next, *(s.stamp.generation for s in stores if s.stamp)]) + 1
     own = [s for s in stores if s.stamp is None or s.stamp.identity == identity]
     last = max([config.last_queue, *(store.last_queue for store in own)])
-    said = []
+    said: list[str] = []
     for store in stores:
         offset = 0 if store in own else last
         last += offset and store.last_queue
-        _take_over(store, Stamp(identity, store.virtualhost, generation, store.last_queue + offset), offset)
+        damage += _take_over(store, Stamp(identity, store.virtualhost, generation, store.last_queue + offset), offset)
     stores = [read_store(store.path) for store in stores]
     there = {store.path.name for store in stores}
     for name, host in sorted(config.stores.items()):
@@ -85,47 +92,75 @@ def adopt(data: Path) -> list[str]:
         written.commit()
     finally:
         written.close()
-    return said or ["the configuration and the stores belong together; no queue had to be recreated"]
+    return damage + (said or ["the configuration and the stores belong together; no queue had to be recreated"])
 
 
-def _journals(data: Path) -> list[StoreFile]:
-    """Return the stores in which something was written, those of an earlier release converted. Raises StoreError."""
+def _journals(data: Path) -> tuple[list[StoreFile], list[str]]:
+    """Return the stores in which something was written, those of an earlier release converted, and a line for each
+    damage. Raises StoreError."""
     finish(data)
     remove_unfinished(data / FOLDER)
+    damage = mend_logs([path for path in store_files(data / FOLDER) if not is_journal(path)])
     stores = _readable(data)
     if any(not is_journal(store.path) for store in stores):
         with contextlib.closing(ConfigStore(data / CONFIG)) as config:
-            convert_all(config, stores)
-        stores = _readable(data)
-    return stores
+            damage += convert_all(config, stores)
+        stores = [store for store in _readable(data) if is_journal(store.path)]
+    for store in stores:
+        damage += store.damage
+    return stores, damage
 
 
 def _readable(data: Path) -> list[StoreFile]:
-    """Return the stores in which something was written. Raises StoreError for a damaged one."""
+    """Return the stores in which something was written, also damaged ones. Raises StoreError for one that cannot be
+    read."""
     stores = [read_store(path) for path in store_files(data / FOLDER)]
     for store in stores:
-        if (store.error and not store.blank) or store.damage:
+        if store.error and not store.blank:
             raise StoreError(
-                f"{store.error or store.damage}: nothing was adopted. `headgate store set-aside --data {data}"
-                f" --store {store.path.name}` moves this file away"
+                f"{store.error}: nothing was adopted. `headgate store set-aside --data {data} --store"
+                f" {store.path.name}` moves this store away"
             )
     return [store for store in stores if not store.blank]
 
 
-def _take_over(store: StoreFile, stamp: Stamp, offset: int) -> None:
-    """Stamp a journal; with an offset, replace it by one in which the numbers of its queues are higher by that. Raises
-    StoreError."""
+def _take_over(store: StoreFile, stamp: Stamp, offset: int) -> list[str]:
+    """Stamp a journal; with an offset, replace it by one in which the numbers of its queues are higher by that. Return
+    where a damaged one is preserved that was replaced. Raises StoreError."""
     if not offset:
         write_stamp(store.path, stamp)
-        return
+        return []
     assert store.found is not None
     path = store.path
     new, ready, old = (path.with_name(path.name + end) for end in (NEW, READY, OLD))
+    said = [f"the damaged files of {path} are preserved in {_preserve(path)}"] if store.damage else []
     write_renumbered(store.found, new, stamp, offset)
     rename(new, ready)
     rename(path, old)  # from here on, the next command or start goes on
     rename(ready, path)
     remove_unfinished(path.parent)
+    return said
+
+
+def _preserve(path: Path) -> Path:
+    """Give the files of a journal a second name in a folder that no start takes for a store, once; return it. Raises
+    StoreError."""
+    files = [file for file in sorted(path.iterdir()) if file.name != "lock"]
+    for copy in path.parent.glob(f"{glob.escape(path.name)}-damaged-*"):
+        if all((copy / file.name).exists() and file.samefile(copy / file.name) for file in files):
+            return copy
+    new = path.with_name(path.name + NEW)
+    copy = unused(path.with_name(f"{path.name}-damaged-{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"))
+    try:
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(mode=0o700)
+        for file in files:
+            duplicate(file, new / file.name)
+    except OSError as error:
+        raise StoreError(f"cannot preserve {path}: {error.strerror or error}") from error
+    sync_folder(new)
+    rename(new, copy)
+    return copy
 
 
 def _recreate_queues(broker: Broker, config: Configuration, store: StoreFile) -> list[str]:

@@ -20,11 +20,23 @@ class StoredQueue:
 
 
 @dataclass(slots=True)
+class Extent:
+    """How the messages of an earlier release's store are stored, which determines the size of a journal.
+    `alone`: messages in rows of their own, or left of a run. `runs`: that are as they were written, or unreadable.
+    `largest`: bytes of the largest message."""
+
+    alone: int = 0
+    runs: int = 0
+    largest: int = 0
+
+
+@dataclass(slots=True)
 class StoreFile:
     """The content of one message store. `listed`: its queues, of a journal once they were needed. `error`: why it
     cannot be read; then the rest is unknown. `damage`: why `queues` may be incomplete, or have messages that were
     removed. `blank`: nothing has been written to it yet.
-    `is_later`: a later release has written it. `found`: of a journal, what was read, so that a start reads it once."""
+    `is_later`: a later release has written it. `found`: of a journal, what was read, so that a start reads it once.
+    `extent`: of a store of an earlier release."""
 
     path: Path
     virtualhost: str
@@ -35,6 +47,7 @@ class StoreFile:
     blank: bool = False
     is_later: bool = False
     found: Found | None = None
+    extent: Extent = field(default_factory=Extent)
 
     @property
     def queues(self) -> dict[int, StoredQueue]:

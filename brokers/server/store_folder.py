@@ -133,3 +133,11 @@ def duplicate(file: Path, other: Path) -> None:
         shutil.copy2(file, other)
         with other.open("rb") as copied:
             os.fsync(copied.fileno())
+
+
+def unused(folder: Path) -> Path:
+    """Return the folder, or one with a number after its name: two can be made within a second."""
+    candidate, number = folder, 2
+    while candidate.exists():
+        candidate, number = folder.with_name(f"{folder.name}-{number}"), number + 1
+    return candidate

@@ -14,16 +14,8 @@ from pathlib import Path
 
 from brokers.server.config_store import ConfigStore
 from brokers.server.sqlite_file import StoreError, sync_folder
-from brokers.server.store_folder import duplicate, earlier_of, is_journal, store_files
+from brokers.server.store_folder import duplicate, earlier_of, is_journal, store_files, unused
 from brokers.server.store_survey import CONFIG, FOLDER, STORE, Configuration, finish
-
-
-def _unused(folder: Path) -> Path:
-    """Return the folder, or one with a number after its name: stores can be set aside twice within a second."""
-    candidate, number = folder, 2
-    while candidate.exists():
-        candidate, number = folder.with_name(f"{folder.name}-{number}"), number + 1
-    return candidate
 
 
 def set_aside(data: Path, names: Sequence[str] = (), *, now: datetime | None = None) -> list[str]:
@@ -31,7 +23,7 @@ def set_aside(data: Path, names: Sequence[str] = (), *, now: datetime | None = N
     What was done, a line each. Raises StoreError."""
     finish(data)
     folder = data / FOLDER
-    target = _unused(data / f"{FOLDER}-set-aside-{now or datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}")
+    target = unused(data / f"{FOLDER}-set-aside-{now or datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}")
     config = None if not (data / CONFIG).exists() else ConfigStore(data / CONFIG)  # locked: no broker is running
     try:
         known = Configuration.of(data / CONFIG, config.load() if config else [])

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
+from threading import Event
 
 from brokers.admin import AdminError
 from brokers.server.commit import GroupCommitter
@@ -66,13 +67,16 @@ class VirtualHostStores:
         self._written = written
         self._committers: dict[str, GroupCommitter] = {}
         self._dropped: dict[Path, GroupCommitter] = {}  # of virtual hosts whose deletion is not on disk yet
-        self._deleting: set[asyncio.Future[None]] = set()
+        self._deleting: dict[asyncio.Future[None], tuple[Path, Event]] = {}  # and when each name is free again
 
     def open(self, virtualhost: str) -> JournalStore:
         """Raises AdminError."""
         path = self._path(virtualhost)
         if path in self._dropped:
             self._unlink(path)  # a new one with this name, before the deletion of the first is on disk
+        for deleted, freed in list(self._deleting.values()):
+            if deleted == path:
+                freed.wait()  # at most until a group is written, whose thread would create files in the new folder
         return self._open(virtualhost, path, durable=True)
 
     def open_temp(self) -> JournalStore:
@@ -83,9 +87,13 @@ class VirtualHostStores:
         try:
             found = self._lineage.found.pop(path, None)
             store = ReadableStore(path, durable=durable, segment_bytes=self._segment_bytes, found=found)
-            if durable and store.stamp() is None:
-                store.set_stamp(self._lineage.stamp(name))
-                self._lineage.opened(path, name)
+            try:
+                if durable and store.stamp() is None:
+                    store.set_stamp(self._lineage.stamp(name))
+                    self._lineage.opened(path, name)
+            except BaseException:
+                store.close()  # else it would be locked for the next attempt
+                raise
         except StoreError as error:
             log.error("%s", error)
             raise AdminError(str(error)) from error
@@ -109,11 +117,10 @@ class VirtualHostStores:
             self._unlink(path)
 
     def _unlink(self, path: Path) -> None:
-        self._dropped.pop(path).discard()
-        if (left := forget_store(path)) is not None:  # that takes time, if it is large
-            deleting = asyncio.get_running_loop().run_in_executor(None, partial(rmtree, left, ignore_errors=True))
-            self._deleting.add(deleting)
-            deleting.add_done_callback(self._deleting.discard)
+        freed = Event()
+        deleting = self._dropped.pop(path).discard(partial(_delete, path, freed))
+        self._deleting[deleting] = path, freed
+        deleting.add_done_callback(self._deleting.pop)
 
     def commit(self) -> None:
         """Write the buffered messages; see `GroupCommitter.commit`."""
@@ -137,3 +144,13 @@ class VirtualHostStores:
 async def _close(committer: GroupCommitter) -> None:
     await committer.close()
     committer.store.close()
+
+
+def _delete(path: Path, freed: Event) -> None:
+    """Delete the folder of a store that is closed. `freed` is set when another may have its name."""
+    try:
+        left = forget_store(path)
+    finally:
+        freed.set()
+    if left is not None:  # that takes time, if it is large
+        rmtree(left, ignore_errors=True)

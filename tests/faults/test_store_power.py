@@ -32,6 +32,7 @@ from tests.faults.nursery import ROOT
 from tests.faults.power import compiled
 from tests.faults.small_stores import SEGMENT_BYTES
 from tests.server.earlier_writer.folders import as_of_the_release_before
+from tests.server.test_store_adoption import damage_group
 from tests.server.test_store_identity import make_durable
 
 QUEUES = {"dq": 9, "second": 4}
@@ -117,6 +118,41 @@ def test_no_message_is_lost_when_the_power_is_cut_during_an_adoption(
         assert examine(data, quick=True)["belongs_together"], moment
         moments.add(together)
     assert moments == {False, True}
+
+
+@pytest.mark.timeout(600)
+def test_no_file_of_a_damaged_journal_is_lost_when_the_power_is_cut_during_its_adoption(
+    library: Path, root: Path, tmp_path: Path
+) -> None:
+    """It is written again, with other numbers of its queues."""
+    data = root / "data"
+    [journal] = store_files(data / FOLDER)
+    damage_group(journal, b"dq 4")
+    damaged = {file.name: file.read_bytes() for file in journal.glob("*.segment")}
+    with BrokerThread(tmp_path / "other", segment_bytes=SEGMENT_BYTES) as broker:
+        make_durable(broker, "orders")
+    (data / f"{CONFIG}-wal").unlink()
+    shutil.copy(tmp_path / "other" / CONFIG, data / CONFIG)
+    moments = set()
+    for moment, cut in cuts(library, root, "adopt"):
+        for _ in range(2):  # after the cut, and after what it has interrupted was done
+            folders = [cut / FOLDER / journal.name, *(cut / FOLDER).glob(f"{journal.name}[.-]*")]
+            whole = [
+                folder
+                for folder in folders
+                if folder.is_dir() and all(_content(folder / name) == content for name, content in damaged.items())
+            ]
+            assert whole, moment
+            adopt(cut)
+        assert all("-damaged-" in folder.name for folder in whole), moment
+        assert queues(cut) == QUEUES | {"dq": QUEUES["dq"] - 1}, moment
+        assert examine(cut, quick=True)["belongs_together"], moment
+        moments.add(len(whole))
+    assert 1 in moments
+
+
+def _content(file: Path) -> bytes | None:
+    return file.read_bytes() if file.exists() else None
 
 
 @pytest.mark.timeout(600)

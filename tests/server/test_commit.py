@@ -55,8 +55,9 @@ async def test_messages_that_arrive_while_a_group_is_written_are_the_next_group(
     store.close()
 
 
+@pytest.mark.parametrize("faults", [1, 2, 5])
 async def test_a_refused_group_costs_the_next_one_nothing_and_removals_are_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: int
 ) -> None:
     monkeypatch.setattr(commit, "RETRY_SECONDS", 0.001)
     store, results, removed = SteppedStore(tmp_path / "m"), [], asyncio.Event()
@@ -71,7 +72,7 @@ async def test_a_refused_group_costs_the_next_one_nothing_and_removals_are_tried
     committer.commit()
     await asyncio.wait_for(committer.flush(), 10)
 
-    store.faults = 1
+    store.faults = faults  # of the group, and of its removals alone
     store.remove(1, 1)
     store.put(1, 2, b"b")
     committer.commit()
@@ -79,6 +80,7 @@ async def test_a_refused_group_costs_the_next_one_nothing_and_removals_are_tried
     assert [(w.ticket, w.fault is None, w.removed) for w in results] == [(1, True, True), (2, False, False)]
 
     await asyncio.wait_for(removed.wait(), 10)  # without a new group: the committer retries
+    assert store.faults == 0
     assert list(store.recover()) == []
     store.put(1, 3, b"c")
     await asyncio.wait_for(committer.close(), 10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,19 @@ from proton.utils import BlockingConnection
 
 from brokers.engine.queues import durable_storage
 from brokers.engine.values.message import DELAYED
+from brokers.server.config_store import ConfigStore
+from brokers.server.earlier_store import salvage
+from brokers.server.journal.journal_store import JournalStore
 from brokers.server.journal.reading import JournalReader, damaged_messages
+from brokers.server.store_adoption import adopt
 from brokers.server.store_command import main
 from brokers.server.store_folder import file_name
 from brokers.server.store_identity import CONFIG, FOLDER
+from brokers.server.store_survey import read_store
 from brokers.steady_clock import time_of_day
 from tests.amqp.broker_thread import BrokerThread
 from tests.amqp.clients import bodies, connected, fill
+from tests.server.earlier_writer.folders import as_of_the_release_before
 from tests.server.test_bit_rot import flip_in
 from tests.server.test_broker_process import running
 
@@ -94,6 +101,52 @@ def test_they_outlive_the_loss_of_the_configuration(tmp_path: Path, capsys: pyte
     capsys.readouterr()
     assert main(["adopt", "--data", str(tmp_path), "--json"]) == 0
     assert "4 messages" in json.loads(capsys.readouterr().out)["done"][0]
+    assert_all_is_well(tmp_path)
+
+
+def test_they_outlive_a_journal_that_is_written_again_for_another_broker(tmp_path: Path) -> None:
+    """Its queues get other numbers."""
+    data, other = filled(tmp_path / "data"), tmp_path / "other"
+    with BrokerThread(other) as broker:
+        broker.do(lambda s: s.broker.create_queue(s.broker.virtualhost("default"), "orders", {}, durable=True))
+    shutil.copy(other / CONFIG, data / CONFIG)
+    [before] = read_store(data / STORE).queues
+    assert "queue q was created for the 4 messages" in " ".join(adopt(data))
+    [number] = read_store(data / STORE).queues
+    assert number != before
+    assert_all_is_well(data)
+
+
+def test_they_outlive_the_compaction_of_their_segment(tmp_path: Path) -> None:
+    filled(tmp_path)
+    size = 64 << 10
+    with contextlib.closing(JournalStore(tmp_path / STORE, segment_bytes=size)) as store:
+        [before] = {run.segment.serial for segment in store._index.segments.values() for run in segment.runs}
+        entries = list(store.recover())
+        for number in range(400):
+            store.put(2, number, bytes(20_000))
+            store.remove(2, number)
+            while store.write(store.take()).unfinished:
+                pass
+        assert before not in store._index.segments
+        assert list(store.recover()) == entries
+    with contextlib.closing(ConfigStore(tmp_path / CONFIG)) as config:  # else the store is newer than it
+        [(key, value)] = [(key, value) for kind, key, value in config.load() if kind == "broker"]
+        config.put("broker", key, value | {"last_store_id": 2})
+        config.commit()
+    assert_all_is_well(tmp_path)
+
+
+@pytest.mark.parametrize("repaired", [False, True])
+def test_they_outlive_the_repair_and_the_conversion_of_a_store_of_the_release_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, repaired: bool
+) -> None:
+    as_of_the_release_before(filled(tmp_path))
+    with monkeypatch.context() as patch:
+        if repaired:
+            patch.setattr(salvage, "_findings", lambda db, table: ["as if it were damaged"])
+        assert main(["convert", "--data", str(tmp_path)]) == 0
+    assert ("4 messages were saved" in caplog.text) == repaired
     assert_all_is_well(tmp_path)
 
 

@@ -13,8 +13,12 @@ from typing import Any
 import pytest
 from proton import Message
 
+from brokers.admin import AdminError
 from brokers.server import virtualhost_stores
+from brokers.server.journal import journal_store
 from brokers.server.journal.journal_store import JournalStore
+from brokers.server.journal.segment_file import SegmentFile, WriteFailed
+from brokers.server.journal.stamp_file import read_stamp
 from brokers.server.message_groups import Group, Written
 from brokers.server.opening import open_folder
 from brokers.server.service import Service
@@ -80,6 +84,58 @@ def test_new_virtual_host_of_the_same_name_has_nothing_of_one_whose_group_is_bei
         assert broker.look(lambda s: s.broker.queue("second", "q").gate.depth_messages) == 1
 
 
+def test_deletion_waits_for_no_group_that_is_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor does any other turn meanwhile, and a store is written until its folder is deleted."""
+    writing, go = threading.Event(), threading.Event()
+    write = JournalStore.write
+
+    def stepped(store: JournalStore, group: Group) -> Written:
+        if store.path.name == NAME:
+            writing.set()
+            assert go.wait(20)
+        return write(store, group)
+
+    monkeypatch.setattr(JournalStore, "write", stepped)
+    with BrokerThread(tmp_path) as broker:
+        create(broker)
+        make_durable(broker, "dq")
+        broker.do(lambda s: put(s, 20))
+        assert writing.wait(20)
+        delete(broker)
+        send(broker, "dq", "meanwhile")
+        assert "second" not in broker.look(lambda s: set(s.broker.virtualhosts))
+        assert not go.is_set()
+        assert (tmp_path / FOLDER / NAME).exists()
+        go.set()
+        wait_until(lambda: not list((tmp_path / FOLDER).glob("second*")), "it is deleted")
+    assert not [text for text in caplog.messages if NAME in text], "no fault of the disk is reported"
+    with BrokerThread(tmp_path) as broker:
+        assert broker.depth("dq") == 1
+
+
+def test_broker_that_stops_finishes_the_deletions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deleting, go = threading.Event(), threading.Event()
+    rmtree = shutil.rmtree
+
+    def stepped(folder: Path, **how: Any) -> None:
+        deleting.set()
+        assert go.wait(20)
+        rmtree(folder, **how)
+
+    monkeypatch.setattr(virtualhost_stores, "rmtree", stepped)
+    with BrokerThread(tmp_path) as broker:
+        create(broker)
+        delete(broker)
+        assert deleting.wait(20)
+        create(broker)  # its name is free meanwhile
+        assert (tmp_path / FOLDER / NAME).exists()
+        delete(broker)
+        threading.Timer(0.1, go.set).start()
+    assert not list((tmp_path / FOLDER).glob("second*"))
+
+
 def test_deletion_that_is_killed_is_finished_by_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Anywhere: with all of its files, or some."""
     data = tmp_path / "data"
@@ -121,6 +177,33 @@ def test_store_whose_configuration_was_committed_just_before_a_kill_is_deleted(t
     os.rename(tmp_path / "store", data / FOLDER / NAME)
     with BrokerThread(data):
         assert not list((data / FOLDER).glob("second*"))
+
+
+@pytest.mark.parametrize("what", ["stamp", "disk"])
+def test_store_that_could_not_be_opened_is_opened_once_the_disk_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Its stamp could not be written, or no file: the next attempt finds it neither locked nor without its stamp."""
+
+    def full(path: Path, *_: Any, **__: Any) -> None:
+        raise WriteFailed(path, OSError(28, "No space left on device"))
+
+    with BrokerThread(tmp_path) as broker:
+        broker.do(lambda s: s.broker.create_virtualhost("second"))
+        with monkeypatch.context() as patch:
+            if what == "stamp":
+                patch.setattr(journal_store, "write_stamp", full)
+            else:
+                patch.setattr(SegmentFile, "create", full)
+            for _ in range(2):
+                with pytest.raises(AdminError, match="the disk is full"):
+                    make_durable(broker, "q", virtualhost="second")
+        make_durable(broker, "q", virtualhost="second")
+        broker.do(lambda s: put(s, 3))
+    stamp, _ = read_stamp(tmp_path / FOLDER / NAME)
+    assert stamp is not None
+    with BrokerThread(tmp_path) as broker:
+        assert broker.look(lambda s: s.broker.queue("second", "q").gate.depth_messages) == 3
 
 
 def test_folders_that_only_look_like_what_is_deleted_stay(tmp_path: Path) -> None:

@@ -13,23 +13,20 @@ import logging
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from itertools import zip_longest
 from pathlib import Path
 
 from brokers.engine.ports import Place
 from brokers.server.config_store import ConfigStore
-from brokers.server.earlier_store.reader import MessageReader
+from brokers.server.earlier_store.comparison import differences
+from brokers.server.earlier_store.reader import MessageReader, in_batches
 from brokers.server.earlier_store.salvage import NAMED_MESSAGES, mend_store
-from brokers.server.earlier_store.survey import unlink_earlier
 from brokers.server.earlier_store.tables import open_messages
 from brokers.server.journal.journal_store import SEGMENT_BYTES, JournalStore
-from brokers.server.journal.reading import damaged_messages, entries
-from brokers.server.journal.recovery import recover
-from brokers.server.lineage import is_of_deleted
-from brokers.server.message_groups import MESSAGE_BYTES, Entry
+from brokers.server.journal.segment_file import CONTENT
+from brokers.server.message_groups import Entry
 from brokers.server.sqlite_file import DiskFull, StoreError, failures_named, reading, sync_folder
 from brokers.server.store_content import StoreFile
 from brokers.server.store_folder import NEW, READY, duplicate, is_journal, journal_of, rename
@@ -37,8 +34,12 @@ from brokers.server.store_survey import STORE, Configuration
 
 log = logging.getLogger("headgate.broker")
 
-#: Messages whose bodies are read at once, and bytes of them; bytes that are written at once.
-LOADED, LOADED_BYTES, WRITTEN_BYTES = 256, 1 << 20, 1 << 20
+#: Bytes that are written at once, unless a message is larger.
+WRITTEN_BYTES = 1 << 20
+#: Bytes that a message takes at most in a group besides its body, if it may be a run of its own.
+GROUP_BYTES = 64
+#: The same in a segment, with its listing; and of a message in a run.
+ALONE_BYTES, RUN_BYTES = 128, 16
 #: How often the progress is reported, s.
 REPORT_SECONDS = 5.0
 
@@ -46,15 +47,12 @@ Say = Callable[[str], None]
 
 
 def convert_all(config: ConfigStore, stores: Sequence[StoreFile], say: Say = log.info) -> list[str]:
-    """Convert those of the stores, which belong to the configuration, that an earlier release has written. `say`
-    reports the progress. Return a line for each damage and what was done about it. Raises StoreError; then the files
-    that have not been converted are as they were."""
+    """Convert those of the stores that an earlier release has written. `say` reports the progress. Return a line for
+    each damage and what was done about it. Raises StoreError; then the files that have not been converted are as they
+    were."""
     known = Configuration.of(config.path, config.load())
     findings: list[str] = []
-    earlier = [store for store in stores if not is_journal(store.path) and not store.blank]
-    for store in [each for each in earlier if is_of_deleted(known, each)]:
-        unlink_earlier(store.path)
-        earlier.remove(store)
+    earlier = [store for store in stores if not is_journal(store.path) and not _is_unused(store)]
     _check_room(earlier)
     for store in earlier:
         findings += mend_store(store.path, suspect=bool(store.damage))
@@ -72,14 +70,32 @@ def convert_all(config: ConfigStore, stores: Sequence[StoreFile], say: Say = log
     return findings
 
 
+def _is_unused(store: StoreFile) -> bool:
+    """Whether there is nothing to convert: its process was killed before it could use it, or its release had no
+    stamps. A start makes a journal in its place."""
+    return store.blank or (store.stamp is None and not (store.holds or store.extent.runs or store.error))
+
+
 def needed_bytes(stores: Sequence[StoreFile]) -> int:
     """Return the disk space that journals of these stores take, at most."""
-    needed = 0
-    for store in stores:
-        size = sum(queue.bytes + 2 * MESSAGE_BYTES * queue.messages for queue in store.queues.values())
-        largest = 2 * WRITTEN_BYTES  # the end of each segment may be unused
-        needed += (size // (SEGMENT_BYTES - largest) + 4) * SEGMENT_BYTES
-    return needed
+    return sum(map(_needed_bytes, stores))
+
+
+def _needed_bytes(store: StoreFile) -> int:
+    queues, extent = store.queues.values(), store.extent
+    names = sum(len(queue.name.encode()) + ALONE_BYTES for queue in queues)
+    size = sum(queue.bytes for queue in queues) + names
+    size += ALONE_BYTES * (extent.alone + extent.runs) + RUN_BYTES * (store.messages - extent.alone)
+    # Each segment begins with the names, and the list of the others; its end is unused if the next group is larger.
+    begin = CONTENT + 2 * names + size // (SEGMENT_BYTES // 64)
+    room, group = SEGMENT_BYTES - begin, WRITTEN_BYTES + max(WRITTEN_BYTES, extent.largest)
+    if group <= room // 2:
+        needed = (size // (room - group) + 1) * SEGMENT_BYTES
+    elif room >= SEGMENT_BYTES // 2:  # what two segments have together is more than there is room for in one
+        needed = 2 * size * SEGMENT_BYTES // room + size // 8 + SEGMENT_BYTES
+    else:
+        needed = (size // WRITTEN_BYTES + 1) * (SEGMENT_BYTES + begin)
+    return needed + 3 * SEGMENT_BYTES  # the reserve, and what is begun
 
 
 def _check_room(stores: Sequence[StoreFile]) -> None:
@@ -121,16 +137,19 @@ def _copy(path: Path, db: sqlite3.Connection, store: StoreFile, new: Path, say: 
     with failures_named(path):
         names = dict(db.execute("SELECT id, name FROM queue"))
     with closing(JournalStore(new)) as journal, closing(reader.recover()) as messages:
+        journal.drop_queue(0)  # which is none: a journal without a stamp and without a group passes for one never used
         size = 0
-        for batch in _batches(messages):
+        for batch in in_batches(messages):
             queue = batch[0][0]
-            if queue in names:
-                journal.name_queue(queue, names[queue])
-            size += _put(journal, batch, reader.load(queue, [number for _, number, *_ in batch]))
-            done += len(batch)
-            if size >= WRITTEN_BYTES:
+            more = sum(entry[2] + GROUP_BYTES for entry in batch)
+            if size and size + more > WRITTEN_BYTES:
                 _write(journal)
                 size = 0
+            size += more
+            if queue in names:
+                journal.name_queue(queue, names[queue])
+            _put(journal, batch, reader.load(queue, [number for _, number, *_ in batch]))
+            done += len(batch)
             if time.monotonic() > report_at:
                 report_at = time.monotonic() + REPORT_SECONDS
                 say(f"{path}: {done:,} of {store.messages:,} messages")
@@ -140,22 +159,8 @@ def _copy(path: Path, db: sqlite3.Connection, store: StoreFile, new: Path, say: 
     return reader.damaged
 
 
-def _batches(found: Iterator[Entry]) -> Iterator[list[Entry]]:
-    """Split the messages into batches, each of one queue."""
-    batch: list[Entry] = []
-    size = 0
-    for entry in found:
-        if batch and (entry[0] != batch[0][0] or len(batch) == LOADED or size + entry[2] > LOADED_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(entry)
-        size += entry[2]
-    if batch:
-        yield batch
-
-
-def _put(journal: JournalStore, batch: Sequence[Entry], bodies: dict[int, bytes]) -> int:
-    """Buffer the messages that have a body; return their size."""
+def _put(journal: JournalStore, batch: Sequence[Entry], bodies: dict[int, bytes]) -> None:
+    """Buffer the messages that have a body."""
     run: list[bytes] = []
     first = 0
     for queue, number, _, failed, expires in batch:
@@ -173,7 +178,6 @@ def _put(journal: JournalStore, batch: Sequence[Entry], bodies: dict[int, bytes]
             journal.fail(queue, number, failed)
     if run:
         journal.put_run(batch[0][0], first, run, sum(map(len, run)))
-    return sum(map(len, bodies.values()))
 
 
 def _write(journal: JournalStore) -> None:
@@ -189,20 +193,9 @@ def _write(journal: JournalStore) -> None:
 def _compare(path: Path, db: sqlite3.Connection, new: Path, damaged: set[Place]) -> None:
     """Raises StoreError unless the journal has all messages but the damaged ones as the store has them, and nothing
     else."""
-    found = recover(new)
-    differences = [*found.findings, *damaged_messages(new, found)]
-    with closing(MessageReader(path, db).recover()) as messages:
-        sound = (entry for entry in messages if entry[:2] not in damaged)
-        for entry, copy in zip_longest(sound, entries(found.index)):
-            if entry != copy:
-                differences.append(f"{entry} became {copy}")
-                break
-    names = dict(db.execute("SELECT id, name FROM queue"))
-    for queue in found.index.queues():
-        if found.index.names.get(queue) != names.get(queue):
-            differences.append(f"the name of queue {queue} became {found.index.names.get(queue)}")
-    if differences:
-        raise StoreError(f"{path} could not be converted, and is as it was: {differences[0]}")
+    difference = next(differences(path, db, new, damaged), None)
+    if difference is not None:
+        raise StoreError(f"{path} could not be converted, and is as it was: {difference}")
 
 
 def _preserve(path: Path, lost: Sequence[Place]) -> str:

@@ -16,6 +16,9 @@ from brokers.server.earlier_store.tables import batches, load_of
 from brokers.server.message_groups import Entry
 from brokers.server.sqlite_file import failures_named, is_damage
 
+#: Messages whose bodies are read at once, and bytes of them, unless it is a single message.
+LOADED, LOADED_BYTES = 256, 1 << 20
+
 
 class MessageReader:
     """`db`: of the file at `path`. `damaged`: messages that are unreadable or have a wrong checksum."""
@@ -146,3 +149,17 @@ def _in_order(singles: Iterator[Entry], runs: Iterator[Run]) -> Iterator[Entry]:
     if single is not None:
         yield single
         yield from singles
+
+
+def in_batches(found: Iterator[Entry]) -> Iterator[list[Entry]]:
+    """Split the messages into batches, each of one queue, whose bodies are read at once."""
+    batch: list[Entry] = []
+    size = 0
+    for entry in found:
+        if batch and (entry[0] != batch[0][0] or len(batch) == LOADED or size + entry[2] > LOADED_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += entry[2]
+    if batch:
+        yield batch

@@ -10,7 +10,7 @@ from pathlib import Path
 from brokers.server.earlier_store.runs import SELECT_RUN, read_or_mend
 from brokers.server.journal.stamp_file import Stamp
 from brokers.server.sqlite_file import StoreError, reading
-from brokers.server.store_content import StoredQueue, StoreFile
+from brokers.server.store_content import Extent, StoredQueue, StoreFile
 
 #: How the names of the files end, and those of files beside each that belong to it.
 SUFFIX = ".sqlite3"
@@ -48,7 +48,7 @@ def read_earlier(found: StoreFile) -> None:
                 found.stamp = Stamp(*row) if row else None
                 names = dict(db.execute("SELECT id, name FROM queue"))
             try:
-                for queue, messages, size in _totals(db, with_runs="run" in tables):
+                for queue, messages, size in _totals(db, found.extent, with_runs="run" in tables):
                     found.listed[queue] = StoredQueue(queue, names.get(queue, ""), messages, size)
             except sqlite3.DatabaseError as error:
                 found.damage.append(f"{path} is damaged: {error}")
@@ -58,23 +58,30 @@ def read_earlier(found: StoreFile) -> None:
         found.error = str(error)
 
 
-def _totals(db: sqlite3.Connection, *, with_runs: bool) -> Iterator[tuple[int, int, int]]:
-    """Yield each queue with its number of messages and their bytes. Raises sqlite3.DatabaseError."""
-    totals = {
-        queue: (messages, size)
-        for queue, messages, size in db.execute(
-            "SELECT queue, count(*), sum(size) FROM message INDEXED BY message_place GROUP BY queue"
-        )
-    }
+def _totals(db: sqlite3.Connection, extent: Extent, *, with_runs: bool) -> Iterator[tuple[int, int, int]]:
+    """Yield each queue with its number of messages and their bytes, and fill in the extent. Raises
+    sqlite3.DatabaseError."""
+    totals = {}
+    for queue, messages, size, largest in db.execute(
+        "SELECT queue, count(*), sum(size), max(size) FROM message INDEXED BY message_place GROUP BY queue"
+    ):
+        totals[queue] = (messages, size)
+        extent.alone += messages
+        extent.largest = max(extent.largest, largest if isinstance(largest, int) else 0)
     for row in db.execute(SELECT_RUN) if with_runs else ():
         found = read_or_mend(row)
         if found is None:
+            extent.runs += 1
             continue  # a damaged one is a matter of `verification.py`
         run, _ = found
         count, size = run.count, run.size
-        if run.state.gone:
+        if run.state.gone or run.state.failed:
             sizes = [size for _, _, size, *_ in run.entries()]
             count, size = len(sizes), sum(sizes)
+            extent.alone += count
+        else:
+            extent.runs += 1
+        extent.largest = max((extent.largest, *run.parts[: run.count]))
         before = totals.get(run.queue, (0, 0))
         totals[run.queue] = (before[0] + count, before[1] + size)
     for queue, (messages, size) in totals.items():

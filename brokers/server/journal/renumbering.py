@@ -42,6 +42,9 @@ def write_renumbered(found: Found, folder: Path, stamp: Stamp, offset: int) -> N
                     segments.append(draft, Purpose.MESSAGES)
                     draft = Draft()
             segment.file.close()
-        draft.last_queue(stamp.last_queue)
-        segments.append(draft, Purpose.MESSAGES)
+        if draft.changes:
+            segments.append(draft, Purpose.MESSAGES)
+        end = Draft()  # without messages: a damaged body in the group before it is not mistaken for a torn group
+        end.last_queue(stamp.last_queue)
+        segments.append(end, Purpose.MESSAGES)
         write_stamp(folder, stamp, max(segments.index.segments, default=0))

@@ -52,6 +52,7 @@ from brokers.server.store_identity import StoreMismatch
 from brokers.server.store_set_aside import set_aside
 from brokers.server.store_survey import CONFIG, FOLDER, STORE, read_records, read_store
 from tests.amqp.broker_thread import BrokerThread
+from tests.server.earlier_writer import start_rule
 from tests.server.earlier_writer.folders import RESERVE, as_of_the_release_before
 from tests.server.earlier_writer.message_store import MessageStore
 from tests.server.test_store_identity import contents, make_durable, names, receive, send
@@ -347,16 +348,43 @@ def test_the_file_that_an_earlier_start_has_left_is_no_store(data: Path) -> None
 
 
 def test_release_before_refuses_what_this_one_has_written(data: Path) -> None:
-    """It takes the files that end in `.sqlite3` for the stores, and a recorded store that is missing for a reason not
-    to start."""
+    """By its own rule, which takes what it has left itself: else it would start without the messages."""
+    assert len(start_rule.check(data, read_records(data))) == 2
     start(data)
-    known = {key for kind, key, _ in read_records(data) if kind == STORE}
-    there = {path.name for path in (data / FOLDER).glob("*-*.sqlite3") if path.is_file()}
-    assert len(known) == 2
-    assert not known & there
-    with BrokerThread(data.with_name("new")) as broker:
+    with pytest.raises(start_rule.StoreMismatch) as caught:  # before and after the files have gone
+        start_rule.check(data, read_records(data))
+    assert f"{data / FOLDER / NAME}, the message store of virtual host default, is missing" in str(caught.value)
+    remove_converted(data / FOLDER)
+    with pytest.raises(start_rule.StoreMismatch, match="is missing"):
+        start_rule.check(data, read_records(data))
+    new = data.with_name("new")
+    with BrokerThread(new) as broker:
         make_durable(broker, "dq")
-    assert [key for kind, key, _ in read_records(data.with_name("new")) if kind == STORE] == [NAME]
+    with pytest.raises(start_rule.StoreMismatch, match="is missing"):
+        start_rule.check(new, read_records(new))
+
+
+def test_release_before_starts_with_what_a_killed_conversion_has_left(
+    data: Path, killing: Callable[[int], list[str]]
+) -> None:
+    """Until the configuration knows the first journal, nothing has changed for it; from then on it refuses."""
+    refused = set[bool]()
+    for step in range(1, 40):
+        copy = Path(shutil.copytree(data, data.with_name(f"killed-{step}")))
+        done = killing(step)
+        with contextlib.suppress(Killed):
+            start(copy)
+        steps = list(done)
+        killing(0)
+        try:
+            start_rule.check(copy, read_records(copy))
+        except start_rule.StoreMismatch:
+            assert "commit" in steps
+            refused.add(True)
+        else:
+            assert "commit" not in steps
+            refused.add(False)
+    assert refused == {True, False}
 
 
 # -- what is not converted ------------------------------------------------------------------------------------------
@@ -486,14 +514,54 @@ def test_damaged_messages_are_named_and_their_file_is_preserved(
 def test_conversion_that_does_not_give_the_same_is_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put = conversion._put
 
-    def wrong(journal: JournalStore, batch: Any, bodies: dict[int, bytes]) -> int:
-        return put(journal, [(*entry[:3], entry[3] + (entry[1] == 7), entry[4]) for entry in batch], bodies)
+    def wrong(journal: JournalStore, batch: Any, bodies: dict[int, bytes]) -> None:
+        put(journal, [(*entry[:3], entry[3] + (entry[1] == 7), entry[4]) for entry in batch], bodies)
 
     with monkeypatch.context() as patch:
         patch.setattr(conversion, "_put", wrong)
         with pytest.raises(StoreError, match="could not be converted, and is as it was"):
             start(data)
     assert [path.suffix for path in store_files(data / FOLDER)] == [".sqlite3"] * 2
+    start(data)
+
+
+def test_conversion_that_gives_a_message_the_body_of_another_is_refused(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the same size, and with a checksum that is correct."""
+    put = conversion._put
+
+    def wrong(journal: JournalStore, batch: Any, bodies: dict[int, bytes]) -> None:
+        assert len(bodies[2]) == len(bodies[3])
+        put(journal, batch, bodies | {2: bodies[3], 3: bodies[2]})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(conversion, "_put", wrong)
+        with pytest.raises(StoreError, match="as it was: the body of message 2 of queue number 1 became another"):
+            start(data)
+    assert [path.suffix for path in store_files(data / FOLDER)] == [".sqlite3"] * 2
+    start(data)
+
+
+def test_conversion_whose_groups_are_not_as_in_their_listing_is_refused(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that finds the listing damaged reads the groups."""
+    copy = conversion._copy
+
+    def damaged(path: Path, db: Any, store: Any, new: Path, *given: Any) -> Any:
+        found = copy(path, db, store, new, *given)
+        [file] = [file for file in new.glob("*.segment") if b"HgGr" in file.read_bytes()]
+        content = file.read_bytes()
+        assert b"HgLs" in content, "it has a listing"
+        at = content.index(b"HgGr") + 4
+        file.write_bytes(content[:at] + bytes(each ^ 255 for each in content[at : at + 4]) + content[at + 4 :])
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(conversion, "_copy", damaged)
+        with pytest.raises(StoreError, match=r"could not be converted, and is as it was: .* became"):
+            start(data)
     start(data)
 
 
