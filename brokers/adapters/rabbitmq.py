@@ -20,13 +20,20 @@ from brokers.adapters import rabbitmq_reading as reading
 from brokers.adapters.adapter import Creator, Faults, Finding, Objects, StopTarget
 from brokers.adapters.attempts import Attempts
 from brokers.adapters.capabilities import types_of
-from brokers.adapters.http import HttpError, JsonHttp, part, refused
+from brokers.adapters.http import HttpError, JsonHttp, part
 from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.adapters.rabbitmq_capabilities import CAPABILITIES
 from brokers.adapters.rabbitmq_clients import ClientLists, pages
-from brokers.adapters.rabbitmq_limits import definition_below, limits_after
+from brokers.adapters.rabbitmq_limits import (
+    beginning_to_refuse,
+    begins_to_refuse,
+    can_begin_to_refuse,
+    definition_below,
+    limits_after,
+)
+from brokers.adapters.rabbitmq_policy_writer import PolicyWriter, Replacement
 from brokers.adapters.rabbitmq_queue_reports import QueueReports
 from brokers.adapters.rabbitmq_source import EventExchange, SourceLost, listener_of
 from brokers.adapters.scopes import covered_by
@@ -64,6 +71,7 @@ class RabbitMq:
         self.identity = ""
         self._http = http
         self._reports = QueueReports(http)
+        self._writer = PolicyWriter(http, self._reports)
         self._clients = ClientLists(http, now)
         self._now = now
         self._account = account
@@ -231,7 +239,7 @@ class RabbitMq:
 
     async def update(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
         if name.type == "Policy":
-            await self._put_pattern(name, attributes, objects[name])
+            await self._replace_pattern(PolicyChange(name, "update", attributes, None), objects[name], objects)
             return
         if name.type != "Queue":
             raise InvalidValue({key: f"{key} cannot be changed" for key in attributes})
@@ -246,10 +254,10 @@ class RabbitMq:
             below = definition_below(self._policies, name, objects[name].get("kind"))
         highest = self._listed.highest_priority(name, without=own)
         wanted = policies.limit_policy(name, known and known["definition"], below, attributes, highest)
-        if wanted is None:
-            await self._delete(host, own)
-        else:
-            await self._put(host, own, wanted, next(iter(attributes), ""))
+        applies = known["definition"] if known else below
+        refusing = [name] if begins_to_refuse(objects[name], wanted["definition"] if wanted else below) else []
+        change = Replacement(host, own, known, wanted, refusing, applies)
+        await self._writer.replace(change, next(iter(attributes), ""))
 
     @property
     def _listed(self) -> policies.Listed:
@@ -257,8 +265,11 @@ class RabbitMq:
             self._by_name = policies.Listed(self._policies)
         return self._by_name
 
+    def _policies_of(self, host: str) -> list[Mapping[str, Any]]:
+        return [policy for policy in self._policies if policy["vhost"] == host]
+
     def _names(self, host: str) -> set[str]:
-        return {policy["name"] for policy in self._policies if policy["vhost"] == host}
+        return {policy["name"] for policy in self._policies_of(host)}
 
     def _outranked(self, name: ObjectName, queue: Attributes) -> Mapping[str, Any]:
         """Return the definition of the policy that applies to a queue now; of one that has not reported which, by the
@@ -276,11 +287,18 @@ class RabbitMq:
     async def create(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
         self._policies = await self._http.request("GET", "/policies")
         free = policies.free_name(name["pattern"], self._names(name["virtualhost"]))
-        await self._put_pattern(name, attributes, {"definition": {}, "policy_name": free})
+        known = {"definition": {}, "policy_name": free}
+        await self._replace_pattern(PolicyChange(name, "create", attributes, None), known, objects)
 
-    async def _put_pattern(self, name: ObjectName, attributes: Attributes, known: Attributes) -> None:
-        wanted = policies.pattern_policy(name["pattern"], attributes, known)
-        await self._put(name["virtualhost"], str(known["policy_name"]), wanted, "pattern")
+    async def _replace_pattern(self, change: PolicyChange, known: Attributes, objects: Objects) -> None:
+        name, policy = change.name, str(known["policy_name"])
+        deleted = change.action == "delete"
+        wanted = None if deleted else policies.pattern_policy(name["pattern"], change.attributes, known)
+        present = self._listed.by_name.get((name["virtualhost"], policy))
+        refusing: Sequence[ObjectName] = ()
+        if can_begin_to_refuse(present, wanted, self._policies_of(name["virtualhost"])):
+            refusing = beginning_to_refuse(change, self._policies, self._operator_policies, objects)
+        await self._writer.replace(Replacement(name["virtualhost"], policy, present, wanted, refusing), "pattern")
 
     async def delete(self, name: ObjectName, objects: Objects) -> None:
         policy = str(objects[name]["policy_name"])
@@ -289,7 +307,7 @@ class RabbitMq:
             raise NotAllowed(
                 f"policy {policy} also has {', '.join(others)}: remove its limits, or delete it in RabbitMQ"
             )
-        await self._delete(name["virtualhost"], policy)
+        await self._replace_pattern(PolicyChange(name, "delete", {}, None), objects[name], objects)
 
     async def call(
         self, name: ObjectName, operation: str, arguments: Mapping[str, Any], objects: Objects
@@ -298,18 +316,6 @@ class RabbitMq:
             await self._http.request("DELETE", f"/connections/{part(name['id'])}")
             return {}
         raise NotFound(f"RabbitMQ has no operation {operation}")
-
-    async def _put(self, host: str, name: str, policy: Mapping[str, Any], field: str) -> None:
-        try:
-            await self._http.request("PUT", f"/policies/{part(host)}/{part(name)}", body=policy)
-        except HttpError as error:
-            raise (refused(error, field) if error.status == 400 else error) from None
-
-    async def _delete(self, host: str, name: str) -> None:
-        try:
-            await self._http.request("DELETE", f"/policies/{part(host)}/{part(name)}")
-        except NotFound:
-            return
 
     # -- stops ----------------------------------------------------------------------------------------------------
 
@@ -355,14 +361,14 @@ class RabbitMq:
             highest = self._listed.highest_priority(queue, without=name)
             policy = policies.stop_policy(queue, target.restore["definition"], highest, length=length)
             with attempts.of(target):
-                await self._put(queue["virtualhost"], name, policy, "")
+                await self._writer.put(queue["virtualhost"], name, policy, "")
 
     async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
         attempts = Attempts()
         for target in targets:
             (queue,) = target.queues
             with attempts.of(target):
-                await self._delete(queue["virtualhost"], policies.stop_name(queue["name"]))
+                await self._writer.delete(queue["virtualhost"], policies.stop_name(queue["name"]))
                 self._below_stops[queue] = target.restore["definition"]
         self._policies = await self._http.request("GET", "/policies")
         return attempts.faults

@@ -184,6 +184,33 @@ async def test_limits_of_a_queue_and_of_a_pattern_are_policies(adapted: Adapted)
     await until(lambda: effective(0))
 
 
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+async def test_a_limit_below_the_depth_together_with_refusing_loses_no_message(adapted: Adapted, kind: str) -> None:
+    """RabbitMQ alone deletes what is above the limit in a classic queue. So do policies of patterns, in both ways."""
+    for name in ("orders", "bills"):
+        await adapted.declare(name, **{"x-queue-type": kind})
+        assert await asyncio.to_thread(publish, adapted.node, name, 20) == (20, 0)
+    orders = await adapted.queue("orders")
+    await adapted.broker.update(orders.name, {"capacity_messages": 5, "overflow": "producers"}, orders.version)
+    pattern = object_name("Policy", virtualhost="/", pattern="^bills$")
+    await adapted.broker.create(pattern, {"capacity_messages": 5, "overflow": "producers"}, actor="ada")
+    for name in ("orders", "bills"):
+        assert await asyncio.to_thread(publish, adapted.node, name, 2) == (0, 2)
+        assert await asyncio.to_thread(depth, adapted.node, name) == 20
+    wide = object_name("Policy", virtualhost="/", pattern="^bill")
+    made = await adapted.broker.create(wide, {"capacity_messages": 50, "overflow": "ring", "priority": 9}, actor="ada")
+    await until(lambda: limited(adapted, "bills", 50))
+    assert await asyncio.to_thread(publish, adapted.node, "bills", 2) == (2, 0)
+    await adapted.broker.delete(wide, made.version, actor="ada")  # uncovers the other
+    await until(lambda: limited(adapted, "bills", 5))
+    assert await asyncio.to_thread(publish, adapted.node, "bills", 2) == (0, 2)
+    assert await asyncio.to_thread(depth, adapted.node, "bills") == 22
+
+
+async def limited(adapted: Adapted, name: str, count: int) -> bool:
+    return bool((await adapted.queue(name))["effective_capacity_messages"] == count)
+
+
 async def test_publishers_that_an_alarm_blocks_are_shown_with_it(adapted: Adapted) -> None:
     await adapted.declare("orders")
     with publishing(adapted.node.port) as client:
