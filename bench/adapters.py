@@ -333,7 +333,13 @@ def activemq(folder: Path) -> Iterator[Peer]:
 @contextmanager
 def broker_j(folder: Path) -> Iterator[Peer]:
     classes = broker_j_node.broker_j_libraries("10", Cache())  # type: ignore[arg-type]  # what it uses of pytest's
-    with broker_j_node.broker_j("10", classes, folder) as node:
+    # A virtual host node of type JSON, as in the tests, writes all its queues again for each that is created.
+    configuration = folder.parent / "broker-j.json"
+    initial = json.loads((broker_j_node.FILES / "broker-j-http.json").read_text())
+    (host,) = initial["virtualhostnodes"]
+    host |= {"type": "DERBY", "virtualHostInitialConfiguration": '{"type": "PROVIDED_STORE"}'}
+    configuration.write_text(json.dumps(initial))
+    with broker_j_node.broker_j("10", classes, folder, configuration) as node:
         url = f"http://127.0.0.1:{node.http_port}"
 
         async def create(names: Sequence[str]) -> None:

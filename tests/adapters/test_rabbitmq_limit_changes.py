@@ -192,7 +192,7 @@ LIMITS = st.fixed_dictionaries(
 
 
 @given(st.lists(st.tuples(st.sampled_from([ORDERS, PATTERN]), LIMITS, st.sampled_from([0, 5])), max_size=6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_no_history_of_changes_loses_what_publishers_are_refused_for(
     changes: list[tuple[ObjectName, dict[str, Any], int]],
 ) -> None:
