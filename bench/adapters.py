@@ -18,13 +18,14 @@ import asyncio
 import json
 import os
 import random
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ import amqp
 import psutil
 from latency import Browser
 from measured import free_port, running
-from proton import Message, Timeout
+from proton import ConnectionException, Message, Timeout
 from proton.utils import BlockingConnection
 
 from brokers.adapters import jolokia
@@ -282,13 +283,20 @@ class Cache:
         return folder
 
 
-def through_jolokia(url: str, user: str, password: str, request: Callable[[str], jolokia.Request]) -> Any:
-    """Return a function that creates queues with one request each."""
+def through_jolokia(
+    url: str,
+    user: str,
+    password: str,
+    request: Callable[[str], jolokia.Request],
+    before: Sequence[jolokia.Request] = (),
+) -> Any:
+    """Return a function that creates queues with one request each, after requests `before`."""
 
     async def create(names: Sequence[str]) -> None:
         agent = Jolokia(JsonHttp(url, user, password, seconds=LIMIT))
-        for start in range(0, len(names), IN_ONE):
-            some = [request(name) for name in names[start : start + IN_ONE]]
+        wanted = [*before, *map(request, names)]
+        for start in range(0, len(wanted), IN_ONE):
+            some = wanted[start : start + IN_ONE]
             while faults := [str(a.error) for a in await agent.post(some, seconds=LIMIT) if a.error is not None]:
                 if "not yet started" not in faults[0]:  # it listens before
                     raise RuntimeError(faults[0])
@@ -322,6 +330,8 @@ def activemq(folder: Path) -> Iterator[Peer]:
             account.username,
             account.password,
             lambda n: jolokia.execute(bean, "addQueue(java.lang.String)", n),
+            # 10,000 queues take more of its disk than the limit of the tests' node, which would block every producer.
+            (jolokia.write(bean, "StoreLimit", 10_000_000_000),),
         )
 
         def connect() -> BlockingConnection:
@@ -333,7 +343,13 @@ def activemq(folder: Path) -> Iterator[Peer]:
 @contextmanager
 def broker_j(folder: Path) -> Iterator[Peer]:
     classes = broker_j_node.broker_j_libraries("10", Cache())  # type: ignore[arg-type]  # what it uses of pytest's
-    with broker_j_node.broker_j("10", classes, folder) as node:
+    # A virtual host node of type JSON, as in the tests, writes all its queues again for each that is created.
+    configuration = folder.parent / "broker-j.json"
+    initial = json.loads((broker_j_node.FILES / "broker-j-http.json").read_text())
+    (host,) = initial["virtualhostnodes"]
+    host |= {"type": "Memory", "virtualHostInitialConfiguration": '{"type": "DERBY"}'}
+    configuration.write_text(json.dumps(initial))
+    with broker_j_node.broker_j("10", classes, folder, configuration) as node:
         url = f"http://127.0.0.1:{node.http_port}"
 
         async def create(names: Sequence[str]) -> None:
@@ -350,11 +366,18 @@ def broker_j(folder: Path) -> Iterator[Peer]:
         yield over_amqp(Account(url, "admin", "secret"), create, node.connect, node.process)
 
 
+def sockets() -> set[int]:
+    """Return the descriptors of this process's connections."""
+    return {each.fd for each in psutil.Process().net_connections("tcp") if each.status == psutil.CONN_ESTABLISHED}
+
+
 def over_amqp(account: Account, create: Any, connect: Callable[[], BlockingConnection], process: Any) -> Peer:
     """Return the peer whose clients speak AMQP 1.0."""
 
     def fill() -> float:
-        with closing(connect()) as connection:
+        others = sockets()
+        connection = connect()
+        try:
             sender = connection.create_sender(NAME)
             while True:
                 at = time.time()
@@ -363,6 +386,14 @@ def over_amqp(account: Account, create: Any, connect: Callable[[], BlockingConne
                     connection.wait(lambda d=delivery: d.settled, timeout=BLOCKED)
                 except Timeout:
                     return at
+        finally:
+            # ActiveMQ reads nothing from a blocked producer for half a minute, its close neither.
+            for number in sockets() - others:
+                with closing(socket.socket(fileno=os.dup(number))) as ours:
+                    ours.shutdown(socket.SHUT_RDWR)
+            connection.timeout = 1
+            with suppress(Timeout, ConnectionException):
+                connection.close()
 
     def drain() -> float:
         at = time.time()

@@ -18,18 +18,27 @@ from brokers.adapters import rabbitmq_events
 from brokers.adapters import rabbitmq_policies as policies
 from brokers.adapters import rabbitmq_reading as reading
 from brokers.adapters.adapter import Creator, Faults, Finding, Objects, StopTarget
-from brokers.adapters.attempts import Attempts
 from brokers.adapters.capabilities import types_of
-from brokers.adapters.http import HttpError, JsonHttp, part, refused
+from brokers.adapters.http import HttpError, JsonHttp, part
 from brokers.adapters.json_text import decoded
 from brokers.adapters.kinds import Account
 from brokers.adapters.observation import Attributes, Observation, Reported
 from brokers.adapters.rabbitmq_capabilities import CAPABILITIES
 from brokers.adapters.rabbitmq_clients import ClientLists, pages
-from brokers.adapters.rabbitmq_limits import definition_below, limits_after
+from brokers.adapters.rabbitmq_connection import SourceLost, listener_of
+from brokers.adapters.rabbitmq_known_policies import KnownPolicies
+from brokers.adapters.rabbitmq_limits import (
+    beginning_to_refuse,
+    begins_to_refuse,
+    can_begin_to_refuse,
+    definition_below,
+    limits_after,
+)
+from brokers.adapters.rabbitmq_parking import Parking
+from brokers.adapters.rabbitmq_policy_writer import PolicyWriter, Replacement
 from brokers.adapters.rabbitmq_queue_reports import QueueReports
-from brokers.adapters.rabbitmq_source import EventExchange, SourceLost, listener_of
-from brokers.adapters.scopes import covered_by
+from brokers.adapters.rabbitmq_source import EventExchange
+from brokers.adapters.rabbitmq_stops import RabbitStops
 from brokers.adapters.uptime import Uptime
 from brokers.admin import AdminError, InvalidValue, NotAllowed, NotFound
 from brokers.engine.management.policy_changes import PolicyChange
@@ -63,19 +72,19 @@ class RabbitMq:
     def __init__(self, http: JsonHttp, now: Callable[[], int], account: Account | None = None) -> None:
         self.identity = ""
         self._http = http
-        self._reports = QueueReports(http)
+        reports = QueueReports(http)
+        self._writer = PolicyWriter(http, reports)
+        self._known = KnownPolicies(http)
+        self._parking = Parking(http, self._writer, self._known, account, lambda: self._alarms)
+        self._stops = RabbitStops(self._known, self._writer, reports, self._parking)
         self._clients = ClientLists(http, now)
         self._now = now
         self._account = account
         self._source: EventExchange | None = None
-        self._policies: list[Mapping[str, Any]] = []
-        self._by_name = policies.Listed(self._policies)
-        self._operator_policies: list[Mapping[str, Any]] = []
         self._limits: dict[ObjectName, Attributes] = {}  # of the queues, as last read completely
         self._depths: dict[ObjectName, Attributes] = {}  # of the queues, as last read quickly
         self._uptime = Uptime()
         self._alarms: list[str] = []
-        self._below_stops: dict[ObjectName, Mapping[str, Any]] = {}  # queues -> what their stop had outranked
         self.reports: frozenset[str] = frozenset()
 
     # -- reading --------------------------------------------------------------------------------------------------
@@ -126,31 +135,27 @@ class RabbitMq:
         )
         found = reading.totals_of(listed, self._limits)
         self._depths = reading.depths_in(found)
+        if self._known.lacks(found):  # or a stop would not copy what it outranks
+            await self._known.read()
         return Observation(self._now(), {**found, BROKER: {"shortages": list(self._alarms)}})
 
     async def read_all(self) -> AsyncIterator[Observation]:
-        self._policies = await self._http.request("GET", "/policies")
-        self._operator_policies = await self._read_operator_policies()
+        await self._known.read()
+        await self._known.read_operator()
         self._alarms = await self._read_alarms()
-        yield Observation(self._now(), reading.policies_of(self._policies))
+        yield Observation(self._now(), reading.policies_of(self._known.all))
         hosts = await self._http.request("GET", "/vhosts", query={"columns": "name"})
         yield Observation(self._now(), {object_name("VirtualHost", name=h["name"]): {"name": h["name"]} for h in hosts})
         limits: dict[ObjectName, Attributes] = {}
         async for page in pages(self._http, "/queues"):
-            found = reading.queues_of(page, reading.by_name(self._policies), self._depths)
+            found = reading.queues_of(page, reading.by_name(self._known.all), self._depths)
             limits |= {name: {**self._limits.get(name, {}), **values} for name, values in found.items()}
             yield Observation(self._now(), found)
         self._limits = limits
+        self._parking.look(self._depths)
         async for seen in self._clients.read(self._alarms):
             yield seen
         yield await self._read_broker()
-
-    async def _read_operator_policies(self) -> list[Mapping[str, Any]]:
-        """Return the operator policies. Without the permission to read them, only what they do to queues is known."""
-        try:
-            return list(await self._http.request("GET", "/operator-policies"))
-        except NotAllowed:
-            return []
 
     async def _read_broker(self) -> Observation:
         overview = await self._http.request("GET", "/overview")
@@ -203,24 +208,24 @@ class RabbitMq:
             seconds = min(most, seconds * 2)
 
     def _reports_of(self, key: str, headers: Mapping[str, Any]) -> list[Reported]:
-        before = rabbitmq_events.Known(tuple(self._policies), tuple(self._alarms))
+        before = rabbitmq_events.Known(tuple(self._known.all), tuple(self._alarms))
         try:
             found, after = rabbitmq_events.reports_of(key, headers, before)
         except (KeyError, TypeError, ValueError) as error:
             log.warning("an event %s of RabbitMQ has another form than expected: %r", key, error)
             return []
-        self._policies, self._alarms = list(after.policies), list(after.alarms)
+        self._known.all, self._alarms = list(after.policies), list(after.alarms)
         return found
 
     async def read(self, name: ObjectName) -> Observation:
         match name.type:
             case "Queue":
                 said = await self._http.request("GET", f"/queues/{part(name['virtualhost'])}/{part(name['name'])}")
-                self._policies = await self._http.request("GET", "/policies")
-                found = reading.queues_of([said], reading.by_name(self._policies))
+                await self._known.read()
+                found = reading.queues_of([said], reading.by_name(self._known.all))
             case "Policy":
-                self._policies = await self._http.request("GET", "/policies")
-                found = reading.policies_of(self._policies)
+                await self._known.read()
+                found = reading.policies_of(self._known.all)
             case _:
                 found = {}
         if name not in found:
@@ -231,56 +236,42 @@ class RabbitMq:
 
     async def update(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
         if name.type == "Policy":
-            await self._put_pattern(name, attributes, objects[name])
+            await self._replace_pattern(PolicyChange(name, "update", attributes, None), objects[name], objects)
             return
         if name.type != "Queue":
             raise InvalidValue({key: f"{key} cannot be changed" for key in attributes})
         host, queue = name["virtualhost"], name["name"]
         own = policies.limit_name(queue)
-        if policies.stop_name(queue) in self._names(host):
+        if policies.stop_name(queue) in {policy["name"] for policy in self._known.of(host)}:
             raise InvalidValue({"": "its publishers are stopped: start them before its limits are changed"})
-        known = self._listed.by_name.get((host, own))
-        if known is None:
-            below = self._outranked(name, objects[name])
-        else:
-            below = definition_below(self._policies, name, objects[name].get("kind"))
-        highest = self._listed.highest_priority(name, without=own)
+        known = self._known.listed.by_name.get((host, own))
+        applies = self._stops.outranked(name, objects[name])
+        below = applies if known is None else definition_below(self._known.all, name, objects[name].get("kind"))
+        highest = self._known.listed.highest_priority(name, without=own)
         wanted = policies.limit_policy(name, known and known["definition"], below, attributes, highest)
-        if wanted is None:
-            await self._delete(host, own)
-        else:
-            await self._put(host, own, wanted, next(iter(attributes), ""))
-
-    @property
-    def _listed(self) -> policies.Listed:
-        if self._by_name.policies is not self._policies:
-            self._by_name = policies.Listed(self._policies)
-        return self._by_name
-
-    def _names(self, host: str) -> set[str]:
-        return {policy["name"] for policy in self._policies if policy["vhost"] == host}
-
-    def _outranked(self, name: ObjectName, queue: Attributes) -> Mapping[str, Any]:
-        """Return the definition of the policy that applies to a queue now; of one that has not reported which, by the
-        patterns."""
-        if "policy" not in queue:
-            return definition_below(self._policies, name, queue.get("kind"))
-        policy = self._listed.by_name.get((name["virtualhost"], str(queue.get("policy"))))
-        if policy is None and queue.get("policy") == policies.stop_name(name["name"]):
-            return self._below_stops.get(name, {})  # RabbitMQ lists a policy some seconds longer than it applies
-        return policy["definition"] if policy else {}
+        refusing = [name] if begins_to_refuse(objects[name], wanted["definition"] if wanted else below) else []
+        change = Replacement(host, own, known, wanted, refusing, applies)
+        await self._writer.replace(change, next(iter(attributes), ""))
 
     def limits_after(self, changes: Sequence[PolicyChange], objects: Objects) -> Mapping[ObjectName, Attributes]:
-        return limits_after(changes, self._policies, self._operator_policies, objects)
+        return limits_after(changes, self._known.all, self._known.operator, objects)
 
     async def create(self, name: ObjectName, attributes: Attributes, objects: Objects) -> None:
-        self._policies = await self._http.request("GET", "/policies")
-        free = policies.free_name(name["pattern"], self._names(name["virtualhost"]))
-        await self._put_pattern(name, attributes, {"definition": {}, "policy_name": free})
+        await self._known.read()
+        names = {policy["name"] for policy in self._known.of(name["virtualhost"])}
+        free = policies.free_name(name["pattern"], names)
+        known = {"definition": {}, "policy_name": free}
+        await self._replace_pattern(PolicyChange(name, "create", attributes, None), known, objects)
 
-    async def _put_pattern(self, name: ObjectName, attributes: Attributes, known: Attributes) -> None:
-        wanted = policies.pattern_policy(name["pattern"], attributes, known)
-        await self._put(name["virtualhost"], str(known["policy_name"]), wanted, "pattern")
+    async def _replace_pattern(self, change: PolicyChange, known: Attributes, objects: Objects) -> None:
+        name, policy = change.name, str(known["policy_name"])
+        deleted = change.action == "delete"
+        wanted = None if deleted else policies.pattern_policy(name["pattern"], change.attributes, known)
+        present = self._known.listed.by_name.get((name["virtualhost"], policy))
+        refusing: Sequence[ObjectName] = ()
+        if can_begin_to_refuse(present, wanted, self._known.of(name["virtualhost"])):
+            refusing = beginning_to_refuse(change, self._known.all, self._known.operator, objects)
+        await self._writer.replace(Replacement(name["virtualhost"], policy, present, wanted, refusing), "pattern")
 
     async def delete(self, name: ObjectName, objects: Objects) -> None:
         policy = str(objects[name]["policy_name"])
@@ -289,7 +280,7 @@ class RabbitMq:
             raise NotAllowed(
                 f"policy {policy} also has {', '.join(others)}: remove its limits, or delete it in RabbitMQ"
             )
-        await self._delete(name["virtualhost"], policy)
+        await self._replace_pattern(PolicyChange(name, "delete", {}, None), objects[name], objects)
 
     async def call(
         self, name: ObjectName, operation: str, arguments: Mapping[str, Any], objects: Objects
@@ -299,97 +290,29 @@ class RabbitMq:
             return {}
         raise NotFound(f"RabbitMQ has no operation {operation}")
 
-    async def _put(self, host: str, name: str, policy: Mapping[str, Any], field: str) -> None:
-        try:
-            await self._http.request("PUT", f"/policies/{part(host)}/{part(name)}", body=policy)
-        except HttpError as error:
-            raise (refused(error, field) if error.status == 400 else error) from None
-
-    async def _delete(self, host: str, name: str) -> None:
-        try:
-            await self._http.request("DELETE", f"/policies/{part(host)}/{part(name)}")
-        except NotFound:
-            return
-
     # -- stops ----------------------------------------------------------------------------------------------------
 
     def stop_targets(self, scopes: Sequence[Scope], objects: Objects) -> Mapping[Scope, Sequence[StopTarget]]:
-        covered = covered_by(scopes, objects)
-        return {scope: self._targets(scope, names, objects) for scope, names in covered.items()}
-
-    def _targets(self, scope: Scope, covered: Sequence[ObjectName], objects: Objects) -> Sequence[StopTarget]:
-        faults = {name: fault for name in covered if (fault := policies.stop_fault(objects[name]))}
-        if scope.queue and faults:
-            raise InvalidValue({"": f"queue {scope.queue} cannot be stopped: {faults[covered[0]]}"})
-        return [self._target(name, objects[name]) for name in covered if name not in faults]
-
-    def _target(self, name: ObjectName, queue: Attributes) -> StopTarget:
-        definition = dict(self._outranked(name, queue))
-        return StopTarget(str(name), frozenset([name]), {"definition": definition})
+        return self._stops.targets(scopes, objects)
 
     async def stop(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
-        """First let all queues reject at their limits, and when they report that, set the limits to 0. Policies that
-        are there already are not written again: the first step would let publishers publish. In a round the second step
-        follows in a later one."""
-        attempts = Attempts(all_or_none=not in_round)
-        self._policies = await self._http.request("GET", "/policies")
-        missing = [target for target in targets if not self._is_made(target, length=True)]
-        new = [target for target in missing if not self._is_made(target, length=False)]
-        await self._put_stops(new, attempts, length=False)
-        if in_round:
-            rejecting, _ = await self._reports.look([target for target in missing if target not in new], attempts)
-        else:
-            rejecting = await self._reports.until_rejecting(missing, attempts)
-        await self._put_stops(rejecting, attempts, length=True)
-        self._policies = await self._http.request("GET", "/policies")
-        return attempts.faults
-
-    def _is_made(self, target: StopTarget, *, length: bool) -> bool:
-        (queue,) = target.queues
-        return self._listed.has_stop(queue, target.restore["definition"], length=length)
-
-    async def _put_stops(self, targets: Sequence[StopTarget], attempts: Attempts, *, length: bool) -> None:
-        for target in targets:
-            (queue,) = target.queues
-            name = policies.stop_name(queue["name"])
-            highest = self._listed.highest_priority(queue, without=name)
-            policy = policies.stop_policy(queue, target.restore["definition"], highest, length=length)
-            with attempts.of(target):
-                await self._put(queue["virtualhost"], name, policy, "")
+        return await self._stops.stop(targets, in_round=in_round)
 
     async def start(self, targets: Sequence[StopTarget], *, in_round: bool = False) -> Faults:
-        attempts = Attempts()
-        for target in targets:
-            (queue,) = target.queues
-            with attempts.of(target):
-                await self._delete(queue["virtualhost"], policies.stop_name(queue["name"]))
-                self._below_stops[queue] = target.restore["definition"]
-        self._policies = await self._http.request("GET", "/policies")
-        return attempts.faults
+        return await self._stops.start(targets)
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:
-        """By the policies: the list of queues names the one that applies some seconds later only. It decides if two
-        have the highest priority that there is."""
-        (queue,) = target.queues
-        if queue not in objects or objects[queue].get("broker_state") in reading.NOT_RUNNING:
-            return True  # nothing can be published to it; what it lacks of a stop follows when it runs again
-        applies = objects[queue].get("policy") == policies.stop_name(queue["name"])
-        return self._is_made(target, length=True) and (applies or self._listed.can_outrank(queue))
+        return self._stops.is_stopped(target, objects)
 
     def restore_now(self, target: StopTarget, objects: Objects) -> Mapping[str, Any] | None:
-        """A start only deletes the stop's policy. Until then that has what the policy that it outranks has besides."""
-        (queue,) = target.queues
-        policy = objects.get(queue, {}).get("policy")
-        known = self._listed.by_name.get((queue["virtualhost"], str(policy)))
-        if known is None or policy == policies.stop_name(queue["name"]):
-            return None
-        return {"definition": dict(known["definition"])}
+        return self._stops.restore_now(target, objects)
 
     def clock_set(self, step: int) -> None:
         self._uptime.clock_set(step)
         self._clients.clock_set(step)
 
     async def close(self) -> None:
+        await self._parking.close()
         await self._http.close()
 
 

@@ -7,7 +7,8 @@ from brokers.adapters.capabilities import LEVELS, STARTS, TOTALS, Capability, Ca
 REFUSES = (
     "RabbitMQ cannot hold publishers of a queue: they are refused. Publishers that use confirms get a negative one;"
     " what others publish meanwhile is lost. If the node of a classic queue is restarted during the stop, RabbitMQ"
-    " deletes the messages in it: start its producers before that."
+    " removes the messages from it: they go to its dead-letter exchange or, without one, to the queue headgate-parked,"
+    " from which they return after the start."
 )
 _STOPS = {
     "stop-producers": Capable(producer_effect="reject", remark=REFUSES),

@@ -14,7 +14,7 @@ from typing import Any
 
 from brokers.adapters.observation import Attributes
 from brokers.adapters.rabbitmq_policies import free_name, limit_name, limit_policy, pattern_policy, stop_name
-from brokers.adapters.rabbitmq_reading import Json, limits_of
+from brokers.adapters.rabbitmq_reading import LIMITS, NOT_RUNNING, REJECTING, Json, limits_of, overflow_of
 from brokers.admin import InvalidValue
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.model import ObjectName
@@ -99,6 +99,49 @@ def definition_below(policies: Iterable[Json], name: ObjectName, kind: Any) -> J
     return best["definition"] if best else {}
 
 
+def begins_to_refuse(queue: Attributes, definition: Json) -> bool:
+    """Return whether a running classic queue may drop its oldest messages now and refuses publishers with a
+    definition."""
+    return _drops(queue) and overflow_of(queue.get("arguments") or {}, definition) in REJECTING
+
+
+def _drops(queue: Attributes) -> bool:
+    """A quorum queue takes over its limit and its overflow at once, and one that is down reports nothing."""
+    if queue.get("kind") not in ("classic", None) or queue.get("broker_state") in NOT_RUNNING:
+        return False
+    return queue.get("overflow") != "producers"
+
+
+def can_begin_to_refuse(present: Json | None, wanted: Json | None, policies: Iterable[Json]) -> bool:
+    """Return whether queues can begin to refuse publishers when a policy is replaced. None: there is none. `policies`:
+    of the virtual host."""
+    before, after = (_overflow(policy) in REJECTING for policy in (present, wanted))
+    limited = wanted is not None and any(limit in wanted["definition"] for limit in LIMITS)
+    moved = present is not None and (wanted is None or wanted.get("priority") != present.get("priority", 0))
+    return (after and not before and limited) or (moved and any(_overflow(policy) in REJECTING for policy in policies))
+
+
+def _overflow(policy: Json | None) -> Any:
+    return (policy["definition"] if policy else {}).get("overflow")
+
+
+def beginning_to_refuse(
+    change: PolicyChange, policies: Sequence[Json], operator: Sequence[Json], objects: Objects
+) -> list[ObjectName]:
+    """Return the queues that may drop their oldest messages now and refuse publishers after a change of a pattern.
+    Raises InvalidValue for patterns that cannot be evaluated here."""
+    try:
+        after = limits_after([change], policies, operator, objects)
+    except _NotEvaluated as error:
+        text = (
+            f"the pattern {error.pattern} cannot be evaluated here, so it is not known which queues would begin to"
+            " refuse publishers, and could lose messages to a lower limit at the same time: change the overflow first,"
+            " without a limit, and the limit afterwards"
+        )
+        raise InvalidValue({"pattern": text}) from None
+    return [name for name, limits in after.items() if limits["overflow"] == "producers" and _drops(objects[name])]
+
+
 def _concerns(touched: tuple[str, str], queue: ObjectName) -> bool:
     host, pattern = touched
     return queue["virtualhost"] == host and _matches(pattern, queue["name"])
@@ -147,4 +190,10 @@ def _matches(pattern: str, name: str) -> bool:
     try:
         return re.search(pattern.replace(r"\z", r"\Z"), name) is not None
     except re.error:
-        raise InvalidValue({"pattern": f"no preview: the pattern {pattern} cannot be evaluated here"}) from None
+        raise _NotEvaluated(pattern) from None
+
+
+class _NotEvaluated(InvalidValue):
+    def __init__(self, pattern: str) -> None:
+        super().__init__({"pattern": f"no preview: the pattern {pattern} cannot be evaluated here"})
+        self.pattern = pattern

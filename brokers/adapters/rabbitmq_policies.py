@@ -8,8 +8,9 @@ RabbitMQ applies `max-length` before `overflow`. A classic queue that drops from
 all its messages to a stop, at once (seen with 3.10). So a stop has two steps: first the overflow, and when the queue
 itself reports that it rejects, the length.
 
-The same order applies when a node is started: a classic queue that is stopped then loses all its messages (seen with
-3.10; the source of 4.x has the same order). No policy can prevent that, so operators are warned of it before a stop.
+The same order applies when a node is started: a classic queue that is stopped then drops all its messages (seen with
+3.10; the source of 4.x has the same order). But it applies a dead-letter exchange before both: so a stop also has one,
+and the messages are parked until the start (`rabbitmq_parking.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from itertools import count
 from typing import Any
 
 from brokers.adapters.observation import Attributes
-from brokers.adapters.rabbitmq_reading import LIMIT_PREFIX, LIMITS, NOT_RUNNING, REJECTING, STOP_PREFIX
+from brokers.adapters.rabbitmq_reading import LIMIT_PREFIX, LIMITS, NOT_RUNNING, PARKED, REJECTING, STOP_PREFIX
 from brokers.admin import InvalidValue
 from brokers.model import ObjectName
 
@@ -34,13 +35,23 @@ _KEYS = {"capacity_messages": "max-length", "capacity_bytes": "max-length-bytes"
 _OVERFLOWS = {"producers": "reject-publish", "ring": "drop-head"}
 
 
-def stop_policy(queue: ObjectName, definition: Mapping[str, Any], highest: int, *, length: bool) -> dict[str, Any]:
+def stop_policy(
+    queue: ObjectName, definition: Mapping[str, Any], highest: int, *, length: bool, parked: bool = False
+) -> dict[str, Any]:
     """Return the policy that stops a queue's publishers. `definition`: of what it outranks; `highest`: priority of the
-    virtual host's policies; `length`: the second step."""
+    virtual host's policies; `length`: the second step; `parked`: what a start of the node drops is parked, unless the
+    queue has a dead-letter exchange of its own."""
     changed: dict[str, Any] = {**definition, "overflow": _rejecting(definition)}
     if length:
         changed["max-length"] = 0
-    return _policy(queue, changed, highest)
+        if parked:
+            changed.setdefault("dead-letter-exchange", PARKED)
+    return _policy(queue["name"], changed, highest)
+
+
+def unlimited(name: str, highest: int) -> dict[str, Any]:
+    """Return a policy that leaves a queue without limits. `highest`: priority of the policies that it outranks."""
+    return _policy(name, {"overflow": "reject-publish"}, highest)
 
 
 def _rejecting(definition: Mapping[str, Any]) -> str:
@@ -63,7 +74,7 @@ def limit_policy(
         if not any(limit in below for limit in LIMITS):
             return None
         changed["overflow"] = "drop-head"  # the default, since RabbitMQ takes no empty policy: it has no limit
-    return _policy(queue, changed, highest)
+    return _policy(queue["name"], changed, highest)
 
 
 def with_limits(definition: Mapping[str, Any], attributes: Attributes) -> dict[str, Any]:
@@ -102,9 +113,9 @@ def other_settings(definition: Mapping[str, Any]) -> set[str]:
     return set(definition) - set(_KEYS.values())
 
 
-def _policy(queue: ObjectName, definition: Mapping[str, Any], highest: int) -> dict[str, Any]:
+def _policy(queue: str, definition: Mapping[str, Any], highest: int) -> dict[str, Any]:
     return {
-        "pattern": exactly(queue["name"]),
+        "pattern": exactly(queue),
         "definition": dict(definition),
         "priority": min(highest + 1, _HIGHEST),
         "apply-to": "queues",
@@ -175,6 +186,8 @@ def stop_fault(queue: Attributes) -> str:
     arguments: Mapping[str, Any] = queue.get("arguments") or {}
     if queue.get("broker_state") in NOT_RUNNING:
         return f"it is {queue['broker_state']}: it cannot report that it rejects, which a stop requires"
+    if queue.get("name") == PARKED:
+        return "it takes the messages of stopped queues whose node is restarted"
     if queue.get("kind") == "stream":
         return "it is a stream: RabbitMQ cannot refuse what is published to it"
     overflow = arguments.get("x-overflow")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from brokers.adapters import rabbitmq_policies as policies
@@ -49,6 +49,24 @@ class QueueReports:
                 await asyncio.sleep(0.5)
         return found
 
+    async def until_refusing(self, host: str, queues: Collection[ObjectName]) -> None:
+        """Wait until these queues of a virtual host report that they refuse publishers, by whichever policy, or no
+        longer run. Raises BrokerUnreachable if they do not in time."""
+        waiting, end = set(queues), time.monotonic() + REPORT_SECONDS
+        while waiting:
+            columns = "name,vhost,state,type,arguments,effective_policy_definition"
+            listed = await self._http.request("GET", f"/queues/{part(host)}", query={"columns": columns})
+            waiting &= {reading.queue_name(said) for said in listed if not _refuses(said)}
+            if not waiting:
+                return
+            if time.monotonic() > end:
+                names = ", ".join(sorted(queue["name"] for queue in waiting)[:5])
+                raise BrokerUnreachable(
+                    f"no report within {REPORT_SECONDS:g} s that these queues refuse publishers, so nothing was"
+                    f" changed: {names}"
+                )
+            await asyncio.sleep(0.5)
+
     async def look(
         self, targets: Sequence[StopTarget], attempts: Attempts
     ) -> tuple[list[StopTarget], list[StopTarget]]:
@@ -76,3 +94,11 @@ class QueueReports:
         return (
             said.get("policy") == policies.stop_name(queue["name"]) and effective.get("overflow") in reading.REJECTING
         )
+
+
+def _refuses(said: reading.Json) -> bool:
+    """Return whether a queue refuses publishers at its limit, by its own report, or runs no more."""
+    if said.get("state") in reading.NOT_RUNNING:
+        return True
+    overflow = reading.overflow_of(said.get("arguments") or {}, said.get("effective_policy_definition") or {})
+    return overflow in reading.REJECTING

@@ -18,6 +18,9 @@ STOP_PREFIX, LIMIT_PREFIX = "headgate-stop~", "headgate-limit~"
 #: Names of the queues that receive events for Headgate. They are not shown, and not stopped.
 EVENTS_PREFIX = "headgate-events."
 
+#: Name of the queue, and of its exchange, that take the messages of stopped queues whose node is restarted.
+PARKED = "headgate-parked"
+
 REJECTING = ("reject-publish", "reject-publish-dlx")
 
 #: States of a queue, in RabbitMQ's words, in which it reports nothing and takes no messages.

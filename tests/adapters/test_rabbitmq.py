@@ -149,7 +149,7 @@ async def test_stop_copies_the_policy_that_it_outranks_and_survives_a_restart_of
     (limit,) = why["causes"][0]["limits"]
     assert (limit["depth"], limit["stop"], limit["fields"][0]["origin"]) == (3, 3, "pattern ^bills$")
     await adapted.broker.call(queue_name("bills", "/"), "stop-producers", {"effect": "reject", "actor": "ada"})
-    (stop,) = [p for p in await adapted.api.request("GET", "/policies") if p["name"] != "theirs"]
+    (stop,) = [p for p in await adapted.api.request("GET", "/policies") if p["name"].startswith(STOP_PREFIX)]
     assert stop["definition"] == {**definition, "max-length": 0}
     assert stop["priority"] > 7
     await adapted.stop()
@@ -182,6 +182,33 @@ async def test_limits_of_a_queue_and_of_a_pattern_are_policies(adapted: Adapted)
     made = await adapted.broker.read(pattern)
     await adapted.broker.delete(pattern, made.version, actor="ada")
     await until(lambda: effective(0))
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+async def test_a_limit_below_the_depth_together_with_refusing_loses_no_message(adapted: Adapted, kind: str) -> None:
+    """RabbitMQ alone deletes what is above the limit in a classic queue. So do policies of patterns, in both ways."""
+    for name in ("orders", "bills"):
+        await adapted.declare(name, **{"x-queue-type": kind})
+        assert await asyncio.to_thread(publish, adapted.node, name, 20) == (20, 0)
+    orders = await adapted.queue("orders")
+    await adapted.broker.update(orders.name, {"capacity_messages": 5, "overflow": "producers"}, orders.version)
+    pattern = object_name("Policy", virtualhost="/", pattern="^bills$")
+    await adapted.broker.create(pattern, {"capacity_messages": 5, "overflow": "producers"}, actor="ada")
+    for name in ("orders", "bills"):
+        assert await asyncio.to_thread(publish, adapted.node, name, 2) == (0, 2)
+        assert await asyncio.to_thread(depth, adapted.node, name) == 20
+    wide = object_name("Policy", virtualhost="/", pattern="^bill")
+    made = await adapted.broker.create(wide, {"capacity_messages": 50, "overflow": "ring", "priority": 9}, actor="ada")
+    await until(lambda: limited(adapted, "bills", 50))
+    assert await asyncio.to_thread(publish, adapted.node, "bills", 2) == (2, 0)
+    await adapted.broker.delete(wide, made.version, actor="ada")  # uncovers the other
+    await until(lambda: limited(adapted, "bills", 5))
+    assert await asyncio.to_thread(publish, adapted.node, "bills", 2) == (0, 2)
+    assert await asyncio.to_thread(depth, adapted.node, "bills") == 22
+
+
+async def limited(adapted: Adapted, name: str, count: int) -> bool:
+    return bool((await adapted.queue(name))["effective_capacity_messages"] == count)
 
 
 async def test_publishers_that_an_alarm_blocks_are_shown_with_it(adapted: Adapted) -> None:

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from brokers.adapters import rabbitmq_source
+from brokers.adapters import rabbitmq_connection
 from brokers.adapters.file_records import FileRecords
 from brokers.adapters.kinds import Account
 from brokers.adapters.observed import Observed
 from brokers.adapters.poller import Poller
 from brokers.adapters.rabbitmq import LOOK_SECONDS, RETRY_SECONDS, RETRY_SECONDS_MOST, RabbitMq
-from brokers.adapters.rabbitmq_source import NOTICED_SECONDS, SECONDS, EventExchange, Listener, SourceLost
+from brokers.adapters.rabbitmq_connection import NOTICED_SECONDS, SECONDS, Listener, SourceLost
+from brokers.adapters.rabbitmq_source import EventExchange
 from brokers.adapters.reconciliation import WAIT_MS
 from brokers.admin import Event
 from brokers.model import object_name
@@ -90,7 +91,7 @@ async def world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     async def opened(_: object, url: URL) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await made.rabbit.open()
 
-    monkeypatch.setattr(rabbitmq_source._Transport, "_opened", opened)
+    monkeypatch.setattr(rabbitmq_connection._Transport, "_opened", opened)
     polling = asyncio.ensure_future(made.poller.run())
     try:
         yield made

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from brokers.adapters.observation import Reported
+from brokers.adapters.rabbitmq_connection import listener_of
 from brokers.adapters.rabbitmq_events import KEYS, KINDS, Known, reports_of
-from brokers.adapters.rabbitmq_source import listener_of
 from brokers.model import object_name
 from tests.adapters.fake import BROKER, queue_name
 

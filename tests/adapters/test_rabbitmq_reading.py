@@ -126,7 +126,7 @@ def test_own_limits_of_a_queue_that_has_not_reported_yet_are_those_of_its_policy
 
 def test_a_stop_and_a_limit_of_a_queue_that_has_not_reported_yet_have_what_its_policy_has() -> None:
     adapter = RabbitMq(None, lambda: 1)  # type: ignore[arg-type]
-    adapter._policies = answer("policies")
+    adapter._known.all = answer("policies")
     new = {"vhost": "/", "name": "orders", "durable": True, "arguments": {}, "type": "classic", "state": "running"}
     objects = reading.queues_of([new], {})
     ((target,),) = adapter.stop_targets([Scope("/", "orders")], objects).values()

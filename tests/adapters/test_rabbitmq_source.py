@@ -17,7 +17,8 @@ import trustme
 from brokers.adapters.http import JsonHttp
 from brokers.adapters.kinds import Account
 from brokers.adapters.rabbitmq import RabbitMq, open_account
-from brokers.adapters.rabbitmq_source import EventExchange, Listener, SourceLost
+from brokers.adapters.rabbitmq_connection import Listener, SourceLost
+from brokers.adapters.rabbitmq_source import EventExchange
 from brokers.admin import Event
 from brokers.model import ObjectName, object_name
 from tests.adapters.fake import BROKER, queue_name

@@ -19,6 +19,7 @@ from brokers.adapters import rabbitmq_queue_reports
 from brokers.adapters.inventory import Inventory
 from brokers.adapters.rabbitmq import RabbitMq
 from brokers.adapters.rabbitmq_policies import Listed, limit_name, stop_name
+from brokers.adapters.rabbitmq_reading import PARKED
 from brokers.adapters.stops import Stops
 from brokers.adapters.store import AdapterStore
 from brokers.admin import BrokerUnreachable, InvalidValue, NotAllowed, NotFound
@@ -47,20 +48,19 @@ class LaggingHttp:
         self.down: set[str] = set()  # queues whose node is down
         self.written: list[tuple[str, dict[str, Any]]] = []
         self.denied: set[str] = set()  # names of policies that the user may not delete
+        self.parking: list[str] = []  # requests for the queue of parked messages, and its exchange
+        self.no_parking = False
         self.released: list[str] = []  # queues whose publishers were let in by a written policy
 
     async def request(self, method: str, path: str, *, query: Any = (), body: Any = None, **_: Any) -> Any:
         kind, _, rest = path.removeprefix("/").partition("/")
         name = unquote(rest.rpartition("/")[2])
-        if kind == "policies" and method == "GET":
-            return copy.deepcopy(list(self.policies.values()))
-        if kind == "policies" and method == "PUT":
-            self._write(name, body)
-            return None
-        if kind == "policies" and name in self.denied:
-            raise NotAllowed(f"the user may not delete {name}")
         if kind == "policies":
-            self.policies.pop(name, None)
+            return self._policies(method, name, body)
+        if name == PARKED or kind == "bindings":
+            self.parking.append(f"{method} {path}")
+            if self.no_parking:
+                raise NotAllowed(f"the user may not {method} {path}")
             return None
         if kind == "queues" and name in self.down:
             raise NotFound(path)
@@ -75,12 +75,24 @@ class LaggingHttp:
             return {"items": [], "page_count": 0}
         return {"vhosts": [{"name": "/"}], "overview": answer("overview")}.get(kind, [])
 
+    def _policies(self, method: str, name: str, body: Any) -> Any:
+        if method == "GET":
+            return copy.deepcopy(list(self.policies.values()))
+        if method == "PUT":
+            self._write(name, body)
+        elif name in self.denied:
+            raise NotAllowed(f"the user may not delete {name}")
+        else:
+            self.policies.pop(name, None)
+        return None
+
     def _write(self, name: str, body: dict[str, Any]) -> None:
         before = self.policies.get(name)
         stopped = before is not None and before["definition"].get("max-length") == 0
         if stopped and body["definition"].get("max-length") != 0:
             self.released.append(name)
-        self.written.append((name, body))
+        if name != limit_name(PARKED):
+            self.written.append((name, body))
         self.policies[name] = {**copy.deepcopy(body), "vhost": "/", "name": name}
 
     def _with_policy(self, said: dict[str, Any]) -> dict[str, Any]:
@@ -320,7 +332,7 @@ async def test_a_queue_whose_stop_may_not_be_deleted_hinders_no_other_start(worl
     world.http.denied = {stop_name(NAMES[0])}
     with pytest.raises(NotAllowed):
         await world.stops.start([Scope()], actor="ada")
-    assert [name for name in world.http.policies if "headgate" in name] == [stop_name(NAMES[0])]
+    assert [name for name in world.http.policies if "headgate-stop" in name] == [stop_name(NAMES[0])]
 
 
 async def test_a_queue_whose_own_limit_is_taken_back_has_that_of_its_pattern_again(world: World) -> None:

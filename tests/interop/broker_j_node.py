@@ -34,10 +34,11 @@ class BrokerJNode:
     folder: Path
     port: int = field(default_factory=free_port)
     http_port: int = field(default_factory=free_port)
+    configuration: Path = FILES / "broker-j-http.json"
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        main: list[str | Path] = ["org.apache.qpid.server.Main", "-icp", FILES / "broker-j-http.json", "-st", "JSON"]
+        main: list[str | Path] = ["org.apache.qpid.server.Main", "-icp", self.configuration, "-st", "JSON"]
         for name, value in (
             ("qpid.work_dir", self.folder),
             ("amqp.port", self.port),
@@ -124,8 +125,11 @@ class Sender:
 
 
 @contextmanager
-def broker_j(version: str, classes: Path, folder: Path) -> Iterator[BrokerJNode]:
+def broker_j(version: str, classes: Path, folder: Path, configuration: Path | None = None) -> Iterator[BrokerJNode]:
+    """`configuration`: the initial one, if it is another one than that of the tests."""
     node = BrokerJNode(version, classes, folder)
+    if configuration is not None:
+        node.configuration = configuration
     try:
         node.start()
         yield node
