@@ -26,10 +26,10 @@ async def main(declared: list[dict[str, Any]]) -> int:
             if entry.get("once"):
                 supervisor.say("up", f"said {await supervisor.complete(entry['name'], command, {})}")
                 continue
-            if entry.get("first"):
-                await supervisor.run_once(Service(entry["name"], command, show_stdout=True))
-                continue
             options = {name: entry[name] for name in ("ready_within", "essential", "show_stdout") if name in entry}
+            if entry.get("first"):
+                await supervisor.run_once(Service(entry["name"], command, **options))
+                continue
             await supervisor.keep(Service(entry["name"], command, ready=ready, **options))
         supervisor.say("up", "everything is ready")
 

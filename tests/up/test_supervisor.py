@@ -168,8 +168,9 @@ def test_a_line_too_long_to_keep_does_not_stop_the_output(supervise: Any) -> Non
 
 
 def test_step_that_is_run_before_a_service_shows_its_output_and_has_no_time_limit(supervise: Any) -> None:
-    step = {"name": "broker", "command": ["sh", "-c", "echo one of two; echo careful >&2; echo two of two"], "first": 1}
-    running = supervise(step, quiet("broker", ready_within=0.1))
+    command = ["sh", "-c", "echo one of two; echo careful >&2; echo two of two"]
+    step = {"name": "broker", "command": command, "first": 1, "show_stdout": True, "ready_within": 0}
+    running = supervise(step, quiet("broker"))
     running.wait_for("everything is ready")
     for line in ("one of two", "careful", "two of two"):
         assert f"broker  | {line}" in running.out
