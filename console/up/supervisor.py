@@ -19,6 +19,7 @@ import ctypes
 import os
 import secrets
 import signal
+import subprocess
 import sys
 import time
 from collections import deque
@@ -203,15 +204,21 @@ class Supervisor:
         while True:
             lines: deque[str] = deque(maxlen=LAST_LINES)
             started = time.monotonic()
-            process = await self._spawn(service.command, service.environment)
-            asking = asyncio.ensure_future(self._ask(service, ready, again=restarts.ends > 0 or ready.done()))
             try:
-                await self._read(process, lines, self._show(service, "stdout"), self._show(service, "stderr"))
-            finally:
-                asking.cancel()
+                process = await self._spawn(service.command, service.environment)
+            except (OSError, subprocess.SubprocessError) as error:
+                # Too little memory or too many processes at this moment, or a program that is being replaced: no reason
+                # to stop the others.
+                ending = f"could not be started ({getattr(error, 'strerror', None) or error})"
+            else:
+                asking = asyncio.ensure_future(self._ask(service, ready, again=restarts.ends > 0 or ready.done()))
+                try:
+                    await self._read(process, lines, self._show(service, "stdout"), self._show(service, "stderr"))
+                finally:
+                    asking.cancel()
+                ending = _ending(process.returncode or 0)
             ran = time.monotonic() - started
             pause = restarts.ended(ran)
-            ending = _ending(process.returncode or 0)
             if restarts.at_once >= ATTEMPTS:
                 if service.essential:
                     message = f"{service.name} {ending}, at once {restarts.at_once} times in a row"

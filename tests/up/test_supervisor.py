@@ -112,6 +112,33 @@ def test_non_essential_process_that_never_becomes_ready_stops_nothing(supervise:
     assert running.process.returncode == 0
 
 
+@pytest.mark.domain("8 a dying console")
+def test_process_that_cannot_be_started_again_stops_nothing_and_is_started_later(
+    supervise: Any, tmp_path: Path
+) -> None:
+    program = tmp_path / "web"
+    program.write_text('#!/bin/sh\nrm "$0"\n')
+    program.chmod(0o700)
+    running = supervise(quiet("broker"), {"name": "web", "command": [str(program)], "essential": False})
+    running.wait_for("web     | could not be started (No such file or directory) after")
+    assert running.process.poll() is None
+    assert [child for child in running.descendants() if lives(child)], "the broker"
+    whole = tmp_path / "whole"
+    whole.write_text("#!/bin/sh\necho served >&2\nexec sleep 600\n")
+    whole.chmod(0o700)
+    whole.rename(program)
+    running.wait_for("web     | served")
+    running.end(signal.SIGTERM, within=5)
+    assert running.process.returncode == 0
+
+
+def test_essential_process_that_never_can_be_started_stops_everything_with_the_reason(supervise: Any) -> None:
+    running = supervise(quiet("fine"), {"name": "broker", "command": ["/nonexistent/broker"]})
+    wait_until(lambda: running.process.poll() is not None, "it ended")
+    assert running.process.returncode == 1
+    assert "broker could not be started (No such file or directory), at once 4 times in a row" in running.err
+
+
 def test_the_pause_doubles_up_to_a_limit_and_starts_again_after_a_steady_life() -> None:
     restarts = Restarts(0.5)
     assert [restarts.ended(0.1) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, LONGEST_PAUSE, LONGEST_PAUSE]
