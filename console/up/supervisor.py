@@ -105,14 +105,16 @@ class Supervisor:
     async def run(self, start: Callable[[], Coroutine[Any, Any, None]]) -> int:
         """Run `start`, which calls `keep` and `complete`, then wait for the end. 0: ended by a signal; 1: a failure."""
         loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
+        # `nohup` has the end of the terminal ignored, which stops nothing then.
+        numbers = [n for n in _SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+        for number in numbers:
             loop.add_signal_handler(number, self._on_signal, number)
         try:
             self._task(start())
             await self._ended.wait()
         finally:
             await self._stop()
-            for number in _SIGNALS:
+            for number in numbers:
                 loop.remove_signal_handler(number)
             self.say("up", "stopped")
         if self._failure is None:

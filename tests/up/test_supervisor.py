@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,18 @@ def test_essential_process_that_never_can_be_started_stops_everything_with_the_r
     wait_until(lambda: running.process.poll() is not None, "it ended")
     assert running.process.returncode == 1
     assert "broker could not be started (No such file or directory), at once 4 times in a row" in running.err
+
+
+def test_end_of_the_terminal_stops_nothing_under_nohup(tmp_path: Path) -> None:
+    services = json.dumps([quiet("broker")])
+    stand_in = [sys.executable, "-m", "tests.up.stand_in", services]
+    with Running(["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *stand_in], tmp_path, python=False) as running:
+        running.wait_for("everything is ready")
+        running.process.send_signal(signal.SIGHUP)
+        # A signal that is handled after it: the end is that of the second alone.
+        running.descendants()[0].send_signal(signal.SIGKILL)
+        running.wait_for("broker  | runs again")
+        running.end(signal.SIGTERM, within=5)
 
 
 def test_the_pause_doubles_up_to_a_limit_and_starts_again_after_a_steady_life() -> None:
