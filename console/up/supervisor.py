@@ -139,10 +139,16 @@ class Supervisor:
             return False
 
     def keep_once(self, needed: Callable[[], bool], service: Service, *, look_seconds: float = 1.0) -> None:
-        """Start a service as soon as it is needed, and keep it running. Returns at once."""
+        """Start a service as soon as it is needed, and keep it running. Returns at once. As long as `needed` raises
+        OSError, it is not."""
+
+        def is_needed() -> bool:
+            with contextlib.suppress(OSError):
+                return needed()
+            return False
 
         async def waiting() -> None:
-            while not needed():  # noqa: ASYNC110 - a file, without an event
+            while not is_needed():  # noqa: ASYNC110 - a file, without an event
                 await asyncio.sleep(look_seconds)
             await self.keep(service)
 
