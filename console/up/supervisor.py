@@ -29,6 +29,7 @@ from typing import Any, TextIO
 
 from brokers import log_records
 from console.up.process_output import Collected, Output, Records, Shown
+from console.up.shown_lines import ShownLines
 
 #: Seconds between TERM and KILL. All end within two where the machine has time for them; where it has not they get
 #: more, within the ten seconds after which those who stop services commonly kill these themselves.
@@ -91,7 +92,9 @@ class Supervisor:
     lives to the thread that started them."""
 
     def __init__(self, out: TextIO = sys.stdout, *, first_pause: float = 0.5, name_width: int = 8) -> None:
-        self._out = out
+        self._shown = ShownLines(
+            out, lambda n: self._line("up", f"{n:,} lines were not shown: nothing has read the output")
+        )
         self._first_pause = first_pause
         self._width = name_width
         #: In the records of the processes, so that nothing else that they write passes for one; "": lines are text.
@@ -117,6 +120,7 @@ class Supervisor:
             for number in numbers:
                 loop.remove_signal_handler(number)
             self.say("up", "stopped")
+            await self._shown.finish(1.0)
         if self._failure is None:
             return 0
         if not isinstance(self._failure, Failed):
@@ -166,23 +170,26 @@ class Supervisor:
 
     def say(self, name: str, text: str) -> None:
         """Show one line of output. A terminal that has gone stops nothing."""
-        if self._mark:
-            self.record(name, text)
-            return
-        with contextlib.suppress(OSError, ValueError):
-            self._out.write(f"{name:<{self._width}}| {text}\n")
-            self._out.flush()
+        self._shown.write(self._line(name, text))
 
     def record(self, name: str, message: str, *, level: str = "INFO", logger: str = "up", **more: Any) -> None:
         """Show a record. A terminal that has gone stops nothing."""
         self._show_record({**log_records.record_of(message, level, logger, **more), "process": name})
 
+    def show(self, text: str) -> None:
+        """Show lines as they are."""
+        self._shown.write(text.removesuffix("\n"))
+
     # -- inside -------------------------------------------------------------------------------------------------
 
+    def _line(self, name: str, text: str) -> str:
+        """Return a line of output, in the log format."""
+        if not self._mark:
+            return f"{name:<{self._width}}| {text}"
+        return log_records.line_of({**log_records.record_of(text, "INFO", "up"), "process": name})
+
     def _show_record(self, record: Mapping[str, Any]) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            self._out.write(f"{log_records.line_of(record)}\n")
-            self._out.flush()
+        self._shown.write(log_records.line_of(record))
 
     def _complain(self, failure: Failed) -> None:
         if self._mark:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,19 @@ import psutil
 import pytest
 
 from console.up.supervisor import KILL_AFTER, LONGEST_PAUSE, STEADY, Restarts
-from tests.up.running import Running, lives, wait_until
+from tests.up.running import ROOT, Running, lives, wait_until
 
 STUBBORN = ["sh", "-c", "trap '' TERM INT; echo stubborn >&2; while :; do sleep 1; done"]
 
 
 def quiet(name: str, script: str = "", **options: Any) -> dict[str, Any]:
     return {"name": name, "command": ["sh", "-c", f"{script}\nexec sleep 600"], **options}
+
+
+def chatty(lines: int, written: Path) -> str:
+    """A script that writes lines of 100 characters, and then creates a file."""
+    loop = f"i=0; while [ $i -lt {lines} ]; do echo $i {'x' * 100} >&2; i=$((i+1)); done"
+    return f"{loop}; touch {written}; exec sleep 600"
 
 
 @pytest.fixture
@@ -111,6 +119,47 @@ def test_non_essential_process_that_never_becomes_ready_stops_nothing(supervise:
     running.wait_for("everything is ready")
     running.end(signal.SIGTERM, within=5)
     assert running.process.returncode == 0
+
+
+@pytest.mark.domain("8 a dying console")
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_output_that_nothing_reads_delays_no_process(tmp_path: Path, log_format: str) -> None:
+    """Such as in a terminal that is stopped, or of a collector of logs that hangs."""
+    written = tmp_path / "written"
+    script = chatty(60_000, written)
+    services = json.dumps([{"name": "broker", "command": ["sh", "-c", script]}])
+    command = [sys.executable, "-m", "tests.up.stand_in", services]
+    environment = {**os.environ, "HEADGATE_LOG_FORMAT": log_format}
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, env=environment) as process:
+        try:
+            wait_until(written.exists, "the process has written its lines", within=60)
+            assert process.stdout is not None
+            read = ""
+            while "lines were not shown" not in read:  # said once the reader takes lines again
+                read += os.read(process.stdout.fileno(), 1 << 16).decode()
+            assert "0 xxx" in read
+            process.send_signal(signal.SIGTERM)
+            rest = process.stdout.read().decode()
+            assert "stopped" in rest
+            for line in (read + rest).splitlines() if log_format == "json" else ():
+                assert json.loads(line)["process"] in ("broker", "up")
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+
+
+def test_output_that_nothing_reads_does_not_delay_the_end(tmp_path: Path) -> None:
+    written = tmp_path / "written"
+    script = chatty(5_000, written)
+    services = json.dumps([{"name": "broker", "command": ["sh", "-c", script]}])
+    command = [sys.executable, "-m", "tests.up.stand_in", services]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        try:
+            wait_until(written.exists, "the process has written its lines", within=60)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
 
 
 @pytest.mark.domain("8 a dying console")
