@@ -196,12 +196,12 @@ class _Descending:
 
 
 def _directed(value: Any, descending: bool) -> Any:
-    """Return a key that sorts None last, numbers by value and texts case-insensitively, in either direction."""
+    """Return a key that sorts None last, numbers by value and texts case-insensitively, in either direction. An
+    attribute can have both, such as the levels 400 and "80%": numbers are lower."""
     if value is None:
         return (1, 0)
-    plain: Any = value if isinstance(value, (int, float)) else str(value).casefold()
+    is_text = not isinstance(value, (int, float))
+    plain: Any = str(value).casefold() if is_text else value
     if not descending:
-        return (0, (isinstance(plain, str), plain))
-    if isinstance(plain, str):
-        return (0, _Descending(plain))
-    return (0, -plain)
+        return (0, (is_text, plain))
+    return (0, (not is_text, _Descending(plain) if is_text else -plain))

@@ -106,6 +106,13 @@ def test_sort_puts_missing_values_last() -> None:
     assert names(ROWS, sort="-overfull_since")[:3] == ["both", "newly-overfull", "long-overfull"]
 
 
+def test_sort_by_a_level_orders_numbers_and_percentages() -> None:
+    levels = {"a": 400, "b": "80%", "c": None, "d": 90, "e": "100%"}
+    rows = [row(name, flow_stop_messages=level) for name, level in levels.items()]
+    assert names(rows, sort="flow_stop_messages") == ["d", "a", "e", "b", "c"]
+    assert names(rows, sort="-flow_stop_messages") == ["b", "e", "a", "d", "c"]
+
+
 def test_sort_by_an_unknown_attribute_is_refused() -> None:
     with pytest.raises(BadSort, match="colour"):
         overview(None, [], sort="-colour")
