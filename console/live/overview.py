@@ -39,10 +39,13 @@ class BadSort(ValueError):
 
 
 def totals(broker: Row | None, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the broker's attributes with sums over the rows; empty before the first connection."""
-    if broker is None:
-        return {}
-    return {**broker, **QueueTotals(rows).values}
+    """Return the broker's attributes with sums over the rows; empty before the first connection. `partial`: the names
+    of sums that lack queues whose value is not known."""
+    return {} if broker is None else _with_sums(broker, QueueTotals(rows))
+
+
+def _with_sums(broker: Row, sums: QueueTotals) -> dict[str, Any]:
+    return {**broker, **sums.values, "partial": sums.partial}
 
 
 class View:
@@ -59,7 +62,7 @@ class View:
         rows = link.queues_named(name for _, name in link.queues_in_order(severity_key))
         view = cls(link.broker, rows, link.conditions())
         view.by_severity = rows
-        view.totals = {} if view.broker is None else {**view.broker, **link.queue_totals().values}
+        view.totals = {} if view.broker is None else _with_sums(view.broker, link.queue_totals())
         return view
 
     @cached_property

@@ -82,6 +82,14 @@ def test_filter_by_states_counts_the_matching_queues() -> None:
     assert data["total"] == 2
 
 
+def test_totals_name_the_sums_that_lack_unknown_values() -> None:
+    lost = row("lost", state=None, blocked_producers=None, depth_messages=7)
+    totals = overview({"stops": []}, [*ROWS, lost])["totals"]
+    assert totals["overfull_queues"] == 3
+    assert set(totals["partial"]) == {"overfull_queues", "stopped_queues", "blocked_producers"}
+    assert overview({"stops": []}, ROWS)["totals"]["partial"] == []
+
+
 def test_search_ignores_case() -> None:
     assert names(ROWS, search="OverFull") == ["long-overfull", "newly-overfull"]
 
