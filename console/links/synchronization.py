@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from brokers.admin import BrokerAdmin, BrokerUnreachable, Event, EventsExpired, NotFound
 from brokers.model import ObjectName, object_name
-from console.links.queue_table import must_be_read, queue_of, queue_values
+from console.links.queue_table import Row, must_be_read, queue_of, queue_values
 from console.links.state import BrokerState
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ BROKER = object_name("Broker")
 STORES = frozenset({"store-overfull", "store-underfull"})
 STOPS = frozenset({"producers-stopped", "producers-started"})
 _SWEEPS = 3  # at most, in sequence
-_PAGE = 500  # queues per query
+_PAGE = 500  # queues, or virtual hosts, per query
 #: The queues of a larger broker are not all read again after a change of a wider scope: samples have the new values
 #: within a second at a lower cost.
 _READ_ALL = 1000
@@ -252,8 +252,7 @@ class Synchronization:
         while True:
             self._hosts_due.clear()
             with suppress(NotFound):  # a broker without virtual hosts
-                page = await self._within(self._admin.query("VirtualHost", count=_PAGE))
-                self._state.hosts = {h.name["name"]: {"object": str(h.name), **h.attributes} for h in page.items}
+                self._state.hosts = await self._all_hosts()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pace.hosts):
                     await self._hosts_due.wait()
@@ -276,6 +275,16 @@ class Synchronization:
             with closing(self._state.update_conditions_in_steps()) as steps:
                 for _ in steps:
                     await asyncio.sleep(0)  # answers do not wait for the conditions of thousands of queues
+    async def _all_hosts(self) -> dict[str, Row]:
+        found: dict[str, Row] = {}
+        offset = 0
+        while True:
+            page = await self._within(self._admin.query("VirtualHost", offset=offset, count=_PAGE))
+            found.update({host.name["name"]: {"object": str(host.name), **host.attributes} for host in page.items})
+            offset += len(page.items)
+            if not page.items or offset >= page.total:
+                return found
+
             await asyncio.sleep(self._pace.conditions)
 
     async def _within(self, answer: Awaitable[T], limit: float | None = None) -> T:

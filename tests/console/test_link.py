@@ -40,6 +40,14 @@ def test_connected_link_has_every_queue(broker: Broker) -> None:
     assert len(broker.connected().queues()) == 1203
 
 
+def test_connected_link_has_every_virtual_host(broker: Broker) -> None:
+    for n in range(1203):  # more than two pages
+        broker.memory.engine.create_virtualhost(f"host{n}")
+    broker.memory._end_turn()
+    link = broker.connected()
+    until(lambda: len(link.hosts) == 1204)
+
+
 def test_sample_updates_values(broker: Broker) -> None:
     broker.memory.fill("orders", 3, size=10)
     broker.connected()
