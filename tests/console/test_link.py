@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from brokers.admin import BrokerUnreachable, NotFound
+from brokers.admin import BrokerAdmin, BrokerUnreachable, NotFound, Page
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.links.registry import UnknownBroker, link, links
-from tests.console.conftest import Broker, until, until_async
+from tests.console.conftest import LIMIT, Broker, until, until_async
 
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
 
@@ -75,6 +76,53 @@ def test_created_queue_appears_and_deleted_queue_disappears(broker: Broker) -> N
     broker.do(lambda memory: (memory.engine.end_connection(producer.connection, "test"), memory._end_turn()))
     broker.link.call(lambda admin: admin.delete(ORDERS))
     until(lambda: state(broker) is None)
+
+
+def test_answer_from_before_a_deletion_does_not_bring_the_queue_back(broker: Broker) -> None:
+    """Events have a connection of their own: that of a deletion overtakes an answer that still has the queue."""
+    queried, released = threading.Event(), threading.Event()
+
+    def late(admin: Any) -> BrokerAdmin:
+        query = admin.query
+
+        async def answered_late(type_name: str, **more: Any) -> Page:
+            page: Page = await query(type_name, **more)
+            if type_name == "Queue" and any(queue.name == ORDERS for queue in page.items) and not released.is_set():
+                queried.set()
+                await asyncio.to_thread(released.wait, LIMIT)
+            return page
+
+        admin.query = answered_late
+        found: BrokerAdmin = admin
+        return found
+
+    broker.wrap = late
+    broker.connected()
+    producer = broker.do(lambda memory: memory.attach_producer("orders"))
+    assert queried.wait(LIMIT)
+
+    def delete(memory: InMemoryBroker) -> None:
+        memory.engine.end_connection(producer.connection, "test")
+        memory.management.delete(ORDERS, None, "console")
+        memory._end_turn()
+
+    broker.do(delete)
+    until(lambda: broker.link.window.last == broker.memory.engine.last_event)
+    released.set()
+    broker.do(lambda memory: memory.attach_producer("later"))
+    until(lambda: broker.link.queue(object_name("Queue", virtualhost="default", name="later")) is not None)
+    assert broker.link.queue(ORDERS) is None
+    assert broker.connections == 1
+
+
+def test_queue_that_is_created_again_while_an_answer_is_late_is_in_the_table(broker: Broker) -> None:
+    broker.connected()
+    for _ in range(20):
+        producer = broker.do(lambda memory: memory.attach_producer("orders"))
+        broker.do(lambda memory, made=producer: memory.engine.end_connection(made.connection, "test"))
+        broker.do(lambda memory: (memory.management.delete(ORDERS, None, "console"), memory._end_turn()))
+    broker.do(lambda memory: memory.attach_producer("orders"))
+    until(lambda: state(broker) == "NORMAL")
 
 
 def test_stop_of_the_whole_broker_reaches_every_queue_and_the_totals(broker: Broker) -> None:
