@@ -13,6 +13,7 @@ from brokers.admin import BrokerAdmin, BrokerUnreachable, NotFound, Page
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.links.registry import UnknownBroker, link, links
+from console.links.visibility import as_visible
 from tests.console.conftest import LIMIT, Broker, until, until_async
 
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
@@ -123,6 +124,21 @@ def test_queue_that_is_created_again_while_an_answer_is_late_is_in_the_table(bro
         broker.do(lambda memory: (memory.management.delete(ORDERS, None, "console"), memory._end_turn()))
     broker.do(lambda memory: memory.attach_producer("orders"))
     until(lambda: state(broker) == "NORMAL")
+
+
+def test_newest_events_of_a_restricted_link_are_those_that_its_user_sees(broker: Broker) -> None:
+    broker.memory.engine.create_virtualhost("blue").create_on_attach = True
+    broker.memory.engine.virtualhosts["blue"].anonymous = True
+    broker.connected()
+    broker.do(lambda memory: [memory.attach_producer(f"hush{n}", "blue") for n in range(5)])
+    broker.do(lambda memory: [memory.attach_producer(f"q{n}") for n in range(200)])
+    until(lambda: broker.link.window.last == broker.memory.engine.last_event)
+    blue = as_visible(broker.link, frozenset({"blue"}))
+    seen = blue.recent_events(blue.newest_position(3)).events
+    assert len(seen) == 3
+    assert seen == tuple(event for event in broker.link.recent_events(0).events if blue.sees(event.object))[-3:]
+    none = as_visible(broker.link, frozenset({"red"}))
+    assert none.newest_position(50) == broker.link.newest_position(50) == broker.memory.engine.last_event - 50
 
 
 def test_stop_of_the_whole_broker_reaches_every_queue_and_the_totals(broker: Broker) -> None:
