@@ -214,6 +214,7 @@ async def test_watch_has_filters_and_bad_ones_are_refused(fleet: Fleet, page: Pa
     assert [row["slug"] for row in data["brokers"]] == ["us"]
     assert ([row["name"] for row in data["queues"]], data["total"]) == (["orders.us"], 2)
     assert len(data["choices"]["brokers"]) == 3, "the filter offers all brokers"
+    assert data["of"] == {"brokers": [], "tags": ["slow"], "kinds": []}, "a page knows which filter this answers"
     bad: list[tuple[dict[str, Any], str]] = [
         ({"watch": "overview"}, "overview"),
         ({"watch": "fleet", "tags": "prod"}, "tags"),
