@@ -144,6 +144,12 @@ def test_role_for_one_virtual_host_of_one_broker_sees_only_that(fleet: Fleet) ->
     assert narrow.get(V1 + "?broker=us").status_code == 404
     other = signed_in(person("bella", Grant(Role.VIEWER, "eu", "blue")))
     assert [row["name"] for row in get(other, "queues/")["results"]] == ["hush"]
+    fleet["eu"].do(lambda memory: [memory.attach_producer(f"q{number}") for number in range(100)])
+    until(lambda: link("eu").window.last == fleet["eu"].memory.engine.last_event)
+    newest = other.get("/api/v1/events/?broker=eu&count=20").json()["events"]
+    assert [event["object"] for event in newest if event["kind"] == "queue-created"] == [
+        "type=Queue,virtualhost=blue,name=hush"
+    ], "the newest that she sees, however many others have followed"
     without = signed_in(person("noah"))
     assert without.get(V1).status_code == 403
     assert APIClient().get(V1).status_code == 401
