@@ -204,7 +204,11 @@ class Recorder:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._followed_from, self._is_covered = None, False
-            await self._publish(RAW)
+            try:
+                await self._publish(RAW)
+            except Exception:
+                # It must not replace what ended the connection, such as the end of the process.
+                log.exception("%s: the last rows are not published", self.slug)
 
     async def _resume_after(self, admin: BrokerAdmin, broker: ManagedObject) -> int:
         """Return the number of the event to continue after: 0 for another journal, which has its own numbers."""

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from brokers.admin import Event, Samples
 from brokers.model import object_name
 from brokers.testing import START, InMemoryBroker
 from console.history.record.recorded_files import RecordedFiles
@@ -597,6 +598,82 @@ async def test_rows_are_buffered_once_while_the_folder_cannot_be_written(landing
             assert len(recorder._untaken) <= 2
         landing.full = False
         await recorded(landing, memory)
+
+
+class Huge(Connected):
+    """A connection to a broker that sends a capacity and a depth of more than 64 bits, as one written in another
+    language can."""
+
+    async def samples(self) -> AsyncIterator[Samples]:
+        async for each in self._broker.samples():
+            yield Samples(
+                each.at, tuple((name, {**values, "effective_capacity_messages": 10**20}) for name, values in each.queues)
+            )
+
+    async def events(self, after: int | None = None) -> AsyncIterator[Event]:
+        async for each in self._broker.events(after):
+            yield replace(each, attributes={**each.attributes, "depth_bytes": 10**20})
+
+
+async def test_values_that_no_column_can_have_are_unknown_and_end_no_recording(landing: FullDisk) -> None:
+    memory = InMemoryBroker()
+    await memory.create(ORDERS, {})
+    producer = memory.attach_producer("orders")
+
+    async def connect() -> Connected:
+        return Huge(memory)
+
+    recorder = Recorder("local", connect, landing, timing=QUICK, clock=lambda: memory.engine.turn.now)
+    task = asyncio.create_task(recorder.run())
+    try:
+        await until(lambda: recorder._followed_from is not None, "it is connected")
+        for n in range(3):
+            memory.publish(producer)
+            memory.advance(1000)
+            memory.sample()
+            await until(
+                lambda n=n: n + 1 in {row["depth_messages"] for row in rows(landing, "samples")}, "the sample has landed"
+            )
+        await facts(memory)
+        await recorded(landing, memory)
+        await looked(landing, memory)
+        assert recorder._rollups is not None, "the rollups go on"
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=20)
+        assert done
+    finally:
+        memory.disconnect()
+        task.cancel()
+        await asyncio.wait([task])
+    changed = [row for row in rows(landing, "samples") if not row["whole"]]
+    assert {row["capacity_messages"] for row in changed} == {None}
+    assert {row["depth_bytes"] for row in rows(landing, "events")} == {None}
+
+
+async def test_recorder_ends_when_its_last_rows_cannot_be_published_for_any_reason(
+    landing: FullDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise its process would wait for it without end, and lose the leases of the other brokers."""
+    memory = InMemoryBroker()
+
+    async def connect() -> Connected:
+        return Connected(memory)
+
+    def fail(*_: object) -> None:
+        raise OverflowError("a fault of the recorder")
+
+    recorder = Recorder("local", connect, landing, timing=QUICK, clock=lambda: memory.engine.turn.now)
+    task = asyncio.create_task(recorder.run())
+    try:
+        await looked(landing, memory)
+        monkeypatch.setattr(recorder, "_write", fail)
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=20)
+        assert done
+    finally:
+        memory.disconnect()
+        task.cancel()
+        await asyncio.wait([task])
 
 
 async def test_recorder_that_cannot_begin_does_not_end(landing: FullDisk) -> None:
