@@ -53,12 +53,17 @@ def landing(tmp_path: Path) -> FullDisk:
     return FullDisk(str(tmp_path / "history"))
 
 
+def clock_of(memory: InMemoryBroker) -> Callable[[], int]:
+    """Return the broker's clock, which tests advance; no clock is set."""
+    return lambda: memory.engine.turn.now
+
+
 @asynccontextmanager
 async def recording(memory: InMemoryBroker, landing: Landing, timing: Timing = QUICK) -> AsyncIterator[Recorder]:
     async def connect() -> Connected:
         return Connected(memory)
 
-    recorder = Recorder("local", connect, landing, timing=timing, clock=lambda: memory.engine.turn.now)
+    recorder = Recorder("local", connect, landing, timing=timing, clock=clock_of(memory), steady=clock_of(memory))
     task = asyncio.create_task(recorder.run())
     try:
         yield recorder
@@ -563,7 +568,7 @@ async def test_recorder_ends_when_it_is_cancelled_during_a_write_that_fails(tmp_
     async def connect() -> Connected:
         return Connected(memory)
 
-    recorder = Recorder("local", connect, landing, timing=QUICK, clock=lambda: memory.engine.turn.now)
+    recorder = Recorder("local", connect, landing, timing=QUICK, clock=clock_of(memory), steady=clock_of(memory))
     task = asyncio.create_task(recorder.run())
     try:
         await facts(memory)
@@ -606,9 +611,8 @@ class Huge(Connected):
 
     async def samples(self) -> AsyncIterator[Samples]:
         async for each in self._broker.samples():
-            yield Samples(
-                each.at, tuple((name, {**values, "effective_capacity_messages": 10**20}) for name, values in each.queues)
-            )
+            huge = {"effective_capacity_messages": 10**20}
+            yield Samples(each.at, tuple((name, {**values, **huge}) for name, values in each.queues))
 
     async def events(self, after: int | None = None) -> AsyncIterator[Event]:
         async for each in self._broker.events(after):
@@ -623,7 +627,7 @@ async def test_values_that_no_column_can_have_are_unknown_and_end_no_recording(l
     async def connect() -> Connected:
         return Huge(memory)
 
-    recorder = Recorder("local", connect, landing, timing=QUICK, clock=lambda: memory.engine.turn.now)
+    recorder = Recorder("local", connect, landing, timing=QUICK, clock=clock_of(memory), steady=clock_of(memory))
     task = asyncio.create_task(recorder.run())
     try:
         await until(lambda: recorder._followed_from is not None, "it is connected")
@@ -631,9 +635,7 @@ async def test_values_that_no_column_can_have_are_unknown_and_end_no_recording(l
             memory.publish(producer)
             memory.advance(1000)
             memory.sample()
-            await until(
-                lambda n=n: n + 1 in {row["depth_messages"] for row in rows(landing, "samples")}, "the sample has landed"
-            )
+            await until(lambda n=n: n + 1 in {row["depth_messages"] for row in rows(landing, "samples")}, "a sample")
         await facts(memory)
         await recorded(landing, memory)
         await looked(landing, memory)
@@ -662,7 +664,7 @@ async def test_recorder_ends_when_its_last_rows_cannot_be_published_for_any_reas
     def fail(*_: object) -> None:
         raise OverflowError("a fault of the recorder")
 
-    recorder = Recorder("local", connect, landing, timing=QUICK, clock=lambda: memory.engine.turn.now)
+    recorder = Recorder("local", connect, landing, timing=QUICK, clock=clock_of(memory), steady=clock_of(memory))
     task = asyncio.create_task(recorder.run())
     try:
         await looked(landing, memory)
@@ -674,6 +676,31 @@ async def test_recorder_ends_when_its_last_rows_cannot_be_published_for_any_reas
         memory.disconnect()
         task.cancel()
         await asyncio.wait([task])
+
+
+async def test_time_by_which_a_clock_was_set_is_not_recorded_time(landing: FullDisk) -> None:
+    """A machine that starts with a wrong time gets the right one later: the years between were not recorded."""
+    memory = InMemoryBroker()
+    begin, ahead = memory.engine.turn.now, [0]
+
+    async def connect() -> Connected:
+        return Connected(memory)
+
+    def steady() -> int:
+        return memory.engine.turn.now
+
+    recorder = Recorder("local", connect, landing, timing=QUICK, clock=lambda: steady() + ahead[0], steady=steady)
+    task = asyncio.create_task(recorder.run())
+    try:
+        await looked(landing, memory)
+        for step in (365 * 24 * HOUR, 0):
+            ahead[0] = step
+            await looked(landing, memory, since=steady() + step)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    covered = [(_ms(row["at"]), _ms(row["until"])) for row in rows(landing, "coverage") if row["followed"]]
+    assert sum(end - at for at, end in covered) <= steady() - begin, covered
 
 
 async def test_recorder_that_cannot_begin_does_not_end(landing: FullDisk) -> None:
