@@ -136,11 +136,11 @@ class Recorder:
                     log.exception("%s: recording cannot begin", self.slug)
                 self._report(trouble)
             else:
+                began = time.monotonic()
                 try:
                     await self._follow(admin)
                 except (AdminError, OSError, TimeoutError) as error:
                     self._report(f"recording of {self.slug} ended: {error or 'no response in time'}")
-                    delay = self.timing.retry_first
                 except Exception as error:
                     log.exception("%s: recording failed", self.slug)
                     self._report(f"recording failed: {error}")
@@ -148,6 +148,9 @@ class Recorder:
                     with suppress(AdminError, OSError, TimeoutError):
                         async with asyncio.timeout(1):
                             await admin.close()
+                # One that ends each connection at once gets no more of them than one that does not respond.
+                if time.monotonic() - began > self.timing.retry_most:
+                    delay = self.timing.retry_first
             await asyncio.sleep(delay)
             delay = min(delay * 2, self.timing.retry_most)
 

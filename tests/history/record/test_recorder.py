@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from brokers.admin import Event, Samples
+from brokers.admin import Event, NotAllowed, Samples
 from brokers.model import object_name
 from brokers.testing import START, InMemoryBroker
 from console.history.record.recorded_files import RecordedFiles
@@ -701,6 +701,33 @@ async def test_time_by_which_a_clock_was_set_is_not_recorded_time(landing: FullD
         await asyncio.wait([task])
     covered = [(_ms(row["at"]), _ms(row["until"])) for row in rows(landing, "coverage") if row["followed"]]
     assert sum(end - at for at, end in covered) <= steady() - begin, covered
+
+
+async def test_broker_that_ends_each_connection_at_once_is_connected_to_ever_more_rarely(landing: FullDisk) -> None:
+    """Each connection reads all queues: five a second would be a load on the broker, and as many rows."""
+    memory, connected = InMemoryBroker(), list[float]()
+    loop = asyncio.get_running_loop()
+
+    class Refusing(Connected):
+        def __init__(self, broker: InMemoryBroker) -> None:
+            super().__init__(broker)
+            self.read = self.refuse  # type: ignore[assignment]
+
+        async def refuse(self, *_: object) -> None:
+            raise NotAllowed("no permission any more")
+
+    async def connect() -> Connected:
+        connected.append(loop.time())
+        return Refusing(memory)
+
+    timing = Timing(retry_first=0.01, retry_most=5)
+    task = asyncio.create_task(Recorder("local", connect, landing, timing=timing).run())
+    try:
+        await until(lambda: len(connected) == 7, "it has tried")
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    assert connected[6] - connected[0] >= 0.01 + 0.02 + 0.04 + 0.08 + 0.16 + 0.32
 
 
 async def test_recorder_that_cannot_begin_does_not_end(landing: FullDisk) -> None:
