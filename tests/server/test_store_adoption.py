@@ -11,6 +11,7 @@ from proton import Message
 
 from brokers.server.journal import renumbering
 from brokers.server.journal.reading import damaged_messages
+from brokers.server.journal.recovery import recover
 from brokers.server.store_adoption import adopt
 from brokers.server.store_command import main
 from brokers.server.store_folder import earlier_of
@@ -27,15 +28,13 @@ __all__ = ["data", "snapshots"]  # fixtures
 
 def damage_group(journal: Path, body: bytes) -> None:
     """Make the group with this body unreadable, as if it were singly read: not in a listing."""
-    for file in sorted(journal.glob("*.segment")):
-        content = bytearray(file.read_bytes())
+    for file, header in recover(journal).headers.values():
+        content = bytearray(file.path.read_bytes())
         if body in content:
-            head = content.rindex(b"HgGr", 0, content.index(body))
+            head = content.rindex(header.salt[:4], 0, content.index(body))
             content[head + 4 : head + 8] = bytes(each ^ 255 for each in content[head + 4 : head + 8])
-            if b"HgLs" in content:
-                listing = content.rindex(b"HgLs")
-                content[listing : listing + 4] = bytes(4)
-            file.write_bytes(content)
+            content[-8:] = bytes(8)  # the end of the listing, if there is one
+            file.path.write_bytes(content)
             return
     raise AssertionError(f"{body!r} is not in {journal}")
 

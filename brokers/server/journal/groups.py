@@ -1,8 +1,9 @@
 """The format of a group: a head with a checksum, its changes, then the bodies of its messages, one after the other.
 
 The checksum covers head and changes, among which are the checksums of the bodies: so all is verified, and a start need
-not read bodies. It begins with the segment's salt, a random number which no client knows: groups of an earlier use of
-the file are not mistaken for groups of this one, nor are bodies that look like groups.
+not read bodies. It begins with the segment's salt, a random number which no client knows, and so does a head: groups
+of an earlier use of the file are not mistaken for groups of this one, nor are bodies that look like groups; and no
+client can store what looks like heads, each of which a start would have to verify.
 
 CRC-32C (google-crc32c: wheels for all platforms, the processor's instructions, 24 GB/s; in plain Python where there is
 no wheel) finds what zlib's CRC-32 finds, at a sixth of its time.
@@ -19,11 +20,12 @@ from typing import NamedTuple
 
 from google_crc32c import extend, value
 
-#: Of a head: magic, checksum of all that follows of head and changes, sequence, bytes of bodies, bytes of changes,
-#: number of changes.
+#: Of a head: beginning of the salt, checksum of all that follows of head and changes, sequence, bytes of bodies, bytes
+#: of changes, number of changes.
 _HEAD = Struct("<4sIQQII")
 HEAD_BYTES = _HEAD.size
-MAGIC = b"HgGr"
+#: Bytes of the salt with which a head begins.
+SALT_BYTES = 4
 #: Groups begin at a multiple of this.
 ALIGNED = 8
 
@@ -220,21 +222,22 @@ class Draft:
     def pieces(self, salt: bytes, sequence: int) -> list[bytes]:
         """Return what is to be written, without the padding behind it."""
         changes = b"".join(self.encoded)
-        rest = _HEAD.pack(MAGIC, 0, sequence, self.body_bytes, len(changes), len(self.changes))[8:]
+        begin = salt[:SALT_BYTES]
+        rest = _HEAD.pack(begin, 0, sequence, self.body_bytes, len(changes), len(self.changes))[8:]
         checksum = extend(extend(value(salt), rest), changes)
-        return [MAGIC + checksum.to_bytes(4, "little") + rest + changes, *self.bodies]
+        return [begin + checksum.to_bytes(4, "little") + rest + changes, *self.bodies]
 
 
-def read_head(data: bytes, at: int = 0) -> Head | None:
-    """Return the head that may begin here, which is not verified; None if there is none."""
-    if len(data) - at < HEAD_BYTES or data[at : at + 4] != MAGIC:
+def read_head(data: bytes, salt: bytes) -> Head | None:
+    """Return the head with which this may begin, which is not verified; None if there is none."""
+    if len(data) < HEAD_BYTES or not data.startswith(salt[:SALT_BYTES]):
         return None
-    return Head(*_HEAD.unpack_from(data, at)[1:])
+    return Head(*_HEAD.unpack_from(data)[1:])
 
 
 def is_sound(head: Head, salt: bytes, changes: bytes) -> bool:
     """Return whether head and changes are as they were written."""
-    rest = _HEAD.pack(MAGIC, 0, *head[1:])[8:]
+    rest = _HEAD.pack(salt[:SALT_BYTES], 0, *head[1:])[8:]
     return len(changes) == head.change_bytes and extend(extend(value(salt), rest), changes) == head.checksum
 
 

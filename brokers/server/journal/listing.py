@@ -2,8 +2,8 @@
 
 It is written when the segment is left, also at a stop, so that a start reads one piece and not each group, of which
 there are thousands if messages were stored one by one. Nothing depends on it: it is not synced, and one that is
-missing, torn or damaged has the groups read singly. It is covered by a checksum that begins with the segment's salt, as
-groups are.
+missing, torn or damaged has the groups read singly. Its checksum begins with the segment's salt, and so does what it
+ends with, as those of groups and their heads do.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from struct import Struct
 
 from google_crc32c import value
 
+from brokers.server.journal.groups import SALT_BYTES
 from brokers.server.journal.segment_file import Header, SegmentFile, Unreadable
 
-MAGIC = b"HgLs"
-
-#: At the very end: magic, checksum of salt, the rest of this, and all before it; sequence of the last group; number of
-#: groups, bytes of their changes.
+#: At the very end: beginning of the salt, checksum of salt, the rest of this, and all before it; sequence of the last
+#: group; number of groups, bytes of their changes.
 _TRAILER = Struct("<4sIQII")
 _REST = 8  # where the rest begins
 #: Of a group: where it begins, bytes of its changes, and of its bodies.
@@ -47,10 +46,11 @@ class Listing:
     def pack(self, salt: bytes, last: int) -> bytes:
         """Return what is to be written to the end of the file. `last`: the sequence of the last group."""
         changes = b"".join(self.changes)
-        rest = _TRAILER.pack(MAGIC, 0, last, len(self.places), len(changes))[_REST:]
+        begin = salt[:SALT_BYTES]
+        rest = _TRAILER.pack(begin, 0, last, len(self.places), len(changes))[_REST:]
         content = b"".join(self.places) + changes
         checksum: int = value(salt + rest + content)
-        return content + MAGIC + checksum.to_bytes(4, "little") + rest
+        return content + begin + checksum.to_bytes(4, "little") + rest
 
 
 #: Where a group begins, the bytes of its bodies, and its changes.
@@ -69,7 +69,7 @@ def read_listing(file: SegmentFile, header: Header, last: int | None) -> Iterato
 def _read_listing(file: SegmentFile, header: Header, last: int | None) -> Iterator[Listed] | None:
     end = file.size - _TRAILER.size
     trailer = file.read(end, _TRAILER.size) if end > 0 else b""
-    if len(trailer) < _TRAILER.size or trailer[:4] != MAGIC:
+    if len(trailer) < _TRAILER.size or not trailer.startswith(header.salt[:SALT_BYTES]):
         return None
     _, checksum, found, groups, change_bytes = _TRAILER.unpack(trailer)
     size = groups * _PLACE.size + change_bytes

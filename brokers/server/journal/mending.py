@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from google_crc32c import extend, value
 
-from brokers.server.journal.groups import HEAD_BYTES, MAGIC, Head, is_sound, read_head
+from brokers.server.journal.groups import HEAD_BYTES, SALT_BYTES, Head, is_sound, read_head
 
 #: Changes up to this size are mended, bytes.
 MOST = 64 << 10
@@ -41,20 +41,20 @@ _LAST_BITS = {_TABLE[1 << bit]: bit for bit in range(8)}
 def mended(data: bytes, salt: bytes, sequence: int) -> bytes | None:
     """Return the head and the changes of the group with this sequence that begins with `data`, as they were before one
     bit flipped; None if more is damaged, or there is no such group."""
-    for candidate in _with_one_bit_of_the_head(data):
-        if (head := read_head(candidate)) is None or head.sequence != sequence:
+    for candidate in _with_one_bit_of_the_head(data, salt):
+        if (head := read_head(candidate, salt)) is None or head.sequence != sequence:
             continue
         end = HEAD_BYTES + head.change_bytes
         if is_sound(head, salt, candidate[HEAD_BYTES:end]):
             return candidate[:end]
-    head = read_head(data)
+    head = read_head(data, salt)
     if head is None or head.sequence != sequence or head.change_bytes > MOST:
         return None
     return _with_one_bit_of_the_changes(data, salt, head)
 
 
-def _with_one_bit_of_the_head(data: bytes) -> Iterator[bytes]:
-    if sum((a ^ b).bit_count() for a, b in zip(data, MAGIC, strict=False)) > 1:
+def _with_one_bit_of_the_head(data: bytes, salt: bytes) -> Iterator[bytes]:
+    if sum((a ^ b).bit_count() for a, b in zip(data, salt[:SALT_BYTES], strict=False)) > 1:
         return  # it does not look like a group
     head = int.from_bytes(data[:HEAD_BYTES], "little")
     for bit in range(8 * HEAD_BYTES):

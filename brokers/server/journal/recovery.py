@@ -18,7 +18,7 @@ from typing import NamedTuple
 from brokers.server.journal.groups import (
     ALIGNED,
     HEAD_BYTES,
-    MAGIC,
+    SALT_BYTES,
     Change,
     Damaged,
     InUse,
@@ -199,7 +199,7 @@ def _read_segment(found: Found, file: SegmentFile, header: Header, last: int | N
         before = group
     if before is not None and (last is not None or _is_whole(file, before)):
         _apply(found, segment, before)
-    if last is None and _begins_at(file, segment.end, segment.last + 1):
+    if last is None and _begins_at(file, header, segment.end, segment.last + 1):
         found.incomplete = (
             f"{file.path}: the last group is incomplete: it is lost, unless the process was killed, or the machine lost"
             " its power, before it was confirmed"
@@ -272,7 +272,7 @@ def groups(file: SegmentFile, header: Header, last: int | None = None) -> Iterat
 
 def _group_at(file: SegmentFile, header: Header, at: int) -> Group | None:
     data = file.read_around(at, PAGE)  # a head with its changes, usually
-    head = read_head(data)
+    head = read_head(data, header.salt)
     if head is None or at + head.size - ALIGNED >= file.size or head.sequence < header.first:
         return None
     end = HEAD_BYTES + head.change_bytes
@@ -287,7 +287,7 @@ def _group_at(file: SegmentFile, header: Header, at: int) -> Group | None:
 def _mended_at(file: SegmentFile, header: Header, at: int, sequence: int) -> Group | None:
     """Return the group with this sequence that begins here, as it was before one bit of its head or changes flipped."""
     data = mended(file.read_around(at, HEAD_BYTES + MOST), header.salt, sequence)
-    head = read_head(data) if data is not None else None
+    head = read_head(data, header.salt) if data is not None else None
     if data is None or head is None or at + head.size - ALIGNED >= file.size:
         return None
     return Group(sequence, at, at + len(data), at + head.size, _changes(file, data[HEAD_BYTES:]), data)
@@ -296,17 +296,18 @@ def _mended_at(file: SegmentFile, header: Header, at: int, sequence: int) -> Gro
 def _next_at(file: SegmentFile, header: Header, at: int, sequence: int) -> Group | None:
     """Return the next sound group from here on with a higher sequence. It is looked for only where something was
     damaged, or at the end."""
+    begin = header.salt[:SALT_BYTES]
     while at < file.size:
         piece = file.read_around(at, _PIECE)
         if not piece:
             break
-        place = piece.find(MAGIC)
+        place = piece.find(begin)
         while place >= 0:
             if (at + place) % ALIGNED == 0:
                 group = _group_at(file, header, at + place)
                 if group is not None and group.sequence > sequence:
                     return group
-            place = piece.find(MAGIC, place + 1)
+            place = piece.find(begin, place + 1)
         at += len(piece)
     return None
 
@@ -319,9 +320,9 @@ def end_of(file: SegmentFile, header: Header) -> int:
     return before.end if before is not None and _is_whole(file, before) else end
 
 
-def _begins_at(file: SegmentFile, at: int, sequence: int) -> bool:
+def _begins_at(file: SegmentFile, header: Header, at: int, sequence: int) -> bool:
     """Whether a group with this sequence begins here, sound or not."""
-    head = read_head(file.read_around(at, HEAD_BYTES))
+    head = read_head(file.read_around(at, HEAD_BYTES), header.salt)
     return head is not None and head.sequence == sequence
 
 

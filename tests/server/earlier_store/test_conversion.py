@@ -30,8 +30,10 @@ from brokers.server.config_store import ConfigStore
 from brokers.server.earlier_store import conversion, salvage
 from brokers.server.earlier_store.conversion import convert_all, needed_bytes
 from brokers.server.journal.journal_store import JournalStore
+from brokers.server.journal.listing import read_listing
 from brokers.server.journal.reading import JournalReader
-from brokers.server.journal.segment_file import SegmentFile, WriteFailed
+from brokers.server.journal.recovery import recover
+from brokers.server.journal.segment_file import CONTENT, SegmentFile, WriteFailed
 from brokers.server.journal.stamp_file import Stamp, read_stamp
 from brokers.server.lineage import Lineage
 from brokers.server.message_groups import Entry
@@ -551,11 +553,11 @@ def test_conversion_whose_groups_are_not_as_in_their_listing_is_refused(
 
     def damaged(path: Path, db: Any, store: Any, new: Path, *given: Any) -> Any:
         found = copy(path, db, store, new, *given)
-        [file] = [file for file in new.glob("*.segment") if b"HgGr" in file.read_bytes()]
-        content = file.read_bytes()
-        assert b"HgLs" in content, "it has a listing"
-        at = content.index(b"HgGr") + 4
-        file.write_bytes(content[:at] + bytes(each ^ 255 for each in content[at : at + 4]) + content[at + 4 :])
+        [(file, header)] = recover(new).headers.values()
+        assert read_listing(file, header, None) is not None
+        content = file.path.read_bytes()
+        at = content.index(header.salt[:4], CONTENT) + 4
+        file.path.write_bytes(content[:at] + bytes(each ^ 255 for each in content[at : at + 4]) + content[at + 4 :])
         return found
 
     with monkeypatch.context() as patch:

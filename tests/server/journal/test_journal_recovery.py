@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import struct
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from brokers.server.journal import recovery
 from brokers.server.journal.groups import HEAD_BYTES
+from brokers.server.journal.pinning import pinned_journal
 from brokers.server.journal.recovery import recover
 from brokers.server.journal.segment_file import CONTENT, SegmentFile
 from brokers.server.sqlite_file import StoreError
@@ -328,6 +330,42 @@ def test_a_body_that_looks_like_a_group_is_none(path: Path) -> None:
     data[end - len(group) * 9 : end - len(group) * 9 + HEAD_BYTES] = bytes(HEAD_BYTES)
     (crashed / file.name).write_bytes(data)
     assert places(crashed)[0] <= {(1, 1), (1, 2), (1, 3)}
+
+
+def test_bodies_full_of_heads_are_not_verified_one_by_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a start after a kill, and by a backup: they look for groups behind the last one, where the file has remains of
+    its earlier use."""
+    head = struct.Struct("<4sIQQII")
+    count = 48_000 // head.size
+    fakes = b"".join(
+        head.pack(b"HgGr", 1, 1 << 62, 0, SEGMENT - CONTENT - head.size * n - 2000, 1) for n in range(count)
+    )
+    crashed = path.with_name("crashed")
+    with closing(opened(path)) as store:
+        for number in range(1, 17):
+            for each in (2 * number, 2 * number + 1):  # the second one is the first of a new segment
+                store.put(1, each, fakes if each % 2 == 0 else bytes(10_000))
+                write_all(store)
+                store.remove(1, each - 1)
+        newest = store._segments.head.file.path
+        assert store._segments.head.end < CONTENT + 11_000
+        assert newest.read_bytes().count(fakes[:4]) > 1000
+        shutil.copytree(path, crashed)
+    read: list[int] = []
+    original = SegmentFile.read
+
+    def counted(self: SegmentFile, at: int, size: int) -> bytes:
+        data = original(self, at, size)
+        read.append(len(data))
+        return data
+
+    monkeypatch.setattr(SegmentFile, "read", counted)
+    most = 4 * sum(file.stat().st_size for file in files(crashed))
+    assert places(crashed) == ({(1, 32), (1, 33)}, [])
+    assert sum(read) < most
+    del read[:]
+    with pinned_journal(crashed):
+        assert sum(read) < most
 
 
 def test_a_start_reads_no_body_but_those_of_the_last_group(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
