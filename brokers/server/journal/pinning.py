@@ -76,12 +76,12 @@ def pinned_journal(folder: Path) -> Iterator[PinnedJournal]:
     with no_segment_freed(folder):
         stamp = read_copies(folder)
         files = _steady_states(folder)
-        used = {header.serial: name for name, (_, header, _) in files.items() if header is not None and header.used}
+        used = [(header.serial, name) for name, (_, header, _) in files.items() if header is not None and header.used]
         ends = {name: size for name, (size, header, is_blank) in files.items() if header is None and not is_blank}
-        ends |= {name: files[name][0] for name in used.values()}
+        ends |= {name: files[name][0] for _, name in used}
         unreadable: dict[str, set[int]] = {}
         if used:
-            newest = used[max(used)]
+            _, newest = max(used)
             size, header, _ = files[newest]
             assert header is not None
             file = SegmentFile(folder / newest, size)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ from brokers.server.sqlite_file import StoreError
 
 #: Read at once, where groups are looked for.
 _PIECE = 1 << 20
+#: Serial numbers that are passed over for each file whose header cannot be read: its serial is not known.
+PASSED_OVER = 1 << 16
 
 _NAME = re.compile(r"\d{8,}\.segment")
 
@@ -58,10 +61,10 @@ class Group(NamedTuple):
 @dataclass
 class Found:
     """`headers`: the files in use, by serial, with their headers. `free`: files, with the serial of their last use.
-    `findings`: a line for each damage. `serial`, `sequence`: the highest there are. `last`: the last group. `lost`:
-    segments that should be there, and their last sequence. `incomplete`: a line, if the newest segment has the
-    beginning of a group at its end. `mended`: groups of which a bit had flipped, which nothing is lost of: the file,
-    where, and what is to be written there."""
+    `findings`: a line for each damage. `serial`, `sequence`: the highest there are, or may be. `last`: the last group.
+    `lost`: segments that should be there, and their last sequence. `incomplete`: a line, if the newest segment has the
+    beginning of a group at its end. `twice`: a line for each serial that two files have. `mended`: groups of which a
+    bit had flipped, which nothing is lost of: the file, where, and what is to be written there."""
 
     index: MessageIndex = field(default_factory=MessageIndex)
     headers: dict[int, tuple[SegmentFile, Header]] = field(default_factory=dict)
@@ -73,6 +76,7 @@ class Found:
     last: tuple[Segment, Group] | None = None
     lost: dict[int, int] = field(default_factory=dict)
     incomplete: str = ""
+    twice: dict[int, str] = field(default_factory=dict)
     mended: list[tuple[SegmentFile, int, bytes]] = field(default_factory=list)
 
     @property
@@ -114,17 +118,28 @@ def _recover(folder: Path) -> Found:
         elif header is None or not header.used:
             found.free.append((file, header.serial if header else 0))
         else:
-            used[header.serial] = file, header
+            _add_used(found, file, header)
         if header is not None:
             freed.update((header.replaces,) if header.used else (header.replaces, header.serial))
             found.serial = max(found.serial, header.serial)
         file.close()
     _read_segments(folder, found, used, freed, unreadable)
     _, newest = read_stamp(folder)
-    if found.serial < newest and not unreadable:
+    if unreadable:
+        found.serial = max(found.serial, newest) + PASSED_OVER * len(unreadable)
+    elif found.serial < newest:
         found.findings.append(f"{folder}: segment {newest} is missing: messages may be lost, and removed ones be back")
         found.serial, found.lost[newest] = newest, 0
     return found
+
+
+def _add_used(found: Found, file: SegmentFile, header: Header) -> None:
+    """Of two files that are the same segment, such as a copy, the one whose groups are later is read; both stay."""
+    other = found.headers.setdefault(header.serial, (file, header))
+    if other[0] is not file:
+        if header.first >= other[1].first:
+            found.headers[header.serial] = file, header
+        found.twice[header.serial] = f"{other[0].path} and {file.path} are both segment {header.serial}"
 
 
 def begin_writing(found: Found) -> None:
@@ -170,13 +185,23 @@ def _read_segments(
         if first is not None and first.changes and isinstance(first.changes[0], InUse):
             last, listed = first.changes[0].last, serial
             break
+    known = sorted(used.keys() | freed)
     for serial in sorted(used):
         file, header = used[serial]
-        if serial < listed and serial not in last:  # its first group was refused
-            found.free.append((file, header.replaces))
-            file.close()
-            continue
+        was_unreadable = False
+        if serial < listed and serial not in last and serial not in found.twice:
+            was_unreadable = known[bisect_right(known, serial)] - serial > PASSED_OVER // 2
+            if not was_unreadable:  # its first group was refused
+                found.free.append((file, header.replaces))
+                file.close()
+                continue
         _read_segment(found, file, header, last.get(serial))
+        if was_unreadable:
+            _damage(found, found.index.segments[serial], "or was: an earlier start could not read its header")
+        if serial in found.twice:
+            segment = found.index.segments[serial]
+            segment.finding = f"{folder}: {found.twice[serial]}: messages may be lost, and removed ones be back"
+            found.findings.append(segment.finding)
     found.lost = {serial: end for serial, end in last.items() if serial not in used and serial not in freed}
     what = [f"the header of {file.path} is damaged" for file in unreadable]
     what += [f"segment {serial} is missing" for serial in list(found.lost)[len(unreadable) :]]

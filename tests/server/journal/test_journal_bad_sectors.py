@@ -84,6 +84,68 @@ def test_file_whose_header_is_unreadable_is_named_and_left_alone(path: Path, bad
     assert lost.read_bytes() == before
 
 
+@pytest.mark.parametrize("killed", [True, False])
+@pytest.mark.parametrize("big", [True, False])
+def test_newest_file_whose_header_is_readable_again_has_its_messages_and_a_number_of_its_own(
+    path: Path, bad: BadSectors, killed: bool, big: bool
+) -> None:
+    """`big`: it has a single group."""
+    there = written(path, killed=killed)
+    if big:
+        with closing(opened(path)) as store:
+            there[1, 70] = bytes(SEGMENT * 3 // 4)
+            store.put(1, 70, there[1, 70])
+            write_all(store)
+            shutil.copytree(path, path.with_name("killed"))
+        shutil.rmtree(path)
+        path.with_name("killed").rename(path)
+    *_, newest = used_files(path)
+    bad.pages |= {(newest.name, at) for at in COPIES}
+    with closing(opened(path)) as store:
+        assert [line for line in store.findings if f"header of {newest}" in line]
+        left = bodies(content(store))
+        assert 0 < len(left) < len(there)
+        for number in range(3):
+            left[2, number] = bytes(SEGMENT // 2)  # each in a segment of its own
+            store.put(2, number, left[2, number])
+            write_all(store)
+    bad.pages.clear()
+    for turn in range(3):
+        with pinned_journal(path) as pinned:
+            pinned.copy(path.with_name(f"copy {turn}"), lambda: None)
+        for folder in (path.with_name(f"copy {turn}"), path):
+            with closing(opened(folder)) as store:
+                found = [newest.name in line for line in store.findings]
+                assert found == ([True] if turn == 0 else []), "its changes had not been made meanwhile"
+                assert bodies(content(store)) == left | there
+                if turn == 0:
+                    store.put(2, 3, bytes(SEGMENT // 2))
+                    write_all(store)
+        left[2, 3] = bytes(SEGMENT // 2)
+
+
+def test_two_files_that_are_the_same_segment_are_named_and_stay(path: Path) -> None:
+    there = written(path)
+    first, *_, newest = used_files(path)
+    for turn, file in enumerate((first, newest)):
+        copy = path / f"0000009{turn}.segment"
+        shutil.copyfile(file, copy)
+    before = {file: file.read_bytes() for file in files(path)}
+    for turn in range(20):
+        with closing(opened(path)) as store:
+            doubles = [line for line in store.findings if "are both segment" in line]
+            assert len(doubles) == 2
+            assert all(str(file) in line for file, line in zip((first, newest), doubles, strict=True))
+            found = {place: body for place, body in bodies(content(store)).items() if place[0] == 1}
+            assert found == (there if turn == 0 else {})
+            store.remove_run(1, [number for _, number in found])
+            store.put(2, turn, bytes(SEGMENT // 2))
+            store.remove(2, turn - 1)
+            write_all(store)
+    for file in (first, path / "00000090.segment", path / "00000091.segment", newest):
+        assert file.read_bytes() == before[file]
+
+
 @pytest.mark.parametrize("listed", [True, False])
 def test_each_unreadable_page_is_named_or_costs_bodies_alone(path: Path, bad: BadSectors, listed: bool) -> None:
     there = written(path)
