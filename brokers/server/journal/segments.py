@@ -271,9 +271,11 @@ class Segments:
         return not segment.left and not segment.refs and not segment.finding
 
     def _is_spent(self) -> bool:
-        """Whether the newest segment is not needed but for its list, and will be free with the next one."""
+        """Whether the newest segment is not needed but for its list, and its file will be free with the next one."""
         newest = self._newest
-        return newest is not None and self.head is None and self._durable and self.is_free(newest)
+        if newest is None or newest.file.size != self.size:  # a larger file is deleted
+            return False
+        return self.head is None and self._durable and self.is_free(newest)
 
     def _release(self, segment: Segment) -> None:
         # On the disk before anything that refers to it is freed: else its messages would be back after a start.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from brokers.server.journal.journal_store import JournalStore
-from tests.server.journal.journals import Disk, after_crash, bodies, content, files, opened, write, write_all
+from tests.server.journal.journals import SEGMENT, Disk, after_crash, bodies, content, files, opened, write, write_all
 
 Places = dict[tuple[int, int], bytes]
 
@@ -159,6 +159,38 @@ def test_transactions_that_only_remove_are_done_and_those_that_add_are_not(path:
         assert (written.fault, written.removed) == (None, True)
         expected = {(1, n): body_of(n) for n in range(end) if n not in (0, 1, 4)}
         assert bodies(content(store)) == bodies(after_crash(path)) == expected
+
+
+def test_removal_that_finds_the_newest_segment_empty_but_larger_than_others_is_made_when_there_is_room(
+    path: Path, disk: Disk
+) -> None:
+    """Its file is deleted, not used again, so it is no room for the removal."""
+    with closing(opened(path)) as store:
+        store.put(1, 1, b"x")
+        write_all(store)
+        store.put(1, 2, bytes(2 * SEGMENT))
+        write_all(store)
+        store.remove(1, 2)
+        write_all(store)
+        disk.broken = True
+        store.put(1, 3, b"refused")
+        assert write(store).fault is not None
+        disk.broken = False
+        assert store._segments.head is None
+        store._segments._settle()
+        for file in store._segments.free:
+            file.path.unlink()
+        del store._segments.free[:]
+        disk.room = len(files(path))
+        store.remove(1, 1)
+        for _ in range(3):
+            written = write(store)
+            assert (written.fault, written.removed, written.unfinished) == (None, False, True)
+            assert bodies(after_crash(path)) == {(1, 1): b"x"}
+        disk.room += 3
+        assert write(store).removed
+        write_all(store)
+        assert content(store) == after_crash(path) == {}
 
 
 def test_a_full_disk_prevents_no_start_and_the_reserve_is_allocated_later(path: Path, disk: Disk) -> None:
