@@ -66,8 +66,10 @@ class Segments:
         segments that should be there: lists name them as long as they are lost, so that it is found again."""
         self._lost = dict(lost)
         self._previous.update(free)
-        self.free = [file for file, _ in free if file.size == self.size]
-        self._surplus = [file for file, _ in free if file.size != self.size]  # some were not created completely
+        usual = [file for file, _ in free if file.size == self.size]
+        self.free = usual[: self._most_free]  # more of them if a start follows a purge
+        self._surplus = usual[self._most_free :]
+        self._surplus += [file for file, _ in free if file.size != self.size]  # some were not created completely
         self._next_file = 1 + max([int(name.partition(".")[0]) for name in names], default=0)
 
     def reserve(self) -> None:
@@ -89,6 +91,10 @@ class Segments:
     @property
     def needs_reserve(self) -> bool:
         return len(self.free) < self._reserved
+
+    @property
+    def _most_free(self) -> int:
+        return self._reserved + SPARE_FILES + self.used_files // 4
 
     @property
     def used_files(self) -> int:
@@ -287,8 +293,7 @@ class Segments:
 
     def _put_free(self, segment: Segment) -> None:
         file = segment.file
-        most = self._reserved + SPARE_FILES + self.used_files // 4
-        if file.size != self.size or len(self.free) >= most:
+        if file.size != self.size or len(self.free) >= self._most_free:
             self._surplus.append(file)
         else:
             with suppress(StoreError):

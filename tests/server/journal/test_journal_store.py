@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -144,6 +145,29 @@ def test_files_are_used_again(store, path: Path) -> None:
         write_all(store)
     assert len(files(path)) <= 8
     assert set(content(store)) == set(after_crash(path)) == {(1, 497), (1, 498), (1, 499)}
+
+
+def test_space_of_a_purged_queue_is_returned_also_if_the_broker_is_started_before_it_was(path: Path) -> None:
+    store = opened(path)
+    store.put(2, 1, b"stays")
+    for number in range(100):
+        store.put(1, number, bytes(SEGMENT // 2))
+        write_all(store)
+    store.remove_run(1, list(range(100)))
+    write_all(store)
+    shutil.copytree(path, path.with_name("killed"))
+    store.close()
+    for folder in (path, path.with_name("killed")):
+        assert len(files(folder)) > 90
+        with closing(opened(folder)) as store:
+            expected = {(2, 1): b"stays"}
+            for number in range(200, 204):
+                expected[1, number] = bytes(SEGMENT // 2)
+                store.put(1, number, expected[1, number])
+                write_all(store)
+            assert bodies(content(store)) == expected
+            assert len(files(folder)) <= len(store._index.segments) * 5 // 4 + 4
+            assert bodies(after_crash(folder)) == expected
 
 
 def test_a_group_larger_than_a_segment_has_a_file_of_its_own(store, path: Path) -> None:
