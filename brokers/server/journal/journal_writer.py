@@ -211,20 +211,22 @@ class JournalWriter:
         if waits and self._failed:
             return False
         more = failed = False
-        for step in (self._free, self._segments.reserve, self._compact):  # an error of one prevents no other
-            if waits and step == self._segments.reserve:
-                continue
+        segments = self._segments
+        # An error of one prevents no other.
+        for step in (self._free, segments.delete_useless, segments.reserve, self._compact):
+            if (waits and step == segments.reserve) or (more and step == self._compact):
+                continue  # what is freed next need not be copied
             try:
                 more = bool(step()) or more
             except StoreError as error:
                 failed = True
                 log.warning("%s. It is tried again", error)
-        if failed or (self._segments.needs_reserve and not waits):
+        if failed or (segments.needs_reserve and not waits):
             self._not_before, self._failed = now + WAIT_SECONDS, failed
         return more and not failed
 
-    def _free(self) -> None:
-        self._segments.free_what_is_not_needed(in_need=self.full)
+    def _free(self) -> bool:
+        return self._segments.free_what_is_not_needed(in_need=self.full)
 
     def _compact(self) -> bool:
         """Compact, unless there was no room for it, and nothing has changed since."""

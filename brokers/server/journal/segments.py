@@ -22,6 +22,8 @@ from brokers.server.sqlite_file import DiskFull, StoreError
 
 #: Free files that stay, besides the reserve and a quarter of those in use.
 SPARE_FILES = 2
+#: Segments that are freed, and files that are deleted, one after the other: groups of messages wait meanwhile.
+FREED_AT_ONCE = 16
 #: A segment is at least this many times as large as what it begins with, of which most are the names of queues.
 OPENING_PART = 4
 
@@ -56,7 +58,8 @@ class Segments:
         self._next_file = 1
         self._lost: dict[int, int] = {}
         self._previous: dict[SegmentFile, int] = {}  # the serials of files that are free
-        self._surplus: list[SegmentFile] = []  # free, deleted once no list names them
+        self._surplus: list[SegmentFile] = []  # free, and useless once no list names them
+        self._useless: list[SegmentFile] = []
         self._doubtful: list[tuple[SegmentFile, Header]] = []  # neither begun nor freed, and what the header should be
         self._full = False  # the disk, when a file was needed last
         self.freeing = FreeingLock(folder if durable else None)
@@ -168,7 +171,9 @@ class Segments:
         self._newest = segment
         self.index.add(segment)
         self.index.apply(segment, first.changes, CONTENT + len(pieces[0]))
-        self._delete_surplus()
+        self._useless += self._surplus
+        self._surplus.clear()
+        self.delete_useless()
 
     def _opening(self, *, with_names: bool = True) -> Draft:
         """What a segment begins with: the others in use, and what is not with the messages. The names of all queues,
@@ -200,6 +205,8 @@ class Segments:
         return self.free.pop(0)
 
     def _create(self, size: int, *, filled: bool = True) -> SegmentFile:
+        while self.delete_useless():
+            pass
         path = self.folder / f"{self._next_file:08}.segment"
         try:
             file = SegmentFile.create(path, size, durable=self._durable, filled=filled and self._durable)
@@ -247,18 +254,20 @@ class Segments:
 
     # -- freeing ------------------------------------------------------------------------------------------------
 
-    def free_what_is_not_needed(self, *, in_need: bool = False) -> None:
-        """Free the segments that have no messages, and no changes that are needed. While a backup reads the journal it
-        frees none, unless `in_need`: the disk is full; the backup notices that. Raises StoreError."""
+    def free_what_is_not_needed(self, *, in_need: bool = False) -> bool:
+        """Free some of the segments that have no messages, and no changes that are needed; return whether there may be
+        more. While a backup reads the journal it frees none, unless `in_need`: the disk is full; the backup notices
+        that. Raises StoreError."""
         if self.index.emptied:
             with self.freeing.taken() as taken:
                 if taken or in_need:
-                    self._free()
+                    return self._free()
+        return False
 
-    def _free(self) -> None:
+    def _free(self) -> bool:
         """Free them, but for the newest one: until there is another, its list is the only one that says which files are
         in use, and the list before it may name some that have been freed or deleted since."""
-        index, failed, tried = self.index, None, set[Segment]()
+        index, failed, tried, freed = self.index, None, set[Segment](), 0
         index.emptied = False
         keep = self._newest if self._durable else self.head
         while free := [s for s in index.segments.values() if s is not keep and s not in tried and self.is_free(s)]:
@@ -266,11 +275,18 @@ class Segments:
                 tried.add(segment)
                 try:
                     self._release(segment)
+                    freed += 1
                 except StoreError as error:
                     segment.file.close_writing()
                     index.emptied, failed = True, error  # it is tried again
+                if freed == FREED_AT_ONCE:
+                    break
+            if freed == FREED_AT_ONCE:
+                index.emptied = True  # there may be more
+                break
         if failed is not None:
             raise failed
+        return index.emptied
 
     @staticmethod
     def is_free(segment: Segment) -> bool:
@@ -302,13 +318,15 @@ class Segments:
             self._previous[file] = segment.serial
             self.free.append(file)
 
-    def _delete_surplus(self) -> None:
-        """Delete files of which the newest list says that they are free. One that cannot be is found at a start."""
-        for file in self._surplus:
+    def delete_useless(self) -> bool:
+        """Delete some of the files of which the newest list says that they are free; return whether there are more. One
+        that cannot be is found at a start."""
+        for file in self._useless[:FREED_AT_ONCE]:
             file.close()
             with suppress(OSError):
                 file.path.unlink()
-        self._surplus.clear()
+        del self._useless[:FREED_AT_ONCE]
+        return bool(self._useless)
 
     def end(self) -> None:
         """Write a last group without messages: then a damaged group before it is not mistaken for a torn one."""
@@ -324,7 +342,7 @@ class Segments:
     def close(self) -> None:
         for segment in self.index.segments.values():
             segment.file.close()
-        for file in (*self.free, *self._surplus, *(file for file, _ in self._doubtful)):
+        for file in (*self.free, *self._surplus, *self._useless, *(file for file, _ in self._doubtful)):
             file.close()
         self.freeing.close()
 

@@ -19,6 +19,8 @@ from brokers.engine.values.message import number_of
 from brokers.server.journal import journal_writer, open_files
 from brokers.server.journal.open_files import FileForReading
 from brokers.server.journal.reading import JournalReader
+from brokers.server.journal.segment_file import Header, SegmentFile
+from brokers.server.journal.segments import FREED_AT_ONCE
 from brokers.server.journal.stamp_file import Stamp
 from brokers.server.sqlite_file import StoreError
 from tests.server import message_writer
@@ -168,6 +170,46 @@ def test_space_of_a_purged_queue_is_returned_also_if_the_broker_is_started_befor
             assert bodies(content(store)) == expected
             assert len(files(folder)) <= len(store._index.segments) * 5 // 4 + 4
             assert bodies(after_crash(folder)) == expected
+
+
+def test_purge_of_many_segments_delays_no_group_by_more_than_a_few_of_them(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    freed: list[Path] = []
+    write_header, unlink = SegmentFile.write_header, Path.unlink
+
+    def counted(file: SegmentFile, header: Header, *group: list[bytes]) -> None:
+        if not header.used:
+            freed.append(file.path)
+        write_header(file, header, *group)
+
+    def deleted(file: Path, **how: bool) -> None:
+        freed.append(file)
+        unlink(file, **how)
+
+    with closing(opened(path)) as store:
+        store.put(2, 1, b"stays")
+        for number in range(300):
+            store.put(1, number, bytes(SEGMENT // 2))
+            write_all(store)
+        monkeypatch.setattr(SegmentFile, "write_header", counted)
+        monkeypatch.setattr(Path, "unlink", deleted)
+        store.remove_run(1, list(range(300)))
+        most, unfinished, number, expected = 0, True, 300, {(2, 1): b"stays"}
+        while unfinished:
+            if number < 320:
+                expected[1, number] = bytes(SEGMENT // 2)
+                store.put(1, number, expected[1, number])
+                number += 1
+            freed.clear()
+            written = write(store)
+            assert (written.fault, written.removed) == (None, True)
+            most, unfinished = max(most, len(freed)), written.unfinished
+            if number == 305:
+                assert bodies(content(store)) == bodies(after_crash(path)) == expected
+        assert most <= 3 * FREED_AT_ONCE
+        assert len(files(path)) < 100, "as many are free as when all were in use"
+        assert bodies(content(store)) == bodies(after_crash(path)) == expected
 
 
 def test_a_group_larger_than_a_segment_has_a_file_of_its_own(store, path: Path) -> None:
