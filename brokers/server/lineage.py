@@ -41,6 +41,8 @@ class Lineage:
             if not known.identity:
                 raise
             config.discard()
+            # A store that is created now must not be ahead of a configuration that could not count.
+            self.generation = known.generation
             log.warning("%s. This start is not counted", error)
 
     def _begin(self, known: Configuration, stores: Sequence[StoreFile]) -> None:

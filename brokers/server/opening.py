@@ -17,6 +17,7 @@ from brokers.server.lineage import is_of_deleted
 from brokers.server.store_content import StoreFile
 from brokers.server.store_folder import finish_renames, is_journal, store_files
 from brokers.server.store_identity import check
+from brokers.server.store_set_aside import set_unconverted_aside
 from brokers.server.store_survey import CONFIG, FOLDER, Configuration, is_missing
 from brokers.server.write_ahead_log import mend_logs
 
@@ -38,6 +39,7 @@ def open_folder(
     try:
         finish_renames(data / FOLDER, Configuration.of(config.path, config.load()).stores)
         stores = check(data, config.load())
+        found += set_unconverted_aside(data)
         if any(not is_journal(store.path) for store in stores):
             known = Configuration.of(config.path, config.load())
             for store in stores:

@@ -21,6 +21,7 @@ from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.values.names import check_name
 from brokers.server.config_store import ConfigStore
 from brokers.server.earlier_store.conversion import convert_all
+from brokers.server.earlier_store.survey import unlink_earlier
 from brokers.server.first_start import first_start
 from brokers.server.journal.renumbering import write_renumbered
 from brokers.server.journal.stamp_file import Stamp, write_stamp
@@ -31,12 +32,15 @@ from brokers.server.store_folder import (
     OLD,
     READY,
     duplicate,
+    earlier_of,
     is_journal,
     remove_unfinished,
     rename,
     store_files,
     unused,
 )
+from brokers.server.store_in_doubt import advice, in_doubt, reason
+from brokers.server.store_set_aside import set_unconverted_aside
 from brokers.server.store_survey import (
     CONFIG,
     FOLDER,
@@ -99,12 +103,17 @@ def _journals(data: Path) -> tuple[list[StoreFile], list[str]]:
     """Return the stores in which something was written, those of an earlier release converted, and a line for each
     damage. Raises StoreError."""
     finish(data)
+    config = Configuration.of(data / CONFIG, read_records(data))
+    if doubtful := in_doubt(config):
+        reasons = "; ".join(reason(config, path) for path in doubtful)
+        raise StoreError(f"{reasons}: nothing was adopted. {advice(data, doubtful)}")
     remove_unfinished(data / FOLDER)
-    damage = mend_logs([path for path in store_files(data / FOLDER) if not is_journal(path)])
+    damage = set_unconverted_aside(data)
+    damage += mend_logs([path for path in store_files(data / FOLDER) if not is_journal(path)])
     stores = _readable(data)
     if any(not is_journal(store.path) for store in stores):
-        with contextlib.closing(ConfigStore(data / CONFIG)) as config:
-            damage += convert_all(config, stores)
+        with contextlib.closing(ConfigStore(data / CONFIG)) as opened:
+            damage += convert_all(opened, stores)
         stores = [store for store in _readable(data) if is_journal(store.path)]
     for store in stores:
         damage += store.damage
@@ -127,9 +136,17 @@ def _readable(data: Path) -> list[StoreFile]:
 def _take_over(store: StoreFile, stamp: Stamp, offset: int) -> list[str]:
     """Stamp a journal; with an offset, replace it by one in which the numbers of its queues are higher by that. Return
     where a damaged one is preserved that was replaced. Raises StoreError."""
-    if not offset:
+    said = []
+    if offset:
+        said = _write_again(store, stamp, offset)
+    else:
         write_stamp(store.path, stamp)
-        return []
+    if store.stamp is not None and store.stamp.identity != stamp.identity:
+        unlink_earlier(earlier_of(store.path))  # no stamp says from now on that the journal was made of it
+    return said
+
+
+def _write_again(store: StoreFile, stamp: Stamp, offset: int) -> list[str]:
     assert store.found is not None
     path = store.path
     new, ready, old = (path.with_name(path.name + end) for end in (NEW, READY, OLD))

@@ -23,8 +23,14 @@ from brokers.server.store_content import StoreFile
 from brokers.server.store_dump import Dump
 from brokers.server.store_folder import is_journal, store_files
 from brokers.server.store_identity import mismatches
+from brokers.server.store_in_doubt import advice, in_doubt
 from brokers.server.store_set_aside import set_aside
 from brokers.server.store_survey import CONFIG, FOLDER, Configuration, finish, read_records, read_store
+
+WHAT_TO_DO = (
+    "Restore both from one backup; or `store adopt`: keep the messages, in recovered queues where the configuration has"
+    " none; or `store set-aside`: start without them."
+)
 
 
 def main(argv: list[str]) -> int:
@@ -103,6 +109,7 @@ def examine(data: Path, *, quick: bool) -> dict[str, Any]:
         "belongs_together": not problems,
         "problems": problems,
         "damage": damage,
+        "advice": advice(data, doubtful) if (doubtful := in_doubt(config)) else "" if not problems else WHAT_TO_DO,
         "configuration": {
             "file": str(config.path),
             "there": config.there,
@@ -171,10 +178,7 @@ def _text(found: dict[str, Any]) -> str:
     if found["belongs_together"]:
         lines.append("The configuration and the stores belong together.")
     else:
-        lines.append(
-            "The broker would not start. Restore both from one backup; or `store adopt`: keep the messages, in"
-            " recovered queues where the configuration has none; or `store set-aside`: start without them."
-        )
+        lines.append(f"The broker would not start. {found['advice']}")
     return "\n".join(lines)
 
 

@@ -21,7 +21,8 @@ from pathlib import Path
 
 from brokers.server.sqlite_file import StoreError
 from brokers.server.store_content import StoreFile
-from brokers.server.store_folder import is_journal, journal_of, store_files
+from brokers.server.store_folder import journal_of, store_files
+from brokers.server.store_in_doubt import advice, in_doubt, reason
 from brokers.server.store_survey import CONFIG, FOLDER, Configuration, Record, read_store
 
 
@@ -31,17 +32,17 @@ class StoreMismatch(StoreError):
 
 def mismatches(config: Configuration, stores: Sequence[StoreFile]) -> list[str]:
     """Return why the configuration and the stores do not belong together; empty if they do."""
-    found = [why for store in stores if (why := _mismatch(config, store))]
-    there = {store.path.name for store in stores}
+    doubtful = in_doubt(config)
+    found = [reason(config, path) for path in doubtful]
+    there = {store.path.name for store in stores} | {path.name for path in doubtful}
+    aside = {journal_of(path) for path in doubtful}
+    found += [why for store in stores if store.path not in aside and (why := _mismatch(config, store))]
     return found + [_missing(config, name) for name in sorted(config.stores) if name not in there]
 
 
 def _missing(config: Configuration, name: str) -> str:
-    path = config.path.parent / FOLDER / name
-    if path.exists() and not is_journal(path):  # else no start would ever see it
-        return f"{journal_of(path)} is there beside {path}, which is the message store that {config.path} knows"
-    store = f"the message store of virtual host {config.stores[name]}"
-    return f"{path}, {store}, is missing, and {config.path} says that it was there"
+    store = f"{config.path.parent / FOLDER / name}, the message store of virtual host {config.stores[name]}"
+    return f"{store}, is missing, and {config.path} says that it was there"
 
 
 def _mismatch(config: Configuration, store: StoreFile) -> str:
@@ -83,7 +84,14 @@ def check(data: Path, records: Sequence[Record]) -> list[StoreFile]:
     if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
         raise StoreError(f"cannot write {folder}: give write permission to the user that runs the broker")
     stores = [read_store(path) for path in store_files(data / FOLDER)]
-    if found := mismatches(Configuration.of(data / CONFIG, records), stores):
+    config = Configuration.of(data / CONFIG, records)
+    found = mismatches(config, stores)
+    if doubtful := in_doubt(config):
+        raise StoreMismatch(
+            f"{'; '.join(found)}. The broker does not start, so that no message is lost or delivered twice."
+            f" {advice(data, doubtful)}"
+        )
+    if found:
         raise StoreMismatch(
             f"{'; '.join(found)}. The broker does not start, so that no message is lost or delivered from another"
             f" queue. `headgate store check --data {data}` lists which messages belong to which queue. Restore"

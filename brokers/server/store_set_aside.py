@@ -13,8 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from brokers.server.config_store import ConfigStore
+from brokers.server.earlier_store.survey import earlier_files
 from brokers.server.sqlite_file import StoreError, sync_folder
-from brokers.server.store_folder import duplicate, earlier_of, is_journal, store_files, unused
+from brokers.server.store_folder import duplicate, earlier_of, is_journal, journal_of, store_files, unused
+from brokers.server.store_in_doubt import in_doubt, not_become
 from brokers.server.store_survey import CONFIG, FOLDER, STORE, Configuration, finish
 
 
@@ -23,20 +25,22 @@ def set_aside(data: Path, names: Sequence[str] = (), *, now: datetime | None = N
     What was done, a line each. Raises StoreError."""
     finish(data)
     folder = data / FOLDER
-    target = unused(data / f"{FOLDER}-set-aside-{now or datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}")
+    target = _target(data, now)
     config = None if not (data / CONFIG).exists() else ConfigStore(data / CONFIG)  # locked: no broker is running
     try:
         known = Configuration.of(data / CONFIG, config.load() if config else [])
         files = store_files(folder)
-        if unknown := sorted(set(names) - {file.name for file in files} - set(known.stores)):
+        hidden = [file for file in earlier_files(folder) if file not in files]  # beside its journal
+        if unknown := sorted(set(names) - {file.name for file in (*files, *hidden)} - set(known.stores)):
             raise StoreError(f"there is no message store {unknown[0]} in {folder}")
-        chosen = [file for file in files if not names or file.name in names]
+        chosen = [file for file in (*hidden, *files) if file.name in names] if names else files
+        stay = in_doubt(known) if names else []
         said = []
         if chosen:
             target.mkdir(mode=0o700)
             sync_folder(data)
         for file in chosen:
-            _move(file, target)
+            _move(file, target, stay)
             said.append(f"{file} was moved to {target / file.name}")
         if config is not None:
             for name in known.stores:
@@ -51,13 +55,34 @@ def set_aside(data: Path, names: Sequence[str] = (), *, now: datetime | None = N
             config.close()
 
 
-def _move(store: Path, target: Path) -> None:
+def set_unconverted_aside(data: Path) -> list[str]:
+    """Move the files of an earlier release that have not become the journals beside them to such a folder; a start
+    would delete them. Those in doubt must have been refused before. Return a line for each. Raises StoreError."""
+    files = not_become(data / FOLDER)
+    target, said = _target(data, None), []
+    try:
+        if files:
+            target.mkdir(mode=0o700)
+            sync_folder(data)
+        for file in files:
+            _move_earlier(file, target)
+            said.append(f"{file} has not become {journal_of(file)}, which is the store: moved to {target / file.name}")
+    except OSError as error:
+        raise StoreError(f"cannot move {error.filename} to {target}: {error.strerror or error}") from error
+    return said
+
+
+def _target(data: Path, now: datetime | None) -> Path:
+    return unused(data / f"{FOLDER}-set-aside-{now or datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}")
+
+
+def _move(store: Path, target: Path, stay: Sequence[Path]) -> None:
     """With all that belongs to it; the file of an earlier release that has become this journal first, since it would be
-    the store again without it. Raises OSError."""
+    the store again without it. `stay`: files that are stores of their own. Raises OSError."""
     if not is_journal(store):
         _move_earlier(store, target)
         return
-    if (earlier := earlier_of(store)).exists():
+    if (earlier := earlier_of(store)).exists() and earlier not in stay:
         _move_earlier(earlier, target)
     os.rename(store, target / store.name)
     sync_folder(target)

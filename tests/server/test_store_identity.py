@@ -234,6 +234,35 @@ def test_a_full_disk_does_not_keep_the_broker_from_starting(data: Path, monkeypa
         assert broker.depth("dq") == 30
 
 
+@pytest.mark.parametrize("counted", [0, 1], ids=["not begun", "begun"])
+def test_virtual_host_created_after_a_start_that_a_full_disk_did_not_count_is_there_at_the_next(
+    data: Path, monkeypatch: pytest.MonkeyPatch, counted: int
+) -> None:
+    """Also where the disk was full only after the configuration's intention was written."""
+    commit, left = ConfigStore.commit, [counted]
+
+    def full(store: ConfigStore) -> None:
+        if any(kind == "identity" for kind, _ in store._buffer):
+            left[0] -= 1
+            if left[0] < 0:
+                raise config_store.DiskFull("the disk is full")
+        commit(store)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ConfigStore, "commit", full)
+        with BrokerThread(data) as broker:
+            broker.do(lambda s: s.broker.create_virtualhost("second"))
+            make_durable(broker, "other", virtualhost="second")
+            body = bytes(Message(body="one", durable=True).encode())
+            broker.do(lambda s: s.broker.queue("second", "other").enqueue(body))
+            broker.until(lambda s: not s.broker.virtualhost("second").store.pending, "it is stored")
+    assert left[0] < 0
+    for _ in range(2):
+        with BrokerThread(data) as broker:
+            assert broker.depth("dq") == 30
+            assert broker.look(lambda s: s.broker.queue("second", "other").gate.depth_messages) == 1
+
+
 @pytest.fixture
 def snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
     """A copy of the data folder before and after every write, rename and deletion of its files: what a kill -9 there

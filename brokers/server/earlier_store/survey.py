@@ -9,7 +9,7 @@ from pathlib import Path
 
 from brokers.server.earlier_store.runs import SELECT_RUN, read_or_mend
 from brokers.server.journal.stamp_file import Stamp
-from brokers.server.sqlite_file import StoreError, reading
+from brokers.server.sqlite_file import StoreError, failures_named, reading
 from brokers.server.store_content import Extent, StoredQueue, StoreFile
 
 #: How the names of the files end, and those of files beside each that belong to it.
@@ -28,6 +28,15 @@ def unlink_earlier(path: Path) -> None:
     for end in (*_BESIDE, ""):
         with suppress(OSError):
             path.with_name(path.name + end).unlink()
+
+
+def read_earlier_stamp(path: Path) -> Stamp | None:
+    """Return the stamp of such a store; None if it is of before there were stamps. Raises StoreError."""
+    with reading(path) as db, failures_named(path):
+        if not db.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'store'").fetchone():
+            return None
+        row = db.execute("SELECT identity, virtualhost, generation, last_queue FROM store").fetchone()
+        return Stamp(*row) if row else None
 
 
 def read_earlier(found: StoreFile) -> None:

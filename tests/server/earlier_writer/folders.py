@@ -9,9 +9,10 @@ from pathlib import Path
 
 from brokers.server.config_store import ConfigStore
 from brokers.server.journal.reading import JournalReader
-from brokers.server.journal.stamp_file import read_stamp
-from brokers.server.store_folder import earlier_of, is_journal, store_files
-from brokers.server.store_survey import CONFIG, FOLDER, STORE, Configuration
+from brokers.server.journal.stamp_file import Stamp, read_stamp
+from brokers.server.store_folder import earlier_of, file_name, is_journal, store_files
+from brokers.server.store_survey import CONFIG, FOLDER, IDENTITY, STORE, Configuration
+from tests.server.earlier_writer import start_rule
 from tests.server.earlier_writer.message_store import MessageStore
 
 RESERVE = 1 << 20
@@ -50,6 +51,44 @@ def write_earlier(journal: Path, path: Path, *, runs: bool = True) -> None:
         while store.pending:
             assert store.write(store.take()).fault is None
     path.with_name(f"{path.name}-reserve").unlink()
+
+
+def adopted_by_the_release_before(data: Path) -> None:
+    """What its `store adopt` does with a folder that this release has converted: it sees only its own files, forgets
+    what else the configuration knows, and gives all a higher generation."""
+    stores = [start_rule.read_store(path) for path in start_rule.store_files(data / FOLDER)]
+    with closing(ConfigStore(data / CONFIG)) as config:
+        known = Configuration.of(data / CONFIG, config.load())
+        generation = max([known.next, *(store.stamp.generation for store in stores if store.stamp)]) + 1
+        for store in stores:
+            _stamp(store, Stamp(known.identity, store.virtualhost, generation, store.last_queue))
+        for name in known.stores:
+            config.remove(STORE, name)
+        for store in stores:
+            config.put(STORE, store.path.name, {"virtualhost": store.virtualhost})
+        value = {"identity": known.identity, "generation": generation, "next": generation}
+        config.put(IDENTITY, "", value)
+        config.commit()
+
+
+def started_by_the_release_before(data: Path) -> None:
+    """What a start of it writes: it is refused by its own rule, or makes the stores that are missing and counts."""
+    with closing(ConfigStore(data / CONFIG)) as config:
+        stores = {store.path: store for store in start_rule.check(data, list(config.load()))}
+        known = Configuration.of(data / CONFIG, config.load())
+        generation = max(known.next, known.generation + 1)
+        for host in known.virtualhosts:
+            path = earlier_of(data / FOLDER / file_name(host))
+            store = stores.get(path) or start_rule.StoreFile(path, host)
+            _stamp(store, Stamp(known.identity, host, generation, store.last_queue))
+            config.put(STORE, path.name, {"virtualhost": host})
+        config.put(IDENTITY, "", {"identity": known.identity, "generation": generation, "next": generation})
+        config.commit()
+
+
+def _stamp(store: start_rule.StoreFile, stamp: Stamp) -> None:
+    with closing(MessageStore(store.path, reserve_bytes=RESERVE)) as opened:
+        opened.set_stamp(stamp)
 
 
 def as_of_before_identities(data: Path) -> None:
