@@ -32,7 +32,7 @@ class EventsView(BrokerView):
         count = number_in(request.query_params, "count", 100, 1, _MAX_EVENTS)
         after = number_in(request.query_params, "after", -1, 0, 1 << 62)
         if after < 0:
-            after = max(0, link.newest_event - count)
+            after = link.newest_position(count)
         tail = asyncio.run(link.events_after(after, count))
         return Response(
             {

@@ -26,7 +26,7 @@ from console.access.actor import Actor
 from console.jolokia import names
 from console.jolokia.listing import Listing, is_registry
 from console.jolokia.names import MalformedName, Pattern
-from console.jolokia.objects import MOST_NAMED, MOST_WHOLE, VisibleObjects, target_of
+from console.jolokia.objects import MOST_NAMED, MOST_WHOLE, NAME, VisibleObjects, size_of, target_of
 from console.jolokia.protocol import AGENT, PROTOCOL, JolokiaRequest, Refusal, failure, illegal, success
 from console.jolokia.values import inner, named_arguments, written
 
@@ -58,6 +58,8 @@ class Handler:
         return failure(found, _now(), request.echo if request.flag("includeRequest", True) else None)
 
     def _value(self, request: JolokiaRequest) -> Any:
+        if request.kind in ("read", "search", "list"):
+            self._objects.spend(0)  # not if the answers before have had everything
         match request.kind:
             case "version":
                 return _VERSION
@@ -81,6 +83,7 @@ class Handler:
         target = target_of(request.mbean, request.kind)
         thing = self._objects.read(target)
         values = self._objects.attributes(self._objects.link(target), thing)
+        self._objects.spend(size_of(values))
         if not request.several:
             assert request.attributes is not None  # one is named
             return inner(_one(values, request.attributes[0], request), request.path)
@@ -94,6 +97,7 @@ class Handler:
             # As in Jolokia: an object without any of the attributes is left out.
             wanted = values if request.attributes is None else {a: values[a] for a in request.attributes if a in values}
             if wanted:
+                self._objects.spend(size_of(wanted))
                 found[names.jmx_name(slug, name, canonical=canonical)] = wanted
         if not found:
             raise Refusal(404, _NO_INSTANCE, f"no object matches {shortened(request.mbean)} and has such attributes")
@@ -115,8 +119,11 @@ class Handler:
                 if target is None or thing is None
                 else [names.jmx_name(target.broker, thing.name, canonical=canonical)]
             )
-        matching = self._objects.matching(pattern, MOST_NAMED)
-        return sorted(names.jmx_name(slug, name, canonical=canonical) for slug, name, _ in matching)
+        found: list[str] = []
+        for slug, name, _ in self._objects.matching(pattern, MOST_NAMED):
+            self._objects.spend(NAME)
+            found.append(names.jmx_name(slug, name, canonical=canonical))
+        return sorted(found)
 
     # -- change ---------------------------------------------------------------------------------------------------
 

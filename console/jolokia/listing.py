@@ -15,7 +15,7 @@ from brokers.input_checks import shortened
 from brokers.model import ManagedType, ObjectName
 from console.jolokia import names
 from console.jolokia.descriptions import described
-from console.jolokia.objects import VisibleObjects, target_of
+from console.jolokia.objects import DESCRIPTION, NAME, VisibleObjects, target_of
 from console.jolokia.protocol import JolokiaRequest, Refusal
 from console.jolokia.values import inner
 from console.links.link import BrokerLink
@@ -66,8 +66,11 @@ class Listing:
         def add(link: BrokerLink, declared: ManagedType) -> None:
             key = f"{declared.name}@{link.slug}"
             listed = self._objects.names(link, declared, min(MOST_OF_TYPE, MOST_LISTED - len(found)))
-            for name in self._first(link, declared) if listed is None else listed:
-                cache.setdefault(key, described(declared))
+            shown = self._first(link, declared) if listed is None else listed
+            self._objects.spend(NAME * len(shown) + (DESCRIPTION if shown else 0))
+            if shown:
+                cache[key] = described(declared)
+            for name in shown:
                 found[_properties(request, link, name)] = key
 
         self._each_type(add)
@@ -78,9 +81,9 @@ class Listing:
         found: dict[str, Any] = {}
 
         def add(link: BrokerLink, declared: ManagedType) -> None:
-            found.update(
-                {_properties(request, link, name): described(declared) for name in self._first(link, declared)}
-            )
+            for name in self._first(link, declared):
+                self._objects.spend(DESCRIPTION)
+                found[_properties(request, link, name)] = described(declared)
 
         self._each_type(add)
         return found

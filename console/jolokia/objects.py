@@ -23,6 +23,11 @@ T = TypeVar("T")
 
 #: Objects that one pattern may match: with all attributes, with named ones, and of one type to look through.
 MOST_WHOLE, MOST_NAMED, MOST_SCANNED = 1_000, 20_000, 20_000
+#: What all requests of one HTTP request may get, in values of attributes, and look through, in objects: more than any
+#: single one does. A thousand of them at once would else fill the memory.
+MOST_VALUES, MOST_LOOKED_THROUGH = 2_000_000, 20_000_000
+#: What an object's name, and the description of a type, take, in values.
+NAME, DESCRIPTION = 2, 200
 _PAGE = 500
 
 
@@ -35,6 +40,15 @@ class VisibleObjects:
     def __init__(self, rights: Rights) -> None:
         self._rights = rights
         self._unreachable: dict[str, BrokerUnreachable] = {}
+        self._values = self._looked_through = 0
+
+    def spend(self, values: int, objects: int = 0) -> None:
+        """Count what an answer has, in values, and the objects that were looked through for it. Raises TooMany if all
+        answers have too much."""
+        self._values += values
+        self._looked_through += objects
+        if self._values > MOST_VALUES or self._looked_through > MOST_LOOKED_THROUGH:
+            raise TooMany("the requests of this POST are together for too many objects: send fewer at once")
 
     def links(self) -> list[BrokerLink]:
         return visible_links(self._rights)
@@ -110,6 +124,7 @@ class VisibleObjects:
                 continue
             rows = self._queues(link) if declared.name == "Queue" else self._queried(link, declared, pattern)
             for name, row in rows:
+                self.spend(0, objects=1)
                 if pattern.matches(name):
                     yield name, _values(declared, name, row)
 
@@ -161,6 +176,11 @@ def target_of(mbean: str, kind: str) -> Target:
     if target is None:
         raise Refusal(404, "javax.management.InstanceNotFoundException", f"there is no {shortened(mbean)}")
     return target
+
+
+def size_of(values: Mapping[str, Any]) -> int:
+    """Return about how many values an object with these attributes has: an element of a list has several."""
+    return NAME + sum(10 * len(v) if v and isinstance(v, list | tuple | dict) else 1 for v in values.values())
 
 
 def _page(type_name: str, where: Mapping[str, Any], offset: int, admin: BrokerAdmin) -> Awaitable[Page]:

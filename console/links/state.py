@@ -203,6 +203,10 @@ class BrokerState:
                 return Tail(())  # in flight
             return self.window.after(after)
 
+    def newest_position(self, count: int) -> int:
+        """Return the number after which there are the newest `count` events."""
+        return max(0, self.newest_event - count)
+
     def has_events_after(self, number: int) -> bool:
         """Return whether there are events that `recent_events` or `events_after` would return."""
         with self.lock:

@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Awaitable, Collection, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from brokers.admin import BrokerAdmin, BrokerUnreachable, Event, EventsExpired, NotFound
+from brokers.admin import BrokerAdmin, BrokerUnreachable, Event, EventsExpired, NotFound, Page
 from brokers.model import ObjectName, object_name
-from console.links.queue_table import must_be_read, queue_of, queue_values
+from console.links.queue_table import Row, must_be_read, queue_of, queue_values
 from console.links.state import BrokerState
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ BROKER = object_name("Broker")
 STORES = frozenset({"store-overfull", "store-underfull"})
 STOPS = frozenset({"producers-stopped", "producers-started"})
 _SWEEPS = 3  # at most, in sequence
-_PAGE = 500  # queues per query
+_PAGE = 500  # queues, or virtual hosts, per query
 #: The queues of a larger broker are not all read again after a change of a wider scope: samples have the new values
 #: within a second at a lower cost.
 _READ_ALL = 1000
@@ -59,6 +59,9 @@ class Synchronization:
         self._state = state
         self._pace = pace
         self._to_read: set[ObjectName] = set()
+        #: The queues that were deleted while a query of queues waits for its answer; None: none waits. There is one at
+        #: a time.
+        self._deleted: set[ObjectName] | None = None
         self._read_all = False
         self._reading_due = asyncio.Event()
         self._totals_due = asyncio.Event()
@@ -146,8 +149,9 @@ class Synchronization:
 
     def _apply(self, event: Event) -> None:
         if event.kind == "queue-deleted":
-            self._state.table.drop(event.object)
-            self._state.trends.drop(str(event.object))
+            self._drop(event.object)
+            if self._deleted is not None:
+                self._deleted.add(event.object)
             return
         queue = queue_of(event)
         if queue is not None and event.kind == "queue-overfull":
@@ -186,10 +190,7 @@ class Synchronization:
                 table.begin_sweep()
             offset = total = 0
             while True:
-                page = await self._within(self._admin.query("Queue", offset=offset, count=_PAGE))
-                with self._state.lock:
-                    for queue in page.items:
-                        table.put(queue)
+                page = await self._query_queues(offset=offset, count=_PAGE)
                 offset, total = offset + len(page.items), page.total
                 if not page.items or offset >= total:
                     break
@@ -228,12 +229,29 @@ class Synchronization:
             for first in range(0, len(of_host), _NAMED):
                 some = of_host[first : first + _NAMED]
                 where = {"virtualhost": host, "name": [name["name"] for name in some]}
-                page = await self._within(self._admin.query("Queue", where=where, count=len(some)))
+                page = await self._query_queues(where=where, count=len(some))
                 with self._state.lock:
-                    for queue in page.items:
-                        self._state.table.put(queue)
                     for gone in set(some) - {queue.name for queue in page.items}:
-                        self._state.table.drop(gone)
+                        self._drop(gone)
+
+    async def _query_queues(self, **query: Any) -> Page:
+        """Send a query of queues, put their rows into the table, and return the answer. Events have a connection of
+        their own: that of a deletion can be processed before an answer that still has the queue. If a queue of that
+        name has been created since, an event follows, after which it is read again."""
+        self._deleted = deleted = set[ObjectName]()
+        try:
+            page = await self._within(self._admin.query("Queue", **query))
+        finally:
+            self._deleted = None
+        with self._state.lock:
+            for queue in page.items:
+                if queue.name not in deleted:
+                    self._state.table.put(queue)
+        return page
+
+    def _drop(self, queue: ObjectName) -> None:
+        self._state.table.drop(queue)
+        self._state.trends.drop(str(queue))
 
     async def _read_totals(self) -> None:
         while True:
@@ -252,11 +270,20 @@ class Synchronization:
         while True:
             self._hosts_due.clear()
             with suppress(NotFound):  # a broker without virtual hosts
-                page = await self._within(self._admin.query("VirtualHost", count=_PAGE))
-                self._state.hosts = {h.name["name"]: {"object": str(h.name), **h.attributes} for h in page.items}
+                self._state.hosts = await self._all_hosts()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pace.hosts):
                     await self._hosts_due.wait()
+
+    async def _all_hosts(self) -> dict[str, Row]:
+        found: dict[str, Row] = {}
+        offset = 0
+        while True:
+            page = await self._within(self._admin.query("VirtualHost", offset=offset, count=_PAGE))
+            found.update({host.name["name"]: {"object": str(host.name), **host.attributes} for host in page.items})
+            offset += len(page.items)
+            if not page.items or offset >= page.total:
+                return found
 
     async def _probe(self) -> None:
         """Send a small request after a time without answers, to distinguish an idle broker from a hanging one."""

@@ -155,6 +155,13 @@ class RestrictedLink(BrokerLink):
     def recent_events(self, after: int) -> Tail:
         return self._of(self.whole.recent_events(after))
 
+    def newest_position(self, count: int) -> int:
+        """Return the number after which there are the newest `count` visible events, or those of the window."""
+        with self.whole.lock:
+            first = self.whole.window.first
+        visible = () if first is None else self.recent_events(first - 1).events[-count:]
+        return visible[0].number - 1 if visible else super().newest_position(count)
+
     def has_events_after(self, number: int) -> bool:
         return self.whole.has_events_after(number)
 

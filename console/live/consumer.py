@@ -168,7 +168,7 @@ class LiveConsumer(PageSocket):
         if not self._has_position:
             if self.link.as_of is None:
                 return  # no snapshot yet
-            self.position, self._has_position = max(0, self.link.newest_event - _FIRST_EVENTS), True
+            self.position, self._has_position = self.link.newest_position(_FIRST_EVENTS), True
         if self._in_step or self._join():
             return
         while self._events_wanted() and time.monotonic() - self._last_events >= EVENTS:

@@ -39,10 +39,13 @@ class BadSort(ValueError):
 
 
 def totals(broker: Row | None, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the broker's attributes with sums over the rows; empty before the first connection."""
-    if broker is None:
-        return {}
-    return {**broker, **QueueTotals(rows).values}
+    """Return the broker's attributes with sums over the rows; empty before the first connection. `partial`: the names
+    of sums that lack queues whose value is not known."""
+    return {} if broker is None else _with_sums(broker, QueueTotals(rows))
+
+
+def _with_sums(broker: Row, sums: QueueTotals) -> dict[str, Any]:
+    return {**broker, **sums.values, "partial": sums.partial}
 
 
 class View:
@@ -59,7 +62,7 @@ class View:
         rows = link.queues_named(name for _, name in link.queues_in_order(severity_key))
         view = cls(link.broker, rows, link.conditions())
         view.by_severity = rows
-        view.totals = {} if view.broker is None else {**view.broker, **link.queue_totals().values}
+        view.totals = {} if view.broker is None else _with_sums(view.broker, link.queue_totals())
         return view
 
     @cached_property
@@ -196,12 +199,12 @@ class _Descending:
 
 
 def _directed(value: Any, descending: bool) -> Any:
-    """Return a key that sorts None last, numbers by value and texts case-insensitively, in either direction."""
+    """Return a key that sorts None last, numbers by value and texts case-insensitively, in either direction. An
+    attribute can have both, such as the levels 400 and "80%": numbers are lower."""
     if value is None:
         return (1, 0)
-    plain: Any = value if isinstance(value, (int, float)) else str(value).casefold()
+    is_text = not isinstance(value, (int, float))
+    plain: Any = str(value).casefold() if is_text else value
     if not descending:
-        return (0, (isinstance(plain, str), plain))
-    if isinstance(plain, str):
-        return (0, _Descending(plain))
-    return (0, -plain)
+        return (0, (is_text, plain))
+    return (0, (not is_text, _Descending(plain) if is_text else -plain))

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
+from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
 from brokers.admin import AlreadyExists, InvalidValue, NotFound
@@ -63,7 +64,8 @@ def save_selection(by: Actor, link: BrokerLink, given: Mapping[str, Any]) -> Sav
         if _is_empty(wanted):
             raise InvalidValue({"search": "the selection is empty: set search, states, only or queues"})
         _must_be_free(by, link, wanted["name"])
-        made = SavedSelection.objects.create(owner=_user(by), broker=link.slug, **wanted)
+        made = SavedSelection(owner=_user(by), broker=link.slug, **wanted)
+        _store(made)
         row.after = made.for_audit()
         return made
 
@@ -82,7 +84,7 @@ def change_selection(by: Actor, link: BrokerLink, number: int, given: Mapping[st
             setattr(found, name, value)
         if _is_empty(found.for_audit()) and wanted.keys() & {*_FILTER, "queues"}:
             raise InvalidValue({"search": "the selection would be empty, and match all queues: delete it instead"})
-        found.save()
+        _store(found)
         row.after = found.for_audit()
         return found
 
@@ -153,4 +155,17 @@ def _must_be_own(by: Actor, link: BrokerLink, found: SavedSelection) -> None:
 
 def _must_be_free(by: Actor, link: BrokerLink, name: str) -> None:
     if SavedSelection.objects.filter(owner_id=_user(by).pk, broker=link.slug, name=name).exists():
-        raise AlreadyExists(f"you already have a selection {name!r}")
+        raise _taken(name)
+
+
+def _store(selection: SavedSelection) -> None:
+    """Raises AlreadyExists if another request has taken the name meanwhile, such as that of a double click."""
+    try:
+        with transaction.atomic():
+            selection.save()
+    except IntegrityError:
+        raise _taken(selection.name) from None
+
+
+def _taken(name: str) -> AlreadyExists:
+    return AlreadyExists(f"you already have a selection {name!r}")

@@ -133,8 +133,7 @@ async def _start(supervisor: Supervisor, options: argparse.Namespace) -> None:
     if log_records.is_json():
         supervisor.record("up", ready_message(printed, options.data), url=url, amqp=f"amqp://{amqp}")
         return
-    sys.stdout.write(welcome(url, amqp, options.data, printed, secure=secure, in_the_clear=in_the_clear))
-    sys.stdout.flush()
+    supervisor.show(welcome(url, amqp, options.data, printed, secure=secure, in_the_clear=in_the_clear))
 
 
 def ready_message(printed: str, data: Path) -> str:

@@ -19,6 +19,7 @@ import ctypes
 import os
 import secrets
 import signal
+import subprocess
 import sys
 import time
 from collections import deque
@@ -28,6 +29,7 @@ from typing import Any, TextIO
 
 from brokers import log_records
 from console.up.process_output import Collected, Output, Records, Shown
+from console.up.shown_lines import ShownLines
 
 #: Seconds between TERM and KILL. All end within two where the machine has time for them; where it has not they get
 #: more, within the ten seconds after which those who stop services commonly kill these themselves.
@@ -90,7 +92,9 @@ class Supervisor:
     lives to the thread that started them."""
 
     def __init__(self, out: TextIO = sys.stdout, *, first_pause: float = 0.5, name_width: int = 8) -> None:
-        self._out = out
+        self._shown = ShownLines(
+            out, lambda n: self._line("up", f"{n:,} lines were not shown: nothing has read the output")
+        )
         self._first_pause = first_pause
         self._width = name_width
         #: In the records of the processes, so that nothing else that they write passes for one; "": lines are text.
@@ -104,16 +108,19 @@ class Supervisor:
     async def run(self, start: Callable[[], Coroutine[Any, Any, None]]) -> int:
         """Run `start`, which calls `keep` and `complete`, then wait for the end. 0: ended by a signal; 1: a failure."""
         loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
+        # `nohup` has the end of the terminal ignored, which stops nothing then.
+        numbers = [n for n in _SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+        for number in numbers:
             loop.add_signal_handler(number, self._on_signal, number)
         try:
             self._task(start())
             await self._ended.wait()
         finally:
             await self._stop()
-            for number in _SIGNALS:
+            for number in numbers:
                 loop.remove_signal_handler(number)
             self.say("up", "stopped")
+            await self._shown.finish(1.0)
         if self._failure is None:
             return 0
         if not isinstance(self._failure, Failed):
@@ -136,10 +143,16 @@ class Supervisor:
             return False
 
     def keep_once(self, needed: Callable[[], bool], service: Service, *, look_seconds: float = 1.0) -> None:
-        """Start a service as soon as it is needed, and keep it running. Returns at once."""
+        """Start a service as soon as it is needed, and keep it running. Returns at once. As long as `needed` raises
+        OSError, it is not."""
+
+        def is_needed() -> bool:
+            with contextlib.suppress(OSError):
+                return needed()
+            return False
 
         async def waiting() -> None:
-            while not needed():  # noqa: ASYNC110 - a file, without an event
+            while not is_needed():  # noqa: ASYNC110 - a file, without an event
                 await asyncio.sleep(look_seconds)
             await self.keep(service)
 
@@ -157,23 +170,26 @@ class Supervisor:
 
     def say(self, name: str, text: str) -> None:
         """Show one line of output. A terminal that has gone stops nothing."""
-        if self._mark:
-            self.record(name, text)
-            return
-        with contextlib.suppress(OSError, ValueError):
-            self._out.write(f"{name:<{self._width}}| {text}\n")
-            self._out.flush()
+        self._shown.write(self._line(name, text))
 
     def record(self, name: str, message: str, *, level: str = "INFO", logger: str = "up", **more: Any) -> None:
         """Show a record. A terminal that has gone stops nothing."""
         self._show_record({**log_records.record_of(message, level, logger, **more), "process": name})
 
+    def show(self, text: str) -> None:
+        """Show lines as they are."""
+        self._shown.write(text.removesuffix("\n"))
+
     # -- inside -------------------------------------------------------------------------------------------------
 
+    def _line(self, name: str, text: str) -> str:
+        """Return a line of output, in the log format."""
+        if not self._mark:
+            return f"{name:<{self._width}}| {text}"
+        return log_records.line_of({**log_records.record_of(text, "INFO", "up"), "process": name})
+
     def _show_record(self, record: Mapping[str, Any]) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            self._out.write(f"{log_records.line_of(record)}\n")
-            self._out.flush()
+        self._shown.write(log_records.line_of(record))
 
     def _complain(self, failure: Failed) -> None:
         if self._mark:
@@ -203,15 +219,21 @@ class Supervisor:
         while True:
             lines: deque[str] = deque(maxlen=LAST_LINES)
             started = time.monotonic()
-            process = await self._spawn(service.command, service.environment)
-            asking = asyncio.ensure_future(self._ask(service, ready, again=restarts.ends > 0 or ready.done()))
             try:
-                await self._read(process, lines, self._show(service, "stdout"), self._show(service, "stderr"))
-            finally:
-                asking.cancel()
+                process = await self._spawn(service.command, service.environment)
+            except (OSError, subprocess.SubprocessError) as error:
+                # Too little memory or too many processes at this moment, or a program that is being replaced: no reason
+                # to stop the others.
+                ending = f"could not be started ({getattr(error, 'strerror', None) or error})"
+            else:
+                asking = asyncio.ensure_future(self._ask(service, ready, again=restarts.ends > 0 or ready.done()))
+                try:
+                    await self._read(process, lines, self._show(service, "stdout"), self._show(service, "stderr"))
+                finally:
+                    asking.cancel()
+                ending = _ending(process.returncode or 0)
             ran = time.monotonic() - started
             pause = restarts.ended(ran)
-            ending = _ending(process.returncode or 0)
             if restarts.at_once >= ATTEMPTS:
                 if service.essential:
                     message = f"{service.name} {ending}, at once {restarts.at_once} times in a row"

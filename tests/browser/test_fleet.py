@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
 from console.links.registry import close_links
+from console.live.fleet.watching import FleetSnapshots
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import LIMIT, Console, People
 from tests.console.fleet.conftest import FleetBroker, fleet, overfull  # noqa: F401  (a fixture)
@@ -120,6 +122,35 @@ async def test_stop_of_all_opens_with_every_broker_selected(page: Page) -> None:
         await expect(chosen).to_contain_text(title)
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+async def test_stop_of_all_waits_until_the_brokers_of_a_new_filter_are_known(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await expect(page.locator("#queue-rows tr")).to_have_count(4)
+    answered, text = threading.Event(), FleetSnapshots.text
+
+    async def late(self: FleetSnapshots, members: Any, watch: Any) -> str:
+        if watch.members.tags:
+            await asyncio.to_thread(answered.wait, 60)
+        return await text(self, members, watch)
+
+    monkeypatch.setattr(FleetSnapshots, "text", late)
+    await page.select_option("#scope-tags", "slow")
+    for button in ("#stop-all", "#start-all"):
+        # The property: a page without frames for some time sets aria-disabled.
+        assert await page.locator(button).evaluate("button => button.disabled")
+    answered.set()
+    await page.click("#stop-all")
+    brokers = page.get_by_role("dialog").locator("ul.stop-brokers label")
+    await expect(brokers.filter(has_text="Broker us").locator("input")).to_be_checked()
+    await expect(brokers.filter(has_text="Broker eu").locator("input")).not_to_be_checked()
+
+
+async def test_last_hour_of_a_filter_without_brokers_is_that_of_none(page: Page) -> None:
+    await page.goto("/fleet/?tag=none")
+    await expect(page.locator("#brokers-empty")).to_have_text("No matching brokers.")
+    await expect(page.locator("#last-hour-note")).to_have_text("No matching brokers.")
 
 
 async def test_lost_broker_is_dated_while_the_others_go_on(page: Page, fleet: Fleet) -> None:  # noqa: F811

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from brokers.admin import BrokerUnreachable, NotFound
+from brokers.admin import BrokerAdmin, BrokerUnreachable, NotFound, Page
 from brokers.model import object_name
 from brokers.testing import InMemoryBroker
 from console.links.registry import UnknownBroker, link, links
-from tests.console.conftest import Broker, until, until_async
+from console.links.visibility import as_visible
+from tests.console.conftest import LIMIT, Broker, until, until_async
 
 ORDERS = object_name("Queue", virtualhost="default", name="orders")
 
@@ -38,6 +40,14 @@ def test_connected_link_has_every_queue(broker: Broker) -> None:
     for n in range(1203):  # more than two pages
         broker.memory.attach_producer(f"q{n}")
     assert len(broker.connected().queues()) == 1203
+
+
+def test_connected_link_has_every_virtual_host(broker: Broker) -> None:
+    for n in range(1203):  # more than two pages
+        broker.memory.engine.create_virtualhost(f"host{n}")
+    broker.memory._end_turn()
+    link = broker.connected()
+    until(lambda: len(link.hosts) == 1204)
 
 
 def test_sample_updates_values(broker: Broker) -> None:
@@ -67,6 +77,68 @@ def test_created_queue_appears_and_deleted_queue_disappears(broker: Broker) -> N
     broker.do(lambda memory: (memory.engine.end_connection(producer.connection, "test"), memory._end_turn()))
     broker.link.call(lambda admin: admin.delete(ORDERS))
     until(lambda: state(broker) is None)
+
+
+def test_answer_from_before_a_deletion_does_not_bring_the_queue_back(broker: Broker) -> None:
+    """Events have a connection of their own: that of a deletion overtakes an answer that still has the queue."""
+    queried, released = threading.Event(), threading.Event()
+
+    def late(admin: Any) -> BrokerAdmin:
+        query = admin.query
+
+        async def answered_late(type_name: str, **more: Any) -> Page:
+            page: Page = await query(type_name, **more)
+            if type_name == "Queue" and any(queue.name == ORDERS for queue in page.items) and not released.is_set():
+                queried.set()
+                await asyncio.to_thread(released.wait, LIMIT)
+            return page
+
+        admin.query = answered_late
+        found: BrokerAdmin = admin
+        return found
+
+    broker.wrap = late
+    broker.connected()
+    producer = broker.do(lambda memory: memory.attach_producer("orders"))
+    assert queried.wait(LIMIT)
+
+    def delete(memory: InMemoryBroker) -> None:
+        memory.engine.end_connection(producer.connection, "test")
+        memory.management.delete(ORDERS, None, "console")
+        memory._end_turn()
+
+    broker.do(delete)
+    until(lambda: broker.link.window.last == broker.memory.engine.last_event)
+    released.set()
+    broker.do(lambda memory: memory.attach_producer("later"))
+    until(lambda: broker.link.queue(object_name("Queue", virtualhost="default", name="later")) is not None)
+    assert broker.link.queue(ORDERS) is None
+    assert broker.connections == 1
+
+
+def test_queue_that_is_created_again_while_an_answer_is_late_is_in_the_table(broker: Broker) -> None:
+    broker.connected()
+    for _ in range(20):
+        producer = broker.do(lambda memory: memory.attach_producer("orders"))
+        broker.do(lambda memory, made=producer: memory.engine.end_connection(made.connection, "test"))
+        broker.do(lambda memory: (memory.management.delete(ORDERS, None, "console"), memory._end_turn()))
+    broker.do(lambda memory: memory.attach_producer("orders"))
+    until(lambda: state(broker) == "NORMAL")
+
+
+def test_newest_events_of_a_restricted_link_are_those_that_its_user_sees(broker: Broker) -> None:
+    broker.memory.engine.create_virtualhost("blue").create_on_attach = True
+    broker.memory.engine.virtualhosts["blue"].anonymous = True
+    broker.connected()
+    broker.do(lambda memory: [memory.attach_producer(f"hush{n}", "blue") for n in range(5)])
+    broker.do(lambda memory: [memory.attach_producer(f"q{n}") for n in range(200)])
+    until(lambda: broker.link.window.last == broker.memory.engine.last_event)
+    blue = as_visible(broker.link, frozenset({"blue"}))
+    seen = blue.recent_events(blue.newest_position(3)).events
+    assert len(seen) == 3
+    assert seen == tuple(event for event in broker.link.recent_events(0).events if blue.sees(event.object))[-3:]
+    none = as_visible(broker.link, frozenset({"red"}))
+    assert none.newest_position(50) == broker.link.newest_position(50) == broker.memory.engine.last_event - 50
 
 
 def test_stop_of_the_whole_broker_reaches_every_queue_and_the_totals(broker: Broker) -> None:

@@ -537,3 +537,29 @@ async def test_invalid_message_about_alerts_is_refused(page: Page, message: Any)
     await page.send(**message)
     frame = await page.frame()
     assert (frame["type"], "alerts must be" in frame["detail"]) == ("error", True)
+
+
+@pytest.mark.parametrize("writes_frames", [False, True])
+async def test_events_of_a_restricted_user_begin_with_the_newest_that_they_see(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, writes_frames: bool
+) -> None:
+    monkeypatch.setattr(page_socket, "user_rights", lambda user: Rights((Grant(Role.VIEWER, "local", "blue"),)))
+
+    def busy(memory: InMemoryBroker) -> None:
+        memory.engine.create_virtualhost("blue").create_on_attach = True
+        memory.engine.virtualhosts["blue"].anonymous = True
+        memory.attach_producer("hush", "blue")
+        for number in range(100):
+            memory.attach_producer(f"q{number}")
+
+    busy(broker.memory)
+    await asyncio.to_thread(broker.connected)
+    await until_async(lambda: broker.link.window.last == broker.memory.engine.last_event)
+    socket = Page(writes_frames=writes_frames)
+    assert await socket.open()
+    await socket.send(watch="overview")
+    events = (await socket.frame_of("events"))["events"]
+    assert [event["object"] for event in events if event["kind"] == "queue-created"] == [
+        "type=Queue,virtualhost=blue,name=hush"
+    ]
+    await socket.leave()

@@ -82,6 +82,14 @@ def test_filter_by_states_counts_the_matching_queues() -> None:
     assert data["total"] == 2
 
 
+def test_totals_name_the_sums_that_lack_unknown_values() -> None:
+    lost = row("lost", state=None, blocked_producers=None, depth_messages=7)
+    totals = overview({"stops": []}, [*ROWS, lost])["totals"]
+    assert totals["overfull_queues"] == 3
+    assert set(totals["partial"]) == {"overfull_queues", "stopped_queues", "blocked_producers"}
+    assert overview({"stops": []}, ROWS)["totals"]["partial"] == []
+
+
 def test_search_ignores_case() -> None:
     assert names(ROWS, search="OverFull") == ["long-overfull", "newly-overfull"]
 
@@ -104,6 +112,13 @@ def test_sort_by_attributes_ascending_and_descending(sort: str, first: str) -> N
 def test_sort_puts_missing_values_last() -> None:
     assert names(ROWS, sort="overfull_since")[:3] == ["long-overfull", "newly-overfull", "both"]
     assert names(ROWS, sort="-overfull_since")[:3] == ["both", "newly-overfull", "long-overfull"]
+
+
+def test_sort_by_a_level_orders_numbers_and_percentages() -> None:
+    levels = {"a": 400, "b": "80%", "c": None, "d": 90, "e": "100%"}
+    rows = [row(name, flow_stop_messages=level) for name, level in levels.items()]
+    assert names(rows, sort="flow_stop_messages") == ["d", "a", "e", "b", "c"]
+    assert names(rows, sort="-flow_stop_messages") == ["b", "e", "a", "d", "c"]
 
 
 def test_sort_by_an_unknown_attribute_is_refused() -> None:

@@ -8,6 +8,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from console.audit.models import AuditEntry
+from console.operations import selections
 from console.selections.models import SavedSelection
 from tests.console.conftest import Broker, until
 
@@ -45,6 +46,21 @@ def test_private_selection_is_visible_to_its_owner_and_a_shared_one_to_all(
     assert as_viewer.get(f"{PATH}{private['id']}/").status_code == 404
     assert as_viewer.delete(f"{PATH}{shared['id']}/").status_code == 403
     assert len(as_operator.get(PATH).json()) == 2
+
+
+def test_name_that_another_request_takes_meanwhile_is_refused(
+    queues: Broker, as_operator: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = saved(as_operator), saved(as_operator, name="second")
+    monkeypatch.setattr(selections, "_must_be_free", lambda *_: None)  # as if both had looked before either stored
+    given = {"name": first["name"], "search": "prices"}
+    for answer in (
+        as_operator.post(PATH, given, format="json"),
+        as_operator.patch(f"{PATH}{second['id']}/", given, format="json"),
+    ):
+        assert answer.status_code == 409
+        assert "already have a selection 'shop'" in answer.json()["detail"]
+    assert [each["search"] for each in as_operator.get(PATH).json()] == ["orders", "orders"]
 
 
 def test_viewer_can_save_private_but_not_shared_selections(queues: Broker, as_viewer: APIClient) -> None:

@@ -30,7 +30,8 @@ def test_without_a_command_headgates_commands_are_listed_first(arguments: tuple[
 def test_our_commands_run_without_django(command: str) -> None:
     """Their help is printed without Django, and without the console but for the commands and `up` itself."""
     start = ("console", "console.catalog", "console.commands")
-    up = ("console.up", "console.up.main", "console.up.supervisor", "console.up.process_output")
+    modules = ("main", "supervisor", "process_output", "shown_lines")
+    up = ("console.up", *(f"console.up.{name}" for name in modules))
     own = repr((*start, *up) if command == "up" else start)
     refuse = (
         "import sys\n"

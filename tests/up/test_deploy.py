@@ -41,6 +41,12 @@ def test_commands_of_the_units_exist() -> None:
     assert processes == SERVICES | {"broker", "adapters"}
 
 
+def test_process_that_the_kernel_kills_for_lack_of_memory_does_not_end_the_broker() -> None:
+    """systemd's default is to stop the whole unit, which has all processes of the supervisor."""
+    lines = (DEPLOY / "headgate.service").read_text().splitlines()
+    assert "OOMPolicy=continue" in lines[lines.index("[Service]") : lines.index("[Install]")]
+
+
 def test_container_file_copies_and_runs_what_exists() -> None:
     text = (DEPLOY / "Containerfile").read_text()
     copied = [name for line in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE) for name in line.split()]

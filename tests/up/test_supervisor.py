@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +14,19 @@ import psutil
 import pytest
 
 from console.up.supervisor import KILL_AFTER, LONGEST_PAUSE, STEADY, Restarts
-from tests.up.running import Running, lives, wait_until
+from tests.up.running import ROOT, Running, lives, wait_until
 
 STUBBORN = ["sh", "-c", "trap '' TERM INT; echo stubborn >&2; while :; do sleep 1; done"]
 
 
 def quiet(name: str, script: str = "", **options: Any) -> dict[str, Any]:
     return {"name": name, "command": ["sh", "-c", f"{script}\nexec sleep 600"], **options}
+
+
+def chatty(lines: int, written: Path) -> str:
+    """A script that writes lines of 100 characters, and then creates a file."""
+    loop = f"i=0; while [ $i -lt {lines} ]; do echo $i {'x' * 100} >&2; i=$((i+1)); done"
+    return f"{loop}; touch {written}; exec sleep 600"
 
 
 @pytest.fixture
@@ -110,6 +119,86 @@ def test_non_essential_process_that_never_becomes_ready_stops_nothing(supervise:
     running.wait_for("everything is ready")
     running.end(signal.SIGTERM, within=5)
     assert running.process.returncode == 0
+
+
+@pytest.mark.domain("8 a dying console")
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_output_that_nothing_reads_delays_no_process(tmp_path: Path, log_format: str) -> None:
+    """Such as in a terminal that is stopped, or of a collector of logs that hangs."""
+    written = tmp_path / "written"
+    script = chatty(60_000, written)
+    services = json.dumps([{"name": "broker", "command": ["sh", "-c", script]}])
+    command = [sys.executable, "-m", "tests.up.stand_in", services]
+    environment = {**os.environ, "HEADGATE_LOG_FORMAT": log_format}
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, env=environment) as process:
+        try:
+            wait_until(written.exists, "the process has written its lines", within=60)
+            assert process.stdout is not None
+            read = ""
+            while "lines were not shown" not in read:  # said once the reader takes lines again
+                read += os.read(process.stdout.fileno(), 1 << 16).decode()
+            assert "0 xxx" in read
+            process.send_signal(signal.SIGTERM)
+            rest = process.stdout.read().decode()
+            assert "stopped" in rest
+            for line in (read + rest).splitlines() if log_format == "json" else ():
+                assert json.loads(line)["process"] in ("broker", "up")
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+
+
+def test_output_that_nothing_reads_does_not_delay_the_end(tmp_path: Path) -> None:
+    written = tmp_path / "written"
+    script = chatty(5_000, written)
+    services = json.dumps([{"name": "broker", "command": ["sh", "-c", script]}])
+    command = [sys.executable, "-m", "tests.up.stand_in", services]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        try:
+            wait_until(written.exists, "the process has written its lines", within=60)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+
+
+@pytest.mark.domain("8 a dying console")
+def test_process_that_cannot_be_started_again_stops_nothing_and_is_started_later(
+    supervise: Any, tmp_path: Path
+) -> None:
+    program = tmp_path / "web"
+    program.write_text('#!/bin/sh\nrm "$0"\n')
+    program.chmod(0o700)
+    running = supervise(quiet("broker"), {"name": "web", "command": [str(program)], "essential": False})
+    running.wait_for("web     | could not be started (No such file or directory) after")
+    assert running.process.poll() is None
+    assert [child for child in running.descendants() if lives(child)], "the broker"
+    whole = tmp_path / "whole"
+    whole.write_text("#!/bin/sh\necho served >&2\nexec sleep 600\n")
+    whole.chmod(0o700)
+    whole.rename(program)
+    running.wait_for("web     | served")
+    running.end(signal.SIGTERM, within=5)
+    assert running.process.returncode == 0
+
+
+def test_essential_process_that_never_can_be_started_stops_everything_with_the_reason(supervise: Any) -> None:
+    running = supervise(quiet("fine"), {"name": "broker", "command": ["/nonexistent/broker"]})
+    wait_until(lambda: running.process.poll() is not None, "it ended")
+    assert running.process.returncode == 1
+    assert "broker could not be started (No such file or directory), at once 4 times in a row" in running.err
+
+
+def test_end_of_the_terminal_stops_nothing_under_nohup(tmp_path: Path) -> None:
+    services = json.dumps([quiet("broker")])
+    stand_in = [sys.executable, "-m", "tests.up.stand_in", services]
+    with Running(["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *stand_in], tmp_path, python=False) as running:
+        running.wait_for("everything is ready")
+        running.process.send_signal(signal.SIGHUP)
+        # A signal that is handled after it: the end is that of the second alone.
+        running.descendants()[0].send_signal(signal.SIGKILL)
+        running.wait_for("broker  | runs again")
+        running.end(signal.SIGTERM, within=5)
 
 
 def test_the_pause_doubles_up_to_a_limit_and_starts_again_after_a_steady_life() -> None:

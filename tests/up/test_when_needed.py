@@ -35,3 +35,22 @@ def test_a_service_starts_when_it_is_needed_and_not_before(tmp_path: Path) -> No
 
     assert asyncio.run(supervisor.run(start)) == 0
     assert looks == 3
+
+
+def test_a_folder_that_cannot_be_read_stops_nothing(tmp_path: Path) -> None:
+    """Such as one that another user's command has created."""
+    supervisor = Supervisor(io.StringIO())
+    looks = 0
+
+    def is_needed() -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        raise PermissionError(13, "Permission denied", str(tmp_path))
+
+    async def start() -> None:
+        supervisor.keep_once(is_needed, Service("late", ("false",), essential=False), look_seconds=0.01)
+
+    assert asyncio.run(supervisor.run(start)) == 0
+    assert looks >= 3

@@ -78,7 +78,8 @@ def _texts(message: Mapping[str, Any], name: str) -> list[str]:
 
 
 def fleet_data(members: Sequence[Member], watch: FleetWatch) -> dict[str, Any]:
-    """Return the data of a snapshot. `choices`: all brokers, tags and kinds, to filter by. Brokers of the filter that
+    """Return the data of a snapshot. `choices`: all brokers, tags and kinds, to filter by. `of`: those of the watch, so
+    that a page can match the answer to its request. Brokers of the filter that
     do not exist match nothing, since one may be removed while a page shows it. With a grouping also what
     `grouped_queues_page` returns of groups."""
     chosen = watch.members.matching(members)
@@ -99,6 +100,7 @@ def fleet_data(members: Sequence[Member], watch: FleetWatch) -> dict[str, Any]:
         groups = {name: queues[name] for name in ("group", "groups", "groups_total", "lines")}
     worst = conditions_page(chosen, size=_MOST_SEVERE)
     return {
+        "of": {name: sorted(getattr(watch.members, name)) for name in ("brokers", "tags", "kinds")},
         "choices": {
             "brokers": [{"slug": member.slug, "title": member.title} for member in members],
             "tags": sorted({tag for member in members for tag in member.tags}),

@@ -144,6 +144,12 @@ def test_role_for_one_virtual_host_of_one_broker_sees_only_that(fleet: Fleet) ->
     assert narrow.get(V1 + "?broker=us").status_code == 404
     other = signed_in(person("bella", Grant(Role.VIEWER, "eu", "blue")))
     assert [row["name"] for row in get(other, "queues/")["results"]] == ["hush"]
+    fleet["eu"].do(lambda memory: [memory.attach_producer(f"q{number}") for number in range(100)])
+    until(lambda: link("eu").window.last == fleet["eu"].memory.engine.last_event)
+    newest = other.get("/api/v1/events/?broker=eu&count=20").json()["events"]
+    assert [event["object"] for event in newest if event["kind"] == "queue-created"] == [
+        "type=Queue,virtualhost=blue,name=hush"
+    ], "the newest that she sees, however many others have followed"
     without = signed_in(person("noah"))
     assert without.get(V1).status_code == 403
     assert APIClient().get(V1).status_code == 401
@@ -214,6 +220,7 @@ async def test_watch_has_filters_and_bad_ones_are_refused(fleet: Fleet, page: Pa
     assert [row["slug"] for row in data["brokers"]] == ["us"]
     assert ([row["name"] for row in data["queues"]], data["total"]) == (["orders.us"], 2)
     assert len(data["choices"]["brokers"]) == 3, "the filter offers all brokers"
+    assert data["of"] == {"brokers": [], "tags": ["slow"], "kinds": []}, "a page knows which filter this answers"
     bad: list[tuple[dict[str, Any], str]] = [
         ({"watch": "overview"}, "overview"),
         ({"watch": "fleet", "tags": "prod"}, "tags"),

@@ -159,6 +159,41 @@ def test_too_many_objects_are_refused_with_a_sentence(olga: Client, monkeypatch:
     assert len(read(olga, "headgate:type=Queue,*", attribute="producers")["value"]) == 2
 
 
+@pytest.mark.domain("jolokia limits")
+@pytest.mark.parametrize(
+    "request_of_many",
+    [
+        {"type": "read", "mbean": "headgate:type=Queue,*", "attribute": ["producers", "consumers"]},
+        {"type": "read", "mbean": "headgate:type=Queue,*"},
+        {"type": "read", "mbean": ORDERS},
+        {"type": "search", "mbean": "headgate:*"},
+        {"type": "list"},
+        {"type": "list", "config": {"listCache": True}},
+    ],
+    ids=str,
+)
+def test_requests_of_one_post_get_a_bounded_amount_together(
+    olga: Client, request_of_many: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "MOST_VALUES", 6_000, raising=False)
+    statuses = [answer["status"] for answer in post(olga, [request_of_many] * 800)]
+    allowed = statuses.index(500)
+    assert allowed >= 1
+    assert set(statuses[allowed:]) == {500}
+    assert "send fewer at once" in post(olga, [request_of_many] * 800)[-1]["error"]
+    assert post(olga, request_of_many)["status"] == 200
+
+
+@pytest.mark.domain("jolokia limits")
+def test_requests_of_one_post_look_through_a_bounded_number_of_objects_together(
+    olga: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "MOST_LOOKED_THROUGH", 100, raising=False)
+    none = {"type": "search", "mbean": "headgate:type=Queue,name=none*,*"}
+    statuses = [answer["status"] for answer in post(olga, [none] * 60)]
+    assert statuses == [200] * 50 + [500] * 10
+
+
 def test_processing_parameters(olga: Client) -> None:
     body = {"type": "read", "mbean": ORDERS, "attribute": "producers"}
     assert "request" not in post(olga, body, "/jolokia/?includeRequest=false")

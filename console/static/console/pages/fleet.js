@@ -113,6 +113,7 @@ for (const { name, select } of SCOPES) {
   select.addEventListener("change", () => {
     view.scope[name] = select.value;
     watchView();
+    showActs();
   });
 }
 
@@ -524,13 +525,20 @@ const render = drawing(() => {
 /** The brokers of the page. Of very many the history adds up all that are recorded: an address has a limit. */
 const slugs = () => (snapshot?.data.brokers ?? []).map((/** @type {any} */ row) => row.slug);
 const scoped = () => Object.values(view.scope).some(Boolean);
-const lastHour = new LastHour(() => (scoped() || slugs().length <= 50 ? slugs() : []));
+/** Whether the newest snapshot is of the filter of brokers: until then the page does not know which brokers match. */
+const answered = () => SCOPES.every(({ name }) => snapshot?.data.of[name].join() === view.scope[name]);
+const lastHour = new LastHour(() => {
+  if (!scoped()) return slugs().length <= 50 ? slugs() : [];
+  if (!answered()) return undefined;
+  return slugs().length ? slugs() : null;
+});
 let added = "";
 
 live.addEventListener("snapshot", (event) => {
   snapshot = event.detail;
   render();
-  const members = slugs().sort().join(" ");
+  showActs();
+  const members = `${answered()} ${slugs().sort().join(" ")}`;
   if (members !== added) lastHour.load();
   added = members;
 });
@@ -541,11 +549,17 @@ for (const rows of [brokerRows, queueRows]) rows.addEventListener("pointerleave"
 
 /** @param {string} action */
 function openForAll(action) {
+  if (scoped() && !answered()) return;
   openStopDialog(action, { scope: "type=Broker", brokers: scoped() ? slugs() : ["*"] });
+}
+/** Stop and start all are for the brokers of the filter: not while those are of the filter before. */
+function showActs() {
+  for (const id of ["stop-all", "start-all"]) byId(id).disabled = scoped() && !answered();
 }
 byId("stop-all").addEventListener("click", () => openForAll("stop"));
 byId("start-all").addEventListener("click", () => openForAll("start"));
 
 setUpTableOptions(byId("queues"), regroup);
 showSort();
+showActs();
 watchView(view.page);

@@ -305,25 +305,40 @@ const render = drawing(() => {
     table.hidden = true;
     return;
   }
+  /**
+   * The mark of a sum in which values are missing.
+   *
+   * @param {string} name
+   */
+  const mark = (name) => (totals[name] !== null && totals.partial?.includes(name) ? "≥ " : "");
+  /** @param {string} name */
+  const sum = (name) => mark(name) + count(totals[name]);
+  /** @param {string} name */
+  const missing = (name) =>
+    totals.partial?.includes(name) ? "Not known for each queue: the sum of those that are" : null;
   total("queues", count(totals.queues), exactAmount(totals.queues, "queues"));
-  total("overfull_queues", count(totals.overfull_queues), null, totals.overfull_queues > 0);
-  total("stopped_queues", count(totals.stopped_queues), null, totals.stopped_queues > 0);
+  total("overfull_queues", sum("overfull_queues"), missing("overfull_queues"), totals.overfull_queues > 0);
+  total("stopped_queues", sum("stopped_queues"), missing("stopped_queues"), totals.stopped_queues > 0);
   total(
     "blocked_producers",
-    `${count(totals.blocked_producers)} / ${count(totals.producers)}`,
-    `${exact(totals.blocked_producers)} of ${exactAmount(totals.producers, "producers")} blocked`,
+    `${sum("blocked_producers")} / ${sum("producers")}`,
+    missing("blocked_producers") ??
+      missing("producers") ??
+      `${exact(totals.blocked_producers)} of ${exactAmount(totals.producers, "producers")} blocked`,
     totals.blocked_producers > 0,
   );
-  total("consumers", count(totals.consumers), exactAmount(totals.consumers, "consumers"));
+  total("consumers", sum("consumers"), missing("consumers") ?? exactAmount(totals.consumers, "consumers"));
   total("connections", count(totals.connections), exactAmount(totals.connections, "connections"));
   total(
     "depth",
-    bytes(totals.depth_bytes),
-    `${exactAmount(totals.depth_messages, "messages")}, ${exactAmount(totals.depth_bytes, "bytes")}`,
+    mark("depth_bytes") + bytes(totals.depth_bytes),
+    missing("depth_bytes") ??
+      missing("depth_messages") ??
+      `${exactAmount(totals.depth_messages, "messages")}, ${exactAmount(totals.depth_bytes, "bytes")}`,
   );
   setText(
     find('[data-total="depth"] .total-name'),
-    `in ${count(totals.depth_messages)} ${totals.depth_messages === 1 ? "message" : "messages"}`,
+    `in ${sum("depth_messages")} ${totals.depth_messages === 1 ? "message" : "messages"}`,
   );
   showStops(stops ?? []);
   conditions.show(worst, conditionsTotal, blockedBesides(totals));

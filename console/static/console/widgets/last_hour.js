@@ -74,9 +74,9 @@ export class LastHour {
   #newest = 0;
 
   /**
-   * `brokers`: returns the names of the brokers to add up, empty: all.
+   * `brokers`: returns the names of the brokers to add up; empty: all; null: none; undefined: not known yet.
    *
-   * @param {() => string[]} brokers
+   * @param {() => string[] | null | undefined} brokers
    */
   constructor(brokers) {
     this.#brokers = brokers;
@@ -92,6 +92,13 @@ export class LastHour {
     const mine = this.#newest;
     const until = Date.now();
     const names = this.#brokers();
+    if (names === undefined) return;
+    if (names === null) {
+      this.#totals = null;
+      this.#box.dataset.shows = "note";
+      setText(byId("last-hour-note"), "No matching brokers.");
+      return;
+    }
     const given = [
       `from=${until - HOUR}`,
       `until=${until}`,
