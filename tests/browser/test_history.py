@@ -312,6 +312,17 @@ async def test_charts_of_a_fixed_range_fit_a_resized_window(people: People, reco
             await page.wait_for_function(fits, arg=[chart, least])
 
 
+async def test_incident_shows_the_depth_of_a_queue_that_was_not_overfull(people: People, url: str) -> None:
+    write(url, "coverage", [coverage(T, T + HOUR)])
+    write(url, "samples", [sample(T + m * MINUTE, m) for m in range(60)])
+    write(url, "events", [event(T, "queue-created", 1, **QUEUE)])
+    write(url, "episodes", [episode(T, T + MINUTE, "another")])
+    page = await people.page("ada", "viewers")
+    await page.goto(f"/history/incident/?{WHOLE}&broker=local&virtualhost=default&queue=orders")
+    await expect(page.locator("#charts .chart .main-svg").first).to_be_visible()
+    await expect(page.locator("#charts")).not_to_contain_text("No data in this range")
+
+
 async def test_incident_lists_events_in_order_with_operator_and_reason(people: People, recorded_hour: str) -> None:
     page = await people.page("ada", "viewers")
     await page.goto(f"/history/incident/?{WHOLE}&broker=local&virtualhost=default&queue=orders")

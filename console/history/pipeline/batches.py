@@ -168,7 +168,10 @@ def inspect(landing: Landing, kind: str, name: str) -> LandedFile:
 
 
 def _times(landing: Landing, kind: str, name: str, footer: pq.FileMetaData, column: str) -> tuple[dt.datetime, ...]:
-    low, high = _bounds(landing, kind, name, footer, column)
+    try:
+        low, high = _bounds(landing, kind, name, footer, column)
+    except OverflowError as error:
+        raise LandingError(f"{name} has rows before the year 1 or after 9999 ({error})") from error
     first, last = _utc(low), _utc(high)
     if first < _FIRST or last >= _LAST:
         raise LandingError(f"{name} has rows from {first} to {last}: it may have rows of the years 1970 to 2199")

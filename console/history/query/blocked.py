@@ -21,6 +21,8 @@ SUBJECTS = {"queues": "queue", "producers": "producer", "virtualhosts": "virtual
 
 #: Minutes are retained for 100 days; ranges that start earlier than this, in ms, use hours.
 _MINUTES_AGE = 95 * DAY
+#: Hours for 1,100 days; ranges that start earlier than this use days, which are retained without a limit.
+_HOURS_AGE = 1095 * DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,9 @@ def source_of(begin: int, end: int, now: int) -> _Source:
     span = end - begin
     if span <= 12 * HOUR and begin > now - _MINUTES_AGE:
         return _Source("minutes", MINUTE)
-    return _Source("hours", HOUR) if span <= 48 * DAY else _Source("days", DAY)
+    if span <= 48 * DAY and begin > now - _HOURS_AGE:
+        return _Source("hours", HOUR)
+    return _Source("days", DAY)
 
 
 _TOP = """

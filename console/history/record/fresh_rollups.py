@@ -44,14 +44,18 @@ _LOOK, _SNAPSHOT = 60.0, 60.0
 _SNAPSHOT_SHARE = 0.02
 #: About 200 bytes each: 25 minutes of 10,000 queues.
 _MOST_WAITING = 500_000
+#: Samples and events whose time is not covered, of about 1 KB each: a minute of 10,000 queues of which a third change.
+_MOST_UNCOVERED = 250_000
+#: Coverage that ends this long before what was covered, in ms, is that of a clock that was set back.
+_SET_BACK = 5 * MINUTE
 _COLUMNS: Mapping[str, Sequence[str]] = {"samples": SAMPLE_COLUMNS, "events": (*EVENT_COLUMNS, "blocked_producers")}
 
 
 class FreshRollups:
     """`rolled_until`: returns the time up to which the tables contain the broker's rollups, ms; None: unknown. `share`:
     of a processor for publishing, `least`: seconds between two publications at least. `most_waiting`: rows that are
-    buffered while nothing can be written; the pipeline computes the others. Not thread-safe. Methods raise
-    LandingError."""
+    buffered while nothing can be written; `most_uncovered`: samples and events that are buffered until their time is
+    covered; the pipeline computes the others. Not thread-safe. Methods raise LandingError."""
 
     def __init__(
         self,
@@ -61,6 +65,7 @@ class FreshRollups:
         share: float = 0.05,
         least: float = 1.0,
         most_waiting: int = _MOST_WAITING,
+        most_uncovered: int = _MOST_UNCOVERED,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._files = files
@@ -72,7 +77,7 @@ class FreshRollups:
         self._contents: dict[str, list[Row]] = {}  # of `_open`
         # What has closed and is not stored yet: rows of a table, or corrections.
         self._waiting: list[tuple[str, pa.Table | list[Row]]] = []
-        self._most_waiting = most_waiting
+        self._most_waiting, self._most_uncovered = most_waiting, most_uncovered
         self._hour = 0  # all minutes before are closed
         self._has_closed = True
         self._due = self._look_due = self._snapshot_due = float("-inf")
@@ -83,6 +88,10 @@ class FreshRollups:
 
     def take(self, samples: Sequence[Row], events: Sequence[Row], coverage: Sequence[Row]) -> None:
         """Take received rows: samples and events before the coverage of their time. Writes nothing."""
+        newest = max((row["until"] for row in coverage if row["followed"]), default=None)
+        if newest is not None and newest < (self._rollups.covered or 0) - _SET_BACK:
+            # Rows from now on would count as late until the clock shows that time again, which may be years.
+            self._begin_again("the broker's clock was set back")
         closed = self._rollups.take(samples, events, coverage)
         for name, rows in (("minutes", closed.minutes), ("hours", closed.hours)):
             if rows:
@@ -93,6 +102,17 @@ class FreshRollups:
         if many > self._most_waiting:
             log.warning("%s: %s closed rollups are not published: the folder cannot be written", self._files.slug, many)
             self._waiting.clear()
+        if self._rollups.waiting > self._most_uncovered:
+            self._begin_again(f"the time of {self._rollups.waiting:,} rows is not covered")
+
+    def _begin_again(self, why: str) -> None:
+        """Forget all rollups, and compute those of the rows that follow. The pipeline computes the others."""
+        log.warning("%s: the rollups are computed from now on: %s", self._files.slug, why)
+        self._rollups = BrokerRollups(self._files.slug)
+        self._closed = {name: [] for name in ROLLUPS}
+        self._waiting.clear()
+        self._since, self._passed, self._hour = 0, [], 0
+        self._has_closed = True
 
     def _store_closed(self) -> None:
         while self._waiting:

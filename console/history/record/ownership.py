@@ -12,7 +12,6 @@ processes the same brokers and the same database.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from hashlib import blake2b
 
 from django.utils import timezone
 
+from brokers.steady_clock import uptime
 from console.history.models import Lease
 from console.leases import lease
 from console.leases.lease import Busy
@@ -77,11 +77,12 @@ def decide(
 
 @dataclass(slots=True)
 class Ownership:
-    """`brokers`: slugs of the configured brokers; they can be replaced between two looks. `steady`: monotonic seconds.
-    Every method but `owns` uses the database, and raises its errors."""
+    """`brokers`: slugs of the configured brokers; they can be replaced between two looks. `steady`: monotonic seconds,
+    with the time for which the machine has slept, in which others may have taken its brokers. Every method but `owns`
+    uses the database, and raises its errors."""
 
     brokers: Sequence[str]
-    steady: Callable[[], float] = time.monotonic
+    steady: Callable[[], float] = lambda: uptime() / 1000
     mine: set[str] = field(default_factory=set)
     _renewed: float = float("-inf")
     _extended: float = float("-inf")

@@ -23,13 +23,14 @@ import pyarrow as pa
 
 from brokers.admin import AdminError, BrokerAdmin, BrokerUnreachable, Event, EventsExpired, ManagedObject, Samples
 from brokers.model import object_name
+from brokers.steady_clock import uptime
 from console.history.record.another_journal import closing_events
 from console.history.record.fresh_rollups import FreshRollups
 from console.history.record.pace import Pace
 from console.history.record.position import Position, run_of
 from console.history.record.recorded_files import RecordedFiles
 from console.history.record.unlanded import Unlanded
-from console.history.storage.durations import HOUR
+from console.history.storage.durations import HOUR, MINUTE
 from console.history.storage.event_rows import Row, event_row, sample_row
 from console.history.storage.fresh import RAW
 from console.history.storage.landing import Landing, LandingError
@@ -44,6 +45,8 @@ _PAGE = 500  # queues per request
 _ROWS = ("events", "samples")
 #: ms after which a change has arrived in a sample, if anything sent later has arrived. Samples are sent every second.
 _SAMPLE_DELAY_MS = 1500
+#: A greater difference between the time that has passed and that of the broker's clock, in ms, is a clock that was set.
+_CLOCK_STEP_MS = MINUTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Timing:
 
 class Recorder:
     """Records the broker `slug`. `connect` opens a connection and may raise AdminError, OSError. `clock`: ms.
-    `may_write`: whether this process still owns the broker."""
+    `steady`: ms of a clock that is not set. `may_write`: whether this process still owns the broker."""
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class Recorder:
         *,
         timing: Timing | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        steady: Callable[[], int] = uptime,
         may_write: Callable[[], bool] = lambda: True,
     ) -> None:
         self.slug = slug
@@ -88,7 +92,7 @@ class Recorder:
         self._rollups: FreshRollups | None = None
         self._rollups_took = 0.0  # processor seconds
         self._untaken: list[tuple[list[Row], list[Row], list[Row]]] = []
-        self._clock = clock
+        self._clock, self._steady = clock, steady
         self._ahead = 0  # offset of the broker's clock, ms
         self._is_restored = False
         self._position: Position | None = None  # the last received event
@@ -98,6 +102,7 @@ class Recorder:
         self._is_covered = False  # since the start of the connection
         self._connected = 0  # when the connection was made, ms of the broker's clock
         self._followed_from: int | None = None  # start of the time that has no coverage yet
+        self._followed_since = 0  # the same by the steady clock
         self._news = asyncio.Event()  # rows that are not published yet
         self._full = asyncio.Event()
         self._room = asyncio.Event()
@@ -131,11 +136,11 @@ class Recorder:
                     log.exception("%s: recording cannot begin", self.slug)
                 self._report(trouble)
             else:
+                began = time.monotonic()
                 try:
                     await self._follow(admin)
                 except (AdminError, OSError, TimeoutError) as error:
                     self._report(f"recording of {self.slug} ended: {error or 'no response in time'}")
-                    delay = self.timing.retry_first
                 except Exception as error:
                     log.exception("%s: recording failed", self.slug)
                     self._report(f"recording failed: {error}")
@@ -143,6 +148,9 @@ class Recorder:
                     with suppress(AdminError, OSError, TimeoutError):
                         async with asyncio.timeout(1):
                             await admin.close()
+                # One that ends each connection at once gets no more of them than one that does not respond.
+                if time.monotonic() - began > self.timing.retry_most:
+                    delay = self.timing.retry_first
             await asyncio.sleep(delay)
             delay = min(delay * 2, self.timing.retry_most)
 
@@ -204,7 +212,11 @@ class Recorder:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._followed_from, self._is_covered = None, False
-            await self._publish(RAW)
+            try:
+                await self._publish(RAW)
+            except Exception:
+                # It must not replace what ended the connection, such as the end of the process.
+                log.exception("%s: the last rows are not published", self.slug)
 
     async def _resume_after(self, admin: BrokerAdmin, broker: ManagedObject) -> int:
         """Return the number of the event to continue after: 0 for another journal, which has its own numbers."""
@@ -307,7 +319,7 @@ class Recorder:
         """Read all queues at the start and periodically: unchanged queues are in no sample."""
         first = True
         while True:
-            began = self._now()
+            began, since = self._now(), self._steady()
             offset, total = 0, 1
             while offset < total:
                 page = await self._within(admin.query("Queue", offset=offset, count=_PAGE))
@@ -317,7 +329,7 @@ class Recorder:
                 )
                 offset, total = offset + max(len(page.items), 1), page.total
             if first:
-                self._followed_from, first = began, False
+                self._followed_from, self._followed_since, first = began, since, False
                 self._report("")
             await asyncio.sleep(self.timing.whole)
 
@@ -327,12 +339,10 @@ class Recorder:
         while True:
             await self._wait_until_due()
             # A response proves that the connection was alive until the request.
-            requested = self._now()
+            requested, at = self._now(), self._steady()
             await self._within(admin.read(BROKER))
             certain = requested - _SAMPLE_DELAY_MS
-            if self._followed_from is not None and certain > self._followed_from:
-                self._cover(self._followed_from, certain, followed=True)
-                self._followed_from, self._is_covered = certain, True
+            self._cover_until(certain, at)
             # A closed hour is landed at once, since the pipeline waits for it.
             hour = certain // HOUR
             has_closed = self._hour is not None and hour > self._hour
@@ -361,6 +371,22 @@ class Recorder:
 
     def _is_full(self) -> bool:
         return max(len(self._unlanded.events), len(self._unlanded.samples)) >= self.timing.rows
+
+    def _cover_until(self, certain: int, at: int) -> None:
+        """Cover the time up to `certain`, unless the clock was set since the last coverage: which of that time is
+        before the step, and which after it, is unknown. `at`: the same as `certain` by the steady clock."""
+        since = self._followed_from
+        if since is None:
+            return
+        step = certain - since - (at - self._followed_since)
+        if abs(step) > _CLOCK_STEP_MS:
+            log.warning("%s: the broker's clock moved by %+.0f s, which is no recorded time", self.slug, step / 1000)
+        elif certain > since:
+            self._cover(since, certain, followed=True)
+            self._is_covered = True
+        else:
+            return
+        self._followed_from, self._followed_since = certain, at
 
     def _cover(self, at: int, until: int, **values: Any) -> None:
         row = {"broker": self.slug, "run": self.run_name, "source": "recorder", **values, "at": at, "until": until}

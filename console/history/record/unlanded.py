@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from console.history.record.position import Position
-from console.history.storage.event_rows import Row, table
+from console.history.storage.event_rows import UNFIT, Row, fitting, table
 from console.history.storage.landing import SCHEMAS
+
+log = logging.getLogger(__name__)
 
 
 class Rows:
@@ -20,6 +23,7 @@ class Rows:
         self.received: list[Row] = []
         self._sealed: list[list[Row]] = []
         self._converted: list[pa.Table] = []
+        self._had_unfit = False
 
     def __len__(self) -> int:
         converted: int = sum(rows.num_rows for rows in self._converted)
@@ -35,9 +39,23 @@ class Rows:
     def table(self) -> pa.Table:
         """Return the rows up to the last `seal`. Each row is converted once."""
         while self._sealed:
-            self._converted.append(table(self.kind, self._sealed[0]))
+            self._converted.append(self._as_table(self._sealed[0]))
             del self._sealed[0]
         return pa.concat_tables(self._converted) if self._converted else SCHEMAS[self.kind].empty_table()
+
+    def _as_table(self, rows: list[Row]) -> pa.Table:
+        try:
+            return table(self.kind, rows)
+        except UNFIT as error:
+            # One value of a broker must not end its recording. In place, since the rollups get the same rows.
+            if not self._had_unfit:
+                log.warning(
+                    "%s: values in %s that no column can have are recorded as unknown: %s",
+                    *(rows[0].get("broker"), self.kind, error),
+                )
+            self._had_unfit = True
+            rows[:] = fitting(self.kind, rows)
+            return table(self.kind, rows)
 
     def clear(self) -> None:
         """Forget the rows up to the last `seal`."""

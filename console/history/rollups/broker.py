@@ -386,6 +386,11 @@ class BrokerRollups:
 
     # -- state --------------------------------------------------------------------------------------------------
 
+    @property
+    def waiting(self) -> int:
+        """The number of samples and events whose time is not covered yet."""
+        return len(self._samples) + len(self._events)
+
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state, for JSON. It shares nothing with this object."""
         places = {id(span): index for index, span in enumerate(self._recorded.spans)}

@@ -16,6 +16,9 @@ from console.history.storage.log_lines import read_text
 
 Row = Mapping[str, Any]
 
+#: What pyarrow raises for a value that its column cannot have.
+UNFIT = (pa.ArrowException, ArithmeticError, TypeError, ValueError)
+
 _SAMPLED = {
     **{name: name for name in SCHEMAS["samples"].names},
     **{
@@ -73,11 +76,32 @@ def sample_row(broker: str, run: str, at: int, queue: ObjectName, values: Mappin
 
 
 def table(kind: str, rows: Sequence[Row]) -> pa.Table:
-    """Convert rows, with times as ms since the epoch, to a table of that kind. Raises pyarrow.ArrowException for a
-    wrong type."""
+    """Convert rows, with times as ms since the epoch, to a table of that kind. Raises one of `UNFIT` for a value that
+    its column cannot have."""
     schema = SCHEMAS[kind]
     # Via a struct, with which pyarrow extracts the columns itself: three times as fast.
     return pa.Table.from_arrays(pa.array(rows, pa.struct(list(schema))).flatten(), schema=schema)
+
+
+def fitting(kind: str, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with null instead of each value that its column cannot have, such as a number of more than 64
+    bits; without rows that need such a value."""
+    fields = list(SCHEMAS[kind])
+    unfit = [field for field in fields if not _fits(field.type, [row.get(field.name) for row in rows])]
+    found: list[Row] = []
+    for row in rows:
+        wrong = [field for field in unfit if not _fits(field.type, [row.get(field.name)])]
+        if all(field.nullable for field in wrong):
+            found.append({**row, **dict.fromkeys(field.name for field in wrong)} if wrong else row)
+    return found
+
+
+def _fits(column: pa.DataType, values: Sequence[Any]) -> bool:
+    try:
+        pa.array(values, column)
+    except UNFIT:
+        return False
+    return True
 
 
 def _virtualhost(name: ObjectName, queue: ObjectName | None, attributes: Mapping[str, Any]) -> str | None:

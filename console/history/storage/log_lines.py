@@ -11,7 +11,13 @@ from functools import lru_cache
 from typing import Any
 
 from brokers.model import NOTIFICATIONS, object_name
-from console.history.storage.other_brokers import ONLY_VIRTUALHOST, may_be_other, read_other
+from console.history.storage.other_brokers import (
+    ONLY_VIRTUALHOST,
+    may_be_other,
+    milliseconds,
+    read_other,
+    whole_number,
+)
 
 Columns = dict[str, Any]
 
@@ -87,6 +93,15 @@ def may_be_qpid(lines: bytes) -> bool:
 def read_line(line: str) -> tuple[int, Columns] | None:
     """Return the position of the message in the line and its columns of `landing.EVENTS`; None if it is not an event of
     the history. Raises Unreadable."""
+    try:
+        return _read_line(line)
+    except Unreadable:
+        raise
+    except ValueError as error:  # of numbers, and of the lines of other brokers
+        raise Unreadable(line) from error
+
+
+def _read_line(line: str) -> tuple[int, Columns] | None:
     if match := _SUBJECT.search(line):
         columns = _operational(match["subject"], match["code"], match["words"].rstrip())
         return None if columns is None else (match.start(), columns)
@@ -94,14 +109,11 @@ def read_line(line: str) -> tuple[int, Columns] | None:
         raise Unreadable(line)
     if code:
         return None
-    try:
-        other = read_other(line)
-    except ValueError as error:
-        raise Unreadable(line) from error
+    other = read_other(line)
     if other is not None or "flow control" not in line:
         return other
     if match := _CPP_OVERFULL.search(line):
-        limit = int(match["count"])
+        limit = whole_number(match["count"])
         levels = {"stop_bytes" if match["unit"] == "bytes" else "stop_messages": limit}
         return match.start(), _of_queue(
             "queue-overfull", ONLY_VIRTUALHOST, match["queue"], match[0], "OVERFULL"
@@ -109,8 +121,7 @@ def read_line(line: str) -> tuple[int, Columns] | None:
     if match := _CPP_UNDERFULL.search(line):
         return match.start(), _of_queue("queue-underfull", ONLY_VIRTUALHOST, match["queue"], match[0], "NORMAL")
     if match := _CLIENT.search(line):
-        seconds = match["delayed"] or match["failed"]
-        lasted = int(seconds) * 1000 if seconds else None
+        lasted = milliseconds(match["delayed"] or match["failed"])
         return match.start(), {"kind": "client-warning", "text": match[0], "lasted_ms": lasted}
     if _FLOW_CONTROL.search(line):
         raise Unreadable(line)
@@ -239,7 +250,7 @@ def _numbers(form: re.Pattern[str], words: str) -> list[int | None]:
     match = form.match(words)
     if not match:
         raise Unreadable(words)
-    return [None if text is None else int(text.translate(_GROUPING)) for text in match.groups()]
+    return [None if text is None else whole_number(text.translate(_GROUPING)) for text in match.groups()]
 
 
 _GROUPING = str.maketrans("", "", ",.'\u00a0\u202f\u2019")

@@ -56,6 +56,24 @@ _BROKER_MEMORY_FULL = re.compile(r"Parent:Usage\([^)]*:?memory\) percentUsage=1\
 _BLOCKING_FOR = re.compile(r"\(blocking for: (?P<seconds>\d+)s\)")
 
 
+#: What a column can have. Digits are counted first: the time to convert them grows with the square of their number.
+_LARGEST, _DIGITS = 2**63 - 1, 19
+#: A producer is not blocked for longer, in seconds: about three years.
+_LONGEST = 10**8
+
+
+def whole_number(text: str, largest: int = _LARGEST) -> int:
+    """Return the number of a line. Raises ValueError for one that is none of bytes, messages or seconds."""
+    if len(text.lstrip("-")) > _DIGITS or abs(number := int(text)) > largest:
+        raise ValueError(f"{text[:40]} is too large")
+    return number
+
+
+def milliseconds(seconds: str | None) -> int | None:
+    """Return the time of a line in ms. Raises ValueError for one that no line means."""
+    return whole_number(seconds, _LONGEST) * 1000 if seconds else None
+
+
 def may_be_other(line: bytes) -> bool:
     """Return whether the line may be one of `read_other`."""
     return any(needle in line for needle in NEEDLES)
@@ -115,7 +133,7 @@ def _artemis(code: str, words: str) -> Columns:
     sizes = _SIZES.match(match["sizes"]) or _OLD_SIZES.match(match["sizes"])
     if sizes:
         level = "stop" if blocked else "resume"
-        found = {name: int(value) for name, value in sizes.groupdict().items()}
+        found = {name: whole_number(value) for name, value in sizes.groupdict().items()}
         columns["depth_bytes"] = found["bytes"]
         columns[f"{level}_bytes"] = max(found["max_bytes"], 0)
         if "messages" in found:
@@ -132,7 +150,7 @@ def _alarm(match: re.Match[str]) -> Columns:
 def _usage(match: re.Match[str]) -> Columns:
     text = match.string[match.start() :].rstrip()
     duration = _BLOCKING_FOR.search(text)
-    lasted = {"lasted_ms": int(duration["seconds"]) * 1000 if duration else None}
+    lasted = {"lasted_ms": milliseconds(duration["seconds"]) if duration else None}
     if match["store"]:
         return of_broker(BLOCKED_NOW, text, f"{match['store'].lower()} full") | lasted
     if match["flooded"] and _BROKER_MEMORY_FULL.search(match.string, 0, match.start()):
@@ -140,7 +158,7 @@ def _usage(match: re.Match[str]) -> Columns:
     name = match["queue"] or match["topic"] or match["flooded"]
     columns = of_queue(BLOCKED_NOW, name.removeprefix("queue://"), text, "OVERFULL") | lasted
     if limit := match["limit"] or match["topic_limit"]:
-        columns["stop_bytes"] = int(limit)
+        columns["stop_bytes"] = whole_number(limit)
     if match["size"]:
-        columns["depth_messages"] = int(match["size"])
+        columns["depth_messages"] = whole_number(match["size"])
     return columns

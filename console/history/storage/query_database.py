@@ -4,6 +4,9 @@ DuckDB caches the footer of each Parquet file that it has read, which makes the 
 as fast, but never evicts one, not even those of deleted files: 38 KB for a file of 25 columns in DuckDB 2.0. The
 pipeline writes new files every few seconds. So a database that has read `MOST_FILES` is replaced by a new one, and is
 freed when its last query has ended.
+
+What does not fit the memory of a query, such as the order of a large export, is written to files, up to a limit: DuckDB
+itself would take up to 90 % of the disk, which may be that of a broker's messages.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 #: About 75 MB of footers; a queue's month has about thirty files.
 MOST_FILES = 2000
 _MEMORY = "512MB"
+_FILES = "2GB"
 _THREADS = 2
 
 Connection: TypeAlias = "duckdb.DuckDBPyConnection"
@@ -78,4 +82,6 @@ class QueryDatabase:
             }
             self._first = duckdb.connect(":memory:", config=settings)
             self._first.execute("SET GLOBAL parquet_metadata_cache = true; SET GLOBAL TimeZone = 'UTC'")
+            # Given to `connect` it would be shown, but have no effect.
+            self._first.execute(f"SET GLOBAL max_temp_directory_size = '{_FILES}'")
         return self._first

@@ -317,9 +317,13 @@ HEAD = "INFO  [IO-1] (q.m.queue.overfull) - "
         f"2014-06-02 12:14:06,123 +9900 {HEAD}{OVERFULL.format('q')}".encode(),
         f"9999-12-31 12:14:06,123 {HEAD}{OVERFULL.format('q')}".encode(),
         b"\0\xff\xfe QUE-1003 : Overfull\r",
+        f"2014-06-02 12:14:06,123 {HEAD}{OVERFULL.format('q')}{'0' * 20}".encode(),
+        f"2014-06-02 12:14:06,123 {HEAD}{OVERFULL.format('q')}{'0' * 5000}".encode(),
+        b"2014-06-02 12:14:06,123 | INFO | Usage Manager Memory Limit (1) reached on queue://q, size 0. Producers will"
+        b" be throttled. (blocking for: 99999999999s)",
         b"2014-06-02 12:14:06,123 " + b"x" * (9 << 20),
     ],
-    ids=["surrogate", "integer", "instant", "zone", "year", "bytes", "long"],
+    ids=["surrogate", "integer", "instant", "zone", "year", "bytes", "64 bits", "digits", "duration", "long"],
 )
 def test_hostile_line_costs_only_itself(landing: Landing, tmp_path: Path, line: bytes) -> None:
     log = tmp_path / "broker.log"

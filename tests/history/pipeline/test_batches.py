@@ -84,6 +84,15 @@ def test_file_that_was_removed_meanwhile_is_not_reported(tables: Tables, monkeyp
     assert not Path(tables.landing.root, "aside").exists()
 
 
+@pytest.mark.parametrize("ms", [10**15, -(10**15)])
+def test_times_that_no_calendar_has_are_set_aside(tables: Tables, ms: int) -> None:
+    land(tables, "far", at=ms)
+    mine = land(tables, recorder_file("b", 1))
+    batch = find_batch(tables)
+    assert batch.names("samples") == [mine]
+    assert "the year 1 or after 9999" in batch.unreadable["samples/far.parquet"]
+
+
 def test_impossible_ends_and_missing_brokers_are_set_aside(tables: Tables) -> None:
     far = Story().watch(0, 1).rows["coverage"][0] | {"until": at(0).replace(year=9000)}
     tables.landing.publish("coverage", table("coverage", [far]), "far")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.history.pipeline.intervals import joined, portions
-from console.history.storage.durations import DAY, HOUR
+from console.history.storage.durations import DAY, HOUR, MINUTE
 
 ANY = st.lists(st.tuples(st.integers(0, 400), st.integers(1, 60)).map(lambda each: (each[0], each[0] + each[1])))
 
@@ -31,6 +31,15 @@ def test_merged_intervals_are_few_ordered_disjoint_and_cover_the_given_ones(
     assert set(hours(found)) >= set(hours(in_ms(given)))
     if len(joined(in_ms(given), 1000)) <= most:
         assert set(hours(found)) == set(hours(in_ms(given)))
+
+
+def test_years_without_samples_are_several_portions() -> None:
+    """The rows of recorded time of ten years of an imported log do not fit the heap."""
+    found = portions({"a": [(0, 3650 * DAY)]}, {})
+    assert [hour for portion in found for hour in hours(portion["a"])] == hours([(0, 3650 * DAY)])
+    minutes = [sum(end - begin for begin, end in portion["a"]) // MINUTE for portion in found]
+    assert max(minutes) <= 300_000
+    assert len(found) <= 20
 
 
 @given(ANY, st.dictionaries(st.integers(0, 20), st.integers(1, 100)), st.integers(1, 300))

@@ -187,3 +187,12 @@ def test_threads_query_concurrently(tmp_path: Path, opened: Callable[[str], Read
     with ThreadPoolExecutor(8) as threads:
         counts = list(threads.map(lambda _: episode_list.page(reader, wanted, 1, 10)[0], range(64)))
     assert counts == [50] * 64
+
+
+def test_lists_of_a_month_whose_hours_are_deleted_are_those_of_its_days(tmp_path: Path) -> None:
+    url, now = str(tmp_path), 2000 * DAY
+    begin, end = now - 1150 * DAY, now - 1120 * DAY
+    write(url, "days", [rollup(begin + DAY, blocked_ms=5000)])
+    reader = Reader(url)
+    assert [row["blocked_ms"] for row in blocked.top(reader, "queues", begin, end, now=now)["rows"]] == [5000]
+    assert [queue["total_ms"] for queue in blocked.heat(reader, begin, end, now=now)["queues"]] == [5000]

@@ -109,6 +109,38 @@ def same(found: Mapping[str, list[Any]], wanted: Mapping[str, list[Any]]) -> Non
         assert sorted(map(str, found.get(name, []))) == sorted(map(str, as_rows(rows_of(name, rows)))), name
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_rollups_go_on_after_a_clock_that_was_ahead_by_a_year_was_set_back(landing: FullDisk, restarted: bool) -> None:
+    """Otherwise nothing is published for a year, and everything that is received is buffered."""
+    files, fresh = opened(landing)
+    given = batches(20)
+    for batch in given[:60]:
+        fresh.take(*batch)
+    ahead = BEGIN + 365 * 24 * HOUR
+    fresh.take([], [], [coverage(ahead, ahead + STEP)])
+    fresh.files()
+    if restarted:
+        fresh.store_state()
+        files, fresh = opened(landing)
+        assert fresh.covered == ahead + STEP
+    for batch in given[60:]:
+        fresh.take(*batch)
+    assert not fresh._rollups.waiting
+    same(published(files, fresh.files()), rollups_of(given[60:]))
+
+
+def test_rows_whose_time_is_never_covered_are_buffered_up_to_a_limit(landing: FullDisk) -> None:
+    """Such as those of a broker that sends samples, but whose queues cannot be read."""
+    _, fresh = opened(landing, most_uncovered=100)
+    given = batches(20)
+    for samples, events, _coverage in given[:100]:
+        fresh.take(samples, events, [])
+        assert fresh._rollups.waiting <= 100
+    for batch in given[100:]:
+        fresh.take(*batch)
+    assert fresh.files()["minutes"]
+
+
 def test_published_rows_are_the_rollups_of_what_was_taken_in_few_files(landing: FullDisk) -> None:
     files, fresh = opened(landing)
     given = batches(95)

@@ -11,6 +11,7 @@ import pytest
 from django.db import OperationalError
 from django.utils import timezone
 
+from brokers import steady_clock
 from console.history.models import Lease
 from console.history.record.ownership import SECONDS, Ownership, decide
 from console.history.record.recorders import Recorders
@@ -183,3 +184,13 @@ async def test_recorders_start_and_end_with_the_ownership() -> None:
         await recorders.run()
     assert said == [["a"], ["a", "b"], ["b"]]
     assert log == ["+a", "+b", "-a", "-b"]
+
+
+def test_machine_that_has_slept_records_nothing_that_others_may_have_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of its sleep is in the uptime only."""
+    ownership = Ownership(BROKERS)
+    ownership.look()
+    assert ownership.owns(BROKERS[0])
+    real = steady_clock._uptime_ns
+    monkeypatch.setattr(steady_clock, "_uptime_ns", lambda: real() + int(SECONDS * 1e9))
+    assert not ownership.owns(BROKERS[0])

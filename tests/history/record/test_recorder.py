@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from brokers.admin import Event, NotAllowed, Samples
 from brokers.model import object_name
 from brokers.testing import START, InMemoryBroker
 from console.history.record.recorded_files import RecordedFiles
@@ -52,12 +53,17 @@ def landing(tmp_path: Path) -> FullDisk:
     return FullDisk(str(tmp_path / "history"))
 
 
+def clock_of(memory: InMemoryBroker) -> Callable[[], int]:
+    """Return the broker's clock, which tests advance; no clock is set."""
+    return lambda: memory.engine.turn.now
+
+
 @asynccontextmanager
 async def recording(memory: InMemoryBroker, landing: Landing, timing: Timing = QUICK) -> AsyncIterator[Recorder]:
     async def connect() -> Connected:
         return Connected(memory)
 
-    recorder = Recorder("local", connect, landing, timing=timing, clock=lambda: memory.engine.turn.now)
+    recorder = Recorder("local", connect, landing, timing=timing, clock=clock_of(memory), steady=clock_of(memory))
     task = asyncio.create_task(recorder.run())
     try:
         yield recorder
@@ -562,7 +568,7 @@ async def test_recorder_ends_when_it_is_cancelled_during_a_write_that_fails(tmp_
     async def connect() -> Connected:
         return Connected(memory)
 
-    recorder = Recorder("local", connect, landing, timing=QUICK, clock=lambda: memory.engine.turn.now)
+    recorder = Recorder("local", connect, landing, timing=QUICK, clock=clock_of(memory), steady=clock_of(memory))
     task = asyncio.create_task(recorder.run())
     try:
         await facts(memory)
@@ -597,6 +603,131 @@ async def test_rows_are_buffered_once_while_the_folder_cannot_be_written(landing
             assert len(recorder._untaken) <= 2
         landing.full = False
         await recorded(landing, memory)
+
+
+class Huge(Connected):
+    """A connection to a broker that sends a capacity and a depth of more than 64 bits, as one written in another
+    language can."""
+
+    async def samples(self) -> AsyncIterator[Samples]:
+        async for each in self._broker.samples():
+            huge = {"effective_capacity_messages": 10**20}
+            yield Samples(each.at, tuple((name, {**values, **huge}) for name, values in each.queues))
+
+    async def events(self, after: int | None = None) -> AsyncIterator[Event]:
+        async for each in self._broker.events(after):
+            yield replace(each, attributes={**each.attributes, "depth_bytes": 10**20})
+
+
+async def test_values_that_no_column_can_have_are_unknown_and_end_no_recording(landing: FullDisk) -> None:
+    memory = InMemoryBroker()
+    await memory.create(ORDERS, {})
+    producer = memory.attach_producer("orders")
+
+    async def connect() -> Connected:
+        return Huge(memory)
+
+    recorder = Recorder("local", connect, landing, timing=QUICK, clock=clock_of(memory), steady=clock_of(memory))
+    task = asyncio.create_task(recorder.run())
+    try:
+        await until(lambda: recorder._followed_from is not None, "it is connected")
+        for n in range(3):
+            memory.publish(producer)
+            memory.advance(1000)
+            memory.sample()
+            await until(lambda n=n: n + 1 in {row["depth_messages"] for row in rows(landing, "samples")}, "a sample")
+        await facts(memory)
+        await recorded(landing, memory)
+        await looked(landing, memory)
+        assert recorder._rollups is not None, "the rollups go on"
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=20)
+        assert done
+    finally:
+        memory.disconnect()
+        task.cancel()
+        await asyncio.wait([task])
+    changed = [row for row in rows(landing, "samples") if not row["whole"]]
+    assert {row["capacity_messages"] for row in changed} == {None}
+    assert {row["depth_bytes"] for row in rows(landing, "events")} == {None}
+
+
+async def test_recorder_ends_when_its_last_rows_cannot_be_published_for_any_reason(
+    landing: FullDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise its process would wait for it without end, and lose the leases of the other brokers."""
+    memory = InMemoryBroker()
+
+    async def connect() -> Connected:
+        return Connected(memory)
+
+    def fail(*_: object) -> None:
+        raise OverflowError("a fault of the recorder")
+
+    recorder = Recorder("local", connect, landing, timing=QUICK, clock=clock_of(memory), steady=clock_of(memory))
+    task = asyncio.create_task(recorder.run())
+    try:
+        await looked(landing, memory)
+        monkeypatch.setattr(recorder, "_write", fail)
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=20)
+        assert done
+    finally:
+        memory.disconnect()
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_time_by_which_a_clock_was_set_is_not_recorded_time(landing: FullDisk) -> None:
+    """A machine that starts with a wrong time gets the right one later: the years between were not recorded."""
+    memory = InMemoryBroker()
+    begin, ahead = memory.engine.turn.now, [0]
+
+    async def connect() -> Connected:
+        return Connected(memory)
+
+    def steady() -> int:
+        return memory.engine.turn.now
+
+    recorder = Recorder("local", connect, landing, timing=QUICK, clock=lambda: steady() + ahead[0], steady=steady)
+    task = asyncio.create_task(recorder.run())
+    try:
+        await looked(landing, memory)
+        for step in (365 * 24 * HOUR, 0):
+            ahead[0] = step
+            await looked(landing, memory, since=steady() + step)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    covered = [(_ms(row["at"]), _ms(row["until"])) for row in rows(landing, "coverage") if row["followed"]]
+    assert sum(end - at for at, end in covered) <= steady() - begin, covered
+
+
+async def test_broker_that_ends_each_connection_at_once_is_connected_to_ever_more_rarely(landing: FullDisk) -> None:
+    """Each connection reads all queues: five a second would be a load on the broker, and as many rows."""
+    memory, connected = InMemoryBroker(), list[float]()
+    loop = asyncio.get_running_loop()
+
+    class Refusing(Connected):
+        def __init__(self, broker: InMemoryBroker) -> None:
+            super().__init__(broker)
+            self.read = self.refuse  # type: ignore[assignment]
+
+        async def refuse(self, *_: object) -> None:
+            raise NotAllowed("no permission any more")
+
+    async def connect() -> Connected:
+        connected.append(loop.time())
+        return Refusing(memory)
+
+    timing = Timing(retry_first=0.01, retry_most=5)
+    task = asyncio.create_task(Recorder("local", connect, landing, timing=timing).run())
+    try:
+        await until(lambda: len(connected) == 7, "it has tried")
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    assert connected[6] - connected[0] >= 0.01 + 0.02 + 0.04 + 0.08 + 0.16 + 0.32
 
 
 async def test_recorder_that_cannot_begin_does_not_end(landing: FullDisk) -> None:

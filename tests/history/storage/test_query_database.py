@@ -95,3 +95,17 @@ def test_concurrent_threads_get_their_own_results(database: QueryDatabase, tmp_p
 
     with ThreadPoolExecutor(6) as threads:
         assert list(threads.map(ask, range(6))) == [{thread} for thread in range(6)]
+
+
+def test_what_does_not_fit_the_memory_takes_a_limited_part_of_the_disk(
+    database: QueryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise an export might leave a broker no room for its messages."""
+    limit = "SELECT current_setting('max_temp_directory_size')"
+    assert database.cursor().execute(limit).fetchall() == [("1.8 GiB",)]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(query_database, "_MEMORY", "48MB")
+    monkeypatch.setattr(query_database, "_FILES", "1MB")
+    in_order = "SELECT i, md5(i::VARCHAR) AS text FROM range(1_500_000) AS numbers(i) ORDER BY text"
+    with pytest.raises(duckdb.OutOfMemoryException, match="max_temp_directory_size"):
+        QueryDatabase().cursor().sql(in_order).to_arrow_reader(10_000).read_next_batch()

@@ -165,7 +165,7 @@ function showCharts(keys) {
         const bytes =
           !series.capacity_messages.some((/** @type {any} */ value) => value) &&
           series.capacity_bytes.some((/** @type {any} */ value) => value);
-        if (!series.catalog && !episodes.count) {
+        if (!series.known && !episodes.count) {
           one.chart.clear();
           showEmpty(one.box, "No data in this range.");
           return;
