@@ -14,7 +14,16 @@ from typing import Any
 
 from brokers.adapters.observation import Attributes
 from brokers.adapters.rabbitmq_policies import free_name, limit_name, limit_policy, pattern_policy, stop_name
-from brokers.adapters.rabbitmq_reading import LIMITS, NOT_RUNNING, REJECTING, Json, limits_of, overflow_of
+from brokers.adapters.rabbitmq_reading import (
+    LIMITS,
+    NOT_RUNNING,
+    PARKED,
+    REJECTING,
+    STOP_PREFIX,
+    Json,
+    limits_of,
+    overflow_of,
+)
 from brokers.admin import InvalidValue
 from brokers.engine.management.policy_changes import PolicyChange
 from brokers.model import ObjectName
@@ -118,7 +127,8 @@ def can_begin_to_refuse(present: Json | None, wanted: Json | None, policies: Ite
     before, after = (_overflow(policy) in REJECTING for policy in (present, wanted))
     limited = wanted is not None and any(limit in wanted["definition"] for limit in LIMITS)
     moved = present is not None and (wanted is None or wanted.get("priority") != present.get("priority", 0))
-    return (after and not before and limited) or (moved and any(_overflow(policy) in REJECTING for policy in policies))
+    theirs = [p for p in policies if not p["name"].startswith(STOP_PREFIX) and p["name"] != limit_name(PARKED)]
+    return (after and not before and limited) or (moved and any(_overflow(policy) in REJECTING for policy in theirs))
 
 
 def _overflow(policy: Json | None) -> Any:

@@ -12,23 +12,25 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from secrets import token_hex
+from hashlib import sha256
 from typing import Any
 
 from pamqp import base, commands
 from pamqp.frame import marshal, unmarshal
-from pamqp.header import ContentHeader, ProtocolHeader
+from pamqp.header import ProtocolHeader
 
 from brokers.adapters.rabbitmq_connection import SECONDS, Connecting, SourceLost
+from brokers.adapters.rabbitmq_properties import before_its_death, for_publisher
 
-_METHOD, _HEADER, _BODY, _END = 1, 2, 3, b"\xce"
+_METHOD, _HEADER, _BODY, _HEARTBEAT, _END = 1, 2, 3, 8, b"\xce"
 _CHANNEL = 1
-#: In a content header: where the flags of the properties are, and those of the last ones.
-_FLAGS, _USER_ID, _APP_ID, _CLUSTER_ID = 12, 1 << 4, 1 << 3, 1 << 2
-#: Most messages that a run moves: those that it leaves stay unacknowledged meanwhile.
-MOST_MOVED = 100_000
+#: Seconds without any frame after which RabbitMQ ends the connection, and what was taken returns. No step here takes as
+#: long, so none is sent.
+HEARTBEAT = 30
+#: Most messages that a run takes: those that it leaves stay unacknowledged meanwhile.
+MOST_TAKEN = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,33 +54,15 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A message as its frames have it. `header`: the payload of its content header."""
+    """A message as its frames have it. `header`: the payload of its content header, see `rabbitmq_properties`."""
 
     tag: int
     header: bytes
     body: tuple[bytes, ...]
 
-    @property
-    def headers(self) -> dict[str, Any]:
-        return dict(self._properties().headers or {})
 
-    def publishable_by(self, user: str) -> Taken:
-        """Return the message as a user may publish it: RabbitMQ refuses the user-id of another one."""
-        properties = self._properties()
-        if not properties.user_id or properties.user_id == user:
-            return self
-        (flags,) = struct.unpack_from(">H", self.header, _FLAGS)
-        # It is followed by app-id and cluster-id only, which are short strings, too.
-        after = ((_APP_ID, properties.app_id), (_CLUSTER_ID, properties.cluster_id))
-        end = len(self.header) - sum(1 + len((text or "").encode()) for flag, text in after if flags & flag)
-        start = end - 1 - len(properties.user_id.encode())
-        before = self.header[:_FLAGS] + struct.pack(">H", flags & ~_USER_ID) + self.header[_FLAGS + 2 : start]
-        return replace(self, header=before + self.header[end:])
-
-    def _properties(self) -> commands.Basic.Properties:
-        _, _, frame = unmarshal(_frame(_HEADER, self.header))
-        assert isinstance(frame, ContentHeader)
-        return frame.properties
+class ChannelClosed(SourceLost):
+    """RabbitMQ has refused a step: what was taken is in its place again, and `reopen` makes another channel."""
 
 
 class Session:
@@ -98,9 +82,12 @@ class Session:
         try:
             await self._open()
             yield self
+            with suppress(SourceLost):  # RabbitMQ has returned what was taken when it confirms the end
+                await self._call(commands.Channel.Close(200, "", 0, 0), commands.Channel.CloseOk)
+                await self._call(commands.Connection.Close(200, "", 0, 0), commands.Connection.CloseOk, channel=0)
         finally:
             with suppress(OSError):
-                self._writer.transport.abort()  # what was taken and not acknowledged returns to its place
+                self._writer.transport.abort()
 
     async def _open(self) -> None:
         account, host = self._connecting.account, self._connecting.virtualhost
@@ -110,19 +97,31 @@ class Session:
         login = f"\0{account.username}\0{account.password}"
         start = commands.Connection.StartOk({"connection_name": "Headgate: parked messages"}, "PLAIN", login, "en_US")
         tune = await self._call(start, commands.Connection.Tune, channel=0)
-        # No heartbeats: each step has its own time.
-        await self._send(commands.Connection.TuneOk(tune.channel_max, tune.frame_max, 0), 0)
+        await self._send(commands.Connection.TuneOk(tune.channel_max, tune.frame_max, HEARTBEAT), 0)
         await self._call(commands.Connection.Open(host), commands.Connection.OpenOk, channel=0)
+        await self._open_channel()
+
+    async def reopen(self) -> None:
+        """Go on after ChannelClosed."""
+        await self._send(commands.Channel.CloseOk(), _CHANNEL)
+        await self._open_channel()
+
+    async def _open_channel(self) -> None:
         await self._call(commands.Channel.Open(), commands.Channel.OpenOk)
         await self._call(commands.Confirm.Select(), commands.Confirm.SelectOk)
 
     async def exchange_to(self, queue: str) -> str:
-        """Return the name of a new exchange, which passes all to a queue, with the routing key as it is. It is deleted
-        with this connection's last use of it."""
-        name = f"headgate-return.{token_hex(8)}"
+        """Return the name of an exchange that passes all to a queue, with the routing key as it is. The name is always
+        the same, so that a run that is cut leaves none behind that a later one does not find."""
+        name = f"headgate-return.{sha256(queue.encode()).hexdigest()[:16]}"
         declare = commands.Exchange.Declare(exchange=name, exchange_type="fanout", auto_delete=True)
         await self._call(declare, commands.Exchange.DeclareOk)
-        await self._call(commands.Queue.Bind(queue=queue, exchange=name), commands.Queue.BindOk)
+        # pamqp refuses most characters in names of queues. Class and method, a reserved number, the queue, the
+        # exchange, no routing key, nowait, no arguments.
+        bind = struct.pack(">HHH", 50, 20, 0) + _short(queue) + _short(name) + _short("") + b"\0" + struct.pack(">I", 0)
+        with self._connecting.losing():
+            self._writer.write(_frame(_METHOD, bind))
+        await self._answer(commands.Queue.BindOk)
         return name
 
     async def delete_exchange(self, name: str) -> None:
@@ -137,9 +136,9 @@ class Session:
         return Taken(got.delivery_tag, header, body)
 
     async def publish(self, message: Taken, exchange: str, routing_key: str) -> Outcome:
-        message = message.publishable_by(self._connecting.account.username)
+        header = for_publisher(before_its_death(message.header), self._connecting.account.username)
         method = commands.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=True)
-        frames = [marshal(method, _CHANNEL), _frame(_HEADER, message.header)]
+        frames = [marshal(method, _CHANNEL), _frame(_HEADER, header)]
         frames += [_frame(_BODY, part) for part in message.body]
         with self._connecting.losing():
             self._writer.write(b"".join(frames))
@@ -167,13 +166,14 @@ class Session:
         while True:
             kind, payload = await self._next()
             if kind != _METHOD:
-                continue  # a heartbeat
+                raise SourceLost(f"{self._connecting.place} has sent a frame of type {kind} instead of an answer")
             _, _, frame = unmarshal(_frame(_METHOD, payload))
             if isinstance(frame, expected):
                 return frame
-            if isinstance(frame, commands.Channel.Close | commands.Connection.Close):
-                refused = frame.reply_code in (403, 530)
-                raise SourceLost(f"{self._connecting.place}: {frame.reply_text}", refused=refused)
+            if isinstance(frame, commands.Channel.Close):
+                raise ChannelClosed(f"{self._connecting.place}: {frame.reply_text}")
+            if isinstance(frame, commands.Connection.Close):
+                raise SourceLost(f"{self._connecting.place}: {frame.reply_text}", refused=frame.reply_code == 530)
 
     async def _content(self) -> tuple[bytes, tuple[bytes, ...]]:
         _, header = await self._next()
@@ -186,8 +186,16 @@ class Session:
     async def _next(self) -> tuple[int, bytes]:
         with self._connecting.losing():
             async with asyncio.timeout(SECONDS):
-                kind, _, size = struct.unpack(">BHI", await self._reader.readexactly(7))
-                return kind, (await self._reader.readexactly(size + 1))[:-1]
+                while True:
+                    kind, _, size = struct.unpack(">BHI", await self._reader.readexactly(7))
+                    payload = (await self._reader.readexactly(size + 1))[:-1]
+                    if kind != _HEARTBEAT:
+                        return kind, payload
+
+
+def _short(text: str) -> bytes:
+    encoded = text.encode()
+    return bytes([len(encoded)]) + encoded
 
 
 def _frame(kind: int, payload: bytes) -> bytes:
@@ -196,10 +204,11 @@ def _frame(kind: int, payload: bytes) -> bytes:
 
 @dataclass(slots=True)
 class Moved:
-    """How many messages a run has moved to their queues, and how many these refused."""
+    """What a run has done with messages: `accepted` by their queues, `refused` by them, `left` where they were."""
 
     accepted: int = 0
     refused: int = 0
+    left: int = 0
 
 
 async def move_back(session: Session, queue: str, place: Callable[[Taken], Target | Fate]) -> Moved:
@@ -208,24 +217,35 @@ async def move_back(session: Session, queue: str, place: Callable[[Taken], Targe
     moved = Moved()
     exchanges: dict[str, str] = {}
     refusing: set[str] = set()
-    for _ in range(MOST_MOVED):
+    for _ in range(MOST_TAKEN):
         if (message := await session.take(queue)) is None:
             break
         target = place(message)
-        if target is Fate.DELETED:
-            await session.acknowledge(message)
         if isinstance(target, Fate):
-            continue
-        if target.queue not in exchanges:
-            exchanges[target.queue] = await session.exchange_to(target.queue)
-        if target.queue not in refusing:
-            outcome = await session.publish(message, exchanges[target.queue], target.routing_key)
-            if outcome is Outcome.ACCEPTED:
+            if target is Fate.DELETED:
                 await session.acknowledge(message)
-                moved.accepted += 1
-                continue
+            else:
+                moved.left += 1
+            continue
+        if target.queue in refusing:
+            moved.refused += 1
+            continue
+        try:
+            if target.queue not in exchanges:
+                exchanges[target.queue] = await session.exchange_to(target.queue)
+            outcome = await session.publish(message, exchanges[target.queue], target.routing_key)
+        except ChannelClosed:  # a permission for this queue is missing, or it has just gone: others go on
             refusing.add(target.queue)
-        moved.refused += 1
+            exchanges.pop(target.queue, None)
+            moved.refused = moved.left = 0  # they are taken again
+            await session.reopen()
+            continue
+        if outcome is Outcome.ACCEPTED:
+            await session.acknowledge(message)
+            moved.accepted += 1
+        else:
+            refusing.add(target.queue)
+            moved.refused += 1
     for exchange in exchanges.values():
         await session.delete_exchange(exchange)
     return moved

@@ -44,7 +44,7 @@ def stop_policy(
     changed: dict[str, Any] = {**definition, "overflow": _rejecting(definition)}
     if length:
         changed["max-length"] = 0
-        if parked:
+        if parked and changed["overflow"] == "reject-publish":  # the other one dead-letters what it refuses
             changed.setdefault("dead-letter-exchange", PARKED)
     return _policy(queue["name"], changed, highest)
 

@@ -41,16 +41,21 @@ class Replacement:
         now = self.limits or {}
         if not self.refusing:
             return None
-        if self.wanted is None or self.wanted["definition"].get("overflow") not in REJECTING:
-            if self.present is None:
-                return None  # what is written does not let them refuse
-            # It uncovers another policy, which does.
+        if self._uncovers():
+            assert self.present is not None
             return _written(self.present, {**self.present["definition"], "overflow": "reject-publish"})
-        definition = self.wanted["definition"]
-        if not any(_lowers(definition.get(limit), now.get(limit)) for limit in LIMITS):
+        definition = self.wanted["definition"] if self.wanted else {}
+        lower = any(_lowers(definition.get(limit), now.get(limit)) for limit in LIMITS)
+        if self.wanted is None or definition.get("overflow") not in REJECTING or not lower:
             return None
         others = {key: value for key, value in definition.items() if key not in LIMITS}
         return _written(self.wanted, {**others, **{key: value for key, value in now.items() if key in LIMITS}})
+
+    def _uncovers(self) -> bool:
+        """Return whether other policies apply then, which can lower the limits."""
+        if self.present is None:
+            return False
+        return self.wanted is None or self.wanted.get("priority", 0) < self.present.get("priority", 0)
 
 
 def _lowers(limit: int | None, now: int | None) -> bool:

@@ -33,6 +33,7 @@ class RabbitStops:
         self._writer = writer
         self._reports = reports
         self._parking = parking
+        self._dead_lettering: set[ObjectName] = set()  # queues that dead-letter what they refuse: nothing is parked
         self._below: dict[ObjectName, Mapping[str, Any]] = {}  # queues -> what their stop had outranked
 
     def outranked(self, name: ObjectName, queue: Attributes) -> Mapping[str, Any]:
@@ -57,6 +58,8 @@ class RabbitStops:
 
     def _target(self, name: ObjectName, queue: Attributes) -> StopTarget:
         definition = dict(self.outranked(name, queue))
+        if (queue.get("arguments") or {}).get("x-overflow") == "reject-publish-dlx":
+            self._dead_lettering.add(name)
         return StopTarget(str(name), frozenset([name]), {"definition": definition})
 
     async def stop(self, targets: Sequence[StopTarget], *, in_round: bool) -> Faults:
@@ -67,13 +70,14 @@ class RabbitStops:
         await self._known.read()
         missing = [target for target in targets if not self._is_made(target, length=True)]
         new = [target for target in missing if not self._is_made(target, length=False)]
-        parked = await self._parking.prepare({queue["virtualhost"] for target in missing for queue in target.queues})
-        await self._put(new, attempts, length=False)
-        if in_round:
-            rejecting, _ = await self._reports.look([target for target in missing if target not in new], attempts)
-        else:
-            rejecting = await self._reports.until_rejecting(missing, attempts)
-        await self._put(rejecting, attempts, length=True, parked=parked)
+        hosts = {queue["virtualhost"] for target in missing for queue in target.queues}
+        async with self._parking.during_stop(hosts) as parked:
+            await self._put(new, attempts, length=False)
+            if in_round:
+                rejecting, _ = await self._reports.look([target for target in missing if target not in new], attempts)
+            else:
+                rejecting = await self._reports.until_rejecting(missing, attempts)
+            await self._put(rejecting, attempts, length=True, parked=parked)
         await self._known.read()
         return attempts.faults
 
@@ -90,7 +94,8 @@ class RabbitStops:
             name, host = policies.stop_name(queue["name"]), queue["virtualhost"]
             highest = self._known.listed.highest_priority(queue, without=name)
             definition = target.restore["definition"]
-            policy = policies.stop_policy(queue, definition, highest, length=length, parked=host in parked)
+            can_park = host in parked and queue not in self._dead_lettering
+            policy = policies.stop_policy(queue, definition, highest, length=length, parked=can_park)
             with attempts.of(target):
                 await self._writer.put(host, name, policy, "")
 
@@ -102,7 +107,6 @@ class RabbitStops:
                 await self._writer.delete(queue["virtualhost"], policies.stop_name(queue["name"]))
                 self._below[queue] = target.restore["definition"]
         await self._known.read()
-        await self._parking.release({queue["virtualhost"] for target in targets for queue in target.queues})
         return attempts.faults
 
     def is_stopped(self, target: StopTarget, objects: Objects) -> bool:

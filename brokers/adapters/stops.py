@@ -174,7 +174,7 @@ class Stops:
         """Bring the broker to what the records say, after everything was read. `now`: ms since the epoch. `percent`:
         how full a queue is, in percent of its capacity; None: it has none, or it is unknown. Raises BrokerUnreachable,
         and NotInForce when all else is done."""
-        if self._requests:
+        if self._requests or self.lock.locked():  # a change of limits may wait for reports of queues, too
             return
         async with self.lock:
             self._rounds += 1

@@ -166,7 +166,7 @@ async def test_stops_are_not_made_again_while_the_list_of_queues_lags(
     assert world.http.released == []
     assert "made again" not in caplog.text
     await world.stops.start([Scope()], actor="ada")
-    assert [name for name in world.http.policies if "headgate" in name] == []
+    assert [name for name in world.http.policies if "headgate-stop" in name] == []
 
 
 @pytest.mark.parametrize("lagging", [True, False])
@@ -225,7 +225,7 @@ async def test_a_queue_that_does_not_report_makes_a_stop_fail_and_is_named(
     world.http.answers_at_once = False
     with pytest.raises(BrokerUnreachable, match=r"no report .* reject: free, orders"):
         await world.stop(Scope())
-    assert [name for name in world.http.policies if "headgate" in name] == []
+    assert [name for name in world.http.policies if "headgate-stop" in name] == []
 
 
 async def test_a_queue_whose_node_is_down_hinders_no_stop_and_is_stopped_when_it_runs_again(world: World) -> None:
@@ -262,7 +262,7 @@ async def test_a_queue_whose_node_goes_down_during_a_stop_hinders_no_other(
     await world.rounds(2)
     assert world.stop_of("orders")["definition"]["max-length"] == 0
     await world.stops.start([Scope()], actor="ada")
-    assert [name for name in world.http.policies if "headgate" in name] == []
+    assert [name for name in world.http.policies if "headgate-stop" in name] == []
 
 
 async def test_a_queue_that_does_not_report_delays_no_new_queue_under_the_stop(world: World) -> None:
