@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,14 @@ def chatty(lines: int, written: Path) -> str:
     """A script that writes lines of 100 characters, and then creates a file."""
     loop = f"i=0; while [ $i -lt {lines} ]; do echo $i {'x' * 100} >&2; i=$((i+1)); done"
     return f"{loop}; touch {written}; exec sleep 600"
+
+
+@pytest.fixture(autouse=True)
+def _terminal_ends_processes() -> Iterator[None]:
+    """Also where the tests themselves run under nohup, which their processes inherit."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture
