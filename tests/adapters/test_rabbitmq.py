@@ -14,7 +14,8 @@ import pytest_asyncio
 
 from brokers.adapters.http import JsonHttp
 from brokers.adapters.rabbitmq import RabbitMq
-from brokers.adapters.rabbitmq_reading import STOP_PREFIX
+from brokers.adapters.rabbitmq_policies import limit_name
+from brokers.adapters.rabbitmq_reading import PARKED, STOP_PREFIX
 from brokers.admin import (
     EffectNotConfirmed,
     InvalidValue,
@@ -291,8 +292,10 @@ class Contracted(Real):
         self._api = http(node)
 
     async def limits(self) -> Any:
-        """The policies. The priority of a stop grows when it is made again, which happens until queues report it."""
+        """The policies. The priority of a stop grows when it is made again, which happens until queues report it. That
+        of the queue of parked messages is deleted some seconds after the last start."""
         found = [await self._api.request("GET", path) for path in ("/policies", "/operator-policies")]
+        found[0] = [policy for policy in found[0] if policy["name"] != limit_name(PARKED)]
         for policy in found[0]:
             if policy["name"].startswith(STOP_PREFIX):
                 del policy["priority"]
