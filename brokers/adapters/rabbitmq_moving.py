@@ -42,14 +42,10 @@ class Target:
 
 
 class Fate(Enum):
+    """What becomes of a message that belongs nowhere now."""
+
     LEFT = 1
     DELETED = 2
-
-
-class Outcome(Enum):
-    ACCEPTED = 1
-    REFUSED = 2
-    UNROUTABLE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +131,8 @@ class Session:
         header, body = await self._content()
         return Taken(got.delivery_tag, header, body)
 
-    async def publish(self, message: Taken, exchange: str, routing_key: str) -> Outcome:
+    async def publish(self, message: Taken, exchange: str, routing_key: str) -> bool:
+        """Return whether a queue has accepted the message: it may refuse it, or there may be none."""
         header = for_publisher(before_its_death(message.header), self._connecting.account.username)
         method = commands.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=True)
         frames = [marshal(method, _CHANNEL), _frame(_HEADER, header)]
@@ -146,8 +143,7 @@ class Session:
         if isinstance(answer, commands.Basic.Return):
             await self._content()
             await self._answer(commands.Basic.Ack)
-            return Outcome.UNROUTABLE
-        return Outcome.ACCEPTED if isinstance(answer, commands.Basic.Ack) else Outcome.REFUSED
+        return isinstance(answer, commands.Basic.Ack)
 
     async def acknowledge(self, message: Taken) -> None:
         await self._send(commands.Basic.Ack(message.tag), _CHANNEL)
@@ -233,14 +229,14 @@ async def move_back(session: Session, queue: str, place: Callable[[Taken], Targe
         try:
             if target.queue not in exchanges:
                 exchanges[target.queue] = await session.exchange_to(target.queue)
-            outcome = await session.publish(message, exchanges[target.queue], target.routing_key)
+            accepted = await session.publish(message, exchanges[target.queue], target.routing_key)
         except ChannelClosed:  # a permission for this queue is missing, or it has just gone: others go on
             refusing.add(target.queue)
             exchanges.pop(target.queue, None)
             moved.refused = moved.left = 0  # they are taken again
             await session.reopen()
             continue
-        if outcome is Outcome.ACCEPTED:
+        if accepted:
             await session.acknowledge(message)
             moved.accepted += 1
         else:

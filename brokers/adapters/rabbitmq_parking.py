@@ -169,6 +169,8 @@ class Parking:
             if moved.refused:
                 self._left[host] = (0, frozenset(self._stopped(host)))  # again after some time
                 self._log(host, f"messages are left in queue {PARKED}: their queues are full or refuse them")
+            elif moved.left and not self._stopped(host):
+                self._log(host, f"messages are left in queue {PARKED}: their queues are deleted or do not run")
 
     async def _moved(self, host: str, account: Account) -> Moved:
         overview = await self._http.request("GET", "/overview")

@@ -50,6 +50,7 @@ class TestFailures(FailuresContract):
 
 async def test_user_who_may_only_look_gets_each_missing_permission_named(node: RabbitNode, tmp_path: Path) -> None:
     api = http(node)
+    before = await api.request("GET", "/policies")  # those of parked messages may be left by the test before
     await api.request("PUT", "/users/watcher", body={"password": "secret", "tags": "monitoring"})
     permissions = {"configure": "", "write": "", "read": ".*"}
     await api.request("PUT", "/permissions/%2F/watcher", body=permissions)
@@ -87,7 +88,7 @@ async def test_user_who_may_only_look_gets_each_missing_permission_named(node: R
         with pytest.raises(NotAllowed, match="lacks a permission"):
             await hosted.broker.call(listed.name, "close", {"reason": "test"})
     assert not await hosted.is_unreachable()
-    assert await api.request("GET", "/policies") == []
+    assert await api.request("GET", "/policies") == before
     await hosted.stop()
     await api.request("DELETE", "/queues/%2F/orders")
     for user in ("watcher", "stranger"):
