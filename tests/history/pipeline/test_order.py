@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(600)
 
 STORIES = (*FIRST, *LATER)
 BROKERS = sorted({story.broker for story in STORIES})
-SEEDS = range(6)
+SEEDS = range(3)
 RUNS = 2
 
 Tables_ = dict[str, list[dict[str, Any]]]
