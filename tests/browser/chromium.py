@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 
-PATH = shutil.which("chromium") or shutil.which("chromium-browser")
-MISSING = "Chromium is not installed (Debian: apt-get install chromium)"
+#: The headless shell is the same browser without windows: tests take two thirds of the time with it.
+PATH = shutil.which("chromium-headless-shell") or shutil.which("chromium") or shutil.which("chromium-browser")
+MISSING = "Chromium is not installed (Debian: apt-get install chromium-headless-shell)"
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
