@@ -18,7 +18,7 @@ from tests.adapters.hosted import Hosted, until
 from tests.adapters.stalling import Stalling, stalling
 
 #: The time after which a broker that does not answer is unreachable, s.
-ANSWERS = 10.0
+ANSWERS = 5.0
 
 #: Takes a port of the broker's management, and the clock of the service (ms since the epoch).
 Open = Callable[[int, Callable[[], int]], Adapter]
