@@ -25,7 +25,10 @@ def _text(description: str, *, null: bool = False) -> serializers.CharField:
 
 
 class HistoryFinding(serializers.Serializer[Any]):
-    kind = _text("empty, never-run, failing, late, backlog, unreadable, not-followed, chore, or broken (not readable).")
+    kind = _text(
+        "empty, never-run, failing, late, backlog, unreadable, not-followed, chore, retention-limited (the clock is far"
+        " ahead of the last retention), or broken (not readable)."
+    )
     severity = _text("`trouble`: action required; `note`: information.")
     text = _text("The problem as a sentence.")
     next = _text("The remedy.")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from console.history.pipeline.retention_date import MOST_DAYS_A_NIGHT
 from console.history.pipeline.status import Facts, Status
 from console.history.storage.durations import HOUR, MINUTE
 
@@ -17,6 +18,9 @@ _LONG_RUN = 15 * MINUTE
 #: Maintenance jobs run daily: without a success for longer than this, in ms, they are overdue.
 _JOB_OVERDUE = 30 * HOUR
 
+#: A machine may have been off for so many days; with more, its clock is probably wrong.
+_PAUSE = 14
+
 _START = "Start `headgate history`, which runs the pipeline continuously. `headgate up` starts it, too."
 _JOB_NAMES = {"compact": "compaction", "retain": "retention", "advise": "recommendations"}
 _RETRY = "The pipeline retries automatically."
@@ -24,7 +28,8 @@ _RETRY = "The pipeline retries automatically."
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`kind`: empty, never-run, failing, late, backlog, unreadable, not-followed, chore, or broken."""
+    """`kind`: empty, never-run, failing, late, backlog, unreadable, not-followed, chore, retention-limited, or
+    broken."""
 
     kind: str
     severity: str
@@ -42,7 +47,7 @@ def findings(status: Status) -> list[Finding]:
     found += _set_aside(len(status.unreadable))
     if _is_empty(status) and not found:
         return [_empty()]
-    found += [*_recorders(status), *_maintenance(status)]
+    found += [*_recorders(status), *_maintenance(status), *_retention(status)]
     return sorted(found, key=lambda finding: finding.severity != "trouble")
 
 
@@ -227,6 +232,23 @@ def _maintenance(status: Status) -> list[Finding]:
                 )
             )
     return found
+
+
+def _retention(status: Status) -> list[Finding]:
+    last = status.retained
+    if last is None or not last.days_behind:
+        return []
+    return [
+        Finding(
+            "retention-limited",
+            "trouble" if last.days_behind > _PAUSE else "note",
+            f"The clock showed {last.clock} at the last retention, {last.days_behind} days after the date up to which"
+            " retention had followed it. The clock may be wrong, or the machine was off.",
+            f"Retention deleted as of {last.as_of} instead, and follows by {MOST_DAYS_A_NIGHT} days each night. If the"
+            " clock is wrong, set it. If it is right, `headgate history --once retain --clock-is-right` deletes as of"
+            " today.",
+        )
+    ]
 
 
 # -- words ------------------------------------------------------------------------------------------------------

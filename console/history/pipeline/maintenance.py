@@ -75,6 +75,12 @@ def retain(
                 tables.delete_before(name, today - dt.timedelta(days=layout.keep_days), brokers)
 
 
+def newest_day(tables: Tables) -> dt.date | None:
+    """Return the day up to which the newest broker has been recorded; None: nothing has."""
+    ends = (file.bounds.get("until", (None, None, True))[1] for file in tables.files("coverage"))
+    return max((end.date() for end in ends if end is not None), default=None)
+
+
 def vacuum(tables: Tables, on_step: Callable[[str], None] = lambda _name: None) -> None:
     """Remove files that no table version in use needs."""
     for name in LAYOUTS:

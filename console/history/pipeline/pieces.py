@@ -26,6 +26,7 @@ from console.history.pipeline.pipeline_leases import (
     waiting_lease,
 )
 from console.history.pipeline.processed_files import note_processed, processed_files
+from console.history.pipeline.retention_date import due_date, record_retention
 from console.history.pipeline.run_records import Recorded, forget_old_runs, reason, recorded
 from console.history.storage.landing_listing import LandingListing
 from console.leases.lease import Busy, Lost, lease
@@ -78,7 +79,7 @@ class Unusable(Exception):
 class Pieces:
     """Executes pieces. `start_session`: starts Spark, and is called with the function that records its steps. `advise`:
     computes the recommendations; returns their number and the seconds that it took. `say`: prints a line. `on_step`: is
-    called with each step."""
+    called with each step. `clock`: returns the time, UTC, that retention and compaction go by."""
 
     def __init__(
         self,
@@ -88,12 +89,14 @@ class Pieces:
         *,
         say: Callable[[str], None] = print,
         on_step: OnStep = lambda _name: None,
+        clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
     ) -> None:
         self._url = url
         self._start_session = start_session
         self._advise = advise
         self._say = say
         self._on_step = on_step
+        self._clock = clock
         self.files = 0  # processed landing files
         self._tables: Tables | None = None
         self._shown = contextlib.ExitStack()
@@ -198,16 +201,14 @@ class Pieces:
         from console.history.pipeline import maintenance
         from console.history.pipeline.run import Report
 
-        now = dt.datetime.now(dt.UTC)
+        today = self._clock().date()
         with recorded(work) as row, self._usable(row) as tables:
             on_step = self._steps(row)
             if work == HistoryRun.RETAIN:
                 on_step("landing")
                 self._sweep()
                 forget_old_runs()
-                for broker in tables.brokers():
-                    with waiting_lease(broker_lease(broker)):
-                        maintenance.retain(tables, now.date(), on_step, brokers=[broker])
+                self._retain(tables, today, on_step)
                 maintenance.vacuum(tables, on_step)
             elif work == HistoryRun.ADVISE:
                 count, seconds = self._advise(tables, on_step)
@@ -216,7 +217,18 @@ class Pieces:
             else:
                 for broker in tables.brokers():
                     with waiting_lease(broker_lease(broker)):
-                        maintenance.compact(tables, now.date(), on_step, brokers=[broker])
+                        maintenance.compact(tables, today, on_step, brokers=[broker])
+
+    def _retain(self, tables: Tables, today: dt.date, on_step: OnStep) -> None:
+        from console.history.pipeline import maintenance
+
+        as_of = due_date(tables.landing, today, lambda: maintenance.newest_day(tables))
+        if as_of < today:
+            self._say(f"retention as of {as_of}, since the clock's date {today} is not confirmed: see the status page")
+        for broker in tables.brokers():
+            with waiting_lease(broker_lease(broker)):
+                maintenance.retain(tables, as_of, on_step, brokers=[broker])
+        record_retention(tables.landing, as_of, today)
 
     # -- the session --------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from console.history.pipeline.pipeline_leases import (
 )
 from console.history.pipeline.processed_files import processed_files
 from console.history.pipeline.recordings import recordings
+from console.history.pipeline.retention_date import Retained, last_retention
 from console.history.storage.landing_keys import LandingError
 from console.history.storage.landing_listing import LandedFile, LandingListing
 from console.history.storage.layout import LAYOUTS
@@ -47,7 +48,7 @@ class Status:
     one; `files`, `oldest`: number of landing files in the backlog, and when the oldest landed; `next_runs`: brokers
     with a backlog, when they will be processed and why then, the earliest first; `requests`: unfinished ones;
     `is_process_alive`: a process waits for work; `is_session_up`: one with Spark runs; `unreadable`: file -> reason;
-    `trouble`: errors while collecting this status."""
+    `retained`: the last retention; `trouble`: errors while collecting this status."""
 
     now: int
     running: Facts | None = None
@@ -64,6 +65,7 @@ class Status:
     unreadable: dict[str, str] = field(default_factory=dict)
     brokers: list[Facts] = field(default_factory=list)
     maintenance: list[Facts] = field(default_factory=list)
+    retained: Retained | None = None
     tables: list[Facts] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
 
@@ -95,7 +97,8 @@ def status(reader: Reader, brokers: Iterable[Mapping[str, Any]], schedule: Mappi
 
     try:
         files = LandingListing(reader.url).files()
-        found.unreadable = Landing(reader.url).files_set_aside()
+        landing = Landing(reader.url)
+        found.unreadable, found.retained = landing.files_set_aside(), last_retention(landing)
     except (LandingError, OSError) as error:
         found.trouble.append(f"The landing folder cannot be read: {first_line(error)}")
     _add_backlog(found, files, now)

@@ -5,6 +5,7 @@ This process stays small: the work is done by a process with a Spark session, wh
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 from console.catalog import PROGRAM
 from console.history.models import HistoryRun, JobRequest
@@ -23,6 +24,7 @@ from console.history.pipeline import job_requests
 from console.history.pipeline.pieces import OnStep, Piece, Pieces, Unusable
 from console.history.pipeline.pipeline_leases import alive, is_process_alive
 from console.history.pipeline.processed_files import processed_files
+from console.history.pipeline.retention_date import confirm_clock
 from console.history.pipeline.run_records import reason
 from console.history.pipeline.runner import Runner
 from console.history.pipeline.session_process import SessionProcess
@@ -53,16 +55,28 @@ class Command(BaseCommand):
             " A running `headgate history` does it, if there is one"
             " (exit status 75: another process is working)",
         )
+        parser.add_argument(
+            "--clock-is-right",
+            action="store_true",
+            help="with --once retain: this machine's date is right, although it is far from that of the last retention;"
+            " delete as of it",
+        )
         # How this command starts the process with Spark.
         parser.add_argument("--session", action="store_true", help=SUPPRESS)
 
-    def handle(self, *args: Any, once: str | None, session: bool, **options: Any) -> None:
+    def handle(self, *args: Any, once: str | None, session: bool, clock_is_right: bool = False, **options: Any) -> None:
         if session:
             from console.history.pipeline.session_main import say, serve
 
             serve(lambda on_step: _pieces(say, on_step))
             return
+        if clock_is_right and once != HistoryRun.RETAIN:
+            raise CommandError("--clock-is-right belongs to --once retain")
         require_database()
+        if clock_is_right:
+            from console.history.storage.landing import Landing
+
+            confirm_clock(Landing(settings.HEADGATE_HISTORY_URL), _today())
         os.nice(10)  # the broker has priority
         if once is None:
             self._run_continuously()
@@ -138,6 +152,10 @@ class Command(BaseCommand):
     def _fail(self, text: str) -> None:
         self.stderr.write(text)
         sys.exit(1)
+
+
+def _today() -> dt.date:
+    return dt.datetime.now(dt.UTC).date()
 
 
 def _start_session() -> SessionProcess:
