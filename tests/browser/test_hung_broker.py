@@ -270,15 +270,20 @@ KNOWN = """() => {
 }"""
 ENABLED = """() => [...document.querySelectorAll("[data-acts]")].filter((e) => e.getClientRects().length && !e.disabled
     && !(e.getAttribute("aria-disabled") === "true" && e.title)).map((e) => e.outerHTML.slice(0, 120))"""
-#: An hour passes for the page; resolves with the times that went on when the banner's own has.
+#: An hour passes for the page and the console; resolves with the times that went on when the banner's own has.
 AN_HOUR = """async () => {
     const all = [...document.querySelectorAll("time[data-since]")].filter((e) => !e.closest("[data-own-times]"));
     const before = all.map((e) => e.textContent);
-    const real = Date.now;
+    const [real, parse] = [Date.now, JSON.parse];
     Date.now = () => real() + 3600_000;
+    JSON.parse = (...given) => {  // the server's clock, in frames
+        const read = parse(...given);
+        if (typeof read?.at === "number") read.at += 3600_000;
+        return read;
+    };
     const own = () => document.querySelector("#banner-lost time[data-since]").textContent;
     while (!/\\d h/.test(own())) await new Promise((resume) => setTimeout(resume, 50));
-    Date.now = real;
+    [Date.now, JSON.parse] = [real, parse];
     return all.map((e, n) => [before[n], e.textContent]).filter(([was, is]) => was !== is);
 }"""
 

@@ -3,6 +3,7 @@
 
 import { findAll, onNextFrame } from "./elements.js";
 import { clock } from "./format.js";
+import { serverNow } from "./server_clock.js";
 import { holdTimes } from "./times.js";
 
 /** The text for facts that the last snapshot does not have. */
@@ -71,7 +72,7 @@ export function setAway(reason, asOf) {
   /** @type {any} */
   const redated = asOf !== since;
   [why, since] = [reason, asOf];
-  holdTimes(reason ? (asOf ?? Date.now()) : null);
+  holdTimes(reason ? (asOf ?? serverNow()) : null);
   if (reason) {
     for (const element of findAll(ACTS)) switchOff(element);
     if (turned) watching.observe(document.body, { childList: true, subtree: true });

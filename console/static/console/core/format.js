@@ -1,5 +1,6 @@
 // Format numbers, bytes, rates, durations, and times in the zone of the user's preferences. Pure, except for the clock.
 
+import { serverNow } from "./server_clock.js";
 import { elsewhere, twelveHours, wallClock, zoneId } from "./zone.js";
 
 const exactly = new Intl.NumberFormat("en");
@@ -93,7 +94,7 @@ export const percent = (part, whole) => (whole ? `${Math.round((part / whole) * 
  * @param {any} ms
  */
 export function clock(ms) {
-  const [at, today] = [wallClock(ms), wallClock(Date.now())];
+  const [at, today] = [wallClock(ms), wallClock(serverNow())];
   const hours = at.getUTCHours();
   const rest = `${two(at.getUTCMinutes())}:${two(at.getUTCSeconds())}`;
   const time = twelveHours() ? `${hours % 12 || 12}:${rest} ${hours < 12 ? "am" : "pm"}` : `${two(hours)}:${rest}`;

@@ -14,6 +14,7 @@
 //                                           undefined: the page has newer data than the frame
 
 import { isSignedOut, pauseAfter, SILENCE, shouldCheckSession } from "./reconnect.js";
+import { noteServerTime, serverNow } from "./server_clock.js";
 
 export class Live extends EventTarget {
   #url;
@@ -32,7 +33,7 @@ export class Live extends EventTarget {
   /** @type {any} */
   #silence = null;
   #state = "connecting";
-  #since = Date.now();
+  #since = serverNow();
   #reset = false;
   #eventsBegan = false;
   #followsAlerts = false;
@@ -124,6 +125,7 @@ export class Live extends EventTarget {
   /** @param {any} frame */
   #receive(frame) {
     this.#lastFrame = Date.now();
+    noteServerTime(frame.at);
     this.#failures = 0;
     this.#watchSilence();
     // A console that was restarted while the broker is disconnected has no data of it: the page's data stay.
@@ -224,7 +226,7 @@ export class Live extends EventTarget {
   #become(state, retryAt = null) {
     if (state !== this.#state) {
       this.#state = state;
-      this.#since = Date.now();
+      this.#since = serverNow();
     } else if (retryAt === null) return;
     this.#dispatch("state", { state, since: this.#since, retryAt });
   }

@@ -3,6 +3,7 @@
 
 import { findAll, h, setAttribute, setText } from "./elements.js";
 import { clock, duration, moment } from "./format.js";
+import { serverNow } from "./server_clock.js";
 
 /** @type {any} */
 let heldAt = null;
@@ -18,7 +19,7 @@ export function holdTimes(ms) {
 }
 
 /** @param {any} element */
-const now = (element) => (heldAt === null || element?.closest("[data-own-times]") ? Date.now() : heldAt);
+const now = (element) => (heldAt === null || element?.closest("[data-own-times]") ? serverNow() : heldAt);
 
 /** Return an element with the duration since `ms`. */
 export function sinceElement(/** @type {number | null | undefined} */ ms = null) {

@@ -5,6 +5,7 @@ import { post } from "../core/api.js";
 import { byId, fill, h, setText } from "../core/elements.js";
 import { bytes, clock, duration, exact, exactAmount, plural } from "../core/format.js";
 import { addressMoment } from "../core/moments.js";
+import { serverNow } from "../core/server_clock.js";
 import { settings } from "../core/settings.js";
 import { begin, durations, fetchHistory, historyQueueUrl, Loading, policyUrl, showEmpty, whatIfUrl } from "./data.js";
 
@@ -210,7 +211,7 @@ function showPage({ count, results, required }) {
 async function replayNow(signal) {
   const recorded = known.brokers.filter((/** @type {any} */ one) => !broker || one.broker === broker);
   if (!recorded.length) return [];
-  const end = Math.min(Date.now(), Math.max(...recorded.map((/** @type {any} */ one) => one.last)) + 60_000);
+  const end = Math.min(serverNow(), Math.max(...recorded.map((/** @type {any} */ one) => one.last)) + 60_000);
   // Short ranges have narrower results: the unrecorded time before a young history is not part of them.
   const begin = Math.max(end - WEEK, Math.min(...recorded.map((/** @type {any} */ one) => one.first)));
   const range = { from: begin, until: end };

@@ -2,6 +2,7 @@
 
 import { duration, exact, exactAmount, moment, plural } from "../core/format.js";
 import { stopInWords } from "../core/object_names.js";
+import { serverNow } from "../core/server_clock.js";
 import { plain, withAreas } from "../widgets/chart_figures.js";
 import { TimeChart } from "../widgets/charts.js";
 import { knownUntil, lengthInWords } from "./episode_end.js";
@@ -121,7 +122,7 @@ function markText(event) {
  */
 export function lineOf(series) {
   if (series.resolution === "raw") return { x: series.at, values: (/** @type {any[]} */ given) => given };
-  const points = stepPoints(series, Date.now());
+  const points = stepPoints(series, serverNow());
   return {
     x: points.map(([at]) => at),
     values: (/** @type {any[]} */ given) => points.map(([, index]) => (index < 0 ? null : given[index])),
@@ -194,7 +195,7 @@ export class QueueChart {
     const all =
       series.unwatched.length === 1 &&
       series.unwatched[0][0] <= series.from &&
-      series.unwatched[0][1] >= Math.min(series.until, Date.now() - 60_000);
+      series.unwatched[0][1] >= Math.min(series.until, serverNow() - 60_000);
     this.#element.setAttribute(
       "aria-label",
       all
@@ -214,7 +215,7 @@ export class QueueChart {
       text: `No data for ${duration(until - from)}`,
     }));
     putSpans(figure, "unwatched", gaps);
-    const now = Date.now();
+    const now = serverNow();
     putSpans(figure, "overfull", spansOf(episodes, "overfull", series, now));
     putSpans(figure, "stopped", spansOf(episodes, "stopped", series, now));
   }

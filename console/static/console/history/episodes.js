@@ -4,6 +4,7 @@ import { fill, h, icon, setAttribute, setText } from "../core/elements.js";
 import { bytes, clock, count, duration, exact, exactAmount, moment, plural } from "../core/format.js";
 import { addressMoment } from "../core/moments.js";
 import { stopInWords } from "../core/object_names.js";
+import { serverNow } from "../core/server_clock.js";
 import { fetchHistory, fileUrl, historyQueueUrl, incidentUrl, Loading, showEmpty } from "./data.js";
 import { endInWords, knownUntil } from "./episode_end.js";
 
@@ -229,7 +230,7 @@ export class Episodes {
 
   /** @param {any} episode */
   #row(episode) {
-    const now = Date.now();
+    const now = serverNow();
     const until = knownUntil(episode, now);
     const range = { from: addressMoment(episode.start - AROUND), until: addressMoment(until + AROUND) };
     const end = endInWords(episode, now);

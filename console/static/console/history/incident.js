@@ -3,6 +3,7 @@
 import { byId, fill, h, setAttribute, setText } from "../core/elements.js";
 import { duration, exact, moment, plural } from "../core/format.js";
 import { addressMoment } from "../core/moments.js";
+import { serverNow } from "../core/server_clock.js";
 import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
 import { QueueChart } from "./chart.js";
@@ -172,7 +173,7 @@ function showCharts(keys) {
         }
         one.chart.unit = bytes ? "bytes" : "messages";
         const ends = episodes.results
-          .map((/** @type {any} */ episode) => [episode.kind, endInWords(episode, Date.now())])
+          .map((/** @type {any} */ episode) => [episode.kind, endInWords(episode, serverNow())])
           .filter((/** @type {any} */ [, end]) => end && end !== "ongoing")
           .map((/** @type {any} */ [kind, end]) => `${kind}: ${end}`);
         setText(one.note, ends.slice(0, 1).join());

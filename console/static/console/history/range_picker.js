@@ -5,6 +5,7 @@ import { h, setAttribute } from "../core/elements.js";
 import { moment } from "../core/format.js";
 import { LENGTHS, MINUTE } from "../core/lengths.js";
 import { addressMoment, readMoment } from "../core/moments.js";
+import { serverNow } from "../core/server_clock.js";
 import { MomentField, zoneElement } from "../widgets/moment_field.js";
 import { endOf, fitting, LONGEST, limited, offered, wrongRange } from "./ranges.js";
 
@@ -75,7 +76,7 @@ export class RangePicker extends EventTarget {
 
   /** Whether the range ends now, so that a refresh may show more. */
   get live() {
-    return Boolean(this.length) && this.until > Date.now() - 5 * MINUTE;
+    return Boolean(this.length) && this.until > serverNow() - 5 * MINUTE;
   }
 
   /** Parameters of an API call. */
@@ -106,7 +107,7 @@ export class RangePicker extends EventTarget {
 
   widen() {
     const span = this.until - this.from;
-    this.set(this.from - span / 2, Math.min(this.until + span / 2, Math.max(this.until, Date.now())));
+    this.set(this.from - span / 2, Math.min(this.until + span / 2, Math.max(this.until, serverNow())));
   }
 
   /** @param {any} direction */
@@ -128,7 +129,7 @@ export class RangePicker extends EventTarget {
 
   /** The length shown until the user chooses one. */
   #defaultLength() {
-    const now = Date.now();
+    const now = serverNow();
     return this.#extent
       ? fitting(this.#lengths, this.initial, endOf(this.#extent, now) - this.#extent.first)
       : this.initial;
@@ -136,7 +137,7 @@ export class RangePicker extends EventTarget {
 
   /** @param {any} length */
   #toLength(length) {
-    this.until = endOf(this.#extent, Date.now());
+    this.until = endOf(this.#extent, serverNow());
     this.from = this.until - LENGTHS[length][1];
   }
 

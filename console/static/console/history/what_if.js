@@ -5,6 +5,7 @@ import { byId, fill, h, icon, setText } from "../core/elements.js";
 import { amount, bytes, count, duration, exact, exactAmount, percent } from "../core/format.js";
 import { LENGTHS } from "../core/lengths.js";
 import { addressMoment } from "../core/moments.js";
+import { serverNow } from "../core/server_clock.js";
 import { settings } from "../core/settings.js";
 import { begin, durations, historyQueueUrl, Loading, policyUrl, showEmpty } from "./data.js";
 import { RangePicker } from "./range_picker.js";
@@ -159,7 +160,7 @@ byId("form").addEventListener("submit", (/** @type {any} */ event) => {
 /** Traffic is in the history's files about a minute after it was recorded. */
 const SOON = "What was recorded can be simulated a minute later: this page then shows it. Or choose another range.";
 const [AGAIN_MS, LATELY_MS] = [10_000, 120_000];
-const endsLately = () => Boolean(range.length) || range.until > Date.now() - LATELY_MS;
+const endsLately = () => Boolean(range.length) || range.until > serverNow() - LATELY_MS;
 let lookAgain = 0;
 
 // -- result -------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import { byId, fillOnce, h, icon, reconcile } from "../core/elements.js";
 import { bytes, exact, plural } from "../core/format.js";
 import { hostOf, parseName, queueUrl } from "../core/object_names.js";
 import { acting } from "../core/permissions.js";
+import { serverNow } from "../core/server_clock.js";
 import { clockElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
 import { ACTIONS } from "./actions.js";
@@ -43,7 +44,7 @@ export class Jobs {
   #timer = 0;
   #open = new Set();
   #dismissed = new Set();
-  #opened = Date.now();
+  #opened = serverNow();
 
   /**
    * `ended()` is called when a job has ended.

@@ -7,6 +7,7 @@ import { DebouncedRequest } from "../core/debounced_request.js";
 import { byId, fill, h, setText } from "../core/elements.js";
 import { bytes, clock, count, exact, plural } from "../core/format.js";
 import { acting, may } from "../core/permissions.js";
+import { serverNow } from "../core/server_clock.js";
 import { settings } from "../core/settings.js";
 import { register } from "../widgets/keys.js";
 import { storedSize } from "../widgets/pager.js";
@@ -203,7 +204,7 @@ function showPager(answer) {
   byId("next").disabled = !next;
   setText(byId("page-number"), `Page ${exact(cursors.length + 1)}`);
   const searched = answer.searched > shown ? `, ${exact(answer.searched)} searched` : "";
-  setText(status, `${plural(shown, "message")}${searched}, as of ${clock(Date.now())}`);
+  setText(status, `${plural(shown, "message")}${searched}, as of ${clock(serverNow())}`);
 }
 
 byId("previous").addEventListener("click", () =>

@@ -3,6 +3,7 @@
 import { get, objectPath, post } from "../core/api.js";
 import { fill, h } from "../core/elements.js";
 import { bytes, duration, plural } from "../core/format.js";
+import { serverNow } from "../core/server_clock.js";
 import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
 import { textNode, timeOf } from "./text_nodes.js";
@@ -82,7 +83,9 @@ export function openPurgeDialog(object, name, purged) {
           h("strong", {}, depth === null || depth === undefined ? "Depth: not known" : plural(depth, "message")),
           queue.depth_bytes === undefined ? "" : `, ${bytes(queue.depth_bytes)} in the queue`,
         ),
-        oldest === null ? null : h("p", { class: "muted" }, `The oldest arrived ${duration(Date.now() - oldest)} ago.`),
+        oldest === null
+          ? null
+          : h("p", { class: "muted" }, `The oldest arrived ${duration(serverNow() - oldest)} ago.`),
         queue.consumers
           ? h(
               "p",

@@ -7,6 +7,7 @@ import { DebouncedRequest } from "../core/debounced_request.js";
 import { byId, fill, find, h } from "../core/elements.js";
 import { plural } from "../core/format.js";
 import { formatName, ofBroker, parseName, shortName } from "../core/object_names.js";
+import { serverNow } from "../core/server_clock.js";
 import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
 import { openChangeDialog } from "../widgets/change_dialog.js";
@@ -290,7 +291,7 @@ function showErrors(error) {
 
 /** Another user saved a change first: show it, preserve the edits, and preview them on top of it. */
 async function conflict() {
-  const at = Date.now();
+  const at = serverNow();
   previews.cancel();
   conflicts += 1;
   const differences = await load().finally(() => {
@@ -376,7 +377,7 @@ async function applied(saved) {
   toast("Applied.");
   reset();
   await loading; // a request from before has the values from before
-  const at = Date.now();
+  const at = serverNow();
   const differences = await load();
   if (differences.length && session.dirty && !conflicts) report(at, differences);
 }

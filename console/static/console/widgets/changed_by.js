@@ -3,6 +3,7 @@
 import { get, query } from "../core/api.js";
 import { h, setText } from "../core/elements.js";
 import { clock } from "../core/format.js";
+import { serverNow } from "../core/server_clock.js";
 import { settings } from "../core/settings.js";
 
 const RETRIES = [0, 500, 2000]; // ms; the audit row of a change is written shortly after the change
@@ -47,7 +48,7 @@ export class ChangedBy {
 
   /** Return an element with a sentence. The user name is added when the audit trail has it; a change by another client
    * has none. */
-  sentence(at = Date.now()) {
+  sentence(at = serverNow()) {
     const element = h("strong", {}, `Changed at ${clock(at)} since you opened it.`);
     this.#name(element);
     return element;

@@ -1,6 +1,7 @@
 // The only module that knows Plotly. A figure comes from the server (console/charts/); samples are added to its traces
 // by the name in their `meta`, and colours are taken from the theme.
 
+import { serverNow } from "../core/server_clock.js";
 import { putDepth, Samples, themed } from "./chart_figures.js";
 import { fromPosition, onTimeAxis } from "./time_axis.js";
 
@@ -143,7 +144,7 @@ export class DepthChart {
     if (this.#samples.empty || typeof Plotly === "undefined") return;
     this.#last = performance.now();
     const figure = themed(this.#figures[this.#unit], themeReader(document.body));
-    putDepth(figure, this.#samples.rows(Date.now()), this.#unit, this.#span, this.#element.clientWidth < NARROW);
+    putDepth(figure, this.#samples.rows(serverNow()), this.#unit, this.#span, this.#element.clientWidth < NARROW);
     if (!this.#drawn) this.#element.replaceChildren();
     this.#drawn = true;
     figure.layout.width = contentWidth(this.#element);

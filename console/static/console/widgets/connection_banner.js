@@ -3,6 +3,7 @@
 import { setAway } from "../core/away.js";
 import { byId, fill, h, icon, setText } from "../core/elements.js";
 import { clock } from "../core/format.js";
+import { serverNow } from "../core/server_clock.js";
 import { settings } from "../core/settings.js";
 import { sinceElement } from "../core/times.js";
 
@@ -82,7 +83,7 @@ export class ConnectionBanner {
       "broker-lost": this.#broker.error,
     };
     this.#dot.title = titles[shown] ?? WORDS[shown];
-    if (shown === "lost" && Date.now() - since < BLINK) {
+    if (shown === "lost" && serverNow() - since < BLINK) {
       setTimeout(() => this.#show(), BLINK); // the dot changes at once, the banner later
       return;
     }

@@ -4,6 +4,7 @@
 import { get } from "../core/api.js";
 import { byId, fill, find, h, setAttribute, setText } from "../core/elements.js";
 import { clock, count, duration, plural, rate } from "../core/format.js";
+import { serverNow } from "../core/server_clock.js";
 import { highest, joinedGaps, knownSum, newestSlot, stepPath } from "./spark_shapes.js";
 
 const HOUR = 3_600_000; // ms
@@ -90,7 +91,7 @@ export class LastHour {
   async load() {
     this.#newest += 1;
     const mine = this.#newest;
-    const until = Date.now();
+    const until = serverNow();
     const names = this.#brokers();
     if (names === undefined) return;
     if (names === null) {

@@ -5,6 +5,7 @@ import { h, icon } from "../core/elements.js";
 import { clock, duration, exact, plural } from "../core/format.js";
 import { hostOf, scopeInWords, shortName } from "../core/object_names.js";
 import { acting } from "../core/permissions.js";
+import { serverNow } from "../core/server_clock.js";
 import { settings } from "../core/settings.js";
 import { sinceElement, untilElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
@@ -30,7 +31,7 @@ export const haltInWords = (halted) =>
  *
  * @param {any} stage
  */
-export const stepsOf = (stage) => Math.max(0, Math.floor((Date.now() - stage.since) / stage.step_ms));
+export const stepsOf = (stage) => Math.max(0, Math.floor((serverNow() - stage.since) / stage.step_ms));
 
 /**
  * When a stop ends: text and a countdown.
@@ -129,7 +130,7 @@ async function undoStop(group, button) {
   try {
     const { attributes } = await get(objectPath(settings.broker, "type=Broker"));
     const still = asShown(group, attributes.stops ?? []);
-    const plan = planOfLast(still, await endsBefore(still), Date.now());
+    const plan = planOfLast(still, await endsBefore(still), serverNow());
     if (plan) {
       for (const { stops, end } of plan.restore) await restore(stops, end, reason);
       const lifted = plan.lift.length > 0 && (await removed(plan.lift, reason));

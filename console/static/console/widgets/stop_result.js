@@ -3,6 +3,7 @@
 import { get, objectPath, post } from "../core/api.js";
 import { fill, h, icon } from "../core/elements.js";
 import { exact, moment, plural } from "../core/format.js";
+import { serverNow } from "../core/server_clock.js";
 import { settings } from "../core/settings.js";
 import { sinceElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
@@ -38,7 +39,7 @@ export function showResult(dialog, form, { action, sent, answer, reason, scope }
   // Only what this call has changed: other stops stay, also one that has replaced it meanwhile.
   const revert = async () => {
     const stops = (await get(objectPath(settings.broker, "type=Broker"))).attributes.stops ?? [];
-    const plan = planOf(mine, stops, Date.now());
+    const plan = planOf(mine, stops, serverNow());
     const why = `undo: ${reason}`;
     for (const arguments_ of plan.restore) await post("stop-producers/", { ...arguments_, reason: why });
     const started = plan.lift ? await post("start-producers/", { ...plan.lift, only: true, reason: why }) : null;

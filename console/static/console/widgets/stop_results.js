@@ -4,6 +4,7 @@
 import { get, objectPath, post } from "../core/api.js";
 import { fill, h, icon } from "../core/elements.js";
 import { exact, plural } from "../core/format.js";
+import { serverNow } from "../core/server_clock.js";
 import { toast } from "../core/toast.js";
 import { sentence } from "./stop_brokers.js";
 import { PROGRESS_REQUESTS, pauseBeforeProgress } from "./stop_progress.js";
@@ -174,7 +175,7 @@ class AcrossCall {
       earlier: part.result.earlier,
       made: this.madeOn(part),
     }));
-    const plan = planAcross(this.body, calls, stops, Date.now());
+    const plan = planAcross(this.body, calls, stops, serverNow());
     const among = (/** @type {string[]} */ brokers) => made.filter((part) => brokers.includes(part.broker));
     const [lifted, before, left] = [among(plan.lift), among(plan.restore), among(plan.left)];
     for (const part of left) part.left = true;
@@ -338,7 +339,7 @@ function undoneInWords({ result, left }) {
 }
 
 /** @param {any} earlier */
-const isOver = ({ until }) => until && until <= Date.now();
+const isOver = ({ until }) => until && until <= serverNow();
 
 /**
  * @param {Part} part

@@ -2,6 +2,7 @@
 
 import { h, setAttribute } from "../core/elements.js";
 import { LENGTHS } from "../core/lengths.js";
+import { serverNow } from "../core/server_clock.js";
 
 const OFFERED = ["15m", "1h", "6h", "24h", "7d", "30d"];
 
@@ -18,7 +19,7 @@ export function addTimePresets(box, form, choose) {
     const button = h("button", { type: "button", "aria-pressed": "false", title: `The last ${label}` }, label);
     button.addEventListener("click", () => {
       press(button);
-      choose(Math.floor((Date.now() - length) / 1000) * 1000);
+      choose(Math.floor((serverNow() - length) / 1000) * 1000);
     });
     return button;
   });
