@@ -112,6 +112,11 @@ Series = extend_schema_serializer(deprecate_fields=["held"])(
             "held": serializers.ListField(
                 child=serializers.BooleanField(), allow_null=True, help_text="Deprecated: use `continuous`."
             ),
+            "total_blocked_ms": number_field(
+                "Blocked producer time within the range, as far as it was recorded; of a block that is longer, the part"
+                " in the range. null: unknown.",
+                allow_null=True,
+            ),
             "unwatched": _spans("Spans, each [from, until], that were not recorded."),
             **{name: _list(f"{name.replace('_', ' ').capitalize()}.{_PER_POINT}") for name in FIELDS},
         },

@@ -173,6 +173,43 @@ def test_missing_tables_differ_from_an_empty_range(url: str, as_viewer: APIClien
         assert "no table" in query(as_viewer, what, 404)["detail"]
 
 
+def test_blocked_producer_time_is_that_within_the_range_and_recorded(recorded_hour: str, as_viewer: APIClient) -> None:
+    """Of blocks that begin before the range, end after it, last through a gap, are ongoing, or are of others."""
+
+    def hold(start: int, end: int | None, producer: str, queue: str = "orders", broker: str = "local") -> Any:
+        times = {"start": T + start * MINUTE, "end": None if end is None else T + end * MINUTE}
+        return {"broker": broker, "virtualhost": "default", "queue": queue, "producer": producer, **times}
+
+    write(
+        recorded_hour,
+        "holds",
+        [
+            hold(-45 * 24 * 60, 11, "a"),
+            hold(10, 12, "b"),
+            hold(38, 47, "c"),
+            hold(58, None, "d"),
+            hold(0, 60, "e", "invoices"),
+            hold(0, 60, "f", broker="other"),
+        ],
+    )
+
+    def blocked(begin: float, end: float) -> Any:
+        given = {"queue": "orders", "from": int(T + begin * MINUTE), "until": int(T + end * MINUTE)}
+        return query(as_viewer, "series", virtualhost="default", broker="local", **given)["total_blocked_ms"]
+
+    assert blocked(10.5, 11.5) == 1.5 * MINUTE
+    assert blocked(0, 60) == (11 + 2 + 2 + 2 + 2) * MINUTE
+    assert blocked(39, 46) == 2 * MINUTE, "five minutes of it were not recorded"
+    assert blocked(41, 44) == 0
+    assert blocked(30, 35) == 0
+    assert blocked(58.5, 120) == 1.5 * MINUTE, "nothing is known after the last recorded moment"
+    old = T - 500 * DAY
+    write(recorded_hour, "hours", [rollup(old, blocked_ms=MINUTE), rollup(old + HOUR, blocked_ms=None)])
+    given = {"queue": "orders", "virtualhost": "default", "broker": "local", "from": old, "until": old + 2 * HOUR}
+    assert query(as_viewer, "series", resolution="hour", **given)["total_blocked_ms"] == MINUTE, "blocks are deleted"
+    assert query(as_viewer, "series", **(given | {"queue": "none"}))["total_blocked_ms"] is None
+
+
 def test_unprocessed_landing_files_differ_from_no_recording(url: str, as_viewer: APIClient) -> None:
     story = Story("local").watch(0, 60)
     land(url, story.rows)
@@ -615,7 +652,7 @@ def test_what_the_broker_does_not_report_is_unknown_and_not_zero(
     for resolution in ("raw", "minute"):
         series = query(as_viewer, "series", queue="orders", resolution=resolution)
         assert series["at"]
-        assert {*series["blocked_producers"], *series["blocked_ms"]} == {None}
+        assert {*series["blocked_producers"], *series["blocked_ms"], series["total_blocked_ms"]} == {None}
         assert {*series["messages"]} != {None}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from console.history.query.coverage import Span, gaps, shortest_gap, watched
 from console.history.storage.durations import DAY, HOUR, MINUTE
+from console.history.storage.queue_key import QueueKey
 from console.history.storage.reader import Reader
 
 #: Measure -> column: time of producers blocked by flow control, or time of queues in a state.
@@ -23,6 +24,8 @@ SUBJECTS = {"queues": "queue", "producers": "producer", "virtualhosts": "virtual
 _MINUTES_AGE = 95 * DAY
 #: Hours for 1,100 days; ranges that start earlier than this use days, which are retained without a limit.
 _HOURS_AGE = 1095 * DAY
+#: Blocks for 400 days, by the months in which they began.
+_BLOCKS_AGE = 395 * DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,32 @@ def top(
 def _unknown(omitted: Sequence[str], broker: str, recorded: Mapping[str, Sequence[Span]]) -> list[str]:
     """Return which of the omitted brokers would be in the answer."""
     return [slug for slug in omitted if (slug == broker if broker else slug in recorded)]
+
+
+_WITHIN = """
+SELECT sum(least(coalesce(epoch_ms("end"), until), until) - greatest(epoch_ms("start"), since))::BIGINT AS ms
+FROM {holds} JOIN (SELECT unnest($since::BIGINT[]) AS since, unnest($until::BIGINT[]) AS until)
+    ON epoch_ms("start") < until AND (epoch_ms("end") IS NULL OR epoch_ms("end") > since)
+WHERE broker = $broker AND virtualhost = $virtualhost AND queue = $name
+"""
+
+
+def blocked_within(reader: Reader, queue: QueueKey, spans: Sequence[Span]) -> int:
+    """Return the blocked producer time of a queue within these spans of recorded time, ms: of a block that began before
+    one or ends after it, the part in it. Raises NothingRecorded, HistoryBroken."""
+    if not spans:
+        return 0
+    about = {"broker": queue.broker, "virtualhost": queue.virtualhost, "queue": queue.name}
+    given = {"broker": queue.broker, "virtualhost": queue.virtualhost, "name": queue.name}
+    parts = {"since": [since for since, _ in spans], "until": [until for _, until in spans]}
+    # Without `begin`: a block may have begun long before.
+    rows = reader.rows(_WITHIN, given | parts, end=max(parts["until"]), where=about, optional=("holds",))
+    return rows[0]["ms"] or 0
+
+
+def has_blocks(begin: int, now: int) -> bool:
+    """Return whether blocks are retained of a range that begins at `begin`, ms."""
+    return begin > now - _BLOCKS_AGE
 
 
 _CELLS = """

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from console.history.query.blocked import blocked_within, has_blocks
 from console.history.query.coverage import Span, gaps, shortest_gap, watched
 from console.history.storage.durations import DAY, HOUR, MINUTE, SAMPLE_VALIDITY_MS
 from console.history.storage.layout import LEVELS
@@ -134,6 +135,7 @@ def series(
 
     `at`: ms, ascending; every other list of `FIELDS` has a value, or null, for each. `continuous` (`held` is its
     deprecated name): whether the values apply until the next point; raw points only, values of log entries do not.
+    `total_blocked_ms`: blocked producer time within the range, as far as it was recorded; None: unknown.
     `state`: the queue's state; raw points only. `unwatched`: spans that were not recorded. `unreported`: the broker
     does not report blocked producers, and figures of them are null. Raises ValueError as `select_resolution`,
     NothingRecorded, HistoryBroken.
@@ -156,7 +158,13 @@ def series(
     if not answer:
         raise ValueError(_too_many(first.name, f"more than {MOST_POINTS:,}"))
     if unreported:
-        answer |= {name: [None] * len(answer["at"]) for name in _OF_BLOCKED}
+        answer |= {name: [None] * len(answer["at"]) for name in _OF_BLOCKED} | {"total_blocked_ms": None}
+    elif has_blocks(begin, now):
+        within = [(max(begin, a), u) for a, u in spans if u > begin]
+        answer["total_blocked_ms"] = blocked_within(reader, queue, within)
+    else:
+        known = [value for value in answer["blocked_ms"] if value is not None]
+        answer["total_blocked_ms"] = sum(known) if known else None
     unwatched = gaps(spans, begin, min(end, now), shortest_gap(begin, end))
     return {"from": begin, "until": end, **answer, "unwatched": unwatched}
 

@@ -3,6 +3,7 @@
 import { byId, fill, h, setText } from "../core/elements.js";
 import { duration, middle } from "../core/format.js";
 import { formatName } from "../core/object_names.js";
+import { serverNow } from "../core/server_clock.js";
 import { settings } from "../core/settings.js";
 import { plain } from "../widgets/chart_figures.js";
 import { TimeChart } from "../widgets/charts.js";
@@ -223,16 +224,13 @@ async function read(queue, signal) {
     fetchHistory("series", parameters, signal),
     fetchHistory("episodes", { ...parameters, kind: "overfull", page_size: 500, sort: "-duration" }, signal),
   ]);
-  const now = Date.now();
+  const now = serverNow();
   const time = overfullTime(episodes.results, series, (episode) => knownUntil(episode, now));
-  const ms = episodes.results.reduce(
-    (/** @type {number} */ all, /** @type {any} */ one) => all + (one.blocked_ms ?? 0),
-    0,
-  );
   const known = series.known > 0 || episodes.count > 0;
   const least = episodes.count > episodes.results.length ? "≥ " : "";
   const overfull = known ? `${least}${duration(time)}` : "–";
-  return { series, overfull, blocked: known && !settings.unreported ? `${least}${duration(ms)}` : "–" };
+  const ms = series.total_blocked_ms;
+  return { series, overfull, blocked: known && ms !== null ? duration(ms) : "–" };
 }
 
 function request() {

@@ -3,6 +3,7 @@
 import { byId, fill, findAll, h, setAttribute, setText } from "../core/elements.js";
 import { duration, exact, plural } from "../core/format.js";
 import { addressMoment } from "../core/moments.js";
+import { serverNow } from "../core/server_clock.js";
 import { settings } from "../core/settings.js";
 import { describeResolution, formatPeak, QueueChart } from "./chart.js";
 import { begin, fetchHistory, incidentUrl, Loading, repeat, showEmpty, whatIfUrl } from "./data.js";
@@ -58,7 +59,7 @@ function facts() {
       : null;
   /** @param {any} episode */
   const within = (episode) =>
-    recorded(episode.start, knownUntil(episode, Date.now()), series).reduce(
+    recorded(episode.start, knownUntil(episode, serverNow()), series).reduce(
       (all, [from, until]) => all + until - from,
       0,
     );
@@ -67,17 +68,12 @@ function facts() {
   const overfullTime = whole
     ? overfull.reduce((/** @type {any} */ all, /** @type {any} */ episode) => all + within(episode), 0)
     : sum("overfull_ms");
-  const unreported = settings.unreported || overfull.some((/** @type {any} */ episode) => episode.blocked_ms === null);
-  const blockedTime = unreported
-    ? null
-    : whole
-      ? overfull.reduce((/** @type {any} */ all, /** @type {any} */ episode) => all + episode.blocked_ms, 0)
-      : sum("blocked_ms");
+  const blockedTime = series.total_blocked_ms;
   const unwatched = series.unwatched.reduce(
     (/** @type {any} */ all, /** @type {any} */ [from, until]) => all + until - from,
     0,
   );
-  const recordedTime = Math.max(0, Math.min(Date.now(), series.until) - series.from - unwatched);
+  const recordedTime = Math.max(0, Math.min(serverNow(), series.until) - series.from - unwatched);
   const empty = series.known === 0 && !spans.count;
   const share = recordedTime ? ` (${((overfullTime / recordedTime) * 100).toFixed(1)}% of recorded time)` : "";
   /** @type {any[]} */
@@ -90,9 +86,9 @@ function facts() {
     [
       "Blocked producer time",
       empty || blockedTime === null ? "–" : duration(blockedTime),
-      unreported
+      settings.unreported
         ? "This broker does not report the blocked producers of queues"
-        : "Sum over all blocked producers, in the episodes of this range",
+        : "Sum over all blocked producers, of the recorded time in this range",
     ],
     ["Peak", formatPeak(series, unit ?? "messages"), "Highest recorded depth"],
     ["No data", unwatched ? duration(unwatched) : "none", `Time that was not recorded: ${exact(unwatched)} ms`],
