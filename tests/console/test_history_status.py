@@ -21,6 +21,7 @@ from console.history.models import HistoryRun, JobRequest
 from console.history.pipeline import job_requests
 from console.history.pipeline.pipeline_leases import alive, broker_lease, job_lease, session_up
 from console.history.pipeline.processed_files import note_processed
+from console.history.pipeline.recordings import ObservedSigns
 from console.history.storage.fresh import Catalog
 from console.history.storage.landing import Landing
 from console.history.storage.landing_listing import LandingListing
@@ -319,6 +320,50 @@ def test_recorder_that_has_published_without_landing_anything_records(as_viewer:
     (broker,) = get_status(as_viewer)["brokers"]
     assert broker["following"] is True
     assert broker["last_sign"] >= now_ms() - MINUTE
+
+
+def published_at(url: str, written: int, until: int) -> None:
+    """Publish a catalog, with the time of its file, ms, and up to when it is complete by the broker's clock."""
+    path = Path(url) / "recorder" / "local" / "published.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(Catalog("local", until).encode())
+    os.utime(path, (written / 1000, written / 1000))
+
+
+def test_recorder_records_although_the_clock_of_the_storage_is_wrong(as_viewer: APIClient, url: str) -> None:
+    now = now_ms()
+    for ahead in (10 * MINUTE, -10 * MINUTE):
+        published_at(url, now + ahead, now)
+        (broker,) = get_status(as_viewer)["brokers"]
+        assert broker["following"] is True
+        assert broker["last_sign"] <= now_ms()
+
+
+def test_catalog_from_before_the_clock_was_set_back_is_no_evidence_of_a_recorder(
+    as_viewer: APIClient, url: str
+) -> None:
+    ahead = now_ms() + 10 * HOUR
+    published_at(url, ahead, ahead)
+    run()
+    status = get_status(as_viewer)
+    (broker,) = status["brokers"]
+    assert broker["following"] is False
+    assert "has not been recorded" in finding(status, "not-followed")["text"]
+
+
+def test_sign_that_changes_between_two_looks_counts_whatever_its_time_is() -> None:
+    seconds = 0.0
+    signs = ObservedSigns(lambda: seconds)
+    assert not signs.goes_on("b", 1, seems_recent=False), "a first look, and its time is wrong"
+    seconds = 20
+    assert signs.goes_on("b", 2, seems_recent=False)
+    seconds = 79
+    assert signs.goes_on("b", 2, seems_recent=False)
+    seconds = 80
+    assert not signs.goes_on("b", 2, seems_recent=True), "the same one for a minute, although its time is near"
+    seconds = 500
+    assert not signs.goes_on("b", 3, seems_recent=False), "it may have changed long ago"
+    assert signs.goes_on("other", 3, seems_recent=True)
 
 
 def test_overdue_maintenance_job_names_the_command_that_runs_it(as_viewer: APIClient, url: str) -> None:

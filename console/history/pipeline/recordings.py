@@ -6,11 +6,13 @@ no connection, states nothing. Times are ms since the epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from console.history.storage.durations import DAY, MINUTE
-from console.history.storage.fresh import CATALOG, folder
+from console.history.storage.fresh import CATALOG, decode, folder
 from console.history.storage.landing_keys import LandingError
 from console.history.storage.landing_listing import LandedFile
 from console.history.storage.reader import HistoryBroken, NothingRecorded, Reader
@@ -47,6 +49,30 @@ SELECT * FROM recorded FULL JOIN stated USING (broker) ORDER BY broker
 """
 
 
+@dataclass(slots=True)
+class ObservedSigns:
+    """Judges whether signs of life go on. A sign has a time of a clock that may be wrong: that of the storage, of the
+    broker, or of a machine whose clock has been set since. So a sign that changes between two looks counts by the
+    monotonic clock of this process (`steady`, s), and its time only at a first look."""
+
+    steady: Callable[[], float] = time.monotonic
+    #: By key: the sign, since when it is known, whether it is known from its beginning, and the last look.
+    _seen: dict[object, tuple[object, float, bool, float]] = field(default_factory=dict)
+
+    def goes_on(self, key: object, sign: object, *, seems_recent: bool) -> bool:
+        """Return whether the recorder gives signs. `sign`: differs between two; `seems_recent`: whether its time is
+        near the time of day of this machine."""
+        now, least = self.steady(), RECORDER_TIMEOUT / 1000
+        known, since, is_new, looked = self._seen.get(key, (None, now, False, float("-inf")))
+        if known != sign:
+            since, is_new = now, known is not None and now - looked < least
+        self._seen[key] = (sign, since, is_new, now)
+        return now - since < least and (is_new or seems_recent)
+
+
+_observed = ObservedSigns()
+
+
 def recordings(
     reader: Reader, brokers: Iterable[Mapping[str, Any]], files: Iterable[LandedFile], now: int
 ) -> tuple[list[Facts], list[str]]:
@@ -69,19 +95,22 @@ def recordings(
     found = []
     for broker in brokers:
         slug = broker["slug"]
-        signs = [newest[slug]] if slug in newest else []
+        signs, published = [newest[slug]] if slug in newest else [], []
         try:
-            signs += _published(reader.url, slug)
+            written, published = _published(reader.url, slug)
+            signs += written
         except LandingError as error:
             trouble.append(str(error))
         last_sign = max(signs, default=None)
+        is_recent = any(abs(now - at) < RECORDER_TIMEOUT for at in (*signs, *published))
+        goes_on = _observed.goes_on((reader.url, slug), (signs, published), seems_recent=is_recent)
         row = recorded.pop(slug, {})
         found.append(
             _broker(slug, broker["title"], row)
             | {
                 "configured": True,
-                "following": last_sign is not None and now - last_sign < RECORDER_TIMEOUT,
-                "last_sign": row.get("until") if last_sign is None else last_sign,
+                "following": last_sign is not None and goes_on,
+                "last_sign": row.get("until") if last_sign is None else min(last_sign, now),
             }
         )
     for slug, row in recorded.items():
@@ -91,12 +120,20 @@ def recordings(
     return found, trouble
 
 
-def _published(url: str, slug: str) -> list[int]:
-    """Return when the recorder of the broker last published what it has not landed, or nothing. Raises LandingError."""
+def _published(url: str, slug: str) -> tuple[list[int], list[int]]:
+    """Return when the recorder of the broker last published what it has not landed, by the storage's clock, and up to
+    when this was complete, by the broker's; or nothing. Raises LandingError."""
     from console.history.storage.landing import Landing
 
-    at = Landing(url).modified(f"{folder(slug)}/{CATALOG}")
-    return [] if at is None else [round(at.timestamp() * 1000)]
+    landing, path = Landing(url), f"{folder(slug)}/{CATALOG}"
+    at, content = landing.modified(path), landing.get(path)
+    if at is None or content is None:
+        return [], []
+    try:
+        published = [decode(content).published]
+    except ValueError:  # damaged, or of a later release
+        published = []
+    return [round(at.timestamp() * 1000)], published
 
 
 def _broker(slug: str, title: str, row: Mapping[str, Any]) -> Facts:
