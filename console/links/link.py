@@ -85,7 +85,7 @@ class BrokerLink(BrokerState):
         disconnected, without conditions, since those are no longer observed. In the links' thread."""
         self._admin = None
         self.active_conditions = ActiveConditions()
-        self.lost("the broker was removed from the console")
+        self.lost("the broker was removed from the console", is_removed=True)
         self._attempted.set()
 
     async def events_after(self, number: int, count: int = 1000) -> Tail:

@@ -51,11 +51,13 @@ STEP = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The status of a connection. `since`: ms since the epoch. `error`: why it is disconnected, for people."""
+    """The status of a connection. `since`: ms since the epoch. `error`: why it is disconnected, for people.
+    `is_removed`: the broker is not one of the console's any more."""
 
     connected: bool
     since: int
     error: str = ""
+    is_removed: bool = False
 
 
 class BrokerState:
@@ -313,13 +315,14 @@ class BrokerState:
         log.log(logging.INFO if self._was_lost else logging.DEBUG, "%s: connected", self.slug)
         self.notify()
 
-    def lost(self, error: str) -> None:
-        """Set the status to disconnected; `error`: why, for people."""
+    def lost(self, error: str, *, is_removed: bool = False) -> None:
+        """Set the status to disconnected; `error`: why, for people; `is_removed`: for good."""
         if self.connected:
             log.warning("%s: connection lost: %s", self.slug, error)
             self._was_lost = True
         if self.connected or self._status.error != error:
-            self._status = Status(False, self.clock.now() if self.connected else self._status.since, error)
+            since = self.clock.now() if self.connected else self._status.since
+            self._status = Status(False, since, error, is_removed)
             self._revision += 1
             self.notify()
 

@@ -19,7 +19,7 @@ from console.links.state import Status
 from console.links.visible import UnknownBroker, visible_link
 from console.live import frame_writer
 from console.live.link_pages import EVENTS, MOST, LinkPages, events_text, pages_of
-from console.live.page_socket import PageSocket, now
+from console.live.page_socket import NO_BROKER, PageSocket, now
 from console.live.snapshot_cache import encode
 from console.live.watching import BadWatch, Watch, data_text, last_known, same_until, state_of
 
@@ -85,6 +85,9 @@ class LiveConsumer(PageSocket):
     async def close(self, code: int | bool | None = None, reason: str | None = None) -> None:
         self.ends()  # no frame may follow
         await super().close(code, reason)
+
+    def end_code(self) -> int | None:
+        return NO_BROKER if self.link.status.is_removed else None
 
     async def send_due(self) -> None:
         if self._watch is not None:

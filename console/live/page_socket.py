@@ -135,6 +135,11 @@ class PageSocket(AsyncWebsocketConsumer):
         """Return when something is due without a wake-up, s (monotonic), besides a heartbeat."""
         raise NotImplementedError
 
+    def end_code(self) -> int | None:
+        """Return the code with which the socket must be closed now, since what it is about has ended; None: it stays
+        open."""
+        return None
+
     async def send_due(self) -> None:
         """Send what has changed."""
         raise NotImplementedError
@@ -158,6 +163,9 @@ class PageSocket(AsyncWebsocketConsumer):
             elif self._check is None and time.monotonic() >= check_at:
                 self._check = asyncio.create_task(self._why_closed())
                 self._check.add_done_callback(lambda _: self._woken.set())
+            if (code := self.end_code()) is not None:
+                await self.close(code)
+                return
             await self.send_due()
             await self._send_alerts()
             if time.monotonic() - self._last_frame >= HEARTBEAT:

@@ -73,6 +73,16 @@ async def test_unknown_broker_is_closed_with_4404(broker: Broker) -> None:
     assert socket.closed == 4404
 
 
+async def test_open_socket_of_a_removed_broker_is_closed_with_4404(page: Page, broker: Broker) -> None:
+    await page.send(watch="overview")
+    await page.frame_of("snapshot")
+    link = broker.link
+    link._loop.call_soon_threadsafe(link.removed)  # as `registry.update` does
+    while await page.frame():
+        pass
+    assert page.closed == 4404
+
+
 @pytest.mark.django_db(transaction=True, serialized_rollback=True)
 async def test_socket_of_another_origin_is_refused(broker: Broker) -> None:
     socket = WebSocket(application, headers=[("host", "localhost"), ("origin", "http://evil.example")])

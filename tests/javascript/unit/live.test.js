@@ -91,8 +91,8 @@ beforeEach(() => {
   Math.random = () => 0.5;
 });
 
-function watched() {
-  const live = new Live("/ws/live/?broker=b");
+function watched(path = "/ws/live/?broker=b") {
+  const live = new Live(path);
   const heard = [];
   for (const type of ["state", "broker", "snapshot", "events", "beat", "refused"]) {
     live.addEventListener(type, ({ detail }) => heard.push([type, detail]));
@@ -204,6 +204,43 @@ test("an ended session is not reconnected", async () => {
   pass(60_000);
   live.retry();
   assert.equal(sockets.length, 1);
+});
+
+test("a page of a removed broker does not reconnect", () => {
+  const { live, of } = watched("/ws/live/?broker=rabbit");
+  sockets[0].open();
+  sockets[0].receive(snapshot(1));
+  sockets[0].lose(4404);
+  assert.equal(live.state.state, "removed");
+  assert.equal(of("state").at(-1).retryAt, null);
+  pass(60_000);
+  live.retry();
+  document.dispatchEvent(new Event("visibilitychange"));
+  globalThis.page.dispatchEvent(new Event("online"));
+  assert.equal(sockets.length, 1);
+});
+
+test("a broker that a process of the console does not know yet is waited for, some seconds long", () => {
+  const { live } = watched("/ws/live/?broker=rabbit");
+  for (let failures = 1; failures < 5; failures += 1) {
+    sockets.at(-1).lose(4404);
+    assert.equal(live.state.state, "lost");
+    pass(8000 * 1.25);
+  }
+  sockets.at(-1).lose(4404);
+  assert.equal(live.state.state, "removed");
+  pass(60_000);
+  assert.equal(sockets.length, 5);
+});
+
+test("a page of all brokers waits for one that its user may view", () => {
+  const { live } = watched("/ws/fleet/");
+  for (let failures = 1; failures < 20; failures += 1) {
+    sockets.at(-1).lose(4404);
+    pass(8000 * 1.25);
+  }
+  assert.equal(live.state.state, "lost");
+  assert.equal(sockets.length, 20);
 });
 
 test("a refused handshake is explained by an HTTP request", async () => {

@@ -2,7 +2,7 @@
 // events since the last one received. It dispatches complete snapshots, never deltas, and does not touch the page.
 //
 // Events (CustomEvent, `detail` in brackets):
-//   state    {state: "connecting" | "live" | "lost" | "signed-out", since: ms, retryAt: ms | null}
+//   state    {state: "connecting" | "live" | "lost" | "signed-out" | "removed", since: ms, retryAt: ms | null}
 //            live: from the first snapshot on, not from the open socket
 //   broker   {connected, since, error}      follows a `beat` with the time of the data (asOf)
 //   snapshot the frame; `state` and `broker` follow. A snapshot without data never follows one with data of the same
@@ -13,13 +13,15 @@
 //   beat     {at, asOf}                     any frame; asOf: time of the console's data of the broker, ms; null: none;
 //                                           undefined: the page has newer data than the frame
 
-import { isSignedOut, pauseAfter, SILENCE, shouldCheckSession } from "./reconnect.js";
+import { isRemoved, isSignedOut, pauseAfter, SILENCE, shouldCheckSession } from "./reconnect.js";
 import { noteServerTime, serverNow } from "./server_clock.js";
 
 export class Live extends EventTarget {
   #url;
+  #isOfBroker; // and not of all brokers, of which more may come
   /** @type {any} */
   #socket = null;
+  #wasOpen = false; // whether the socket has received a frame
   /** @type {any} */
   #watch = null;
   /** @type {any} */
@@ -43,6 +45,7 @@ export class Live extends EventTarget {
     const url = new URL(path, location.href);
     url.protocol = url.protocol.replace("http", "ws");
     this.#url = url.href;
+    this.#isOfBroker = Boolean(url.searchParams.get("broker"));
   }
 
   #listen() {
@@ -105,6 +108,7 @@ export class Live extends EventTarget {
     this.#retry = null;
     const socket = new WebSocket(this.#url);
     this.#socket = socket;
+    this.#wasOpen = false;
     this.#lastSnapshot = 0;
     socket.addEventListener("open", () => {
       if (socket !== this.#socket) return;
@@ -127,6 +131,7 @@ export class Live extends EventTarget {
     this.#lastFrame = Date.now();
     noteServerTime(frame.at);
     this.#failures = 0;
+    this.#wasOpen = true;
     this.#watchSilence();
     // A console that was restarted while the broker is disconnected has no data of it: the page's data stay.
     const less = frame.as_of === null && this.#known;
@@ -173,6 +178,7 @@ export class Live extends EventTarget {
     this.#drop();
     if (isSignedOut(code)) return this.#become("signed-out");
     this.#failures += 1;
+    if (this.#isOfBroker && isRemoved(code, this.#failures, this.#wasOpen)) return this.#become("removed");
     const pause = pauseAfter(this.#failures, Math.random());
     this.#become("lost", Date.now() + pause);
     this.#retry = setTimeout(() => this.#open(), pause);
@@ -201,15 +207,19 @@ export class Live extends EventTarget {
     socket?.close();
   }
 
+  get #hasEnded() {
+    return this.#state === "signed-out" || this.#state === "removed";
+  }
+
   #now() {
-    if (this.#state === "signed-out" || this.#watch === null) return;
+    if (this.#hasEnded || this.#watch === null) return;
     if (this.#socket?.readyState === WebSocket.OPEN) return;
     this.#drop();
     this.#open();
   }
 
   #checkAlive() {
-    if (this.#state === "signed-out" || this.#watch === null) return;
+    if (this.#hasEnded || this.#watch === null) return;
     if (this.#socket?.readyState !== WebSocket.OPEN) this.#now();
     else if (Date.now() - this.#lastFrame > SILENCE) this.#lost(0);
   }

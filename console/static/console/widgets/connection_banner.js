@@ -14,6 +14,7 @@ const WORDS = {
   live: "Live",
   lost: "Reconnecting…",
   "signed-out": "Signed out",
+  removed: "Removed",
   "broker-lost": "Disconnected",
 };
 
@@ -74,7 +75,7 @@ export class ConnectionBanner {
     const { state, since } = this.#live.state;
     const shown = this.#shown(state);
     this.#dot.dataset.state = shown;
-    document.body.classList.toggle("stale", shown === "lost" || shown === "broker-lost" || shown === "signed-out");
+    document.body.classList.toggle("stale", shown !== "live" && shown !== "connecting");
     setText(this.#text, WORDS[shown]);
     /** @type {Record<string, any>} */
     const titles = {
@@ -113,6 +114,18 @@ export class ConnectionBanner {
         h("p", {}, h("strong", {}, "You are signed out. "), `${when}. `, h("a", { href: back }, "Sign in again")),
       ];
     }
+    if (shown === "removed") {
+      return [
+        icon("info"),
+        h(
+          "p",
+          {},
+          h("strong", {}, `${settings.brokerTitle} was removed`),
+          ` from the console, or you have no permission to view it any more. ${when}. `,
+          h("a", { href: "/" }, "Other brokers"),
+        ),
+      ];
+    }
     const { error, since: awaySince } = this.#broker;
     return [
       icon("info"),
@@ -139,6 +152,7 @@ export class ConnectionBanner {
     if (shown === "broker-lost") return `${settings.brokerTitle} does not answer: changes are not possible.`;
     if (shown === "lost") return "The connection to the console is lost: changes are not possible.";
     if (shown === "signed-out") return "You are signed out: sign in again to make changes.";
+    if (shown === "removed") return `${settings.brokerTitle} was removed: changes are not possible.`;
     return shown === "connecting" && this.#broker.connected === null && settings.broker
       ? `${settings.brokerTitle} has not answered yet.`
       : "";
