@@ -37,7 +37,7 @@ from console.history.pipeline.pending_rollups import Changes, PendingRollups, by
 from console.history.pipeline.rollup_changes import Rolled, RollupChanges
 from console.history.storage.commits import Overtaken
 from console.history.storage.durations import DAY, HOUR, MINUTE, SAMPLE_VALIDITY_MS
-from console.history.storage.fresh import CATALOG, decode, folder
+from console.history.storage.fresh import CATALOG, Catalog, decode, folder
 from console.history.storage.landing_names import broker_of, landed_id, retained_id, rolled_id, sequence_of
 from console.history.storage.tables import Range, Tables, moment
 
@@ -262,7 +262,9 @@ class Run:
             since[broker] = self._rolled_until(broker)
             end = self._recorded_until(broker)
             if broker in active or self._has_tail(broker):
-                reached = end // HOUR * HOUR
+                catalog = self._catalog(broker)
+                # Imported rows may have a future time. Pages read the hour that the recorder is in from its files.
+                reached = (end if catalog is None else min(end, catalog.published)) // HOUR * HOUR
             else:
                 last = max((high for _low, high in changes[broker].ranges), default=0)
                 reached = -(-max(end, last) // HOUR) * HOUR
@@ -291,17 +293,21 @@ class Run:
     def _has_tail(self, broker: str) -> bool:
         """Return whether a recorder has published rows that have not landed: of one that was killed, the next one lands
         them. Until then pages read its rollups of the open hour, which contain these rows."""
-        content = self.tables.landing.get(f"{folder(broker)}/{CATALOG}")
-        if content is None:
-            return False
-        try:
-            catalog = decode(content)
-        except ValueError:  # no recorder lands it
+        catalog = self._catalog(broker)
+        if catalog is None:
             return False
         tails = {kind: tail for kind in KINDS if (tail := catalog.tail(kind)) is not None}
         return any(
             tail.sequence > (self.tables.version(kind, landed_id(kind, broker)) or 0) for kind, tail in tails.items()
         )
+
+    def _catalog(self, broker: str) -> Catalog | None:
+        """Return what a recorder of the broker has published last."""
+        content = self.tables.landing.get(f"{folder(broker)}/{CATALOG}")
+        try:
+            return None if content is None else decode(content)
+        except ValueError:  # no recorder continues it
+            return None
 
     def _recorded_until(self, broker: str) -> int:
         """Return the end of a broker's recording, ms; 0 if it has none."""

@@ -208,6 +208,9 @@ class FreshRollups:
             log.warning("%s: the tables cannot be read, so nothing is removed: %s", self._files.slug, error)
             until = None
         covered = self._rollups.covered or 0
+        if until is not None:
+            # Rows with a future time may be in the tables; the hour that this recorder is in is not.
+            until = min(until, covered // HOUR * HOUR)
         if until is not None and (not self._passed or until > self._passed[-1][1]):
             self._passed.append((now, until))
         while self._passed and now - self._passed[0][0] >= GRACE_SECONDS:

@@ -105,7 +105,8 @@ class Unlanded:
         received = self.samples.seal(), self.events.seal(), coverage
         self.position = position
         self._sealed_coverage = list(self.coverage)
-        self.covered_until = max([self.covered_until, *(row["until"] for row in self.coverage)])
+        # The last one and not the greatest: the clock may have been set back.
+        self.covered_until = next((row["until"] for row in reversed(coverage) if row["followed"]), self.covered_until)
         return received
 
     @property

@@ -8,7 +8,7 @@ recorders'; `since`: T by broker, ms (`landing_names.rolled_id`); a broker witho
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from console.history.storage.durations import DAY
 from console.history.storage.fresh import REPLACED_BY
@@ -43,10 +43,18 @@ def raw(kind: str, columns: Sequence[str], stored: str, fresh: str, newest: Mapp
     )
 
 
-def rollups(columns: Sequence[str], stored: str, fresh: str, since: Mapping[str, int]) -> str:
-    """Return minutes or hours."""
+def rollups(
+    columns: Sequence[str], stored: str, fresh: str, since: Mapping[str, int], ahead: Collection[str] = ()
+) -> str:
+    """Return minutes or hours. `ahead`: brokers whose T is in the future, since rows with a future time were recorded
+    or imported. Of these the recorder's rows count for each time of which the table has none."""
     names = _listed(columns)
-    return f"(SELECT {names} FROM {stored} UNION ALL SELECT {names} FROM {fresh} WHERE {_from(since)})"
+    of_others = {broker: moment for broker, moment in since.items() if broker not in ahead}
+    unknown = "".join(
+        f' AND NOT (broker = {text(broker)} AND "at" IN (SELECT "at" FROM {stored} WHERE broker = {text(broker)}))'
+        for broker in sorted(ahead)
+    )
+    return f"(SELECT {names} FROM {stored} UNION ALL SELECT {names} FROM {fresh} WHERE {_from(of_others)}{unknown})"
 
 
 def days(columns: Sequence[str], stored: str, hours: str, since: Mapping[str, int], first: int) -> str:

@@ -228,11 +228,12 @@ class Reader:
                 return combined.raw(name, columns, stored, fresh, newest)
             case "minutes" | "hours" | "days":
                 since = self._since(name, version, brokers)
+                ahead = set() if name == "days" else _ahead(catalogs, since)
                 files = [
                     (each.broker, file)
                     for each in catalogs
                     for file in each.files.get("hours" if name == "days" else name, ())
-                    if file.last >= since.get(each.broker, 0)
+                    if (each.broker in ahead or file.last >= since.get(each.broker, 0))
                     and (end is None or query.end is None or file.first < query.end)
                     and (query.begin is None or name == "days" or file.last >= query.begin)
                 ]
@@ -242,7 +243,7 @@ class Reader:
                 if name == "days":
                     first = min(max(file.first, since.get(broker, 0)) for broker, file in files)
                     return combined.days(columns, stored, fresh, since, first)
-                return combined.rollups(columns, stored, fresh, since)
+                return combined.rollups(columns, stored, fresh, since, ahead)
             case "episodes" | "holds":
                 files = [(each.broker, file) for each in catalogs for file in each.files.get(name, ())]
                 if not files:
@@ -325,6 +326,12 @@ def _identifiers(name: str, catalogs: Sequence[Catalog]) -> list[str]:
     if name in RAW:
         return [landed_id(name, each.broker) for each in catalogs]
     return [rolled_id(each.broker) for each in catalogs] if name in _STEPS else []
+
+
+def _ahead(catalogs: Iterable[Catalog], since: Mapping[str, int]) -> set[str]:
+    """Return the brokers of which the tables state rollups of the future. The pipeline completes the hour that a
+    recorder has left open, but no later one."""
+    return {each.broker for each in catalogs if since.get(each.broker, 0) > each.published + HOUR}
 
 
 def _of_query(view: View, query: _Query) -> list[Catalog]:

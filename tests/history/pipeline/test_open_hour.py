@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from console.history.pipeline.pending_rollups import Changes
 from console.history.pipeline.run import Report, Run
 from console.history.storage.backlog import find_backlog
 from console.history.storage.fresh import CATALOG, Catalog, FreshFile, folder
 from console.history.storage.landing import Landing
 from console.history.storage.landing_names import recorder_file, rolled_id
+from console.history.storage.tables import Tables
+from tests.history.delta import coverage, write
 from tests.history.rows import Story, at, table
 from tests.history.runs import DERIVED, History
 
@@ -42,6 +45,10 @@ def run(history: History, second: int) -> None:
 
 def times(history: History, name: str) -> set[Any]:
     return {row["at"] for row in history.rows(name)}
+
+
+def ms(second: int) -> int:
+    return int(at(second).timestamp() * 1000)
 
 
 def rolled_until(history: History) -> set[int | None]:
@@ -120,3 +127,20 @@ def test_hour_of_a_recorder_that_has_ended_is_completed_without_a_further_file(
     before = {name: history.tables.files(name) for name in DERIVED}
     complete(3 * HOUR)
     assert {name: history.tables.files(name) for name in DERIVED} == before, "nothing is left to do"
+
+
+@pytest.mark.parametrize(("recorder", "reached"), [("runs", HOUR), ("has ended", 91 * HOUR)])
+def test_imported_rows_with_a_future_time_do_not_end_the_hour_of_an_active_recorder(
+    tmp_path: Any, recorder: str, reached: int
+) -> None:
+    """Without Spark."""
+    url, (begin, now, future) = str(tmp_path), (ms(second) for second in (0, HOUR + 100, 90 * HOUR))
+    write(url, "coverage", [coverage(begin, now, "b"), coverage(future, future + 1000, "b", source="log")])
+    landing = Landing(url)
+    story = recorded(0, HOUR + 100)
+    landing.publish("coverage", table("coverage", story.rows["coverage"]), recorder_file("b", now * 1_000_000))
+    landing.put(f"{folder('b')}/{CATALOG}", Catalog("b", now).encode())
+    tables = Tables(None, url)  # type: ignore[arg-type]
+    run = Run(tables, now=lambda: now if recorder == "runs" else now + 2 * HOUR * 1000)
+    changes = {"b": Changes("b", begin, [(begin, now), (future, future + 1000)])}
+    assert run._rolled(changes).until == {"b": ms(reached)}

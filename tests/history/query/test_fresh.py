@@ -120,6 +120,36 @@ def test_rollups_come_from_the_table_before_its_time_and_from_the_recorder_after
     assert ats(reader, "minutes", where={"broker": "other"}, end=T - DAY) == []
 
 
+def test_rows_with_a_future_time_in_the_tables_do_not_hide_what_the_recorder_has(tmp_path: Path, opened: Any) -> None:
+    """Recorded while the clock was ahead, or imported with a wrong time zone: the tables state rollups up to then."""
+    url, later = str(tmp_path), T + 30 * DAY
+    for name, step in (("minutes", MINUTE), ("hours", HOUR)):
+        stored = [rollup(T - step, known_ms=1), rollup(T, known_ms=1), rollup(later, known_ms=1)]
+        write(url, name, stored, {rolled_id("local"): later + HOUR, rolled_id("other"): T})
+        other = [rollup(T - step, known_ms=3, broker="other")]
+        write(url, name, other)
+    of_local = {
+        name: [rollup(T, known_ms=2), rollup(T + step, known_ms=2)]
+        for name, step in (("minutes", MINUTE), ("hours", HOUR))
+    }
+    Recording(tmp_path).publish(of_local)
+    fresh = [rollup(T - MINUTE, known_ms=4, broker="other"), rollup(T, known_ms=4, broker="other")]
+    Recording(tmp_path, "other").publish({"minutes": fresh})
+    reader = opened(tmp_path)
+
+    def found(name: str, broker: str) -> list[tuple[int, int]]:
+        rows = reader.rows(
+            f'SELECT epoch_ms("at") AS t, known_ms AS k FROM {{{name}}} WHERE broker = $broker ORDER BY t',
+            {"broker": broker},
+            begin=T - DAY,
+        )
+        return [(row["t"] - T, row["k"]) for row in rows]
+
+    assert found("minutes", "local") == [(-MINUTE, 1), (0, 1), (MINUTE, 2), (30 * DAY, 1)]
+    assert found("hours", "local") == [(-HOUR, 1), (0, 1), (HOUR, 2), (30 * DAY, 1)]
+    assert found("minutes", "other") == [(-MINUTE, 3), (0, 4)]
+
+
 def test_table_that_does_not_state_its_time_is_complete_up_to_its_newest_row(tmp_path: Path, opened: Any) -> None:
     url = str(tmp_path)
     write(url, "minutes", [rollup(T - MINUTE), rollup(T), rollup(T + HOUR, broker="other")])

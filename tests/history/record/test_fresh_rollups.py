@@ -320,3 +320,17 @@ def test_cost_of_corrections_is_in_proportion_to_their_number(landing: FullDisk)
     )
     assert compared == 0
     assert sum(row["overfull_ms"] == 1 for row in published(fresh._files, fresh.files())["minutes"]) == 500
+
+
+def test_tables_with_rows_of_the_future_end_no_publication_of_the_present_hour(landing: FullDisk) -> None:
+    now = [0.0]
+    given = batches(25)
+    files, fresh = opened(landing, rolled_until=lambda: BEGIN + 1000 * HOUR, steady=lambda: now[0])
+    record(files, fresh, given)
+    fresh.files()
+    now[0] += 2 * GRACE_SECONDS
+    found = published(files, fresh.files())
+    present = (BEGIN + 25 * MINUTE) // HOUR * HOUR
+    wanted = {row["at"] for row in rollups_of(given)["minutes"] if row["at"] >= present}
+    assert {row["at"] for row in found["minutes"]} == wanted
+    assert len(wanted) == 15
