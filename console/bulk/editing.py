@@ -162,11 +162,11 @@ def begin_job(
     operation = _operation(values.get("undo_of"))
     hosts = sorted({_host(row.object) for row in planned})
     need = Need((Role.POLICY_EDITOR,), tuple(hosts) or (None,))
-    with attempt(by, broker, _BROKER, operation, reason=reason, requested=requested, need=need):
+    with attempt(by, broker, _BROKER, operation, reason=reason, requested=requested, need=need) as this:
         check()
         if not planned:
             raise InvalidValue({"selection": "no queues selected"})
-        with transaction.atomic():
+        with this.in_one_transaction():
             edit = BulkEdit.objects.create(
                 user=by.user if isinstance(by.user, User) else None,
                 user_name=by.name,
@@ -187,7 +187,7 @@ def begin_job(
 def resume_bulk(by: Actor, edit: BulkEdit, *, reason: str = "") -> None:
     """Resume a job, failed rows included; audited. Raises PermissionDenied. If its own user resumes it, it has from now
     on the permissions of this request: those of its API token, or without one those of the user."""
-    with _steering(by, edit, "resume", reason):
+    with _steering(by, edit, "resume", reason) as steering, steering.in_one_transaction():
         edit.rows.filter(state=RowState.FAILED).update(state=RowState.WAITING, detail="")
         resumed: dict[str, Any] = {"state": State.RUNNING, "error": "", "finished": None, "worker": ""}
         if by.user.pk is not None and by.user.pk == edit.user_id:
@@ -199,7 +199,7 @@ def resume_bulk(by: Actor, edit: BulkEdit, *, reason: str = "") -> None:
 
 def interrupt_bulk(by: Actor, edit: BulkEdit, *, reason: str = "") -> None:
     """Interrupt a job after the queue that is being changed; it can be resumed. Audited. Raises PermissionDenied."""
-    with _steering(by, edit, "interrupt", reason):
+    with _steering(by, edit, "interrupt", reason) as steering, steering.in_one_transaction():
         why = f"interrupted by {by.name}"
         BulkEdit.objects.filter(pk=edit.pk, state=State.RUNNING).update(state=State.INTERRUPTED, error=why)
 

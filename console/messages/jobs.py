@@ -53,30 +53,35 @@ def begin(by: Actor, broker: BrokerLink, act: Act, *, reason: str = "") -> Messa
         here = broker.call(lambda admin: admin.read(act.queue))  # raises NotFound
         # What the broker refuses, such as a selector or a target, it refuses now and not in the job.
         first = called(broker, act.queue, act.operation, {**act.arguments(), "preview": True, "count": 1})
-        job = MessageJob.objects.create(
-            user=by.user if isinstance(by.user, User) else None,
-            user_name=by.name,
-            token_number=token_number(by),
-            source_address=by.address,
-            broker=broker.slug,
-            virtualhost=host_of(act.queue) or "",
-            object=str(act.queue),
-            action=act.action,
-            to=act.to,
-            match=dict(act.match or {}),
-            until=first["until"],
-            depth=here.attributes.get("depth_messages"),
-            reason=reason.strip(),
-            **signed(LEASE),
-        )
-        this.detail = f"message job {job.pk} begins: {this.detail}"
+        with this.in_one_transaction():
+            job = MessageJob.objects.create(
+                user=by.user if isinstance(by.user, User) else None,
+                user_name=by.name,
+                token_number=token_number(by),
+                source_address=by.address,
+                broker=broker.slug,
+                virtualhost=host_of(act.queue) or "",
+                object=str(act.queue),
+                action=act.action,
+                to=act.to,
+                match=dict(act.match or {}),
+                until=first["until"],
+                depth=here.attributes.get("depth_messages"),
+                reason=reason.strip(),
+                **signed(LEASE),
+            )
+            this.detail = f"message job {job.pk} begins: {this.detail}"
         return job
 
 
 def interrupt(by: Actor, job: MessageJob, *, reason: str = "") -> None:
     """Interrupt a job after the present batch; audited. Raises PermissionDenied."""
     name = ObjectName.parse(job.object)
-    with attempt(by, link(job.broker), name, "interrupt-message-job", reason=reason, requested={"job": job.pk}):
+    requested = {"job": job.pk}
+    with (
+        attempt(by, link(job.broker), name, "interrupt-message-job", reason=reason, requested=requested) as this,
+        this.in_one_transaction(),
+    ):
         why = f"interrupted by {by.name}"
         stopped = {"state": State.INTERRUPTED, "error": why, "blocked": ""}
         MessageJob.objects.filter(pk=job.pk, state=State.RUNNING).update(**stopped)
@@ -88,7 +93,7 @@ def resume(by: Actor, job: MessageJob, *, reason: str = "", unconfirmed: str = "
     name = ObjectName.parse(job.object)
     requested = {"job": job.pk, **({"unconfirmed": unconfirmed} if unconfirmed else {})}
     at_end = False
-    with attempt(by, link(job.broker), name, "resume-message-job", reason=reason, requested=requested):
+    with attempt(by, link(job.broker), name, "resume-message-job", reason=reason, requested=requested) as attempted:
         if job.state == State.DONE:
             raise InvalidValue({"detail": f"message job {job.pk} is done"})
         resumed: dict[str, Any] = {"state": State.RUNNING, "error": "", "worker": "", "waits": 0}
@@ -102,8 +107,9 @@ def resume(by: Actor, job: MessageJob, *, reason: str = "", unconfirmed: str = "
                 resumed |= _skipped(job, name)
                 at_end = resumed["after"] is None
         this = MessageJob.objects.filter(pk=job.pk)
-        if not at_end and not this.filter(state=State.INTERRUPTED).update(**resumed, **signed(LEASE)):
-            this.filter(state=State.RUNNING).claim(LEASE, timezone.now(), **resumed)  # running without a worker
+        with attempted.in_one_transaction():
+            if not at_end and not this.filter(state=State.INTERRUPTED).update(**resumed, **signed(LEASE)):
+                this.filter(state=State.RUNNING).claim(LEASE, timezone.now(), **resumed)  # running without a worker
     if at_end:  # a job without a cursor would begin at the front
         ends = {each: resumed[each] for each in ("unconfirmed", "at_least", "searched")}
         _end(this.filter(state=State.INTERRUPTED), job, State.DONE, **ends)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 
 from brokers.admin import (
     AdminError,
@@ -41,7 +42,7 @@ _REFUSALS = (AlreadyExists, EffectNotConfirmed, InvalidValue, NotAllowed, NotFou
 @dataclass
 class Attempt:
     """An attempt in progress. `before` and `after`: the affected attributes. `sent`: the request has been sent to the
-    broker; without an answer, the outcome is unknown."""
+    broker; without an answer, the outcome is unknown. `is_recorded`: the audit row has been written."""
 
     by: Actor
     broker: str
@@ -53,6 +54,16 @@ class Attempt:
     after: Mapping[str, Any] | None = None
     detail: str = ""
     sent: bool = False
+    is_recorded: bool = False
+
+    @contextmanager
+    def in_one_transaction(self) -> Iterator[None]:
+        """Change the console's own rows in the block, and write the audit row in the same transaction: a process that
+        ends in between leaves no change without its row. It is the last part of the attempt."""
+        with transaction.atomic():
+            yield
+            self.record(Outcome.DONE)
+        self.is_recorded = True
 
     def fail(self, error: str) -> None:
         """Set the detail of the audit row to the error, followed by the requested values."""
@@ -103,7 +114,8 @@ def attempt(
         this.fail(fault_of_message(operation, error) or _words(error))
         raise
     finally:
-        this.record(outcome)
+        if not (this.is_recorded and outcome == Outcome.DONE):
+            this.record(outcome)
 
 
 def happened(

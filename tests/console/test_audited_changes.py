@@ -13,6 +13,7 @@ from django.core import serializers
 from django.db import OperationalError
 from django.utils import timezone
 
+from brokers.model import object_name
 from console.access import administration
 from console.access.actor import Actor
 from console.access.models import RoleGrant
@@ -20,10 +21,18 @@ from console.alerts import console_url, editing, receiver_editing
 from console.alerts.models import Delivery, DeliveryState, Notification, Receiver
 from console.audit.models import AuditEntry
 from console.brokers import configured
+from console.bulk import editing as bulk
+from console.bulk.models import BulkEdit
+from console.history.pipeline import run_now
+from console.links.link import BrokerLink
+from console.messages import jobs
+from console.messages.models import MessageJob
 from console.operations import brokers, selections
+from console.operations.message_acts import Act
 from console.permissions.rights import Grant, Role
 from console.schedules import editing as schedules
 from tests.console.conftest import Broker
+from tests.console.messages.standin import Messages, WithMessages
 
 pytestmark = pytest.mark.django_db
 
@@ -41,6 +50,7 @@ SCHEDULE = {
 def files(settings: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, broker: Broker) -> Iterator[None]:
     settings.HEADGATE_BROKER_KEYS = str(tmp_path / "broker-keys")
     monkeypatch.setattr("console.alerts.receiver_editing.send", lambda *args: None)
+    monkeypatch.setattr("console.history.pipeline.run_now.app.send_task", lambda *args, **given: None)
     yield
     configured._added = ()
 
@@ -178,6 +188,39 @@ def for_person(change: Callable[[Actor, User], object]) -> Prepared:
     return prepare
 
 
+ORDERS = object_name("Queue", virtualhost="default", name="orders")
+CAPACITY = {"capacity_messages": 5}
+
+
+def with_queue(broker: Broker) -> BrokerLink:
+    """Connect to the broker with a queue that has a message."""
+    broker.wrap = lambda admin: WithMessages(admin, Messages({"orders": [1]}))
+    broker.memory.management.create(ORDERS, {})
+    return broker.connected()
+
+
+def bulk_edit(by: Actor, broker: Broker) -> Callable[[], BulkEdit]:
+    link = with_queue(broker)
+    return lambda: bulk.begin_bulk(by, link, bulk.Selection(), CAPACITY)
+
+
+def message_job(by: Actor, broker: Broker) -> Callable[[], MessageJob]:
+    link = with_queue(broker)
+    return lambda: jobs.begin(by, link, Act("delete", ORDERS, match={}), reason="incident 7")
+
+
+def of_begun(begin: Prepared, *steps: Callable[[Actor, Any], object]) -> Prepared:
+    """Prepare the last step for what has been begun, after the others."""
+
+    def prepare(by: Actor, broker: Broker) -> Callable[[], object]:
+        made = again(begin(by, broker)())
+        for step in steps[:-1]:
+            step(by, made())
+        return lambda: steps[-1](by, made())
+
+    return prepare
+
+
 def viewers() -> list[Group]:
     return [Group.objects.get(name="viewers")]
 
@@ -223,6 +266,13 @@ CHANGES: dict[str, Prepared] = {
     "update schedule": of_schedule(lambda by, made: schedules.change(by, made, {"hour": "4"}, made.version)),
     "pause schedule": of_schedule(lambda by, made: schedules.pause(by, made, True)),
     "delete schedule": of_schedule(schedules.delete),
+    "request-run": lambda by, broker: lambda: run_now.run_history(by, "run"),
+    "begin bulk edit": bulk_edit,
+    "interrupt bulk edit": of_begun(bulk_edit, bulk.interrupt_bulk),
+    "resume bulk edit": of_begun(bulk_edit, bulk.interrupt_bulk, bulk.resume_bulk),
+    "begin message job": message_job,
+    "interrupt message job": of_begun(message_job, jobs.interrupt),
+    "resume message job": of_begun(message_job, jobs.interrupt, jobs.resume),
 }
 
 

@@ -480,4 +480,6 @@ def test_unknown_job_is_refused_by_name_and_unreachable_worker_queue_is_an_error
     assert answer.json() == {"work": ["work is 'explode': it must be one of run, compact, retain, advise"]}
     answer = as_operator.post(RUN, {"work": "compact"}, format="json")
     assert (answer.status_code, "no route" in answer.json()["detail"]) == (503, True)
-    assert AuditEntry.objects.get().outcome == "failed"
+    assert [entry.outcome for entry in AuditEntry.objects.order_by("id")] == ["done", "failed"]
+    assert "is withdrawn: the worker's queue cannot be reached" in AuditEntry.objects.latest("id").detail
+    assert not JobRequest.objects.exists()

@@ -7,6 +7,7 @@ every broker, and writes an audit row without a broker.
 from __future__ import annotations
 
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from kombu.exceptions import OperationalError
 
 from brokers.admin import AdminError
@@ -29,30 +30,27 @@ class QueueUnreachable(AdminError):
 
 def run_history(by: Actor, work: str, reason: str = "") -> None:
     """Queue the work, one of `HISTORY_WORKS`; queued work is joined. Raises PermissionDenied, QueueUnreachable."""
-    entry = entry_of(
-        by, broker="", object="history", operation=f"request-{work}", reason=reason, outcome=Outcome.FAILED
-    )
-    try:
-        if not by.rights.allows_everywhere(Role.OPERATOR):
-            entry.outcome = Outcome.REFUSED
-            raise PermissionDenied(
-                f"{by.name} may not run the history: that needs the role of operator of every broker"
-            )
+
+    def record(outcome: Outcome, detail: str) -> None:
+        about = {"broker": "", "object": "history", "operation": f"request-{work}"}
+        entry_of(by, **about, reason=reason, outcome=outcome, detail=detail).save_or_log()
+
+    if not by.rights.allows_everywhere(Role.OPERATOR):
+        why = f"{by.name} may not run the history: that needs the role of operator of every broker"
+        record(Outcome.REFUSED, why)
+        raise PermissionDenied(why)
+    # A process that ends in between leaves no request without its entry.
+    with transaction.atomic():
         request, is_new = job_requests.request_work(work, by=by.name, address=by.address)
-        if not is_process_alive():
-            try:
-                app.send_task("history.run", expires=None)
-            except (OperationalError, OSError):
-                if is_new:
-                    request.delete()
-                raise
-        entry.outcome = Outcome.DONE
-        entry.detail = f"request {request.pk} is queued{'' if is_new else ' already'}"
-    except PermissionDenied as error:
-        entry.detail = str(error)
-        raise
+        record(Outcome.DONE, f"request {request.pk} is queued{'' if is_new else ' already'}")
+    if is_process_alive():
+        return
+    try:
+        app.send_task("history.run", expires=None)
     except (OperationalError, OSError) as error:
-        entry.detail = f"the worker's queue cannot be reached: {error}"
-        raise QueueUnreachable(f"The worker's queue cannot be reached: {error}") from error
-    finally:
-        entry.save()
+        why, number = f"the worker's queue cannot be reached: {error}", request.pk
+        with transaction.atomic():
+            if is_new:
+                request.delete()
+            record(Outcome.FAILED, f"request {number} is {'withdrawn' if is_new else 'queued already'}: {why}")
+        raise QueueUnreachable(f"T{why[1:]}") from error
