@@ -113,8 +113,8 @@ Series = extend_schema_serializer(deprecate_fields=["held"])(
                 child=serializers.BooleanField(), allow_null=True, help_text="Deprecated: use `continuous`."
             ),
             "total_blocked_ms": number_field(
-                "Blocked producer time within the range, as far as it was recorded; of a block that is longer, the part"
-                " in the range. null: unknown.",
+                "Blocked producer time within the recorded time of the range; of a longer block, the part in it. null:"
+                " unknown.",
                 allow_null=True,
             ),
             "unwatched": _spans("Spans, each [from, until], that were not recorded."),

@@ -18,7 +18,7 @@ _LONG_RUN = 15 * MINUTE
 #: Maintenance jobs run daily: without a success for longer than this, in ms, they are overdue.
 _JOB_OVERDUE = 30 * HOUR
 
-#: A machine may have been off for so many days; with more, its clock is probably wrong.
+#: Days for which a machine may have been off; with more, its clock is probably wrong.
 _PAUSE = 14
 
 _START = "Start `headgate history`, which runs the pipeline continuously. `headgate up` starts it, too."

@@ -135,7 +135,7 @@ def series(
 
     `at`: ms, ascending; every other list of `FIELDS` has a value, or null, for each. `continuous` (`held` is its
     deprecated name): whether the values apply until the next point; raw points only, values of log entries do not.
-    `total_blocked_ms`: blocked producer time within the range, as far as it was recorded; None: unknown.
+    `total_blocked_ms`: blocked producer time within the recorded time of the range; None: unknown.
     `state`: the queue's state; raw points only. `unwatched`: spans that were not recorded. `unreported`: the broker
     does not report blocked producers, and figures of them are null. Raises ValueError as `select_resolution`,
     NothingRecorded, HistoryBroken.

@@ -28,12 +28,12 @@ from tests.history.delta import DAY, coverage, read, sample, write
 TODAY = dt.date(2026, 3, 14)
 NOON = int(dt.datetime.combine(TODAY, dt.time(12), dt.UTC).timestamp() * 1000)
 YEAR = dt.timedelta(days=365)
-KEPT = LAYOUTS["samples"].keep_days or 0
+RETAINED = LAYOUTS["samples"].keep_days or 0
 #: Of the samples, in days.
-AGES = (0, 10, *range(KEPT - 21, KEPT + 4))
+AGES = (0, 10, *range(RETAINED - 21, RETAINED + 4))
 
 
-def kept(days: int) -> list[int]:
+def younger_than(days: int) -> list[int]:
     """Return the ages of the samples that are younger than that."""
     return [age for age in AGES if age < days]
 
@@ -79,7 +79,7 @@ def nightly(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.django_db
 def test_first_retention_deletes_what_is_too_old(nightly: Nightly) -> None:
     nightly.run(TODAY)
-    assert nightly.days() == kept(KEPT + 1)
+    assert nightly.days() == younger_than(RETAINED + 1)
     assert nightly.said == []
 
 
@@ -92,10 +92,10 @@ def test_clock_a_year_ahead_deletes_two_days_a_night_however_often_it_is_tried(
         nightly.run(TODAY)
     for _ in range(5):
         nightly.run(TODAY + YEAR)
-    assert nightly.days() == kept(KEPT - 1)
+    assert nightly.days() == younger_than(RETAINED - 1)
     assert "as of 2026-03-16, since the clock's date 2027-03-14 is not confirmed" in nightly.said[0]
     nightly.run(TODAY + YEAR + dt.timedelta(days=1))
-    assert nightly.days() == kept(KEPT - 3)
+    assert nightly.days() == younger_than(RETAINED - 3)
 
 
 @pytest.mark.django_db
@@ -115,7 +115,7 @@ def test_retention_catches_up_after_a_pause_of_the_machine(nightly: Nightly) -> 
     nights = [TODAY + dt.timedelta(days=10 + night) for night in range(10)]
     for night in nights:
         nightly.run(night)
-    assert nightly.days() == kept(KEPT + 1 - 19)
+    assert nightly.days() == younger_than(RETAINED + 1 - 19)
     assert len(nightly.said) == 8
 
 
@@ -124,7 +124,7 @@ def test_clock_that_was_behind_for_a_night_delays_nothing(nightly: Nightly) -> N
     nightly.run(TODAY)
     nightly.run(TODAY - YEAR)
     nightly.run(TODAY + dt.timedelta(days=1))
-    assert nightly.days() == kept(KEPT)
+    assert nightly.days() == younger_than(RETAINED)
 
 
 @pytest.mark.django_db
@@ -132,11 +132,11 @@ def test_confirmed_clock_is_followed_at_once(nightly: Nightly, monkeypatch: pyte
     nightly.run(TODAY)
     later = TODAY + dt.timedelta(days=20)
     nightly.run(later)
-    assert nightly.days() == kept(KEPT - 1)
+    assert nightly.days() == younger_than(RETAINED - 1)
     monkeypatch.setattr(command, "_today", lambda: later)
     monkeypatch.setattr(command.Command, "_do_once", lambda _self, work: nightly.run(later))
     call_command("history", once="retain", clock_is_right=True)
-    assert nightly.days() == kept(KEPT + 1 - 20)
+    assert nightly.days() == younger_than(RETAINED + 1 - 20)
 
 
 @pytest.mark.django_db
@@ -150,7 +150,7 @@ def test_confirmation_belongs_to_retention_alone(nightly: Nightly) -> None:
 def test_damaged_record_of_the_last_retention_counts_as_none(nightly: Nightly) -> None:
     (Path(nightly.url) / "retention.json").write_text('{"as_of": "20')
     nightly.run(TODAY + YEAR)
-    assert nightly.days() == kept(KEPT - 1)
+    assert nightly.days() == younger_than(RETAINED - 1)
 
 
 def test_limited_retention_is_a_finding_with_the_command_that_confirms_the_clock(tmp_path: Path) -> None:
