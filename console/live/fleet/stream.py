@@ -14,9 +14,6 @@ from console.live.conditions import USUAL, filtered, page_of
 from console.live.fleet.members import Member
 from console.live.watching import event_json
 
-#: Newest events of a broker that are searched for those that a user with some virtual hosts sees.
-_SEARCHED = 1000
-
 
 def conditions_page(
     members: Sequence[Member], *, newest: bool = False, page: int = 1, size: int = USUAL, **filters: str
@@ -51,8 +48,7 @@ def stream(members: Sequence[Member], count: int) -> list[dict[str, Any]]:
 
 def _events(member: Member, count: int) -> Iterator[dict[str, Any]]:
     link = member.link
-    searched = count if link.only_hosts is None else max(count, _SEARCHED)
-    newest = link.recent_events(max(0, link.newest_event - searched)).events
+    newest = link.recent_events(link.newest_position(count)).events
     # By time: a broker's clock may have been set back between two of its events.
     for event in sorted(newest, key=lambda event: (event.at, event.number), reverse=True)[:count]:
         yield _with_broker(event_json(event), member)

@@ -12,6 +12,7 @@ from brokers.model import ObjectName, object_name
 from brokers.steady_clock import SteadyClock
 from console.conditions.active import Condition
 from console.conditions.detectors import Finding
+from console.links.event_window import EventWindow
 from console.links.link import BrokerLink
 from console.links.queue_totals import SUMMED
 from console.links.state import BrokerState
@@ -232,6 +233,17 @@ def test_restricted_members_have_only_what_their_virtual_hosts_have() -> None:
     assert {row["object"] for row in found["results"]} == {row["object"] for row in here}
     assert all("virtualhost=a" in event["object"] for event in newest_events([member], 100))
     assert all("virtualhost=a" in c["object"] for c in conditions_page([member])["results"])
+
+
+def test_restricted_members_have_their_newest_events_however_many_others_follow() -> None:
+    link = Link("one", "One")
+    link.window = EventWindow()
+    mine, other = (object_name("Queue", virtualhost=host, name="orders") for host in ("a", "b"))
+    events = [Event(n, 1000 + n, "queue-overfull", mine if n <= 3 else other, "text", {}) for n in range(1, 4501)]
+    link.window.add(events)
+    member = Member(as_visible(cast(BrokerLink, link), frozenset({"a"})))
+    assert [event["number"] for event in newest_events([member], 2)] == [3, 2]
+    assert [entry["number"] for entry in stream([member], 9)] == [3, 2, 1]
 
 
 def test_unknown_sort_is_refused() -> None:
