@@ -10,7 +10,7 @@ from proton import ConnectionException
 from proton.utils import LinkDetached
 
 from brokers.engine.values.stops import Scope
-from brokers.server import event_node
+from brokers.server import event_node, sample_node
 from brokers.server.config_store import StoreError
 from tests.amqp.broker_thread import BrokerThread, wait_until
 from tests.amqp.clients import After, Crowd, connected, fill, managing, until
@@ -276,10 +276,35 @@ def test_samples_contain_changed_queues_with_their_rates_and_no_idle_ones(broker
     assert broker.do(lambda s: s.broker.sample()) == []
 
 
-def test_a_link_without_credit_misses_samples_and_piles_up_none(broker: BrokerThread) -> None:
+def test_a_link_without_credit_piles_up_no_samples_and_gets_the_present_values_later(broker: BrokerThread) -> None:
     with connected(broker, user="console") as connection:
-        connection.create_receiver("$samples", credit=0)
-        fill(broker, "q", ["one"])
-        for _ in range(3):
+        receiver = connection.create_receiver("$samples", credit=0)
+        for number in range(3):
+            fill(broker, "q", [number])
             broker.do(lambda s: s._second())
         assert broker.look(lambda s: [len(link.waiting) for link in s.samples._links]) == [0]
+        body = receiver.receive().body  # gives credit for one message
+        depths = {row[0]: row[1 + body["names"].index("depth_messages")] for row in body["rows"]}
+        assert depths["type=Queue,virtualhost=default,name=q"] == 3
+        assert broker.look(lambda s: [len(missed) for missed in s.samples._missed.values()]) == [0]
+
+
+def test_more_queues_than_a_follower_has_credit_for_are_all_sampled(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of 20 messages of 500 queues, which a console gives credit for."""
+    monkeypatch.setattr(sample_node, "ROWS", 1)
+    names = [f"q{number}" for number in range(7)]
+    with connected(broker, user="console") as connection:
+        for name in names:
+            fill(broker, name, ["one"])
+        broker.do(lambda s: s.broker.sample())
+        receiver = connection.create_receiver("$samples", credit=2)
+        for name in names:
+            fill(broker, name, ["two"])
+        broker.do(lambda s: s._second())
+        found: dict[str, int] = {}
+        while found != dict.fromkeys(names, 2):
+            body = receiver.receive().body
+            for row in body["rows"]:
+                found[row[0].rpartition("=")[2]] = row[1 + body["names"].index("depth_messages")]
