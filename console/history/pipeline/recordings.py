@@ -95,7 +95,8 @@ def recordings(
     found = []
     for broker in brokers:
         slug = broker["slug"]
-        signs, published = [newest[slug]] if slug in newest else [], []
+        signs = [newest[slug]] if slug in newest else []
+        published: list[int] = []
         try:
             written, published = _published(reader.url, slug)
             signs += written
