@@ -231,3 +231,31 @@ async def test_edits_survive_a_disconnection_and_are_saved_without_a_reload(peop
     await expect(policy.locator(".toast.done")).to_contain_text("Applied")
     await buttons[stop].click()
     await expect(stop.locator("dialog .answer")).to_contain_text("1 producer")
+
+
+async def test_durations_are_right_although_the_clock_of_the_browser_is_not(people: People, broker: Broker) -> None:
+    people.expected += ["503", "Failed to load resource"]
+    page = await people.page("ada")
+    await page.add_init_script("const real = Date.now; Date.now = () => real() + 600_000;")
+    await opened(page, "/")
+    broker.lose()
+    banner = page.locator("#banner-lost")
+    await expect(banner).to_contain_text(re.compile(r"disconnected for \d+ s\)"))
+    await expect(banner).not_to_contain_text("min")
+
+
+async def test_page_of_a_removed_broker_says_so_and_opens_no_further_socket(people: People, broker: Broker) -> None:
+    page = await people.page("ada")
+    sockets: list[str] = []
+    page.on("websocket", lambda socket: sockets.append(socket.url))
+    await opened(page, "/?broker=local")
+    link = broker.link
+    link._loop.call_soon_threadsafe(link.removed)  # as when an administrator removes it
+    await expect(page.locator("#connection-text")).to_have_text("Removed")
+    banner = page.locator("#banner-lost")
+    await expect(banner).to_contain_text("Local broker was removed from the console")
+    await expect(banner).to_contain_text("Shown as of")
+    await expect(banner.get_by_role("link", name="Other brokers")).to_be_visible()
+    await page.evaluate("dispatchEvent(new Event('online'))")
+    await expect(page.locator("#connection-text")).to_have_text("Removed")
+    assert len(sockets) == 1
