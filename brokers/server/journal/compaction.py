@@ -7,6 +7,7 @@ written again, in one change each, which makes all earlier changes there superfl
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from itertools import accumulate
 
 from google_crc32c import value
@@ -50,7 +51,7 @@ class Compaction:
             if not self._copy(draft, segment):
                 return True
         else:
-            draft.leave(self._index.left_of(min(segment.refs, key=lambda each: each.serial)))
+            draft.leave(self._index.left_of(min(_known(segment.refs), key=lambda each: each.serial)))
         self._segments.append(draft, Purpose.COPY)
         self._segments.free_what_is_not_needed(in_need=in_need)
         return True
@@ -71,7 +72,7 @@ class Compaction:
             for segment in files
             if segment is not self._segments.head
             and not segment.finding
-            and (segment.runs or segment.refs)
+            and (segment.runs or _known(segment.refs))
             and (segment.left_cost <= part * segment.put_cost or segment.put_cost <= SHORT_PART * self._room(segment))
         ]
         return min(possible, key=lambda segment: segment.left_cost, default=None)
@@ -104,6 +105,12 @@ class Compaction:
             return False
         copy_pieces(draft, run, pieces)
         return True
+
+
+def _known(segments: Iterable[Segment]) -> list[Segment]:
+    """Those of which it is known what is left. What a start could not read of another one may be readable again, and
+    would be removed by a change that lists what is left."""
+    return [segment for segment in segments if not segment.finding]
 
 
 #: Messages with successive numbers, and their bodies.

@@ -13,7 +13,7 @@ from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 
-from brokers.server.journal.groups import HEAD_BYTES, Draft
+from brokers.server.journal.groups import HEAD_BYTES, MORE, Draft
 from brokers.server.journal.listing import Listing
 from brokers.server.journal.message_index import MessageIndex, Segment
 from brokers.server.journal.reading_lock import FreeingLock
@@ -179,7 +179,7 @@ class Segments:
         """What a segment begins with: the others in use, and what is not with the messages. The names of all queues,
         also of those that have no messages now: a queue is named once."""
         index, opening = self.index, Draft()
-        last = self._lost | {serial: segment.last for serial, segment in index.segments.items()}
+        last = self._lost | {serial: each.last + MORE * each.has_more for serial, each in index.segments.items()}
         opening.list_segments(last, with_names=with_names)
         opening.last_queue(index.last_queue)
         for queue, name in index.names.items() if with_names else ():
