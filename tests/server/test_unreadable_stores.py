@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from typing import Any
 import pytest
 
 from brokers.engine.management.resources.queue import QueueResource
-from brokers.server.journal import segment_file
+from brokers.server.journal import journal_store, segment_file
 from brokers.server.journal.recovery import recover
 from brokers.server.journal.segment_file import COPIES
 from brokers.server.journal.stamp_file import NAME as STAMP
+from brokers.server.journal.stamp_file import read_stamp
+from brokers.server.sqlite_file import DiskFull
 from brokers.server.store_command import main
 from brokers.server.store_folder import earlier_of
 from brokers.server.store_survey import FOLDER
@@ -94,6 +97,42 @@ def test_store_of_which_nothing_can_be_read_is_refused_by_its_name(
     with BrokerThread(data) as broker:
         assert broker.depth("dq") == 0
         send(broker, "dq", "new")
+
+
+@pytest.mark.parametrize("damage", [zeros, cut_off, garbage, headers], ids=lambda each: each.__name__)
+def test_store_of_a_broker_that_was_killed_in_its_first_run_is_refused_if_nothing_is_left_of_it(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    """Its files look as if they had never been used, but the stamp knows that there was a segment."""
+    with BrokerThread(tmp_path / "data") as broker:
+        make_durable(broker, "dq")
+        killed = [shutil.copytree(broker.data, tmp_path / "unused", ignore=shutil.ignore_patterns("*-shm"))]
+        send(broker, "dq", "confirmed")
+        killed.append(shutil.copytree(broker.data, tmp_path / "killed", ignore=shutil.ignore_patterns("*-shm")))
+    with BrokerThread(killed[0]) as broker:
+        assert broker.depth("dq") == 0
+    damage(killed[1])
+    for _ in range(2):
+        assert f"{killed[1] / FOLDER / STORE} has lost its segments" in refused(killed[1])
+
+
+def test_stamp_that_could_not_be_written_at_the_first_message_is_written_at_a_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The messages are stored all the same."""
+
+    def full(path: Path, *_: Any) -> None:
+        raise DiskFull(f"cannot write {path}")
+
+    with BrokerThread(tmp_path) as broker:
+        make_durable(broker, "dq")
+        with monkeypatch.context() as patch:
+            patch.setattr(journal_store, "write_stamp", full)
+            send(broker, "dq", "one")
+            assert read_stamp(tmp_path / FOLDER / STORE)[1] == 0
+        send(broker, "dq", "two")
+        assert read_stamp(tmp_path / FOLDER / STORE)[1] == 1
+        assert receive(broker, "dq") == ["one", "two"]
 
 
 def test_journal_whose_disk_cannot_be_read_is_refused_by_its_name_until_it_can(

@@ -40,8 +40,8 @@ class Segment:
     """A file in use. `end`: behind its last group. `last`: the sequence of that. `left`, `left_bytes`: messages that
     are there, and their size. `put_cost`: as `left_cost`, of all that were put. `runs`: that have messages, in the
     order in which they were put. `refs`: see the module. `finding`: what is damaged in it; it stays as it is then.
-    `listing`: of the head, if there is room for one. `has_more`: there may be groups behind the last one, which the disk
-    could not read."""
+    `listing`: of the head, if there is room for one. `has_more`: there may be groups behind the last one, which the
+    disk could not read."""
 
     __slots__ = (
         "end",

@@ -189,60 +189,62 @@ def test_list_that_can_be_read_again_names_no_freed_segment_as_missing(path: Pat
             assert bodies(content(store)) == expected | {(3, 1): b"meanwhile"}
 
 
+def damage(path: Path, chance: random.Random, bad: BadSectors) -> None:
+    """Have the next start fail to read some places, and the listings of segments."""
+    used = [file for file, _ in recover(path).headers.values()]
+    if chance.random() < 0.7:
+        for file in chance.sample(used, min(len(used), chance.choice((1, 1, 2, 3)))):
+            begin = chance.choice((*COPIES, *range(CONTENT, SEGMENT, PAGE)))
+            pages = COPIES if begin in COPIES else range(begin, SEGMENT, PAGE)[: chance.choice((1, 3, 99))]
+            bad.pages |= {(file.path.name, page) for page in pages}
+    if chance.random() < 0.5:
+        for file in used:
+            data = file.path.read_bytes()
+            file.path.write_bytes(data[:-8] + bytes(8))
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_nothing_confirmed_is_lost_in_random_histories_of_starts_that_cannot_read_all(
     path: Path, bad: BadSectors, seed: int
 ) -> None:
-    """With numbers as the engine assigns them, kills and stops. What is removed while it cannot all be read may be back;
+    """With numbers as the engine assigns them, kills and stops. What is removed while not all can be read may be back;
     nothing else is there, and at the end everything."""
     chance = random.Random(seed)
     put: dict[tuple[int, int], bytes] = {}
     confirmed: dict[tuple[int, int], bytes] = {}
     left_out = 0
-    store = opened(path)
-    store.set_stamp(Stamp("me", "default", 1))
+    with closing(opened(path)) as store:
+        store.set_stamp(Stamp("me", "default", 1))
     for turn in range(14):
-        if turn:
-            bad.pages.clear()
-            used = [file for file, _ in recover(path).headers.values()]
-            if turn < 13 and chance.random() < 0.7:
-                for file in chance.sample(used, min(len(used), chance.choice((1, 1, 2, 3)))):
-                    begin = chance.choice((*COPIES, *range(CONTENT, SEGMENT, PAGE)))
-                    pages = COPIES if begin in COPIES else range(begin, SEGMENT, PAGE)[: chance.choice((1, 3, 99))]
-                    bad.pages |= {(file.path.name, page) for page in pages}
-            if chance.random() < 0.5:
-                for file in used:
-                    data = file.path.read_bytes()
-                    file.path.write_bytes(data[:-8] + bytes(8))
-            store = opened(path)
-        incomplete = bool(store.findings)
+        if 0 < turn < 13:
+            damage(path, chance, bad)
+        store = opened(path)
+        left_out += bool(store.findings)
         there = places(store)
         assert there <= put.keys()
-        next_number = {q: max([n for queue, n in there if queue == q], default=0) for q in (1, 2)}
-        if incomplete:
-            left_out += 1
-            next_number = {q: max(n, left_out * LEFT_OUT) for q, n in next_number.items()}
+        last = {q: max([n for queue, n in there if queue == q], default=0) for q in (1, 2)}
+        if store.findings:
+            last = {q: max(n, left_out * LEFT_OUT) for q, n in last.items()}
         for _ in range(chance.randrange(60)):
             queue = chance.choice((1, 2))
-            next_number[queue] += 1
-            place = queue, next_number[queue]
+            last[queue] += 1
+            place = queue, last[queue]
             assert place not in confirmed
             put[place] = confirmed[place] = body_of(len(put), chance.choice((10, 700, 9000)))
             store.put(*place, put[place])
-            there.add(place)
             for gone in chance.sample(sorted(there), min(len(there), chance.choice((0, 0, 1, 3)))):
-                if gone != place:
-                    store.remove(*gone)
-                    there.discard(gone)
-                    confirmed.pop(gone, None)
+                store.remove(*gone)
+                there.discard(gone)
+                confirmed.pop(gone, None)
+            there.add(place)
             write_all(store)
         bad.pages.clear()
-        if chance.random() < 0.5:
+        is_killed = chance.random() < 0.5
+        if is_killed:
             kill(path)
-            store.close()
+        store.close()
+        if is_killed:
             after_kill(path)
-        else:
-            store.close()
     with closing(opened(path)) as store:
         found = bodies(content(store))
         assert store.findings == [], "all can be read"
