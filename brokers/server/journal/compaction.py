@@ -13,7 +13,8 @@ from itertools import accumulate
 from google_crc32c import value
 
 from brokers.server.journal.groups import Draft, Put
-from brokers.server.journal.message_index import MessageIndex, Run, Segment
+from brokers.server.journal.message_index import MessageIndex
+from brokers.server.journal.runs import Run, Segment
 from brokers.server.journal.segment_file import CONTENT, Unreadable
 from brokers.server.journal.segments import Purpose, Segments
 
@@ -39,6 +40,8 @@ class Compaction:
     def step(self, *, in_need: bool, for_reserve: bool = False) -> bool:
         """Do a small part of what is to be done; return whether there is more. `in_need`: the disk is full, and every
         segment counts. `for_reserve`: so is the reserve used: whatever can be freed is. Raises StoreError."""
+        while self._index.drop_some():
+            pass
         segment = self._chosen(in_need=in_need, for_reserve=for_reserve)
         if segment is None:
             return False

@@ -16,7 +16,8 @@ from time import monotonic
 from brokers.engine.ports import Place
 from brokers.server.journal.compaction import Compaction
 from brokers.server.journal.groups import Draft
-from brokers.server.journal.message_index import MessageIndex, Segment
+from brokers.server.journal.message_index import MessageIndex
+from brokers.server.journal.runs import Segment
 from brokers.server.journal.segments import Purpose, Segments
 from brokers.server.message_groups import COLUMNS, Body, Changes, Group, Written
 from brokers.server.sqlite_file import DiskFull, StoreError
@@ -112,6 +113,8 @@ class JournalWriter:
 
     def _make_room(self) -> bool:
         """Free a segment for removals, which have used up the reserve. Raises StoreError."""
+        while self._index.drop_some():
+            pass
         self._segments.free_what_is_not_needed(in_need=True)
         while not self._segments.free:
             if not self._compaction.step(in_need=True, for_reserve=True):
@@ -205,12 +208,14 @@ class JournalWriter:
     # -- after a group ------------------------------------------------------------------------------------------
 
     def _tidy(self) -> bool:
-        """Free segments, and allocate the reserve. Return whether there is more to do."""
+        """Remove what is left of dropped queues, free segments, and allocate the reserve: a part of each. Return
+        whether there is more to do."""
         now = monotonic()
         waits = now < self._not_before
+        more = self._index.drop_some()
         if waits and self._failed:
-            return False
-        more = failed = False
+            return more
+        failed = False
         segments = self._segments
         # An error of one prevents no other.
         for step in (self._free, segments.delete_useless, segments.reserve, self._compact):

@@ -34,7 +34,8 @@ from brokers.server.journal.groups import (
 )
 from brokers.server.journal.listing import Listed, read_listing
 from brokers.server.journal.mending import MOST, mended
-from brokers.server.journal.message_index import MessageIndex, Segment
+from brokers.server.journal.message_index import MessageIndex
+from brokers.server.journal.runs import Segment
 from brokers.server.journal.segment_file import CONTENT, PAGE, Header, LaterRelease, SegmentFile, Unreadable
 from brokers.server.journal.stamp_file import read_stamp
 from brokers.server.sqlite_file import StoreError
@@ -125,6 +126,8 @@ def _recover(folder: Path) -> Found:
             found.serial = max(found.serial, header.serial)
         file.close()
     _read_segments(folder, found, used, freed, unreadable)
+    while found.index.drop_some():
+        pass
     _, newest = read_stamp(folder)
     if unreadable:
         found.serial = max(found.serial, newest) + PASSED_OVER * len(unreadable)

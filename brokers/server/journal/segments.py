@@ -15,8 +15,9 @@ from pathlib import Path
 
 from brokers.server.journal.groups import HEAD_BYTES, MORE, Draft
 from brokers.server.journal.listing import Listing
-from brokers.server.journal.message_index import MessageIndex, Segment
+from brokers.server.journal.message_index import MessageIndex
 from brokers.server.journal.reading_lock import FreeingLock
+from brokers.server.journal.runs import Segment
 from brokers.server.journal.segment_file import CONTENT, Header, SegmentFile, WriteFailed, sync_folder
 from brokers.server.sqlite_file import DiskFull, StoreError
 
@@ -290,7 +291,7 @@ class Segments:
 
     @staticmethod
     def is_free(segment: Segment) -> bool:
-        return not segment.left and not segment.refs and not segment.finding
+        return not (segment.left or segment.refs or segment.drops or segment.finding)
 
     def _is_spent(self) -> bool:
         """Whether the newest segment is not needed but for its list, and its file will be free with the next one."""
