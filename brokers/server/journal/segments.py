@@ -311,7 +311,7 @@ class Segments:
     def _put_free(self, segment: Segment) -> None:
         file = segment.file
         if file.size != self.size or len(self.free) >= self._most_free:
-            self._surplus.append(file)
+            (self._surplus if self._durable else self._useless).append(file)  # no list is read of the temporary store
         else:
             with suppress(StoreError):
                 file.uncache()
