@@ -120,16 +120,18 @@ def _known(segments: Iterable[Segment]) -> list[Segment]:
 Piece = tuple[Put, list[bytes]]
 
 
-def pieces_of(run: Run, offset: int = 0) -> list[Piece]:
+def pieces_of(run: Run, offset: int = 0, *, around: bool = False) -> list[Piece]:
     """Read what is left of a run, with the checksums that it has; its last messages come first: see
-    `message_index._Lane`. `offset`: is added to the queue's number. Raises StoreError."""
-    put = run.put
+    `message_index._Lane`. `offset`: is added to the queue's number. `around`: what the disk cannot read is zeros.
+    Raises Unreadable for it otherwise; StoreError."""
+    put, file = run.put, run.segment.file
+    read = file.read_around if around else file.read
     sizes_and_sums = memoryview(put.parts).cast("I")
     sizes, sums = sizes_and_sums[: put.count], sizes_and_sums[put.count :]
     ends = list(accumulate(sizes, initial=0))
     pieces = []
     for low, high in reversed(_ranges(run)):
-        data = run.segment.file.read(run.at + ends[low], ends[high] - ends[low])
+        data = read(run.at + ends[low], ends[high] - ends[low])
         bodies = [data[ends[at] - ends[low] : ends[at + 1] - ends[low]] for at in range(low, high)]
         expires = put.expires[low:high] if put.expires else None
         parts = bytes(sizes[low:high]) + bytes(sums[low:high])
