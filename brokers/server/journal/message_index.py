@@ -30,8 +30,8 @@ from brokers.server.message_groups import MESSAGE_BYTES, Entry
 #: Runs without messages that a lane may have before they are taken out, besides as many others.
 _SPENT = 64
 
-#: Runs of dropped queues that are taken out at once, some 2 ms: groups of messages and readers wait meanwhile. So many
-#: messages more in a run cost as much as another one.
+#: Runs of dropped queues that are taken out at once, some 2 ms: groups of messages and readers wait meanwhile. And how
+#: many further messages in a run cost as much as another one.
 DROPPED_COST, _AS_ONE_RUN = 1000, 64
 
 _SINGLE_COST = MESSAGE_COST + RUN_COST

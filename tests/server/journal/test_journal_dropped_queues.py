@@ -81,7 +81,7 @@ def test_portions_go_on_while_an_error_delays_what_else_is_to_be_done(path: Path
         assert left(store) == 0
 
 
-def test_change_that_drops_a_queue_is_kept_until_the_last_of_its_messages_is_taken_out(path: Path) -> None:
+def test_change_that_drops_a_queue_stays_until_the_last_of_its_messages_is_taken_out(path: Path) -> None:
     """Its segment has no messages, and those of which it has removed some are free, but not yet all."""
     with closing(opened(path)) as store:
         fill(store, 1, 300)

@@ -283,7 +283,7 @@ def test_temporary_store_takes_each_removal_and_then_messages_again(path: Path, 
 def test_messages_that_their_own_group_removes_are_not_left_where_only_its_removals_make_room(
     path: Path, disk: Disk, durable: bool
 ) -> None:
-    """Removals are written first then: a message would be written after its removal, and stay for ever."""
+    """Removals are written first then: a message would be written after its removal, and stay."""
     disk.room = 6
     with closing(opened(path, durable=durable)) as store:
         end = fill(store, 0)
