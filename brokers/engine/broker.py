@@ -104,7 +104,7 @@ class Broker:
         self.addresses = Addresses(registry, self.routing, self.queue_lifecycle)
         self.clients = Clients(registry, turn, self.links, self.subscriptions, self.transactions)
         self.closing = Closing(registry, turn, self.clients)
-        self.stored_messages = StoredMessages(agenda, self.transactions)
+        self.stored_messages = StoredMessages(agenda, self.transactions, self.records)
         self.message_lists = MessageLists()
         self.message_reading = MessageReading()
         self.message_changes = MessageChanges(registry, self.dead_letters)

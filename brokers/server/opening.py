@@ -26,10 +26,14 @@ log = logging.getLogger("headgate.broker")
 
 @contextmanager
 def open_folder(
-    data: Path, databases: Sequence[Path] = (), say: Callable[[str], None] = log.info
+    data: Path,
+    databases: Sequence[Path] = (),
+    say: Callable[[str], None] = log.info,
+    *,
+    leave_unreadable: bool = False,
 ) -> Iterator[tuple[ConfigStore, list[StoreFile], list[str]]]:
     """Yield the configuration, which is closed if the block raises, the message stores, and a line for each damage.
-    `databases`: further ones to repair. Raises StoreError."""
+    `databases`: further ones to repair. `leave_unreadable`: see `convert_all`. Raises StoreError."""
     finish_renames(data / FOLDER, ())  # else a store that was being replaced would not be seen below
     earlier = [path for path in store_files(data / FOLDER) if not is_journal(path)]
     found = mend_logs([data / CONFIG, *databases, *earlier])
@@ -45,7 +49,8 @@ def open_folder(
             for store in stores:
                 if not is_journal(store.path) and is_of_deleted(known, store):
                     unlink_earlier(store.path)
-            found += convert_all(config, [store for store in stores if store.path.exists()], say)
+            there = [store for store in stores if store.path.exists()]
+            found += convert_all(config, there, say, leave_unreadable=leave_unreadable)
             stores = [store for store in check(data, config.load()) if is_journal(store.path)]
         for store in stores:
             found += store.damage

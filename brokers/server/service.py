@@ -180,7 +180,9 @@ class Service:
                 self.broker.turn.add_fact, name=host.object_name, subject=f"vh(/{host.name})/ms(Journal)"
             )
             add_fact("store-recovery-start", words="Recovery Start", attributes={})
-            count = self.broker.recover(host, self.messages.recover(host.name))
+            count = self.broker.recover(
+                host, self.messages.recover(host.name), incomplete=self.messages.is_incomplete(host.name)
+            )
             add_fact("store-recovered", words=f"Recovered {count:,} messages", attributes={"messages": count})
             add_fact("store-recovery-complete", words="Recovery Complete", attributes={})
 

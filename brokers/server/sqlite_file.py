@@ -159,5 +159,10 @@ def is_damage(error: sqlite3.Error) -> bool:
     return _code(error) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
+def is_unreadable(error: sqlite3.Error) -> bool:
+    """Return whether the disk cannot read or write a part of the file, which may pass."""
+    return _code(error) == sqlite3.SQLITE_IOERR
+
+
 def _code(error: sqlite3.Error) -> int:
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF

@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
 def _run(options: argparse.Namespace, data: Path) -> int:
     finish(data)
     if options.what == "convert":
-        return _convert(data, as_json=options.json)
+        return _convert(data, as_json=options.json, leave_unreadable=options.leave_unreadable)
     if options.what == "check":
         found = examine(data, quick=options.quick)
         _say(json.dumps(found, ensure_ascii=False, indent=2) if options.json else _text(found))
@@ -69,8 +69,9 @@ def _run(options: argparse.Namespace, data: Path) -> int:
     return 0
 
 
-def _convert(data: Path, *, as_json: bool) -> int:
-    """Convert the stores of an earlier release, as a start of the broker does. Raises StoreError."""
+def _convert(data: Path, *, as_json: bool, leave_unreadable: bool) -> int:
+    """Convert the stores of an earlier release, as a start of the broker does. `leave_unreadable`: without the messages
+    that the disk cannot read. Raises StoreError."""
     said: list[str] = []
     log = logging.getLogger("headgate.broker")
     log.setLevel(logging.INFO)
@@ -82,7 +83,7 @@ def _convert(data: Path, *, as_json: bool) -> int:
         if not as_json:
             _say(text)
 
-    with open_folder(data, say=say) as (config, _, found):
+    with open_folder(data, say=say, leave_unreadable=leave_unreadable) as (config, _, found):
         config.close()
     for line in found:
         log.error("%s", line)
@@ -198,7 +199,14 @@ def _parser() -> argparse.ArgumentParser:
     dump.add_argument("--queue", metavar="NAME", help="only the messages of queues with this name")
     dump.add_argument("--bodies", action="store_true", help="with the encoded messages, in Base64")
     commands.add_parser("adopt", help="create queues for messages whose queue is unknown")
-    commands.add_parser("convert", help="convert the stores of an earlier release, as the broker does at its start")
+    convert = commands.add_parser(
+        "convert", help="convert the stores of an earlier release, as the broker does at its start"
+    )
+    convert.add_argument(
+        "--leave-unreadable",
+        action="store_true",
+        help="leave messages out that the disk cannot read, list them, and preserve the file; without, it is refused",
+    )
     aside = commands.add_parser("set-aside", help="move the stores to a dated folder beside them; nothing is deleted")
     aside.add_argument("--store", action="append", metavar="NAME", help="only the store with this name in their folder")
     default = Path(os.environ.get("HEADGATE_DATA") or "data") / "broker"

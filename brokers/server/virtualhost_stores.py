@@ -131,6 +131,10 @@ class VirtualHostStores:
         """See `JournalStore.recover`."""
         return self._committers[virtualhost].store.recover()
 
+    def is_incomplete(self, virtualhost: str) -> bool:
+        """Whether there may be more messages, which a later start can read."""
+        return bool(self._committers[virtualhost].store.findings)
+
     async def close(self) -> None:
         all_of_them = [*self._committers.values(), *self._dropped.values()]
         await asyncio.gather(*(_close(c) for c in all_of_them), *self._deleting)

@@ -12,6 +12,7 @@ from proton import Message
 from brokers.server.journal import renumbering
 from brokers.server.journal.reading import damaged_messages
 from brokers.server.journal.recovery import recover
+from brokers.server.journal.segment_file import PAGE
 from brokers.server.store_adoption import adopt
 from brokers.server.store_command import main
 from brokers.server.store_folder import earlier_of
@@ -20,8 +21,19 @@ from tests.amqp.broker_thread import BrokerThread
 from tests.amqp.clients import connected
 from tests.server.earlier_writer.folders import RESERVE, as_of_the_release_before
 from tests.server.earlier_writer.message_store import MessageStore
+from tests.server.journal.journals import BadSectors
 from tests.server.test_bit_rot import flip_in
-from tests.server.test_store_identity import STORE, contents, data, make_durable, names, receive, refused, snapshots
+from tests.server.test_store_identity import (
+    STORE,
+    contents,
+    data,
+    make_durable,
+    names,
+    receive,
+    refused,
+    send,
+    snapshots,
+)
 
 __all__ = ["data", "snapshots"]  # fixtures
 
@@ -37,6 +49,10 @@ def damage_group(journal: Path, body: bytes) -> None:
             file.path.write_bytes(content)
             return
     raise AssertionError(f"{body!r} is not in {journal}")
+
+
+def inode(file: Path) -> int:
+    return file.stat().st_ino
 
 
 def all_but(number: int) -> list[str]:
@@ -121,6 +137,36 @@ def test_damaged_body_costs_no_other_message_when_its_journal_is_written_again(d
     with BrokerThread(data) as broker, connected(broker) as connection:
         receiver = connection.create_receiver("dq", credit=30)
         assert [receiver.receive(timeout=5).body for _ in range(29)] == all_but(17)
+        assert receive(broker, "second") == names("s", 10)
+
+
+def test_body_that_the_disk_cannot_read_is_named_and_costs_no_other_message(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is preserved: the disk may read it again."""
+    with BrokerThread(data) as broker:
+        send(broker, "dq", "x" * 20_000, "last")
+    index = recover(data / FOLDER / STORE).index
+    run = index.run_with(1, 31)
+    assert run is not None
+    of_another(data)
+    bad = BadSectors(monkeypatch)
+    bad.pages = {(run.segment.file.path.name, run.at - run.at % PAGE + 2 * PAGE)}
+    before = {file: inode(file) for file in (data / FOLDER / STORE).glob("*.segment")}
+    said = adopt(data)
+    [copy] = (data / FOLDER).glob(f"{STORE}-damaged-*")
+    path = data / FOLDER / STORE
+    assert said[:2] == [
+        f"the disk cannot read {path}: message 31 of queue number 1 has no body that could be delivered",
+        f"the damaged files of {data / FOLDER / STORE} are preserved in {copy}",
+    ]
+    assert {file.name: inode(file) for file in copy.glob("*.segment")} == {f.name: at for f, at in before.items()}
+    bad.pages.clear()
+    assert len(list(damaged_messages(data / FOLDER / STORE))) == 1
+    assert list(damaged_messages(copy)) == [], "it is there"
+    with BrokerThread(data) as broker, connected(broker) as connection:
+        receiver = connection.create_receiver("dq", credit=40)
+        assert [receiver.receive(timeout=20).body for _ in range(31)] == [*names("m", 30), "last"]
         assert receive(broker, "second") == names("s", 10)
 
 

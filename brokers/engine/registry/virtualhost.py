@@ -23,7 +23,8 @@ class VirtualHost:
     that a queue is bound to, in the order of its first binding to each. `create_on_attach`: unknown queues are created
     when a client attaches; `durable_queues`: as durable ones. `anonymous`: clients that did not sign in may publish and
     consume. `transaction_idle_limit_ms`: transactions idle for this time are rolled back; 0: never. `store`: of its
-    durable queues' messages, None before the first such queue; `store_limits`: those of `store_overfull_bytes` and
+    durable queues' messages, None before the first such queue; `left_out`: how often its queues have left out numbers
+    of messages that could not be read (`values.message.LEFT_OUT`); `store_limits`: those of `store_overfull_bytes` and
     `store_underfull_bytes` that are set; `meter`: counts what its queues use of all limits. `subscriptions`: those with
     a name, by identity. `slow_consumer_policies`: by name. `dead_letter_sources`: dead-letter queue -> number of queues
     whose dead letters go to it."""
@@ -36,6 +37,7 @@ class VirtualHost:
         "defaults",
         "durable_queues",
         "exchanges",
+        "left_out",
         "meter",
         "name",
         "object_name",
@@ -60,6 +62,7 @@ class VirtualHost:
         self.anonymous = False
         self.transaction_idle_limit_ms = 0
         self.store: Store | None = None
+        self.left_out = 0
         self.store_limits: dict[str, int] = {}
         self.store_usage = Usage(Resource.STORE, blocks_all=True)
         self.meter = Meter(quota=self.store_usage)

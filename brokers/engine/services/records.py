@@ -43,6 +43,7 @@ class Records:
             "durable_queues": host.durable_queues,
             "transaction_idle_limit_ms": host.transaction_idle_limit_ms,
             "store_limits": host.store_limits,
+            "left_out": host.left_out,
         }
         self.turn.records.append(PersistRecord("virtualhost", str(host.object_name), record))
 

@@ -99,6 +99,7 @@ class Restoring:
         host.durable_queues = record.get("durable_queues", False)
         host.transaction_idle_limit_ms = record.get("transaction_idle_limit_ms", 0)
         self.shortages.set_store_limits(host, record.get("store_limits", {}))
+        host.left_out = record.get("left_out", 0)
 
     def _restore_queue(self, record: Record) -> None:
         host, number = self.registry.virtualhost(record["virtualhost"]), record.get("store_id", 0)

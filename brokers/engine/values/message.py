@@ -24,6 +24,11 @@ DELAYED = 1 << 61
 #: The default priority, and the highest; 0 to 9, the highest first, as in AMQP 1.0 and JMS. Higher values count as 9.
 USUAL_PRIORITY, HIGHEST_PRIORITY = 4, 9
 
+#: After the n-th start that could not read all of a store, the sequence numbers of its queues go on at n times this:
+#: messages that can be read again later have lower ones than those that have arrived meanwhile. A queue hardly gets as
+#: many messages in its life. And how often that is done.
+LEFT_OUT, MOST_LEFT_OUT = 1 << 40, 250
+
 _SEQUENCE_BITS = 48
 _SEQUENCE = (1 << _SEQUENCE_BITS) - 1
 

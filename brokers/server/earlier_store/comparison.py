@@ -14,9 +14,10 @@ from pathlib import Path
 
 from brokers.engine.ports import Place
 from brokers.server.earlier_store.reader import MessageReader, in_batches
-from brokers.server.journal.message_index import MessageIndex, Segment
+from brokers.server.journal.message_index import MessageIndex
 from brokers.server.journal.reading import JournalReader, entries
 from brokers.server.journal.recovery import Found, groups, recover
+from brokers.server.journal.runs import Segment
 from brokers.server.journal.segment_file import CONTENT
 from brokers.server.message_groups import Entry
 from brokers.server.sqlite_file import failures_named

@@ -22,7 +22,7 @@ from brokers.engine.ports import Place
 from brokers.server.config_store import ConfigStore
 from brokers.server.earlier_store.comparison import differences
 from brokers.server.earlier_store.reader import MessageReader, in_batches
-from brokers.server.earlier_store.salvage import NAMED_MESSAGES, mend_store
+from brokers.server.earlier_store.salvage import NAMED_MESSAGES, can_be_read, mend_store
 from brokers.server.earlier_store.tables import open_messages
 from brokers.server.journal.journal_store import SEGMENT_BYTES, JournalStore
 from brokers.server.journal.segment_file import CONTENT
@@ -46,10 +46,12 @@ REPORT_SECONDS = 5.0
 Say = Callable[[str], None]
 
 
-def convert_all(config: ConfigStore, stores: Sequence[StoreFile], say: Say = log.info) -> list[str]:
-    """Convert those of the stores that an earlier release has written. `say` reports the progress. Return a line for
-    each damage and what was done about it. Raises StoreError; then the files that have not been converted are as they
-    were."""
+def convert_all(
+    config: ConfigStore, stores: Sequence[StoreFile], say: Say = log.info, *, leave_unreadable: bool = False
+) -> list[str]:
+    """Convert those of the stores that an earlier release has written. `say` reports the progress. `leave_unreadable`:
+    leave messages out that the disk cannot read. Return a line for each damage and what was done about it. Raises
+    StoreError; then the files that have not been converted are as they were."""
     known = Configuration.of(config.path, config.load())
     findings: list[str] = []
     earlier = [store for store in stores if not is_journal(store.path) and not _is_unused(store)]
@@ -57,7 +59,7 @@ def convert_all(config: ConfigStore, stores: Sequence[StoreFile], say: Say = log
     for store in earlier:
         findings += mend_store(store.path, suspect=bool(store.damage))
         journal = journal_of(store.path)
-        ready, lost = _convert(store, say)
+        ready, lost = _convert(store, say, leave_unreadable=leave_unreadable)
         findings += lost
         config.remove(STORE, store.path.name)
         config.put(STORE, journal.name, {"virtualhost": known.stores.get(store.path.name, store.virtualhost)})
@@ -109,7 +111,7 @@ def _check_room(stores: Sequence[StoreFile]) -> None:
             )
 
 
-def _convert(store: StoreFile, say: Say) -> tuple[Path, list[str]]:
+def _convert(store: StoreFile, say: Say, *, leave_unreadable: bool) -> tuple[Path, list[str]]:
     """Make a journal of the store; return it, under its name of before the configuration knows it, and findings."""
     path, journal = store.path, journal_of(store.path)
     new, ready = journal.with_name(journal.name + NEW), journal.with_name(journal.name + READY)
@@ -118,8 +120,12 @@ def _convert(store: StoreFile, say: Say) -> tuple[Path, list[str]]:
     say(f"{path} is converted into a journal: {store.messages:,} messages")
     open_messages(path).close()  # it gets the tables of the release before
     try:
-        with reading(path) as db:
-            damaged = _copy(path, db, store, new, say)
+        with reading(path) as db, reading(path) as for_bodies:
+            reader = _copy(MessageReader(path, db, for_bodies), db, store, new, say)
+            damaged = reader.damaged
+            if damaged and not leave_unreadable and (reader.failed or not can_be_read(path)):
+                shutil.rmtree(new, ignore_errors=True)
+                raise StoreError(_refusal(path, sorted(damaged)))
             _compare(path, db, new, damaged)
     except DiskFull as error:
         shutil.rmtree(new, ignore_errors=True)
@@ -131,9 +137,23 @@ def _convert(store: StoreFile, say: Say) -> tuple[Path, list[str]]:
     return ready, lost
 
 
-def _copy(path: Path, db: sqlite3.Connection, store: StoreFile, new: Path, say: Say) -> set[Place]:
-    """Copy the messages in their order, batch by batch. Return those that are damaged, which are left out."""
-    reader, report_at, done = MessageReader(path, db), time.monotonic() + REPORT_SECONDS, 0
+def _refusal(path: Path, unreadable: Sequence[Place]) -> str:
+    return (
+        f"the disk cannot read message {_named(unreadable)} of {path}, which is as it was. Start again if that has"
+        f" passed, or with the file on another disk; `headgate store convert --data {path.parent.parent}"
+        " --leave-unreadable` leaves such messages out, lists them, and preserves the file"
+    )
+
+
+def _named(places: Sequence[Place]) -> str:
+    named = ", ".join(f"{number} of queue number {queue}" for queue, number in places[:NAMED_MESSAGES])
+    return named + (f" and {len(places) - NAMED_MESSAGES:,} more" if len(places) > NAMED_MESSAGES else "")
+
+
+def _copy(reader: MessageReader, db: sqlite3.Connection, store: StoreFile, new: Path, say: Say) -> MessageReader:
+    """Copy the messages in their order, batch by batch. Return the reader, which knows those that are damaged: they are
+    left out."""
+    path, report_at, done = store.path, time.monotonic() + REPORT_SECONDS, 0
     with failures_named(path):
         names = dict(db.execute("SELECT id, name FROM queue"))
     with closing(JournalStore(new)) as journal, closing(reader.recover()) as messages:
@@ -156,7 +176,7 @@ def _copy(path: Path, db: sqlite3.Connection, store: StoreFile, new: Path, say: 
         _write(journal)
         if store.stamp is not None:
             journal.set_stamp(store.stamp)
-    return reader.damaged
+    return reader
 
 
 def _put(journal: JournalStore, batch: Sequence[Entry], bodies: dict[int, bytes]) -> None:
@@ -212,6 +232,4 @@ def _preserve(path: Path, lost: Sequence[Place]) -> str:
         except OSError as error:
             raise StoreError(f"cannot preserve {path}: {error.strerror or error}") from error
         sync_folder(path.parent)
-    named = ", ".join(f"{number} of queue number {queue}" for queue, number in lost[:NAMED_MESSAGES])
-    more = f" and {len(lost) - NAMED_MESSAGES:,} more" if len(lost) > NAMED_MESSAGES else ""
-    return f"{path} was damaged: lost: {named}{more}; the damaged file is preserved as {copy}"
+    return f"{path} was damaged: lost: {_named(lost)}; the damaged file is preserved as {copy}"

@@ -11,22 +11,34 @@ from zlib import crc32
 
 from brokers.engine.ports import Place
 from brokers.server.checksums import PLACE, body_checksum
-from brokers.server.earlier_store.runs import RUN_MESSAGES, SELECT_RUN, Run, read_or_mend, run_with, stored_bodies
+from brokers.server.earlier_store.runs import (
+    RUN_MESSAGES,
+    SELECT_RUN,
+    Run,
+    read_or_mend,
+    readable_bodies,
+    run_with,
+    stored_bodies,
+)
 from brokers.server.earlier_store.tables import batches, load_of
 from brokers.server.message_groups import Entry
-from brokers.server.sqlite_file import failures_named, is_damage
+from brokers.server.sqlite_file import failures_named, is_damage, is_unreadable
 
 #: Messages whose bodies are read at once, and bytes of them, unless it is a single message.
 LOADED, LOADED_BYTES = 256, 1 << 20
 
 
 class MessageReader:
-    """`db`: of the file at `path`. `damaged`: messages that are unreadable or have a wrong checksum."""
+    """`db`: of the file at `path`; `for_bodies`: another connection, since an error of the disk ends what is read
+    through the same one. `damaged`: messages that are unreadable or have a wrong checksum. `failed`: the disk could not
+    read a part of the file, which may pass."""
 
-    def __init__(self, path: Path, db: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, db: sqlite3.Connection, for_bodies: sqlite3.Connection | None = None) -> None:
         self.damaged: set[Place] = set()
+        self.failed = False
         self._path = path
         self._db = db
+        self._for_bodies = for_bodies or db
         self._last: tuple[int, object] = (0, None)  # a run, and its bodies
         self._mended: list[Run] = []  # read as they were before one bit flipped, which the index may not find
 
@@ -40,13 +52,18 @@ class MessageReader:
                 try:
                     bodies.update(self._load_singles(queue, batch))
                 except sqlite3.DatabaseError as error:
-                    if not is_damage(error):
+                    if not self._is_of_a_place(error):
                         raise
                     for number in batch:  # a damaged page costs only its own messages
                         with contextlib.suppress(sqlite3.DatabaseError):
                             bodies.update(self._load_singles(queue, [number]))
         self.damaged.update((queue, number) for number in numbers if number not in bodies)
         return bodies
+
+    def _is_of_a_place(self, error: sqlite3.Error) -> bool:
+        """Whether others can be read all the same."""
+        self.failed = self.failed or is_unreadable(error)
+        return is_damage(error) or is_unreadable(error)
 
     def _load_runs(self, queue: int, numbers: Sequence[int]) -> tuple[dict[int, bytes], list[int]]:
         """Return the bodies of messages in runs, and the numbers of the others."""
@@ -70,7 +87,7 @@ class MessageReader:
             if run.queue == queue and run.has(number):
                 return run
         try:
-            return run_with(self._db, queue, number)
+            return run_with(self._for_bodies, queue, number)
         except sqlite3.DatabaseError as error:
             if is_damage(error):
                 return None
@@ -79,11 +96,16 @@ class MessageReader:
     def _bodies(self, run: Run) -> object:
         """Return the bodies of a run; the last ones are cached, since a queue is read from front to back."""
         if self._last[0] != run.row:
-            self._last = run.row, stored_bodies(self._db, run.row)
+            try:
+                self._last = run.row, stored_bodies(self._for_bodies, run.row)
+            except sqlite3.DatabaseError as error:
+                if not self._is_of_a_place(error):
+                    raise
+                self._last = run.row, readable_bodies(self._for_bodies, run.row)
         return self._last[1]
 
     def _load_singles(self, queue: int, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        for number, expires, body, checksum in self._db.execute(load_of(len(numbers)), (queue, *numbers)):
+        for number, expires, body, checksum in self._for_bodies.execute(load_of(len(numbers)), (queue, *numbers)):
             # The type, too: a damaged row may contain anything.
             if type(body) is bytes and checksum in (None, body_checksum(queue, number, expires, body)):
                 yield number, body
@@ -98,7 +120,8 @@ class MessageReader:
             try:
                 yield from _in_order(self._singles(), self._runs())
             finally:
-                self._db.execute("RELEASE recovery")
+                if self._db.in_transaction:  # an error of the disk has ended it
+                    self._db.execute("RELEASE recovery")
 
     def _singles(self) -> Iterator[Entry]:
         with contextlib.closing(self._db.cursor()) as cursor:

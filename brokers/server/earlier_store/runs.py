@@ -161,11 +161,16 @@ def stored_bodies(db: sqlite3.Connection, row: int) -> object:
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
-        pieces = []
-        with suppress(sqlite3.Error), db.blobopen("run_bodies", "bodies", row, readonly=True) as blob:
-            while piece := blob.read(_PIECE):
-                pieces.append(piece)
-        return b"".join(pieces)
+        return readable_bodies(db, row)
+
+
+def readable_bodies(db: sqlite3.Connection, row: int) -> bytes:
+    """Return what a run's row of bodies contains up to a page that cannot be read."""
+    pieces = []
+    with suppress(sqlite3.Error), db.blobopen("run_bodies", "bodies", row, readonly=True) as blob:
+        while piece := blob.read(_PIECE):
+            pieces.append(piece)
+    return b"".join(pieces)
 
 
 def read_or_mend(columns: Sequence[object]) -> tuple[Run, Sequence[object]] | None:

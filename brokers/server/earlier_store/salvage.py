@@ -22,6 +22,7 @@ from brokers.server.sqlite_file import StoreError, failures_named
 
 #: Stores up to this size are read through at each start, bytes: some tenths of a second.
 READ_THROUGH_BYTES = 64 << 20
+_READ_BYTES = 1 << 20
 #: Findings of SQLite that are named.
 NAMED = 3
 #: Messages that are named.
@@ -40,7 +41,7 @@ def mend_store(path: Path, *, suspect: bool, now: datetime | None = None) -> lis
     whole = suspect or path.stat().st_size <= READ_THROUGH_BYTES
     with contextlib.closing(open_messages(path)) as db:
         findings = _findings(db, "" if whole else "run")
-        if not findings:
+        if not findings or not can_be_read(path):  # it is not rewritten without what may be readable again
             return []
         with failures_named(path):
             busy = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
@@ -59,6 +60,20 @@ def mend_store(path: Path, *, suspect: bool, now: datetime | None = None) -> lis
         f"{path} was damaged ({'; '.join(findings[:NAMED])}): {saved:,} messages were saved, {_lost(lost)}; the damaged"
         f" file is preserved as {damaged}"
     ]
+
+
+def can_be_read(path: Path) -> bool:
+    """Whether the disk can read all of a file. SQLite may report damage where it cannot."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        at = 0
+        while piece := os.pread(descriptor, _READ_BYTES, at):
+            at += len(piece)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def _findings(db: sqlite3.Connection, table: str) -> list[str]:

@@ -7,12 +7,14 @@ written again, in one change each, which makes all earlier changes there superfl
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from itertools import accumulate
 
 from google_crc32c import value
 
 from brokers.server.journal.groups import Draft, Put
-from brokers.server.journal.message_index import MessageIndex, Run, Segment
+from brokers.server.journal.message_index import MessageIndex
+from brokers.server.journal.runs import Run, Segment
 from brokers.server.journal.segment_file import CONTENT, Unreadable
 from brokers.server.journal.segments import Purpose, Segments
 
@@ -38,6 +40,8 @@ class Compaction:
     def step(self, *, in_need: bool, for_reserve: bool = False) -> bool:
         """Do a small part of what is to be done; return whether there is more. `in_need`: the disk is full, and every
         segment counts. `for_reserve`: so is the reserve used: whatever can be freed is. Raises StoreError."""
+        while self._index.drop_some():
+            pass
         segment = self._chosen(in_need=in_need, for_reserve=for_reserve)
         if segment is None:
             return False
@@ -50,7 +54,7 @@ class Compaction:
             if not self._copy(draft, segment):
                 return True
         else:
-            draft.leave(self._index.left_of(min(segment.refs, key=lambda each: each.serial)))
+            draft.leave(self._index.left_of(min(_known(segment.refs), key=lambda each: each.serial)))
         self._segments.append(draft, Purpose.COPY)
         self._segments.free_what_is_not_needed(in_need=in_need)
         return True
@@ -71,7 +75,7 @@ class Compaction:
             for segment in files
             if segment is not self._segments.head
             and not segment.finding
-            and (segment.runs or segment.refs)
+            and (segment.runs or _known(segment.refs))
             and (segment.left_cost <= part * segment.put_cost or segment.put_cost <= SHORT_PART * self._room(segment))
         ]
         return min(possible, key=lambda segment: segment.left_cost, default=None)
@@ -106,20 +110,28 @@ class Compaction:
         return True
 
 
+def _known(segments: Iterable[Segment]) -> list[Segment]:
+    """Those of which it is known what is left. What a start could not read of another one may be readable again, and
+    would be removed by a change that lists what is left."""
+    return [segment for segment in segments if not segment.finding]
+
+
 #: Messages with successive numbers, and their bodies.
 Piece = tuple[Put, list[bytes]]
 
 
-def pieces_of(run: Run, offset: int = 0) -> list[Piece]:
+def pieces_of(run: Run, offset: int = 0, *, around: bool = False) -> list[Piece]:
     """Read what is left of a run, with the checksums that it has; its last messages come first: see
-    `message_index._Lane`. `offset`: is added to the queue's number. Raises StoreError."""
-    put = run.put
+    `message_index._Lane`. `offset`: is added to the queue's number. `around`: what the disk cannot read is zeros.
+    Raises Unreadable for it otherwise; StoreError."""
+    put, file = run.put, run.segment.file
+    read = file.read_around if around else file.read
     sizes_and_sums = memoryview(put.parts).cast("I")
     sizes, sums = sizes_and_sums[: put.count], sizes_and_sums[put.count :]
     ends = list(accumulate(sizes, initial=0))
     pieces = []
     for low, high in reversed(_ranges(run)):
-        data = run.segment.file.read(run.at + ends[low], ends[high] - ends[low])
+        data = read(run.at + ends[low], ends[high] - ends[low])
         bodies = [data[ends[at] - ends[low] : ends[at + 1] - ends[low]] for at in range(low, high)]
         expires = put.expires[low:high] if put.expires else None
         parts = bytes(sizes[low:high]) + bytes(sums[low:high])

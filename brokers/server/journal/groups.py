@@ -100,9 +100,14 @@ class Left(NamedTuple):
     runs: tuple[LeftRun, ...]
 
 
+#: See `InUse`. No sequence is as high.
+MORE = 1 << 62
+
+
 class InUse(NamedTuple):
     """All earlier segments that have messages, or changes that are needed: serial number -> sequence of the last
-    group. What else is in their files was refused or is not needed. `with_names`: so are the names of queues in them:
+    group. What else is in their files was refused or is not needed; with `MORE` added, a start could not read what is
+    behind that group, and whatever is there counts. `with_names`: so are the names of queues in them:
     those that are needed follow."""
 
     last: dict[int, int]

@@ -74,6 +74,7 @@ class JournalStore(GroupBuffer):
         self.writer = JournalWriter(self._index, self._segments)
         self.used_bytes = self.writer.used_bytes
         self._discarded = False
+        self._is_known = not durable  # the stamp says that there are segments
         self._unreadable: dict[int, float] = {}  # queue -> since when, s of the monotonic clock
 
     @property
@@ -131,6 +132,8 @@ class JournalStore(GroupBuffer):
         if self._discarded:
             return Written(group.ticket, group.messages, StoreError(f"{self.path} is being deleted"), False, False)
         written = self.writer.write(group)
+        if not self._is_known and self._index.segments:  # before anything of the first one is confirmed
+            self._is_known = self._stamp_newest()
         self.used_bytes = self.writer.used_bytes  # a copy: it is read in every turn
         return written
 
@@ -148,13 +151,16 @@ class JournalStore(GroupBuffer):
             os.close(self._lock)
             self._lock = -1
 
-    def _stamp_newest(self) -> None:
-        """Have the stamp know the newest segment, so that its loss is noticed."""
+    def _stamp_newest(self) -> bool:
+        """Have the stamp know the newest segment, so that its loss is noticed; return whether it knows one."""
         with suppress(StoreError):
             stamp, serial = read_stamp(self.path)
             newest = max(self._index.segments, default=0)
             if stamp is not None and newest > serial:
                 write_stamp(self.path, stamp, newest)
+                return True
+            return serial > 0
+        return False
 
 
 def _locked(folder: Path) -> int:

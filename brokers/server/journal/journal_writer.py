@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from time import monotonic
 
 from brokers.engine.ports import Place
 from brokers.server.journal.compaction import Compaction
 from brokers.server.journal.groups import Draft
-from brokers.server.journal.message_index import MessageIndex, Segment
+from brokers.server.journal.message_index import MessageIndex
+from brokers.server.journal.runs import Segment
 from brokers.server.journal.segments import Purpose, Segments
 from brokers.server.message_groups import COLUMNS, Body, Changes, Group, Written
 from brokers.server.sqlite_file import DiskFull, StoreError
@@ -112,6 +113,8 @@ class JournalWriter:
 
     def _make_room(self) -> bool:
         """Free a segment for removals, which have used up the reserve. Raises StoreError."""
+        while self._index.drop_some():
+            pass
         self._segments.free_what_is_not_needed(in_need=True)
         while not self._segments.free:
             if not self._compaction.step(in_need=True, for_reserve=True):
@@ -147,8 +150,10 @@ class JournalWriter:
     def _write_in_need(
         self, runs: Sequence[_Stored], group: Group, changes: Changes, fault: StoreError
     ) -> tuple[StoreError | None, dict[int, StoreError]]:
-        """Write the changes in parts, removals first, and the messages only if there is room for them. Return why the
-        messages are not stored, None if they are, and which transactions are not."""
+        """Write the changes in parts, removals first, and the messages only if there is room for them: without those
+        that are removed by their own group, whose removals would come too early. Return why the messages are not
+        stored, None if they are, and which transactions are not."""
+        added = [_left_of(runs, changes), *(_left_of(_rows(whole.rows), changes) for whole in group.wholes)]
         try:
             self._write_parts(changes)
             self._unwritten = Changes()
@@ -157,9 +162,9 @@ class JournalWriter:
         except StoreError as error:
             return error, {whole.transaction: error for whole in group.wholes}
         refused = {}
-        for whole in group.wholes:
-            draft, adds = Draft(), bool(whole.rows)
-            for row in _rows(whole.rows):
+        for whole, rows in zip(group.wholes, added[1:], strict=True):
+            draft, adds = Draft(), bool(rows)
+            for row in rows:
                 draft.put(*row)
             self._add_changes(draft, whole.changes)
             try:
@@ -168,7 +173,7 @@ class JournalWriter:
                 refused[whole.transaction] = fault if isinstance(error, DiskFull) else error
         try:
             draft = Draft()
-            for run in runs:
+            for run in added[0]:
                 draft.put(*run)
             self._append(draft, Purpose.MESSAGES)
         except StoreError as error:
@@ -205,12 +210,14 @@ class JournalWriter:
     # -- after a group ------------------------------------------------------------------------------------------
 
     def _tidy(self) -> bool:
-        """Free segments, and allocate the reserve. Return whether there is more to do."""
+        """Remove what is left of dropped queues, free segments, and allocate the reserve: a part of each. Return
+        whether there is more to do."""
         now = monotonic()
         waits = now < self._not_before
+        more = self._index.drop_some()
         if waits and self._failed:
-            return False
-        more = failed = False
+            return more
+        failed = False
         segments = self._segments
         # An error of one prevents no other.
         for step in (self._free, segments.delete_useless, segments.reserve, self._compact):
@@ -269,6 +276,21 @@ def _split(queue: int, first: int, bodies: Sequence[Body]) -> Iterator[_Stored]:
             yield queue, first + at, bodies[at:end], None
             at, size = end, len(body)
     yield queue, first + at, bodies[at:] if at else bodies, None
+
+
+def _left_of(stored: Iterable[_Stored], changes: Changes) -> list[_Stored]:
+    """Return what these changes leave of messages."""
+    left: list[_Stored] = []
+    for run in stored:
+        queue, first, bodies, expires = run
+        removed = changes.removed.get(queue, set())
+        if queue in changes.dropped:
+            continue
+        if removed.isdisjoint(range(first, first + len(bodies))):
+            left.append(run)
+        elif expires is None:  # else it is a single one
+            left += [(queue, first + at, [each], None) for at, each in enumerate(bodies) if first + at not in removed]
+    return left
 
 
 def _rows(rows: Sequence[int | Body]) -> Iterator[_Stored]:

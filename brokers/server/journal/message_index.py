@@ -24,87 +24,17 @@ from brokers.server.journal.groups import (
     Put,
     Removed,
 )
-from brokers.server.journal.listing import Listing
-from brokers.server.journal.segment_file import SegmentFile
+from brokers.server.journal.runs import MESSAGE_COST, RUN_COST, Run, Segment
 from brokers.server.message_groups import MESSAGE_BYTES, Entry
 
 #: Runs without messages that a lane may have before they are taken out, besides as many others.
 _SPENT = 64
 
-#: Bytes that a message and a run take besides bodies: in the changes of a group, and once more in the listing.
-MESSAGE_COST, RUN_COST = 16, 48
+#: Runs of dropped queues that are taken out at once, some 2 ms: groups of messages and readers wait meanwhile. And how
+#: many further messages in a run cost as much as another one.
+DROPPED_COST, _AS_ONE_RUN = 1000, 64
+
 _SINGLE_COST = MESSAGE_COST + RUN_COST
-
-
-class Segment:
-    """A file in use. `end`: behind its last group. `last`: the sequence of that. `left`, `left_bytes`: messages that
-    are there, and their size. `put_cost`: as `left_cost`, of all that were put. `runs`: that have messages, in the
-    order in which they were put. `refs`: see the module. `finding`: what is damaged in it; it stays as it is then.
-    `listing`: of the head, if there is room for one."""
-
-    __slots__ = (
-        "end",
-        "file",
-        "finding",
-        "last",
-        "left",
-        "left_bytes",
-        "listing",
-        "put_cost",
-        "refs",
-        "runs",
-        "salt",
-        "serial",
-    )
-
-    def __init__(self, file: SegmentFile, serial: int, salt: bytes, end: int, last: int) -> None:
-        self.file = file
-        self.serial = serial
-        self.salt = salt
-        self.end = end
-        self.last = last
-        self.left = 0
-        self.left_bytes = 0
-        self.put_cost = 0
-        self.runs: dict[Run, None] = {}
-        self.refs: set[Segment] = set()
-        self.finding = ""
-        self.listing: Listing | None = None
-
-    @property
-    def left_cost(self) -> int:
-        """Bytes that copies of the messages take which are left, approximately."""
-        return self.left_bytes + MESSAGE_COST * self.left + RUN_COST * len(self.runs)
-
-
-class Run:
-    """Messages with successive numbers in one place. `at`: where the bodies begin in the segment. `gone`: a bit for
-    each that was removed. `left`: how many are there."""
-
-    __slots__ = ("at", "failed", "gone", "left", "put", "segment")
-
-    def __init__(self, put: Put, segment: Segment, at: int) -> None:
-        self.put = put
-        self.segment = segment
-        self.at = at
-        self.gone = 0
-        self.left = put.count
-        self.failed: dict[int, int] | None = None  # position -> failed deliveries
-
-    def has(self, number: int) -> bool:
-        at = number - self.put.first
-        return 0 <= at < self.put.count and not self.gone >> at & 1
-
-    def entries(self) -> Iterator[Entry]:
-        put = self.put
-        sizes, queue, failed, gone = memoryview(put.parts).cast("I"), put.queue, self.failed or {}, self.gone
-        if not gone and not failed and put.expires is None:
-            for number, size in enumerate(sizes[: put.count], put.first):
-                yield queue, number, size, 0, 0
-            return
-        for at in range(put.count):
-            if not gone >> at & 1:
-                yield queue, put.first + at, sizes[at], failed.get(at, 0), put.expires[at] if put.expires else 0
 
 
 class _Lane:
@@ -133,6 +63,11 @@ class _Lane:
         """The position of the run that may have the message; below `start` if there is none."""
         return bisect_right(self.firsts, number, self.start) - 1
 
+    def pop(self) -> Run:
+        """Take out the last run, which may have no messages."""
+        self.firsts.pop()
+        return self.runs.pop()
+
     def tidy(self) -> None:
         """Take runs without messages out, now and then."""
         runs, start, end = self.runs, self.start, len(self.runs)
@@ -160,6 +95,7 @@ class MessageIndex:
         self.last_queue = 0
         self.left_bytes = 0
         self._lanes: dict[int, dict[int, _Lane]] = {}  # queue -> rank ->
+        self._dropped: list[tuple[Segment, list[_Lane]]] = []  # with the change, and what is left
 
     # -- changes --------------------------------------------------------------------------------------------------
 
@@ -290,11 +226,36 @@ class MessageIndex:
                 segment.refs.add(run.segment)
 
     def _drop(self, segment: Segment, queue: int) -> None:
+        """Have the queue no more; its messages are taken out by `drop_some`."""
         self.names.pop(queue, None)
-        for lane in self._lanes.pop(queue, {}).values():
-            for run in lane.runs[lane.start :]:
-                if self._take(run, (1 << run.put.count) - 1) and run.segment is not segment:
-                    segment.refs.add(run.segment)
+        if (lanes := self._lanes.pop(queue, None)) is not None:
+            segment.drops += 1
+            self._dropped.append((segment, list(lanes.values())))
+
+    def drop_some(self) -> bool:
+        """Take out some of the messages of queues that were dropped, of which there may be millions; return whether
+        there are more. Nothing may be copied, and no list of what is left be written, before there are none."""
+        with self.lock:
+            cost = 0
+            while self._dropped and cost < DROPPED_COST:
+                segment, lanes = self._dropped[-1]
+                while lanes and cost < DROPPED_COST:
+                    cost += self._drop_run(segment, lanes)
+                if not lanes:
+                    self._dropped.pop()
+                    segment.drops -= 1
+                    self.emptied = True  # it may be free now
+            return bool(self._dropped)
+
+    def _drop_run(self, segment: Segment, lanes: list[_Lane]) -> int:
+        """Take out the last run; return its cost."""
+        if not lanes[-1].runs:
+            lanes.pop()
+            return 1
+        run = lanes[-1].pop()
+        if self._take(run, (1 << run.put.count) - 1) and run.segment is not segment:
+            segment.refs.add(run.segment)
+        return 1 + run.put.count // _AS_ONE_RUN
 
     def _leave(self, segment: Segment, left: Left) -> None:
         of = self.segments.get(left.serial)

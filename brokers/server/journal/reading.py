@@ -12,8 +12,9 @@ from pathlib import Path
 from google_crc32c import value
 
 from brokers.engine.ports import Place
-from brokers.server.journal.message_index import MessageIndex, Run
+from brokers.server.journal.message_index import MessageIndex
 from brokers.server.journal.recovery import Found, recover
+from brokers.server.journal.runs import Run
 from brokers.server.message_groups import Entry
 from brokers.server.sqlite_file import StoreError
 

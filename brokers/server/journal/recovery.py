@@ -19,6 +19,7 @@ from typing import NamedTuple
 from brokers.server.journal.groups import (
     ALIGNED,
     HEAD_BYTES,
+    MORE,
     SALT_BYTES,
     Change,
     Damaged,
@@ -33,7 +34,8 @@ from brokers.server.journal.groups import (
 )
 from brokers.server.journal.listing import Listed, read_listing
 from brokers.server.journal.mending import MOST, mended
-from brokers.server.journal.message_index import MessageIndex, Segment
+from brokers.server.journal.message_index import MessageIndex
+from brokers.server.journal.runs import Segment
 from brokers.server.journal.segment_file import CONTENT, PAGE, Header, LaterRelease, SegmentFile, Unreadable
 from brokers.server.journal.stamp_file import read_stamp
 from brokers.server.sqlite_file import StoreError
@@ -124,6 +126,8 @@ def _recover(folder: Path) -> Found:
             found.serial = max(found.serial, header.serial)
         file.close()
     _read_segments(folder, found, used, freed, unreadable)
+    while found.index.drop_some():
+        pass
     _, newest = read_stamp(folder)
     if unreadable:
         found.serial = max(found.serial, newest) + PASSED_OVER * len(unreadable)
@@ -181,9 +185,8 @@ def _read_segments(
     last: dict[int, int] = {}
     listed = 0  # the serial of the segment whose list is `last`
     for serial in sorted(used, reverse=True):
-        first = next(groups(*used[serial]), None)
-        if first is not None and first.changes and isinstance(first.changes[0], InUse):
-            last, listed = first.changes[0].last, serial
+        if (found_list := _list_of(*used[serial])) is not None:
+            last, listed = found_list, serial
             break
     known = sorted(used.keys() | freed)
     for serial in sorted(used):
@@ -203,13 +206,26 @@ def _read_segments(
             segment.finding = f"{folder}: {found.twice[serial]}: messages may be lost, and removed ones be back"
             found.findings.append(segment.finding)
     found.lost = {serial: end for serial, end in last.items() if serial not in used and serial not in freed}
+    for serial in sorted(used) if found.lost else ():  # an earlier start may not have been able to read the newest list
+        there = _list_of(*used[serial])
+        found.lost = {lost: end for lost, end in found.lost.items() if there is None or lost > serial or lost in there}
     what = [f"the header of {file.path} is damaged" for file in unreadable]
     what += [f"segment {serial} is missing" for serial in list(found.lost)[len(unreadable) :]]
     found.findings += [f"{folder}: {each}: messages may be lost, and removed ones be back" for each in what]
 
 
+def _list_of(file: SegmentFile, header: Header) -> dict[int, int] | None:
+    """Return the list with which a segment begins; None if it cannot be read."""
+    first = next(groups(file, header), None)
+    return first.changes[0].last if first and first.changes and isinstance(first.changes[0], InUse) else None
+
+
 def _read_segment(found: Found, file: SegmentFile, header: Header, last: int | None) -> None:
-    """`last`: the sequence of the last group that counts; None: of the newest segment, whose end has to be found."""
+    """`last`: of the list; None: of the newest segment, whose end has to be found."""
+    least = 0  # what an earlier start has read, of one that it could not read to the end
+    is_newest = last is None
+    if last is not None and last >= MORE:
+        least, last = last - MORE, None
     index = found.index
     segment = Segment(file, header.serial, header.salt, CONTENT, header.first - 1)
     index.segments[header.serial] = segment
@@ -224,17 +240,18 @@ def _read_segment(found: Found, file: SegmentFile, header: Header, last: int | N
         before = group
     if before is not None and (last is not None or _is_whole(file, before)):
         _apply(found, segment, before)
-    if last is None and _begins_at(file, header, segment.end, segment.last + 1):
+    if is_newest and _begins_at(file, header, segment.end, segment.last + 1):
         found.incomplete = (
             f"{file.path}: the last group is incomplete: it is lost, unless the process was killed, or the machine lost"
             " its power, before it was confirmed"
         )
     if last is None and (places := [at for at in file.unreadable if at + PAGE > segment.end]):
         _damage(found, segment, f"at byte {min(places):,}, which the disk cannot read")
-        segment.last += 1  # there may have been a group: it is listed, and each start misses it
-    if last is not None and segment.last != last:
-        _damage(found, segment, f"behind group {segment.last}: {last - segment.last} are missing")
-        segment.last = last  # also by the next start
+        segment.has_more = True  # as many groups as there is room for: a later start may read them
+        segment.last = max(segment.last, least)
+    elif segment.last != (end := last if last is not None else max(least, segment.last)):
+        _damage(found, segment, f"behind group {segment.last}: {end - segment.last} are missing")
+        segment.last = end  # also by the next start
     found.sequence = max(found.sequence, segment.last)
     file.close()
 

@@ -13,10 +13,11 @@ from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 
-from brokers.server.journal.groups import HEAD_BYTES, Draft
+from brokers.server.journal.groups import HEAD_BYTES, MORE, Draft
 from brokers.server.journal.listing import Listing
-from brokers.server.journal.message_index import MessageIndex, Segment
+from brokers.server.journal.message_index import MessageIndex
 from brokers.server.journal.reading_lock import FreeingLock
+from brokers.server.journal.runs import Segment
 from brokers.server.journal.segment_file import CONTENT, Header, SegmentFile, WriteFailed, sync_folder
 from brokers.server.sqlite_file import DiskFull, StoreError
 
@@ -179,7 +180,7 @@ class Segments:
         """What a segment begins with: the others in use, and what is not with the messages. The names of all queues,
         also of those that have no messages now: a queue is named once."""
         index, opening = self.index, Draft()
-        last = self._lost | {serial: segment.last for serial, segment in index.segments.items()}
+        last = self._lost | {serial: each.last + MORE * each.has_more for serial, each in index.segments.items()}
         opening.list_segments(last, with_names=with_names)
         opening.last_queue(index.last_queue)
         for queue, name in index.names.items() if with_names else ():
@@ -290,7 +291,7 @@ class Segments:
 
     @staticmethod
     def is_free(segment: Segment) -> bool:
-        return not segment.left and not segment.refs and not segment.finding
+        return not (segment.left or segment.refs or segment.drops or segment.finding)
 
     def _is_spent(self) -> bool:
         """Whether the newest segment is not needed but for its list, and its file will be free with the next one."""
@@ -310,7 +311,7 @@ class Segments:
     def _put_free(self, segment: Segment) -> None:
         file = segment.file
         if file.size != self.size or len(self.free) >= self._most_free:
-            self._surplus.append(file)
+            (self._surplus if self._durable else self._useless).append(file)  # no list is read of the temporary store
         else:
             with suppress(StoreError):
                 file.uncache()

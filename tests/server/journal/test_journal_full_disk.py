@@ -277,3 +277,43 @@ def test_temporary_store_takes_each_removal_and_then_messages_again(path: Path, 
                     assert bodies(content(store)) == {(1, n): body_of(n) for n in left}
             assert content(store) == {}
             assert not store.full
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_messages_that_their_own_group_removes_are_not_left_where_only_its_removals_make_room(
+    path: Path, disk: Disk, durable: bool
+) -> None:
+    """Removals are written first then: a message would be written after its removal, and stay."""
+    disk.room = 6
+    with closing(opened(path, durable=durable)) as store:
+        end = fill(store, 0)
+        store.put_run(1, end, [body_of(n) for n in range(end, end + 30)], 30_000)
+        store.put_run(2, 1, [body_of(n) for n in range(1, 6)], 5000)
+        store.put(1, end + 40, body_of(40), 1_900_000_000_000)
+        store.put(1, end + 41, body_of(41), 1_900_000_000_000)
+        store.begin(1)
+        store.put(2, 6, body_of(6))
+        store.put(3, 1, body_of(1))
+        store.end()
+        store.remove_run(1, [*range(end), end, end + 7, end + 29, end + 40])
+        store.drop_queue(2)
+        written = write(store)
+        assert (written.fault, written.removed, written.refused) == (None, True, {})
+        numbers = [n for n in range(end + 1, end + 29) if n != end + 7]
+        expected = {(1, n): body_of(n) for n in numbers} | {(1, end + 41): body_of(41), (3, 1): body_of(1)}
+        write_all(store)
+        assert bodies(content(store)) == expected
+        if durable:
+            assert bodies(after_crash(path)) == expected
+
+
+def test_temporary_store_returns_the_space_of_bodies_that_are_gone(path: Path, disk: Disk) -> None:
+    """No message need come for that: on a full disk there may be none."""
+    with closing(opened(path, durable=False)) as store:
+        end = fill(store, 0)
+        assert len(files(path)) == disk.room
+        for number in range(end):
+            store.remove(1, number)
+        write_all(store)
+        assert content(store) == {}
+        assert len(files(path)) <= 8

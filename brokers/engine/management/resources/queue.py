@@ -26,7 +26,7 @@ from brokers.engine.queues.queue import Queue
 from brokers.engine.services.queue_facts import queue_fact
 from brokers.engine.values.amounts import counted
 from brokers.engine.values.events import policy_words
-from brokers.engine.values.message import NEVER
+from brokers.engine.values.message import LEFT_OUT, NEVER
 from brokers.engine.values.policy import NOTHING, fields
 from brokers.engine.values.stops import Scope, Stop
 from brokers.model import ObjectName, check_attributes
@@ -67,7 +67,7 @@ class QueueResource(ManagedResource[Queue]):
             "credit": lambda q: q.gate.ledger.reserved + len(q.gate.ledger.probes),
             "rate_in": lambda q: q.rate_in,
             "rate_out": lambda q: q.rate_out,
-            "enqueued_messages": lambda q: q.gate.enqueued,
+            "enqueued_messages": lambda q: q.gate.enqueued % LEFT_OUT,
             "dequeued_messages": lambda q: q.lanes.dequeued,
             "overfull_since": time_reader(turn, lambda q: q.gate.overfull_since),
             "stopped_since": time_reader(turn, lambda q: q.gate.stopped_since),
