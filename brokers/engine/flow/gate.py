@@ -505,8 +505,13 @@ class FlowGate:
         state = self.state
         ledger = self.ledger
         most = self.staging.allowance() if self.staged else UNLIMITED
-        if state is State.OVERFULL and self.limits.withheld_messages and not self.parked and self.admits_withheld():
-            return ledger.grant_withheld(self.limits, self.depth_bytes, self.depth_messages, self.turn.now, most)
+        if state is State.OVERFULL and self.limits.withheld_messages:
+            if self.parked or not self.admits_withheld():
+                most = 0
+            changed = ledger.grant_withheld(self.limits, self.depth_bytes, self.depth_messages, self.turn.now, most)
+            if ledger.pending:
+                self.contents.watch()
+            return changed
         if state is not State.NORMAL and (state.stopped or not self.overflow.grants):
             return []
         if self.awaiting:
