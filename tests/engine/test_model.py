@@ -49,12 +49,16 @@ FIELDS: dict[str, st.SearchStrategy[Value]] = {
 }
 policies = st.fixed_dictionaries({}, optional=FIELDS)
 single_fields = st.sampled_from(sorted(FIELDS)).flatmap(lambda name: st.fixed_dictionaries({name: FIELDS[name]}))
-first_policies = st.fixed_dictionaries(
-    {
-        "capacity_messages": st.sampled_from([8, 30]),
-        "flow_resume_messages": st.just("50%"),
-        "mechanism": st.sampled_from(["block", "hold"]),
-    }
+first_limits: list[dict[str, Value]] = [{"capacity_messages": 8}, {"capacity_messages": 30}, {"capacity_bytes": 4000}]
+first_policies = st.builds(
+    lambda limits, mechanism: {
+        **limits,
+        "flow_resume_messages": "50%",
+        "flow_resume_bytes": "50%",
+        "mechanism": mechanism,
+    },
+    st.sampled_from(first_limits),
+    st.sampled_from(["block", "hold"]),
 )
 WHERE = (0, 1, 0, 1, "virtualhost", "broker")  # the layer of a policy: one of the queues, or defaults
 
