@@ -48,7 +48,9 @@ FIELDS: dict[str, st.SearchStrategy[Value]] = {
     "maximum_deliveries": st.sampled_from([0, 0, 1, 2]),
 }
 policies = st.fixed_dictionaries({}, optional=FIELDS)
-single_fields = st.sampled_from(sorted(FIELDS)).flatmap(lambda name: st.fixed_dictionaries({name: FIELDS[name]}))
+single_fields = st.sampled_from([*sorted(FIELDS), *["mechanism"] * 4, *["reject_after_ms"] * 2]).flatmap(
+    lambda name: st.fixed_dictionaries({name: FIELDS[name]})
+)
 first_limits: list[dict[str, Value]] = [{"capacity_messages": 8}, {"capacity_messages": 30}, {"capacity_bytes": 4000}]
 first_policies = st.builds(
     lambda limits, mechanism: {
