@@ -13,7 +13,6 @@ from typing import Any
 
 from brokers.admin import InvalidValue
 from brokers.engine.flow import client_stops
-from brokers.engine.flow.credit import draining
 from brokers.engine.flow.explanation import percent_used
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import PersistRecord, Turn
