@@ -337,8 +337,7 @@ def progress(link: BrokerLink, aim: Aim) -> dict[str, Any]:
 
 async def progress_in(admin: BrokerAdmin, link: BrokerLink, aim: Aim) -> dict[str, Any]:
     """Return the progress of a stop: {queues, producers, draining, stopped, queues_above, fullest, stop}. `draining`:
-    producers whose credit is withdrawn, but whose messages in flight may still arrive. None: the broker does not report
-    producers of queues.
+    blocked producers whose messages in flight may still arrive. None: the broker does not report producers of queues.
     `queues_above`: how many queues its end at a depth waits for, and `fullest`: the fullest whose depth counts, {queue,
     percent}; None: it has no such end, or not known. `stop`: the stop of this scope that is in force: {reason, actor,
     since, until, below}, or None. Raises NotFound."""

@@ -526,6 +526,34 @@ def test_with_hold_a_queue_overfull_in_bytes_grants_no_credit_once_messages_are_
         assert sender.credit > 0
 
 
+@pytest.mark.domain("1 hold is bounded")
+@pytest.mark.parametrize("cause", ["lowered limit", "larger messages"])
+def test_with_hold_an_overfull_queue_withdraws_credit_beyond_its_room_at_once(world, cause):
+    unit = "messages" if cause == "lowered limit" else "bytes"
+    policy = {"mechanism": "hold", "flow_resume_messages": 0, f"capacity_{unit}": 100 if unit == "messages" else 10_000}
+    queue = world.queue(**policy)
+    few = senders(world, queue, 3)
+    while queue.gate.state is State.NORMAL:
+        for sender in few:
+            world.send(sender, 1, size=40)
+    allowed = sum(sender.producer.credit for sender in few)
+    assert allowed > 4
+    if cause == "lowered limit":
+        world.broker.set_own_policy(queue, {**policy, "capacity_messages": 50})
+        world.settle()
+    else:
+        world.send(few[0], 1, size=700)
+        allowed -= 1
+    assert sum(sender.producer.credit for sender in few) <= (0 if unit == "messages" else 1)
+    assert queue.gate.ledger.reserved == allowed  # messages in flight may use it still
+    world.advance(GRACE_MS + 2 * SWEEP)
+    assert queue.gate.ledger.reserved <= (0 if unit == "messages" else 1)
+    world.advance(1000)
+    assert not queue.gate.ledger.pending
+    assert queue not in world.broker.agenda.watched
+    assert all(sender.producer.blocked for sender in few)
+
+
 def test_producer_detached_before_its_outcome_gets_no_credit(world):
     queue = world.queue(capacity_messages=2, flow_resume_messages=0, mechanism="hold")
     gone = world.sender(queue)

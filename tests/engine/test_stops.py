@@ -270,6 +270,25 @@ def test_unblocked_producer_counts_neither_as_stopped_nor_as_draining(world):
     assert (outcome.producers, outcome.stopped, outcome.draining) == (3, 2, 0)
 
 
+@pytest.mark.parametrize("mechanism", ["hold", "reject-after"])
+def test_blocked_producer_with_credit_counts_as_draining_and_not_as_stopped(world, mechanism):
+    """Such a queue takes messages while it is overfull; `stopped` are those without credit."""
+    queue = world.queue("full", capacity_messages=1, mechanism=mechanism)
+    one, other = world.sender(queue), world.sender(queue)
+    for sender in (one, other):
+        sender.read()
+        sender.send(100, 1)
+    for sender in (one, other):
+        world.arrive(sender)
+    world.advance(500)
+    assert queue.gate.state is State.OVERFULL
+    with_credit = sum(1 for p in queue.gate.producers if p.credit)
+    assert with_credit
+    assert all(p.blocked for p in queue.gate.producers)
+    outcome = world.broker.stopping.start_producers(EVERYWHERE, "", "ann")
+    assert (outcome.producers, outcome.stopped, outcome.draining) == (2, 2 - with_credit, with_credit)
+
+
 # -- exchanges ------------------------------------------------------------------------------------------------
 
 

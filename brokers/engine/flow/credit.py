@@ -241,10 +241,13 @@ class CreditLedger:
     def grant_withheld(
         self, limits: Limits, depth_bytes: int, depth_messages: int, now: int, most: int
     ) -> list[Producer]:
-        """Grant credit, at most `most`, for the extra room of an overfull queue that withholds settlements. No probes:
-        all its producers are blocked, with a reason. Return the producers whose credit changed."""
+        """Grant credit, at most `most`, for the extra room of an overfull queue that withholds settlements; withdraw
+        credit if more is outstanding than there is room for. No probes: all its producers are blocked, with a reason.
+        Return the producers whose credit changed."""
         changed: list[Producer] = []
         room = min(most, self.room(limits, depth_bytes, depth_messages))
+        if room < 0:  # the limit was lowered, messages have grown, or some came on probes
+            return self.withdraw(now, -room - sum(p.withdrawn for p in self.pending))
         if room > 0:
             self._serve(self.share(limits), room, now, changed)
         return changed

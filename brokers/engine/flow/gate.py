@@ -505,8 +505,8 @@ class FlowGate:
         state = self.state
         ledger = self.ledger
         most = self.staging.allowance() if self.staged else UNLIMITED
-        if state is State.OVERFULL and self.limits.withheld_messages and not self.parked and self.admits_withheld():
-            return ledger.grant_withheld(self.limits, self.depth_bytes, self.depth_messages, self.turn.now, most)
+        if state is State.OVERFULL and self.limits.withheld_messages:
+            return self._grant_withheld(most)
         if state is not State.NORMAL and (state.stopped or not self.overflow.grants):
             return []
         if self.awaiting:
@@ -521,6 +521,16 @@ class FlowGate:
             most = self.staging.allowance()  # less what enqueued messages have used
         changed = ledger.grant(self.limits, self.depth_bytes, self.depth_messages, self.turn.now, most)
         if ledger.contended or ledger.pending or ledger.idle or self._may_raise():
+            self.contents.watch()
+        return changed
+
+    def _grant_withheld(self, most: int) -> list[Producer]:
+        """Do as `grant` for a queue that is overfull and withholds settlements: at most `most` credits."""
+        if self.parked or not self.admits_withheld():
+            most = 0
+        ledger = self.ledger
+        changed = ledger.grant_withheld(self.limits, self.depth_bytes, self.depth_messages, self.turn.now, most)
+        if ledger.pending:
             self.contents.watch()
         return changed
 

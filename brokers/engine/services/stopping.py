@@ -13,7 +13,6 @@ from typing import Any
 
 from brokers.admin import InvalidValue
 from brokers.engine.flow import client_stops
-from brokers.engine.flow.credit import draining
 from brokers.engine.flow.explanation import percent_used
 from brokers.engine.flow.producer import Producer
 from brokers.engine.flow.turn import PersistRecord, Turn
@@ -288,7 +287,9 @@ def _outcome(covered: Covered, changed: Sequence[Scope] = ()) -> StopOutcome:
     narrowed = _narrowed(covered)
     producers = _producers(narrowed)
     blocked = [p for p in producers if p.blocked]
-    in_flight = draining(blocked)  # of a running producer, messages in flight do not matter
+    # Of a running producer, messages in flight do not matter. A blocked one has credit with the mechanisms hold and
+    # reject-after, whose queues take its messages while they are overfull.
+    in_flight = sum(1 for p in blocked if p.credit or p.withdrawn)
     stopped = len(blocked) - in_flight
     return StopOutcome(len(_distinct(narrowed)), len(producers), stopped, in_flight, bool(changed), tuple(changed))
 

@@ -155,7 +155,7 @@ function resultLines(action, answer) {
       );
     lines.push(...beforeLines(answer));
   } else {
-    const blocked = answer.stopped ?? 0;
+    const blocked = (answer.stopped ?? 0) + (answer.draining ?? 0);
     if (answer.rate && answer.changed)
       lines.push(
         h(

@@ -350,11 +350,12 @@ function doneInWords({ result, seen }, stop) {
   const what = `${producers} of ${plural(result.queues, "queue")}`;
   if (!result.changed) return stop ? "This stop was already in force" : "This stop was not in force";
   const draining = seen?.draining ?? result.draining;
+  const blocked = (result.stopped ?? 0) + (result.draining ?? 0);
   return [
     `${stop ? "Stopped" : "Started"}: ${what}`,
     stop && draining ? `${exact(draining)} draining` : "",
     result.unstoppable ? `${plural(result.unstoppable, "queue")} cannot be stopped` : "",
-    !stop && result.stopped ? `${exact(result.stopped)} still blocked` : "",
+    !stop && blocked ? `${exact(blocked)} still blocked` : "",
     result.earlier && stop
       ? result.earlier.replaced
         ? "this replaced a staged start"
