@@ -44,7 +44,8 @@ export function scopeChooser(name, label, { value, scopes, broker, hint = "" }) 
   let known = true;
 
   /** @param {string} scope */
-  const option = (scope) => h("option", { value: scope, selected: scope === list.value }, inWords(scope));
+  const option = (scope) =>
+    h("option", { value: scope, selected: scope === list.value, title: inWords(scope) }, inWords(scope));
 
   /**
    * @param {any[]} queues
