@@ -25,9 +25,13 @@ class ObjectName:
 
     def __str__(self) -> str:
         if not self._text:
-            text = ",".join([f"type={self.type}", *(f"{k}={_quote(v)}" for k, v in self.keys)])
+            text = ",".join(f"{k}={v}" for k, v in self.written())
             object.__setattr__(self, "_text", text)
         return self._text
+
+    def written(self) -> list[tuple[str, str]]:
+        """Return the keys, the first is `type`, with their values as in the text: in quotes where they must be."""
+        return [("type", self.type), *((k, _quote(v)) for k, v in self.keys)]
 
     def __getitem__(self, key: str) -> str:
         for k, v in self.keys:

@@ -11,6 +11,7 @@ from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.html import format_html_join
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
@@ -93,7 +94,7 @@ def _shown(entry: AuditEntry) -> list[tuple[str, str | None, str | None]]:
     None on the other side."""
     found = changes(entry)
     if entry.before and entry.after:
-        return [(name, _text(before), _text(after)) for name, before, after in found]
+        return [(name, _isolated(_text(before)), _isolated(_text(after))) for name, before, after in found]
     values = [(name, _text_if_set(name, before), _text_if_set(name, after)) for name, before, after in found]
     return [each for each in values if each[1:] != (None, None)]
 
@@ -101,7 +102,7 @@ def _shown(entry: AuditEntry) -> list[tuple[str, str | None, str | None]]:
 def _text_if_set(name: str, value: Any) -> str | None:
     if value == "" and name in _WRITABLE:
         return "none"  # overrides an inherited value
-    return None if value in (None, "", [], {}) else _text(value)
+    return None if value in (None, "", [], {}) else _isolated(_text(value))
 
 
 def changes(entry: AuditEntry) -> list[tuple[str, Any, Any]]:
@@ -135,6 +136,16 @@ def _text(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return shortened(", ".join(value), TEXT)
     return shortened(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), TEXT)
+
+
+def _isolated(text: str) -> str:
+    """Return the text; as HTML if it is an object's name, whose values are isolated: one in a right-to-left script does
+    not move the keys around it."""
+    try:
+        name = ObjectName.parse(text)
+    except ValueError:
+        return text
+    return format_html_join(",", "{}=<bdi>{}</bdi>", name.written())
 
 
 def _short(text: str) -> str:

@@ -1,5 +1,6 @@
 """The pictures of the README files and of the help: starts the demo in a folder of its own, waits until there is
-something to see, and takes each page in both themes, as small WebP files in .readme/.
+something to see, and takes each page in both themes, as small WebP files in .readme/. For the page of all brokers a
+RabbitMQ is started and added.
 
     uv run python -m tests.browser.readme
 """
@@ -15,16 +16,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.browser.chromium import ARGUMENTS, MISSING, PATH
+from tests.browser.own_brokers import fill_queue
+from tests.interop.rabbitmq_node import rabbitmq
 from tests.up.running import free_port
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SIZE = {"width": 1440, "height": 810}
+THEMES = ("light", "dark")
 READY = 180_000  # ms
 QUALITY = 0.82
 
@@ -95,6 +99,13 @@ def history(page: Page) -> None:
     page.wait_for_timeout(1500)
 
 
+def fleet(page: Page) -> None:
+    page.goto("/fleet/")
+    for name in ("orders", "bills"):
+        row = page.locator("#queue-rows tr", has=page.get_by_role("link", name=name, exact=True))
+        row.locator(".state").filter(has_text="Overfull").wait_for(timeout=READY)
+
+
 ORDERS = "type%3DQueue%2Cvirtualhost%3Ddefault%2Cname%3Dorders"
 SHOTS: dict[str, Callable[[Page], None]] = {
     "overview": overview,
@@ -105,6 +116,8 @@ SHOTS: dict[str, Callable[[Page], None]] = {
     "alerts": alerts,
     "history": history,
 }
+#: With more than one broker, which other pages would show, too.
+SHOTS_OF_SEVERAL: dict[str, Callable[[Page], None]] = {"fleet": fleet}
 
 
 @contextmanager
@@ -132,17 +145,48 @@ def demo() -> Iterator[tuple[str, str]]:
             process.wait()
 
 
-def take(browser: Browser, url: str, password: str, *, theme: str, names: list[str], into: Path) -> None:
+@contextmanager
+def second_broker() -> Iterator[str]:
+    """URL of the management of a RabbitMQ with an overfull queue, `bills`, for the user guest with its password."""
+    with (
+        tempfile.TemporaryDirectory(prefix="headgate-readme-") as folder,
+        rabbitmq(Path(folder), plugins=("rabbitmq_management",)) as node,
+    ):
+        fill_queue(node.port)
+        yield f"http://127.0.0.1:{node.http_port}"
+
+
+def signed_in(browser: Browser, url: str, password: str, theme: str = "light") -> BrowserContext:
     context = browser.new_context(base_url=url, viewport=SIZE, color_scheme=theme)  # type: ignore[arg-type]
     context.set_default_timeout(READY)
-    page, blank = context.new_page(), context.new_page()
+    page = context.new_page()
     page.goto("/login/")
     page.fill("[name=username]", "admin")
     page.fill("[name=password]", password)
     page.click("button[type=submit]")
     page.wait_for_url(lambda address: "/login" not in address)
+    return context
+
+
+def add_broker(browser: Browser, url: str, password: str, management: str) -> None:
+    context = signed_in(browser, url, password)
+    [page] = context.pages
+    page.goto("/brokers/")
+    page.get_by_label("Kind").select_option("RabbitMQ")
+    given = {"Slug": "billing", "Title": "Billing", "URL": management, "User name": "guest", "Password": "guest"}
+    for label, value in given.items():
+        page.get_by_label(label, exact=True).fill(value)
+    page.get_by_role("button", name="Add").click()
+    page.get_by_text("Billing is added.").wait_for()
+    context.close()
+
+
+def take(browser: Browser, url: str, password: str, *, theme: str, names: list[str], into: Path) -> None:
+    context = signed_in(browser, url, password, theme)
+    [page] = context.pages
+    blank = context.new_page()
     for name in names:
-        SHOTS[name](page)
+        {**SHOTS, **SHOTS_OF_SEVERAL}[name](page)
         png = base64.b64encode(page.screenshot()).decode()
         webp = base64.b64decode(blank.evaluate(_TO_WEBP, [png, QUALITY]))
         (into / f"{name}-{theme}.webp").write_bytes(webp)
@@ -151,9 +195,10 @@ def take(browser: Browser, url: str, password: str, *, theme: str, names: list[s
 
 
 def main() -> int:
+    names = [*SHOTS, *SHOTS_OF_SEVERAL]
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     arguments.add_argument("--out", type=Path, default=ROOT / ".readme")
-    arguments.add_argument("--only", nargs="*", choices=list(SHOTS), default=list(SHOTS))
+    arguments.add_argument("--only", nargs="*", choices=names, default=names)
     given = arguments.parse_args()
     if PATH is None:
         sys.stderr.write(f"{MISSING}\n")
@@ -162,8 +207,13 @@ def main() -> int:
     with demo() as (url, password), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=PATH, args=ARGUMENTS)
         time.sleep(5)
-        for theme in ("light", "dark"):
-            take(browser, url, password, theme=theme, names=given.only, into=given.out)
+        for several in (False, True):
+            chosen = [name for name in given.only if (name in SHOTS_OF_SEVERAL) == several]
+            with second_broker() if several and chosen else nullcontext("") as management:
+                if management:
+                    add_broker(browser, url, password, management)
+                for theme in THEMES if chosen else ():
+                    take(browser, url, password, theme=theme, names=chosen, into=given.out)
         browser.close()
     return 0
 

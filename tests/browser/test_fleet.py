@@ -83,7 +83,7 @@ async def test_first_page_of_several_brokers_is_all_of_them_updated_live(page: P
     assert page.url.endswith("/fleet/")
     await expect(page.locator("#queue-rows tr")).to_have_count(4)
     await expect(page.locator('[data-total="brokers"] .total-value')).to_have_text("2 / 3")
-    await expect(page.locator("#fleet-note")).to_contain_text("The numbers of 1 broker are not known")
+    await expect(page.locator("#fleet-note")).to_have_text("Not in the totals: 1 broker, not known.")
     gone = broker_row(page, "Broker gone")
     await expect(gone).to_contain_text("Disconnected")
     await expect(gone).to_contain_text("nothing known yet")
@@ -154,14 +154,19 @@ async def test_last_hour_of_a_filter_without_brokers_is_that_of_none(page: Page)
 
 
 async def test_lost_broker_is_dated_while_the_others_go_on(page: Page, fleet: Fleet) -> None:  # noqa: F811
+    await page.goto("/fleet/?tag=prod")
     await asyncio.to_thread(overfull, fleet["us"], "orders.us")
     await expect(page.locator("#queue-rows tr").first).to_contain_text("Overfull")
+    await expect(page.locator("#fleet-note")).to_have_text("")
+    top = "(box) => box.getBoundingClientRect().top"
+    before = await page.locator("#brokers-box").evaluate(top)
     await asyncio.to_thread(fleet["us"].lose)
     us = broker_row(page, "Broker us")
     await expect(us).to_contain_text("Disconnected")
     await expect(us).to_contain_text("as of ")
     await expect(page.locator("#queue-rows tr.outdated")).to_have_count(2)
-    await expect(page.locator("#fleet-note")).to_contain_text("1 disconnected broker are as of the last snapshot")
+    await expect(page.locator("#fleet-note")).to_have_text("As of the last snapshot: 1 disconnected broker.")
+    assert await page.locator("#brokers-box").evaluate(top) == before, "the page does not move"
     assert await page.locator("#queue-rows tr.outdated time[data-since]").count() == 0, "durations do not go on"
     await asyncio.to_thread(overfull, fleet["eu"], "orders.eu")
     await expect(broker_row(page, "Broker eu").locator("td.hot").first).to_be_visible()

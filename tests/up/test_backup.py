@@ -50,8 +50,8 @@ def headgate(*arguments: str, **environment: str) -> subprocess.CompletedProcess
     )
 
 
-def done(*arguments: str) -> str:
-    ended = headgate(*arguments)
+def done(*arguments: str, **environment: str) -> str:
+    ended = headgate(*arguments, **environment)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 

@@ -69,6 +69,15 @@ def test_stop_is_shown_with_its_scope_and_actor(viewer: Client) -> None:
     assert "<ins>broker by ada</ins>" in viewer.get("/audit/").content.decode()
 
 
+def test_name_of_an_object_among_the_changes_has_each_value_isolated(viewer: Client) -> None:
+    target = 'type=Queue,virtualhost="<b>,",name=הזמנות-2'
+    entry(object="schedule night", operation="create", before=None, after={"target": target, "hour": "3"})
+    html = viewer.get("/audit/").content.decode()
+    written = "type=<bdi>Queue</bdi>,virtualhost=<bdi>&quot;&lt;b&gt;,&quot;</bdi>,name=<bdi>הזמנות-2</bdi>"
+    assert f"<ins>{written}</ins>" in html
+    assert "<ins>3</ins>" in html
+
+
 def test_filter_without_a_match_says_so(viewer: Client) -> None:
     entry()
     html = viewer.get("/audit/?search=nothing-like-it").content.decode()

@@ -245,7 +245,7 @@ LINKS_OF_THE_BROKER = [
     ("/policies/file/?", "Policies", "/policies/"),
     ("/policies/bulk/?", "Policies", "/policies/"),
     ("/queues/test/b/?", "Overview", "/"),
-    ("/queues/test/b/?", "All fields, with impact preview", f"/policies/scope/?object={QUEUE}"),
+    ("/queues/test/b/?", "All fields", f"/policies/scope/?object={QUEUE}"),
     ("/queues/test/b/?", "Timeline", "/timeline/"),
     (f"/messages/?object={QUEUE}", "Queue page", "/queues/test/b/"),
     ("/clients/client/?virtualhost=test&user=ann", "Clients", "/clients/"),

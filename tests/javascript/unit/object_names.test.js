@@ -62,6 +62,26 @@ test("scopes of stops are described", () => {
   for (const [scope, text] of Object.entries(cases)) assert.equal(names.scopeInWords(scope), text);
 });
 
+test("the values of a name are those of its text, quoted as there", () => {
+  const text = 'type=Queue,virtualhost="a,b",name=orders';
+  assert.deepEqual(names.partsOf(text), [
+    ["type", "Queue"],
+    ["virtualhost", '"a,b"'],
+    ["name", "orders"],
+  ]);
+  assert.equal(names.partsOf("type=Queue,"), null);
+});
+
+test("a right-to-left name in a sentence is isolated, no other name is changed", () => {
+  assert.equal(names.scopeInWords("type=Queue,virtualhost=default,name=הזמנות-2"), "queue \u2068הזמנות-2\u2069");
+  assert.equal(
+    names.stopInWords("virtualhost טסט الطلبات.>"),
+    "queues that match \u2068الطلبات.>\u2069 in virtual host \u2068טסט\u2069",
+  );
+  assert.equal(names.clientInWords({ user: "דנה", link: "l" }), "user \u2068דנה\u2069, link l");
+  assert.equal(names.isolated("zürich 東京 Заказы"), "zürich 東京 Заказы");
+});
+
 test("a name that a browser or proxy would change is escaped in a URL", () => {
   assert.equal(names.queueUrl("default", "a/b c"), "/queues/default/a/b%20c/");
   assert.equal(names.queueUrl("default", ".."), "/queues/default/~~~2E~2E/");

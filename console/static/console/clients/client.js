@@ -7,7 +7,7 @@ import { live, watch } from "../core/connection.js";
 import { CounterRates } from "../core/counter_rates.js";
 import { byId, fill, fillOnce, h, icon, reconcile, setText } from "../core/elements.js";
 import { count, rate, words } from "../core/format.js";
-import { objectUrl, shortName } from "../core/object_names.js";
+import { isolated, objectUrl, shortName } from "../core/object_names.js";
 import { acting } from "../core/permissions.js";
 import { settings } from "../core/settings.js";
 import { openStopDialog } from "../widgets/stop_dialog.js";
@@ -168,7 +168,7 @@ function updateConnection(node, item) {
 /** @param {any} item */
 function producerRow(item) {
   const { attributes } = item;
-  const what = `producer ${attributes.id} of ${attributes.queue ? shortName(attributes.queue) : "a queue"}`;
+  const what = `producer ${attributes.id} of ${attributes.queue ? isolated(shortName(attributes.queue)) : "a queue"}`;
   const aim = { scope: attributes.queue, ...named(who), link: attributes.link };
   const able = stopsClients() && attributes.queue && attributes.link && who;
   return h(
@@ -214,7 +214,7 @@ function updateProducer(row, item) {
 /** @param {any} item */
 function consumerRow(item) {
   const { attributes } = item;
-  const what = `consumer ${attributes.id} of ${attributes.queue ? shortName(attributes.queue) : "a queue"}`;
+  const what = `consumer ${attributes.id} of ${attributes.queue ? isolated(shortName(attributes.queue)) : "a queue"}`;
   const kind = known(attributes.browsing) ? (attributes.browsing ? "Browser" : "Consumer") : "not known";
   return h(
     "tr",

@@ -7,6 +7,25 @@ const PAIR = /([a-z_]+)=("(?:[^"\\]|\\.)*"|[^,="\\]*)(?:,(?=.)|$)/sy;
 /** @typedef {{type: string, keys: Record<string, string>}} ObjectName */
 
 /**
+ * Return the keys of a name, the first is `type`, with their values as the text has them: quoted where it quotes them.
+ * Null if the text is not an object name.
+ *
+ * @param {string} text
+ * @returns {[string, string][] | null}
+ */
+export function partsOf(text) {
+  /** @type {[string, string][]} */
+  const parts = [];
+  PAIR.lastIndex = 0;
+  while (PAIR.lastIndex < text.length) {
+    const match = PAIR.exec(text);
+    if (!match) return null;
+    parts.push([match[1], match[2]]);
+  }
+  return parts;
+}
+
+/**
  * Return null if the text is not an object name.
  *
  * @param {string} text
@@ -15,12 +34,8 @@ const PAIR = /([a-z_]+)=("(?:[^"\\]|\\.)*"|[^,="\\]*)(?:,(?=.)|$)/sy;
 export function parseName(text) {
   /** @type {Record<string, string>} */
   const keys = {};
-  PAIR.lastIndex = 0;
-  while (PAIR.lastIndex < text.length) {
-    const match = PAIR.exec(text);
-    if (!match) return null;
-    keys[match[1]] = match[2].startsWith('"') ? match[2].slice(1, -1).replaceAll(/\\(.)/gs, "$1") : match[2];
-  }
+  for (const [key, value] of partsOf(text) ?? [])
+    keys[key] = value.startsWith('"') ? value.slice(1, -1).replaceAll(/\\(.)/gs, "$1") : value;
   const { type, ...rest } = keys;
   return type ? { type, keys: rest } : null;
 }
@@ -52,6 +67,17 @@ export function shortName(text) {
   return "id" in name.keys ? `${name.type} ${last}` : last;
 }
 
+const RIGHT_TO_LEFT =
+  /[\p{Script=Adlam}\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Nko}\p{Script=Syriac}\p{Script=Thaana}]/u;
+
+/**
+ * Enclose a right-to-left name in the marks that keep it from reordering the sentence around it. Only for sentences: a
+ * name of its own may be copied, and console.css isolates it.
+ *
+ * @param {string} name
+ */
+export const isolated = (name) => (RIGHT_TO_LEFT.test(name) ? `\u2068${name}\u2069` : name);
+
 /**
  * Describe an object name as the scope of a stop.
  *
@@ -61,8 +87,9 @@ export function scopeInWords(scope) {
   const name = parseName(scope);
   if (!name) return stopInWords(scope);
   if (name.type === "Broker") return "the whole broker";
-  if (name.type === "Exchange") return `queues bound to exchange ${name.keys.name}`;
-  return name.type === "VirtualHost" ? `virtual host ${name.keys.name}` : `queue ${Object.values(name.keys).at(-1)}`;
+  if (name.type === "Exchange") return `queues bound to exchange ${isolated(name.keys.name)}`;
+  const last = isolated(Object.values(name.keys).at(-1) ?? "");
+  return name.type === "VirtualHost" ? `virtual host ${last}` : `queue ${last}`;
 }
 
 /**
@@ -75,15 +102,15 @@ export function scopeInWords(scope) {
 export function stopInWords(scope) {
   const [words, of] = clientOf(scope);
   if (words) return `${words} in ${stopInWords(of)}`;
-  const label = (/** @type {string} */ rest) => rest.replace(/^default\/|^"\/"(?=\/)/, "");
+  const label = (/** @type {string} */ rest) => isolated(rest.replace(/^default\/|^"\/"(?=\/)/, ""));
   const [, kind, rest = ""] = /^(broker|virtualhost|exchange|queue)(?: (.*))?$/s.exec(scope) ?? [];
-  if (kind === "broker") return rest ? `queues that match ${rest}` : "the whole broker";
+  if (kind === "broker") return rest ? `queues that match ${isolated(rest)}` : "the whole broker";
   if (kind === "exchange") return `queues bound to exchange ${label(rest)}`;
   if (kind === "queue") return `queue ${label(rest)}`;
   if (kind !== "virtualhost") return scope;
   const [host, ...pattern] = rest.split(" ");
-  const within = `virtual host ${host === '"/"' ? "/" : host}`;
-  return pattern.length ? `queues that match ${pattern.join(" ")} in ${within}` : within;
+  const within = `virtual host ${host === '"/"' ? "/" : isolated(host)}`;
+  return pattern.length ? `queues that match ${isolated(pattern.join(" "))} in ${within}` : within;
 }
 
 /**
@@ -98,7 +125,7 @@ export const clientInWords = (stop) =>
     ["link", stop.link],
   ]
     .filter(([, value]) => value)
-    .map((pair) => pair.join(" "))
+    .map(([kind, value]) => `${kind} ${isolated(value)}`)
     .join(", ");
 
 const CLIENT = /^client ((?:(?:user|container_id|link)=(?:"(?:[^"\\]|\\.)*"|[^ "]+) )+)of (.*)$/s;

@@ -285,7 +285,7 @@ const buttons = (actions, target) =>
  * @param {any} target
  */
 function act(action, target) {
-  openActDialog({
+  const dialog = openActDialog({
     action,
     object,
     ...target,
@@ -294,6 +294,10 @@ function act(action, target) {
       list.clearTicks();
       load(target.ids?.includes(panel.shown) && action !== "copy" ? null : panel.shown);
     },
+  });
+  // The button that opened it is replaced after the action: the keyboard goes on at the list.
+  dialog.addEventListener("close", () => {
+    if (document.activeElement === document.body) table.parentElement.focus();
   });
 }
 

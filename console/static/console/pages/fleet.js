@@ -476,10 +476,9 @@ function showTotals(totals) {
   total("depth", sum("depth_messages"), false, missing("depth_messages") ?? `${bytes(totals.depth_bytes)} in all`);
   const note = byId("fleet-note");
   const said = [
-    partial.queues ? `The numbers of ${plural(partial.queues, "broker")} are not known and not in the totals.` : "",
-    totals.stale ? `Those of ${plural(totals.stale, "disconnected broker")} are as of the last snapshot.` : "",
+    partial.queues ? `Not in the totals: ${plural(partial.queues, "broker")}, not known.` : "",
+    totals.stale ? `As of the last snapshot: ${plural(totals.stale, "disconnected broker")}.` : "",
   ].filter(Boolean);
-  note.hidden = !said.length;
   setText(note, said.join(" "));
   setText(byId("brokers-count"), `${exact(brokers.all)}${away ? `, ${exact(away)} not connected` : ""}`);
 }

@@ -11,7 +11,7 @@ import { AttributesForm } from "../widgets/attributes_form.js";
 import { deletion } from "../widgets/creation.js";
 import { Feed } from "../widgets/event_feed.js";
 import { field } from "../widgets/fields.js";
-import { valueNode } from "../widgets/values.js";
+import { nameInFull, valueNode } from "../widgets/values.js";
 
 const HIDDEN = new Set(["actor"]); // set by the server
 
@@ -89,7 +89,7 @@ export class ObjectPanel {
       h(
         "header",
         { class: "card-head object-head" },
-        h("div", {}, h("h2", {}, shortName(name)), h("p", { class: "muted object-name" }, name)),
+        h("div", {}, h("h2", {}, shortName(name)), h("p", { class: "muted object-name" }, nameInFull(name))),
         why,
         own,
       ),

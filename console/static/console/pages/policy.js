@@ -6,7 +6,7 @@ import { live, watch } from "../core/connection.js";
 import { DebouncedRequest } from "../core/debounced_request.js";
 import { byId, fill, find, h } from "../core/elements.js";
 import { plural } from "../core/format.js";
-import { formatName, ofBroker, parseName, shortName } from "../core/object_names.js";
+import { formatName, isolated, ofBroker, parseName, shortName } from "../core/object_names.js";
 import { serverNow } from "../core/server_clock.js";
 import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
@@ -400,7 +400,7 @@ byId("remove")?.addEventListener("click", () => {
   /** @type {any} */
   const at = session.version;
   openChangeDialog({
-    title: `Remove the policy of ${shortName(settings.object)}`,
+    title: `Remove the policy of ${isolated(shortName(settings.object))}`,
     action: "Remove",
     danger: true,
     load: async () => ({

@@ -5,7 +5,7 @@ import { atThatTime, away, drawing, shownAsOf, UNKNOWN, whenAway } from "../core
 import { live, watch } from "../core/connection.js";
 import { byId, fill, find, findAll, h, reconcile, setAttribute, setText } from "../core/elements.js";
 import { bytes, count, duration, exact, exactAmount, percent, plural, rate } from "../core/format.js";
-import { objectUrl, shortName, timelineUrl, whyUrl } from "../core/object_names.js";
+import { isolated, objectUrl, shortName, timelineUrl, whyUrl } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { setSince, sinceElement } from "../core/times.js";
 import { recordedSamples } from "../widgets/chart_figures.js";
@@ -308,7 +308,7 @@ const FACTS = [
       (q.durable ?? null) === null
         ? "not known"
         : q.temporary_for
-          ? `temporary: ${shortName(q.temporary_for)}`
+          ? `temporary: ${isolated(shortName(q.temporary_for))}`
           : q.durable
             ? "durable"
             : "not durable",

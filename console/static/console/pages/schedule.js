@@ -3,7 +3,7 @@
 import { get, patch, post, remove } from "../core/api.js";
 import { watch } from "../core/connection.js";
 import { byId, fill, find, h } from "../core/elements.js";
-import { parseName, shortName } from "../core/object_names.js";
+import { isolated, parseName, shortName } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { zoneId } from "../core/zone.js";
 import { field } from "../widgets/fields.js";
@@ -72,7 +72,7 @@ async function show() {
       value: was.target,
       scopes: settings.scopes,
       broker: settings.broker,
-      hint: "What exists now. The pattern below restricts the broker or a virtual host to some of its queues.",
+      hint: "What exists now. “Restrict to queues” narrows the broker or a virtual host down to some of its queues.",
     }),
     pattern: plainField("pattern", "Restrict to queues", {
       value: was.pattern,
@@ -277,7 +277,7 @@ async function show() {
     const other = effectOf(action, target);
     if (other) {
       const all = pattern ? `queues ${pattern}` : "every queue";
-      const covered = target === "type=Broker" ? all : shortName(target);
+      const covered = target === "type=Broker" ? all : isolated(shortName(target));
       openFormDialog({
         title: `Save ${name || "this schedule"}?`,
         says: `${other.remark} Each run does that to the producers of ${covered}.`,

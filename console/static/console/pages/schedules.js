@@ -4,7 +4,7 @@ import { get, post, query } from "../core/api.js";
 import { watch } from "../core/connection.js";
 import { byId, fill, h, icon } from "../core/elements.js";
 import { plural } from "../core/format.js";
-import { shortName } from "../core/object_names.js";
+import { isolated, shortName } from "../core/object_names.js";
 import { may, unless } from "../core/permissions.js";
 import { poll } from "../core/polling.js";
 import { clockElement, untilElement } from "../core/times.js";
@@ -126,7 +126,7 @@ function showRuns(page) {
             "small",
             { class: "muted vh" },
             `${ACTIONS[run.action]}: ` +
-              `${shortName(run.target)}${run.pattern ? ` ${run.pattern}` : ""}, owner ${run.user_name}`,
+              `${isolated(shortName(run.target))}${run.pattern ? ` ${isolated(run.pattern)}` : ""}, owner ${run.user_name}`,
           ),
         ),
         h(

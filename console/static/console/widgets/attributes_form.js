@@ -4,7 +4,7 @@
 import { get, objectPath, patch } from "../core/api.js";
 import { h } from "../core/elements.js";
 import { words } from "../core/format.js";
-import { shortName } from "../core/object_names.js";
+import { isolated, shortName } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
 import { ChangedBy } from "./changed_by.js";
@@ -89,7 +89,7 @@ export class AttributesForm {
           reason: this.#reason.input.value.trim(),
         }),
       );
-      toast(`Changed ${shortName(this.#name)}.`);
+      toast(`Changed ${isolated(shortName(this.#name))}.`);
       this.#done(saved);
     } catch (error) {
       this.#save.disabled = false;

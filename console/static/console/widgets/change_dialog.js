@@ -1,7 +1,7 @@
 // A dialog that shows the impact preview of a policy change, with a field for the reason, and applies the change.
 
 import { fill, h } from "../core/elements.js";
-import { parseName, shortName } from "../core/object_names.js";
+import { isolated, parseName, shortName } from "../core/object_names.js";
 import { fieldText, labelBeside } from "./policy_fields.js";
 import { showPreview } from "./policy_preview.js";
 
@@ -88,7 +88,7 @@ const KINDS = { Broker: "Broker", VirtualHost: "Virtual host", Policy: "Pattern"
 /** @param {any} options */
 function inWords({ object }) {
   const type = parseName(object)?.type;
-  return type === "Broker" ? "Broker" : `${KINDS[String(type)] ?? type} ${shortName(object)}`;
+  return type === "Broker" ? "Broker" : `${KINDS[String(type)] ?? type} ${isolated(shortName(object))}`;
 }
 
 /**

@@ -3,7 +3,7 @@
 import { objectPath, post, query, remove } from "../core/api.js";
 import { fill, find, h } from "../core/elements.js";
 import { words } from "../core/format.js";
-import { formatName, hostOf, parseName, shortName } from "../core/object_names.js";
+import { formatName, hostOf, isolated, parseName, shortName } from "../core/object_names.js";
 import { unlessAllowed } from "../core/permissions.js";
 import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
@@ -76,7 +76,7 @@ export function creation(type, where, created) {
         attributes,
         reason: reason.input.value.trim(),
       });
-      toast(`Created ${shortName(made.name)}.`);
+      toast(`Created ${isolated(shortName(made.name))}.`);
       const secrets = type.attributes.filter((/** @type {any} */ a) => a.secret && made.attributes[a.name]);
       if (secrets.length) fill(form, ...shownOnce(secrets, made, () => created(made.name)));
       else created(made.name);
@@ -169,7 +169,7 @@ export function deletion(name, version) {
         objectPath(settings.broker, name) + query({ version: version(), reason: reason.input.value.trim() }),
       );
       fill(answer, h("p", { class: "done" }, "It is deleted."));
-      toast(`Deleted ${shortName(name)}.`);
+      toast(`Deleted ${isolated(shortName(name))}.`);
     } catch (error) {
       button.disabled = false;
       fill(answer, h("p", { class: "wrong" }, error.message));

@@ -1,7 +1,7 @@
 // Schedules as text: action, target, duration and times.
 
 import { duration } from "../core/format.js";
-import { shortName } from "../core/object_names.js";
+import { isolated, shortName } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { fieldText, labelBeside } from "./policy_fields.js";
 
@@ -44,13 +44,13 @@ const settingText = (name, value) =>
 
 /** @param {any} of */
 export function whatInWords(of) {
-  const target = of.target === "type=Broker" ? "the broker" : of.target ? shortName(of.target) : "…";
+  const target = of.target === "type=Broker" ? "the broker" : of.target ? isolated(shortName(of.target)) : "…";
   let what =
     of.action === "policy"
       ? `Set ${Object.entries(of.attributes)
           .map(([name, value]) => settingText(name, value))
           .join(", ")} on ${target}`
-      : `${ACTIONS[of.action]} producers of ${of.pattern ? `queues ${of.pattern} of ` : ""}${target}`;
+      : `${ACTIONS[of.action]} producers of ${of.pattern ? `queues ${isolated(of.pattern)} of ` : ""}${target}`;
   if (of.effect) what += ` (${of.effect})`;
   return of.lasts ? `${what} for ${duration(of.lasts * 60_000).replace(/ 0 (s|min|h)$/, "")}` : what;
 }

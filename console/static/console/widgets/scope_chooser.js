@@ -4,7 +4,7 @@ import { get, query } from "../core/api.js";
 import { live } from "../core/connection.js";
 import { fill, h, setAttribute, setText } from "../core/elements.js";
 import { plural } from "../core/format.js";
-import { parseName, scopeInWords } from "../core/object_names.js";
+import { isolated, parseName, scopeInWords } from "../core/object_names.js";
 
 const TYPING = 250; // ms
 const LISTED = 50; // queues
@@ -44,7 +44,8 @@ export function scopeChooser(name, label, { value, scopes, broker, hint = "" }) 
   let known = true;
 
   /** @param {string} scope */
-  const option = (scope) => h("option", { value: scope, selected: scope === list.value }, inWords(scope));
+  const option = (scope) =>
+    h("option", { value: scope, selected: scope === list.value, title: inWords(scope) }, inWords(scope));
 
   /**
    * @param {any[]} queues
@@ -121,7 +122,7 @@ export function scopeChooser(name, label, { value, scopes, broker, hint = "" }) 
 function inWords(scope) {
   const name = parseName(scope);
   if (name?.type === "Broker") return "All queues of the broker";
-  if (name?.type === "VirtualHost") return `All queues of virtual host ${name.keys.name}`;
-  if (name?.type === "Queue") return `${name.keys.name} (${name.keys.virtualhost})`;
+  if (name?.type === "VirtualHost") return `All queues of virtual host ${isolated(name.keys.name)}`;
+  if (name?.type === "Queue") return `${isolated(name.keys.name)} (${isolated(name.keys.virtualhost)})`;
   return scopeInWords(scope);
 }

@@ -3,7 +3,7 @@
 import { get, objectPath, post, query } from "../core/api.js";
 import { h, icon } from "../core/elements.js";
 import { clock, duration, exact, plural } from "../core/format.js";
-import { hostOf, scopeInWords, shortName } from "../core/object_names.js";
+import { hostOf, isolated, scopeInWords, shortName } from "../core/object_names.js";
 import { acting } from "../core/permissions.js";
 import { serverNow } from "../core/server_clock.js";
 import { settings } from "../core/settings.js";
@@ -24,7 +24,7 @@ const DOUBLINGS = 5; // of a staged start's rate, until it is removed
  * @param {any} halted
  */
 export const haltInWords = (halted) =>
-  `${halted.queue ? `queue ${shortName(halted.queue)}` : "a queue"} is at ${halted.percent}%, above ${halted.limit}%`;
+  `${halted.queue ? `queue ${isolated(shortName(halted.queue))}` : "a queue"} is at ${halted.percent}%, above ${halted.limit}%`;
 
 /**
  * Steps of a staged start that have passed by now.

@@ -2,7 +2,7 @@
 
 import { h, icon } from "../core/elements.js";
 import { bytes, duration, exact, rate } from "../core/format.js";
-import { objectUrl, scopeInWords, shortName } from "../core/object_names.js";
+import { isolated, objectUrl, partsOf, scopeInWords, shortName } from "../core/object_names.js";
 import { clockElement, sinceElement } from "../core/times.js";
 import { stateElement } from "./states.js";
 
@@ -76,6 +76,14 @@ function stopsNode(stops) {
 }
 
 /**
+ * An object name in full, each value isolated: one in a right-to-left script does not move the keys around it.
+ *
+ * @param {string} name
+ */
+export const nameInFull = (name) =>
+  partsOf(name)?.flatMap(([key, value], index) => [`${index ? "," : ""}${key}=`, h("bdi", {}, value)]) ?? name;
+
+/**
  * "queue-overfull:orders" -> "queue orders is overfull"
  *
  * @param {any} reason
@@ -83,7 +91,8 @@ function stopsNode(stops) {
 export function reasonInWords(reason) {
   const [kind, ...rest] = reason.split(":");
   const name = rest.join(":");
-  if (kind === "queue-overfull") return `queue ${name.startsWith("type=") ? shortName(name) : name} is overfull`;
+  if (kind === "queue-overfull")
+    return `queue ${isolated(name.startsWith("type=") ? shortName(name) : name)} is overfull`;
   if (kind === "operator-stop") return `an operator stopped ${name ? scopeInWords(name) : "it"}`;
   return reason.replaceAll("-", " ");
 }
