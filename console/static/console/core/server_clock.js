@@ -9,7 +9,7 @@ let ahead = 0;
 let isKnown = false;
 
 /**
- * Note the server's time of a frame that has just arrived, ms. Frames take time, so the greatest difference is the best.
+ * Note the server's time of a frame that has just arrived, ms. Frames take time: the greatest difference is the best.
  *
  * @param {unknown} at
  */

@@ -125,8 +125,8 @@ function showRuns(page) {
           h(
             "small",
             { class: "muted vh" },
-            `${ACTIONS[run.action]}: ` +
-              `${isolated(shortName(run.target))}${run.pattern ? ` ${isolated(run.pattern)}` : ""}, owner ${run.user_name}`,
+            `${ACTIONS[run.action]}: ${isolated(shortName(run.target))}` +
+              `${run.pattern ? ` ${isolated(run.pattern)}` : ""}, owner ${run.user_name}`,
           ),
         ),
         h(

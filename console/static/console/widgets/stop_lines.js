@@ -23,8 +23,10 @@ const DOUBLINGS = 5; // of a staged start's rate, until it is removed
  *
  * @param {any} halted
  */
-export const haltInWords = (halted) =>
-  `${halted.queue ? `queue ${isolated(shortName(halted.queue))}` : "a queue"} is at ${halted.percent}%, above ${halted.limit}%`;
+export const haltInWords = (halted) => {
+  const queue = halted.queue ? `queue ${isolated(shortName(halted.queue))}` : "a queue";
+  return `${queue} is at ${halted.percent}%, above ${halted.limit}%`;
+};
 
 /**
  * Steps of a staged start that have passed by now.
