@@ -121,10 +121,13 @@ class TypesView(BrokerView):
 
 
 def _shown(link: BrokerLink) -> dict[str, Any]:
+    status = link.status
     return {
         "slug": link.slug,
         "title": link.title,
-        **asdict(link.status),
+        "connected": status.connected,
+        "since": status.since,
+        "error": status.error,
         "as_of": link.as_of,
         "stale": link.as_of is not None and not link.connected,
     }
