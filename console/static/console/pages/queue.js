@@ -13,6 +13,7 @@ import { DepthChart } from "../widgets/charts.js";
 import { ConditionsLine } from "../widgets/conditions.js";
 import { criticalUnit } from "../widgets/depth.js";
 import { Feed, pastAndPresent } from "../widgets/event_feed.js";
+import { linkCell, showLink } from "../widgets/link_cell.js";
 import { setState } from "../widgets/states.js";
 import { openStopDialog } from "../widgets/stop_dialog.js";
 import { stopLines } from "../widgets/stop_lines.js";
@@ -118,12 +119,7 @@ function producerRow(producer) {
     "tr",
     {},
     cell("State", { class: "c-state" }, h("span", { class: "state" })),
-    h(
-      "th",
-      { scope: "row", class: "c-client" },
-      h("a", { href: objectUrl(producer.object) }),
-      h("small", { class: "muted" }),
-    ),
+    linkCell(objectUrl(producer.object)),
     cell(
       "Reason",
       { class: "wrap why" },
@@ -148,8 +144,7 @@ function updateProducer(node, producer) {
   const shown = waits ? "WAITING" : producer.state;
   node.dataset.state = shown;
   setState(state.firstChild, shown);
-  setText(client.firstChild, producer.client || producer.link || `Producer ${producer.id}`);
-  setText(client.lastChild, producer.link ? `link ${producer.link}` : "");
+  showLink(client, producer, "Producer");
   const blocked = producer.state === "BLOCKED";
   const reasons = (producer.reasons ?? []).map(reasonInWords).join("; ");
   setText(
@@ -185,12 +180,7 @@ function consumerRow(consumer) {
   return h(
     "tr",
     {},
-    h(
-      "th",
-      { scope: "row", class: "c-client" },
-      h("a", { href: objectUrl(consumer.object) }),
-      h("small", { class: "muted" }),
-    ),
+    linkCell(objectUrl(consumer.object)),
     cell("Kind", {}),
     cell("Credit", { class: "num" }),
     cell("Unacknowledged", { class: "num" }),
@@ -204,8 +194,7 @@ function consumerRow(consumer) {
  */
 function updateConsumer(node, consumer) {
   const [client, kind, credit, waiting, received] = node.children;
-  setText(client.firstChild, consumer.client || consumer.link || `Consumer ${consumer.id}`);
-  setText(client.lastChild, consumer.link ? `link ${consumer.link}` : "");
+  showLink(client, consumer, "Consumer");
   setText(kind, consumer.browsing ? "browser" : "consumer (destructive)");
   setText(credit, count(consumer.credit));
   setText(waiting, count(consumer.unacknowledged_messages));

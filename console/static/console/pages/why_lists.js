@@ -7,6 +7,7 @@ import { count, exact, exactAmount, plural, rate } from "../core/format.js";
 import { objectUrl, shortName, whyUrl } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { setSince, sinceElement } from "../core/times.js";
+import { linkCell, showLink } from "../widgets/link_cell.js";
 import { setState, stateElement } from "../widgets/states.js";
 import { known } from "./why_words.js";
 
@@ -17,12 +18,7 @@ function consumerRow(consumer) {
   return h(
     "tr",
     {},
-    h(
-      "th",
-      { scope: "row", class: "c-client" },
-      h("a", { href: objectUrl(consumer.object) }),
-      h("small", { class: "muted" }),
-    ),
+    linkCell(objectUrl(consumer.object)),
     h("td", { class: "wrap", "data-label": "Activity" }),
     h("td", { class: "num", "data-label": "Rate" }),
   );
@@ -34,8 +30,7 @@ function consumerRow(consumer) {
  */
 function updateConsumer(node, consumer) {
   const [client, what, speed] = node.children;
-  setText(client.firstChild, consumer.client || consumer.link || `Consumer ${consumer.id}`);
-  setText(client.lastChild, consumer.link ? `link ${consumer.link}` : "");
+  showLink(client, consumer, "Consumer");
   setText(what, `${consumer.doing.charAt(0).toUpperCase()}${consumer.doing.slice(1)}.`);
   what.classList.toggle("hot", consumer.stuck);
   setText(speed, rate(deliveries.rateOf(consumer.object)));
@@ -47,12 +42,7 @@ function producerRow(producer) {
     "tr",
     {},
     h("td", { class: "c-state", "data-label": "State" }, h("span", { class: "state" })),
-    h(
-      "th",
-      { scope: "row", class: "c-client" },
-      h("a", { href: whyUrl(producer.object) }),
-      h("small", { class: "muted" }),
-    ),
+    linkCell(whyUrl(producer.object)),
     h("td", { "data-label": "Duration" }, sinceElement()),
     h("td", { class: "num", "data-label": "Sent" }),
   );
@@ -66,8 +56,7 @@ function updateProducer(node, producer) {
   const [state, client, since, sent] = node.children;
   node.dataset.state = producer.state;
   setState(state.firstChild, producer.state);
-  setText(client.firstChild, producer.client || producer.link || `Producer ${producer.id}`);
-  setText(client.lastChild, `${producer.link ? `link ${producer.link}` : ""}${producer.draining ? ", draining" : ""}`);
+  showLink(client, producer, "Producer", producer.draining ? ", draining" : "");
   setSince(since.firstChild, producer.blocked_since);
   setText(sent, count(producer.messages));
   setAttribute(sent, "title", exactAmount(producer.messages, "messages"));
