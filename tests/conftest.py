@@ -76,6 +76,7 @@ SLOW = {
     "client",
     "console/test_api_contract.py",
     "console/test_history_api.py",
+    "console/test_history_simulation_api.py",
     "console/test_hostile_walk.py",
     "console/test_request_bodies.py",
     "console/test_web.py",
