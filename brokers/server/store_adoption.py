@@ -21,7 +21,7 @@ from brokers.engine.registry.virtualhost import VirtualHost
 from brokers.engine.values.names import check_name
 from brokers.server.config_store import ConfigStore
 from brokers.server.earlier_store.conversion import convert_all
-from brokers.server.earlier_store.salvage import NAMED_MESSAGES
+from brokers.server.earlier_store.salvage import named_messages
 from brokers.server.earlier_store.survey import unlink_earlier
 from brokers.server.first_start import first_start
 from brokers.server.journal.renumbering import write_renumbered
@@ -155,9 +155,8 @@ def _write_again(store: StoreFile, stamp: Stamp, offset: int) -> list[str]:
     rename(new, ready)
     said = []
     if unreadable:
-        named = ", ".join(f"{number} of queue number {queue}" for queue, number in unreadable[:NAMED_MESSAGES])
-        more = f" and {len(unreadable) - NAMED_MESSAGES:,} more" if len(unreadable) > NAMED_MESSAGES else ""
-        said.append(f"the disk cannot read {path}: message {named}{more} has no body that could be delivered")
+        named = named_messages(unreadable, "queue number")
+        said.append(f"the disk cannot read {path}: message {named} has no body that could be delivered")
     if store.damage or unreadable:
         said.append(f"the damaged files of {path} are preserved in {_preserve(path)}")
     rename(path, old)  # from here on, the next command or start goes on

@@ -22,7 +22,7 @@ from brokers.engine.ports import Place
 from brokers.server.config_store import ConfigStore
 from brokers.server.earlier_store.comparison import differences
 from brokers.server.earlier_store.reader import MessageReader, in_batches
-from brokers.server.earlier_store.salvage import NAMED_MESSAGES, can_be_read, mend_store
+from brokers.server.earlier_store.salvage import can_be_read, mend_store, named_messages
 from brokers.server.earlier_store.tables import open_messages
 from brokers.server.journal.journal_store import SEGMENT_BYTES, JournalStore
 from brokers.server.journal.segment_file import CONTENT
@@ -121,7 +121,8 @@ def _convert(store: StoreFile, say: Say, *, leave_unreadable: bool) -> tuple[Pat
     open_messages(path).close()  # it gets the tables of the release before
     try:
         with reading(path) as db, reading(path) as for_bodies:
-            reader = _copy(MessageReader(path, db, for_bodies), db, store, new, say)
+            reader = MessageReader(path, db, for_bodies)
+            _copy(reader, db, store, new, say)
             damaged = reader.damaged
             if damaged and not leave_unreadable and (reader.failed or not can_be_read(path)):
                 shutil.rmtree(new, ignore_errors=True)
@@ -138,21 +139,16 @@ def _convert(store: StoreFile, say: Say, *, leave_unreadable: bool) -> tuple[Pat
 
 
 def _refusal(path: Path, unreadable: Sequence[Place]) -> str:
+    named = named_messages(unreadable, "queue number")
     return (
-        f"the disk cannot read message {_named(unreadable)} of {path}, which is as it was. Start again if that has"
+        f"the disk cannot read message {named} of {path}, which is as it was. Start again if that has"
         f" passed, or with the file on another disk; `headgate store convert --data {path.parent.parent}"
         " --leave-unreadable` leaves such messages out, lists them, and preserves the file"
     )
 
 
-def _named(places: Sequence[Place]) -> str:
-    named = ", ".join(f"{number} of queue number {queue}" for queue, number in places[:NAMED_MESSAGES])
-    return named + (f" and {len(places) - NAMED_MESSAGES:,} more" if len(places) > NAMED_MESSAGES else "")
-
-
-def _copy(reader: MessageReader, db: sqlite3.Connection, store: StoreFile, new: Path, say: Say) -> MessageReader:
-    """Copy the messages in their order, batch by batch. Return the reader, which knows those that are damaged: they are
-    left out."""
+def _copy(reader: MessageReader, db: sqlite3.Connection, store: StoreFile, new: Path, say: Say) -> None:
+    """Copy the messages in their order, batch by batch, but for those that the reader finds damaged."""
     path, report_at, done = store.path, time.monotonic() + REPORT_SECONDS, 0
     with failures_named(path):
         names = dict(db.execute("SELECT id, name FROM queue"))
@@ -176,7 +172,6 @@ def _copy(reader: MessageReader, db: sqlite3.Connection, store: StoreFile, new: 
         _write(journal)
         if store.stamp is not None:
             journal.set_stamp(store.stamp)
-    return reader
 
 
 def _put(journal: JournalStore, batch: Sequence[Entry], bodies: dict[int, bytes]) -> None:
@@ -232,4 +227,5 @@ def _preserve(path: Path, lost: Sequence[Place]) -> str:
         except OSError as error:
             raise StoreError(f"cannot preserve {path}: {error.strerror or error}") from error
         sync_folder(path.parent)
-    return f"{path} was damaged: lost: {_named(lost)}; the damaged file is preserved as {copy}"
+    named = named_messages(lost, "queue number")
+    return f"{path} was damaged: lost: {named}; the damaged file is preserved as {copy}"

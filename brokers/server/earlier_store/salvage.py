@@ -26,7 +26,7 @@ _READ_BYTES = 1 << 20
 #: Findings of SQLite that are named.
 NAMED = 3
 #: Messages that are named.
-NAMED_MESSAGES = 20
+_NAMED_MESSAGES = 20
 
 _RUN_PLACES = "SELECT id, queue, first FROM run INDEXED BY run_place"
 _IDS = "SELECT id FROM message NOT INDEXED ORDER BY id "
@@ -163,8 +163,11 @@ def _readable(db: sqlite3.Connection, statement: str, *given: object) -> Iterato
 
 
 def _lost(lost: list[tuple[str, int]]) -> str:
-    if not lost:
-        return "and none that its index has is lost"
-    named = ", ".join(f"{number} of queue {queue}" for queue, number in lost[:NAMED_MESSAGES])
-    more = f" and {len(lost) - NAMED_MESSAGES:,} more" if len(lost) > NAMED_MESSAGES else ""
-    return f"lost: {named}{more}"
+    return f"lost: {named_messages(lost, 'queue')}" if lost else "and none that its index has is lost"
+
+
+def named_messages(messages: Sequence[tuple[int | str, int]], queue: str) -> str:
+    """Return the first messages, (queue, number), for a sentence, and how many more there are. `queue`: what the queues
+    are given by."""
+    named = ", ".join(f"{number} of {queue} {of}" for of, number in messages[:_NAMED_MESSAGES])
+    return named + (f" and {len(messages) - _NAMED_MESSAGES:,} more" if len(messages) > _NAMED_MESSAGES else "")

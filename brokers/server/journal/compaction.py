@@ -40,8 +40,7 @@ class Compaction:
     def step(self, *, in_need: bool, for_reserve: bool = False) -> bool:
         """Do a small part of what is to be done; return whether there is more. `in_need`: the disk is full, and every
         segment counts. `for_reserve`: so is the reserve used: whatever can be freed is. Raises StoreError."""
-        while self._index.drop_some():
-            pass
+        self._index.drop_all()
         segment = self._chosen(in_need=in_need, for_reserve=for_reserve)
         if segment is None:
             return False

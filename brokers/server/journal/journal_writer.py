@@ -113,8 +113,7 @@ class JournalWriter:
 
     def _make_room(self) -> bool:
         """Free a segment for removals, which have used up the reserve. Raises StoreError."""
-        while self._index.drop_some():
-            pass
+        self._index.drop_all()
         self._segments.free_what_is_not_needed(in_need=True)
         while not self._segments.free:
             if not self._compaction.step(in_need=True, for_reserve=True):

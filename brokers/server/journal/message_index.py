@@ -247,6 +247,10 @@ class MessageIndex:
                     self.emptied = True  # it may be free now
             return bool(self._dropped)
 
+    def drop_all(self) -> None:
+        while self.drop_some():
+            pass
+
     def _drop_run(self, segment: Segment, lanes: list[_Lane]) -> int:
         """Take out the last run; return its cost."""
         if not lanes[-1].runs:

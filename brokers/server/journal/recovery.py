@@ -126,8 +126,7 @@ def _recover(folder: Path) -> Found:
             found.serial = max(found.serial, header.serial)
         file.close()
     _read_segments(folder, found, used, freed, unreadable)
-    while found.index.drop_some():
-        pass
+    found.index.drop_all()
     _, newest = read_stamp(folder)
     if unreadable:
         found.serial = max(found.serial, newest) + PASSED_OVER * len(unreadable)

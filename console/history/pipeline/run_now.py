@@ -48,9 +48,10 @@ def run_history(by: Actor, work: str, reason: str = "") -> None:
     try:
         app.send_task("history.run", expires=None)
     except (OperationalError, OSError) as error:
-        why, number = f"the worker's queue cannot be reached: {error}", request.pk
+        number = request.pk
         with transaction.atomic():
             if is_new:
                 request.delete()
-            record(Outcome.FAILED, f"request {number} is {'withdrawn' if is_new else 'queued already'}: {why}")
-        raise QueueUnreachable(f"T{why[1:]}") from error
+            left = f"request {number} is {'withdrawn' if is_new else 'queued already'}"
+            record(Outcome.FAILED, f"{left}: the worker's queue cannot be reached: {error}")
+        raise QueueUnreachable(f"The worker's queue cannot be reached: {error}") from error
