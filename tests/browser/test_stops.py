@@ -196,6 +196,35 @@ async def test_thousand_queues_are_paged_and_only_one_page_is_rendered(people: P
     await expect(page.locator("#queues-pager")).to_be_hidden()
 
 
+async def test_page_size_that_the_server_has_not_confirmed_is_on_the_next_page_and_saved(
+    people: People, broker: Broker
+) -> None:
+    def create(memory: InMemoryBroker) -> None:
+        for n in range(60):
+            memory.attach_producer(f"q{n:04}")
+
+    broker.do(create)
+    page = await opened(await people.page("ada"))
+    names = page.locator("#queue-rows tr th a")
+
+    async def leave_unanswered(_: Route) -> None:
+        pass
+
+    await page.route("**/api/v1/preferences/", leave_unanswered)
+    await expect(names).to_have_count(50)
+    await page.get_by_label("Rows per page").select_option("25")
+    await expect(names).to_have_count(25)
+    await page.goto("/?page=2")  # the browser cancels what is not answered
+    await expect(names.first).to_have_text("q0025")
+    async with page.expect_response("**/api/v1/preferences/") as saved:
+        await page.unroute("**/api/v1/preferences/")
+        await page.reload()
+    assert (await saved.value).ok
+    await expect(names.first).to_have_text("q0025")
+    other = await opened(await page.context.new_page(), "/?page=2")  # another tab has what the server has
+    await expect(other.locator("#queue-rows tr th a").first).to_have_text("q0025")
+
+
 async def test_stop_dialog_shows_the_number_of_further_queues(people: People, broker: Broker) -> None:
     for n in range(7):
         broker.do(lambda memory, n=n: used(memory, f"q{n}", 10))  # type: ignore[misc]
