@@ -102,8 +102,10 @@ SLOW = {
     "up",
 }
 
-#: The longest files start first, so that the processes end at about the same time.
-FIRST = ("up", "history", "servers", "browser", "interop", "faults", "adapters")
+#: The longest files start first, so that the processes end at about the same time; spread evenly among those that
+#: compute are those that mostly wait for other programs and their rounds, so that no processor waits too.
+COMPUTING = ("up", "history", "servers", "browser")
+WAITING = ("adapters", "faults", "interop")
 
 
 from django.db import connection  # noqa: E402
@@ -143,20 +145,28 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.option.markexpr == "not slow" and _is_slow(collection_path) else None
 
 
+def _places(files: set[Path]) -> dict[Path, tuple[float, str]]:
+    """Return the place of each file in the order in which they are handed out."""
+    places = {}
+    for folders in (COMPUTING, WAITING):
+        long = [file for file in files if _relative(file).parts[0] in folders]
+        long.sort(key=lambda file: (folders.index(_relative(file).parts[0]), file))
+        places |= {file: (rank / len(long), str(file)) for rank, file in enumerate(long)}
+    return {file: places.get(file, (1.0, str(file))) for file in files}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    places = {folder: place for place, folder in enumerate(FIRST)}
-    items.sort(key=lambda item: places.get(_relative(item.path).parts[0], len(FIRST)))
+    places = _places({item.path for item in items})
+    items.sort(key=lambda item: places[item.path])
     for item in items:
         if _is_slow(item.path):
             item.add_marker(pytest.mark.slow)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return the number of worker processes: two for the whole suite, three for the fast tier, whose tests wait for
-    clients now and then, none for named tests."""
-    if config.option.file_or_dir:
-        return 0
-    return 3 if config.option.markexpr == "not slow" else 2
+    """Return the number of worker processes: three on two cores, since tests wait for clients and for other programs;
+    none for named tests."""
+    return 0 if config.option.file_or_dir else 3
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
