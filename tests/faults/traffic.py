@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proton import Delivery, Event, Message, Terminus
+from proton import Delivery, Event, Handler, Message, Terminus
 from proton.handlers import MessagingHandler
 from proton.reactor import Container, LinkOption
 
@@ -57,8 +57,24 @@ def in_order(found: list[Key]) -> None:
         last[producer] = number
 
 
+class Deadline(Handler):  # type: ignore[misc]
+    """Calls `end` once `after` seconds have passed since `begun()` was true, so that the slowest machine has begun."""
+
+    def __init__(self, after: float, begun: Callable[[], bool], end: Callable[[], None]) -> None:
+        self.after, self.begun, self.end = after, begun, end
+        self.runs = False
+
+    def on_timer_task(self, event: Event) -> None:
+        if self.runs:
+            self.end()
+            return
+        self.runs = self.begun()
+        event.container.schedule(self.after if self.runs else 0.01, self)
+
+
 class Traffic(MessagingHandler):  # type: ignore[misc]
-    """Load on a queue until `after` seconds have passed, then kill -9 the broker, or with no `pid` close in order.
+    """Load on a queue until `after` seconds have passed since `begun()` was true, then kill -9 the broker, or with no
+    `pid` close in order.
 
     `size`: characters of padding in each message, or for each message one of several.
     """
@@ -71,12 +87,14 @@ class Traffic(MessagingHandler):  # type: ignore[misc]
         producers: int,
         consumers: int,
         after: float = 0.0,
+        begun: Callable[[], bool] = lambda: True,
         pid: int = 0,
         size: int | Sequence[int] = 0,
         queue: str = "q",
     ) -> None:
         super().__init__(prefetch=20, auto_accept=False, auto_settle=False)
-        self.promises, self.port, self.pid, self.after = promises, port, pid, after
+        self.promises, self.port, self.pid = promises, port, pid
+        self.deadline = Deadline(after, begun, self.end)
         self.counts = producers, consumers
         self.queue = queue
         self.sizes = [size] if isinstance(size, int) else size
@@ -88,7 +106,7 @@ class Traffic(MessagingHandler):  # type: ignore[misc]
 
     def on_start(self, event: Event) -> None:
         self.start(event.container)
-        event.container.schedule(self.after, self)
+        event.container.schedule(0, self.deadline)
 
     def start(self, container: Container) -> None:
         producers, consumers = self.counts
@@ -105,7 +123,7 @@ class Traffic(MessagingHandler):  # type: ignore[misc]
         self.connections.append(connection)
         return connection
 
-    def on_timer_task(self, event: Event) -> None:
+    def end(self) -> None:
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
         self.close()

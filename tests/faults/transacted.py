@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ from proton import Event, Message
 from proton.handlers import MessagingHandler, TransactionHandler
 from proton.reactor import Container, Transaction
 
-from tests.faults.traffic import Key, in_order
+from tests.faults.traffic import Deadline, Key, in_order
 
 #: Orders in one transaction.
 MOST = 4
@@ -174,23 +175,32 @@ class Mover(Client):
 
 
 class Business(MessagingHandler):  # type: ignore[misc]
-    """Makers and movers, until kill -9 after `after` seconds."""
+    """Makers and movers, until kill -9 `after` seconds after `begun()` was true."""
 
-    def __init__(self, books: Books, port: int, *, pid: int = 0, after: float = 0.0) -> None:
+    def __init__(
+        self,
+        books: Books,
+        port: int,
+        *,
+        pid: int = 0,
+        after: float = 0.0,
+        begun: Callable[[], bool] = lambda: True,
+    ) -> None:
         super().__init__()
-        self.pid, self.after = pid, after
+        self.pid = pid
+        self.deadline = Deadline(after, begun, self.end)
         makers, movers = [Maker(books, port, n) for n in range(2)], [Mover(books, port) for _ in range(2)]
         self.clients: list[Client] = [*makers, *movers]
 
     def on_start(self, event: Event) -> None:
         self.start(event.container)
-        event.container.schedule(self.after, self)
+        event.container.schedule(0, self.deadline)
 
     def start(self, container: Container) -> None:
         for client in self.clients:
             client.start(container)
 
-    def on_timer_task(self, event: Event) -> None:
+    def end(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
         self.close()
 
