@@ -6,11 +6,13 @@ A peer that is not installed skips its tests, with what is missing and how to ge
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +24,9 @@ import pytest
 #: A scenario may take this long, in seconds, and so may a build.
 SCENARIO_SECONDS = 60.0
 BUILD_SECONDS = 240.0
+
+#: Locked by the process that builds.
+TURNS = Path(tempfile.gettempdir()) / f"headgate-peers-{os.getuid()}.lock"
 
 
 def absent(what: str, how: str) -> NoReturn:
@@ -37,14 +42,18 @@ def need(command: str, how: str) -> str:
 
 
 def built(cache: Path, sources: list[Path], build: Callable[[Path], None]) -> Path:
-    """Return a folder in `cache` in which `build` has run; it runs again only if one of `sources` has changed."""
+    """Return a folder in `cache` in which `build` has run; it runs again only if one of `sources` has changed.
+    Processes build in turns: the folder is for all of them, and so is Maven's local repository, which one Maven at a
+    time may write."""
     digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     folder = cache / digest
-    if not (folder / "complete").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        build(folder)
-        (folder / "complete").touch()
+    with TURNS.open("w") as turns:
+        fcntl.flock(turns, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            build(folder)
+            (folder / "complete").touch()
     return folder
 
 
