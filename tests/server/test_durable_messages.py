@@ -341,14 +341,14 @@ def test_purge_is_answered_once_it_survives_a_crash_and_others_are_served_meanwh
             for number in range(3):
                 sender.send(message(number))
             stepped.go.clear()
-            asked = threading.Thread(target=lambda: answers.append(manager.ask("purge", name=ORDERS).body))
+            request = threading.Thread(target=lambda: answers.append(manager.ask("purge", name=ORDERS).body))
             answers: list[Any] = []
-            asked.start()
+            request.start()
             broker.until_queue("orders", lambda q: not q.gate.depth_messages, "it is purged")
             fill(broker, "others", ["one"])
             assert not answers, "a crash would bring its messages back"
             stepped.go.set()
-            asked.join(20)
+            request.join(20)
             assert answers == [{"messages": 3}]
             shutil.copytree(tmp_path / "data", tmp_path / "killed")
     with BrokerThread(tmp_path / "killed") as broker:

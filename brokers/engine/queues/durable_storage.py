@@ -365,7 +365,7 @@ class DurableStorage:
             for numbers in taken.ahead():
                 ticket = self.store.purge(self.store_id, numbers)
             self._purged += taken.in_memory
-            taken.told = True
+            taken.reports = True
         return ticket
 
     def left(self, messages: list[Message]) -> None:

@@ -1,7 +1,7 @@
-"""Messages that a purge has taken out of their queue: they are gone for everybody at once, and freed in portions.
+"""Messages that a purge has taken out of their queue: they are gone at once, and freed in portions.
 
 To take and count them costs some ten nanoseconds for each, to free and forget them some hundred times as much: of
-millions, that would be a turn in which the broker serves nobody. So later turns do it, a portion each.
+millions, that would be a turn in which the broker serves no client. So later turns do it, a portion each.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PORTION = 2000
 
 class Taken:
     """`messages`: those whose bodies are in memory, in lists in order of their numbers. `delayed`: by number, as
-    in `delayed.py`. `rest`: what else has to be freed. `told`: `left` is
+    in `delayed.py`. `rest`: what else has to be freed. `reports`: `left` is
     called with them."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Taken:
         self.delayed: MutableMapping[int, tuple[int, bool, Entry]] = {}
         self.rest: list[Any] = []
         self.bytes = 0
-        self.told = False
+        self.reports = False
 
     @property
     def count(self) -> int:
@@ -57,7 +57,7 @@ class Taken:
 
     def free(self, forget: Callable[[Sequence[int]], None], left: Callable[[list[Message]], None]) -> Iterator[None]:
         """Free them: a portion before each yield. `forget` is called with the numbers of all, and `left` with those in
-        memory, if `told`."""
+        memory, if `reports`."""
         freed = 0
         for numbers in self._free(left):
             forget(numbers)
@@ -73,7 +73,7 @@ class Taken:
             while messages:
                 part = messages[-PORTION:]
                 del messages[-PORTION:]
-                if self.told:
+                if self.reports:
                     left(part)
                 numbers = [number for number, _ in part]
                 del part  # now they are freed

@@ -188,11 +188,11 @@ def test_random_histories_with_purges_have_what_was_confirmed_after_each_crash(
         store.put(queue, newest[queue], body)
         here = sorted(number for of, number in expected if of == queue)
         if here and chance.random() < 0.08:
-            kept = set(chance.sample(here, min(2, len(here))))
-            gone = [number for number in range(1, here[-1] + 1) if number not in kept]
+            staying = set(chance.sample(here, min(2, len(here))))
+            gone = [number for number in range(1, here[-1] + 1) if number not in staying]
             if gone:
                 store.purge(queue, array("q", gone))
-            expected = {at: each for at, each in expected.items() if at[0] != queue or at[1] in kept}
+            expected = {at: each for at, each in expected.items() if at[0] != queue or at[1] in staying}
         elif here and chance.random() < 0.4:
             store.remove(queue, here[0])
             del expected[queue, here[0]]
