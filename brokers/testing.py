@@ -308,6 +308,7 @@ class InMemoryBroker:
                 agenda.changed.add(queue)
             for effect in turn.take_effects():
                 self._carry_out(effect)
+        agenda.free_some()
         turn.take_records()
         for fact in turn.take_facts():
             self.engine.last_event += 1

@@ -7,6 +7,7 @@ ascend.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -175,6 +176,11 @@ class Store(Protocol):
 
     def remove_run(self, queue: int, numbers: Collection[int]) -> int:
         """Buffer the removal of one or more messages. Never between `begin` and `end`. Return the ticket."""
+        ...
+
+    def purge(self, queue: int, numbers: array[int]) -> int:
+        """Buffer the removal of any number of messages, in order, some of which may not be there. The array does not
+        change afterwards. Never between `begin` and `end`. Return the ticket."""
         ...
 
     def fail(self, queue: int, number: int, count: int) -> int: ...

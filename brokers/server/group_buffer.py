@@ -6,6 +6,7 @@ between `begin` and `end` are a client's transaction, which lies within one grou
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Sequence
 
 from brokers.engine.ports import Place
@@ -74,6 +75,13 @@ class GroupBuffer:
         """Buffer the removal of one or more messages, outside transactions. Returns the ticket."""
         group = self._waiting[-1]
         group.changes.removed.setdefault(queue, set()).update(numbers)
+        return group.ticket
+
+    def purge(self, queue: int, numbers: array[int]) -> int:
+        """Buffer the removal of any number of messages, in order, some of which may not be there, outside transactions.
+        The array does not change afterwards. Returns the ticket."""
+        group = self._waiting[-1]
+        group.changes.purged.append((queue, numbers))
         return group.ticket
 
     def fail(self, queue: int, number: int, count: int) -> int:

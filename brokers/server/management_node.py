@@ -1,8 +1,8 @@
 """`$management`: requests in, answers out, on links that a client opens in pairs. `management_draft.py` says what
 requests mean.
 
-Headgate's own broker answers within the turn of the request. A broker behind an adapter answers later: then the answer
-is sent in a turn of its own.
+Headgate's own broker answers within the turn of the request, or once a store has what the request has changed. A broker
+behind an adapter answers later, too: then the answer is sent in a turn of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from proton import Message
 from brokers.admin import AdminError, BrokerAdmin
 from brokers.amqp.link_context import Replies
 from brokers.amqp.node_links import NodeSource, NodeTarget
+from brokers.engine.flow.turn import Turn
 from brokers.engine.management.permission import ManagementAs
 from brokers.engine.management.requests import Management
 from brokers.engine.values.rights import Rights
@@ -90,21 +91,32 @@ def _id(value: Any) -> Any:
 
 
 class EngineAnswers:
-    """The answers of Headgate's own broker. `rights`: a user's current permissions."""
+    """The answers of Headgate's own broker. `rights`: a user's current permissions. `turn`: of the engine."""
 
-    def __init__(self, management: Management, rights: Callable[[str], Rights]) -> None:
+    def __init__(self, management: Management, rights: Callable[[str], Rights], turn: Turn) -> None:
         self._management = management
         self._rights = rights
+        self._turn = turn
 
-    def __call__(self, request: Message, user: str) -> Answer:
+    def __call__(self, request: Message, user: str) -> Answer | Coroutine[Any, Any, Answer]:
         by = ManagementAs(self._management, user, self._rights(user))
         try:
             parsed = parse(request, user, TYPES)
-            return succeeded(parsed.answer(parsed.call(by) if parsed.call is not None else None))
+            answer = succeeded(parsed.answer(parsed.call(by) if parsed.call is not None else None))
         except AdminError as error:
             return refusal(error)
         except Exception:
             return _failed(request)
+        once_safe = self._turn.take_once_safe()
+        if once_safe is None:
+            return answer
+        safe = asyncio.get_running_loop().create_future()
+        once_safe(lambda: safe.set_result(answer))
+        return _of(safe)
+
+
+async def _of(safe: asyncio.Future[Answer]) -> Answer:
+    return await safe
 
 
 class AdminAnswers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,22 +28,25 @@ Entry = tuple[int, int, int, int, int]
 class Changes:
     """Changes to stored messages: numbers removed, (queue, number) -> failed deliveries, queues dropped;
     `moved`: (queue, number) -> its new row, without failed deliveries. A message is moved before other changes at its
-    new place. `named`: queue -> its name; written with the next group that has other changes."""
+    new place. `purged`: (queue, numbers removed, in order), each of any number of messages. `named`: queue -> its name;
+    written with the next group that has other changes."""
 
     removed: dict[int, set[int]] = field(default_factory=dict)
     failed: dict[tuple[int, int], int] = field(default_factory=dict)
     dropped: list[int] = field(default_factory=list)
     moved: dict[Place, tuple[int | bytes, ...]] = field(default_factory=dict)
+    purged: list[tuple[int, array[int]]] = field(default_factory=list)
     named: dict[int, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.failed or self.dropped or self.moved)
+        return bool(self.removed or self.failed or self.dropped or self.moved or self.purged)
 
     def add(self, later: Changes) -> None:
         for queue, numbers in later.removed.items():
             self.removed.setdefault(queue, set()).update(numbers)
         self.failed.update(later.failed)
         self.dropped += later.dropped
+        self.purged += later.purged
         self.moved.update(later.moved)
         self.named.update(later.named)
 

@@ -92,7 +92,9 @@ class Service:
         )
         management = Management(self.broker)
         self.samples = SampleNode(self.broker, management)
-        self.management = ManagementNode(EngineAnswers(management, self.broker.accounts.rights), self._in_turn)
+        self.management = ManagementNode(
+            EngineAnswers(management, self.broker.accounts.rights, self.broker.turn), self._in_turn
+        )
         self.container = Container(
             self.broker,
             self.users,
@@ -109,6 +111,7 @@ class Service:
         self.selector: OperatorsFirst | None = None  # of the loop, if it has one of this kind
         self._swept = 0
         self._releasing = False  # more messages to release, in the next turn
+        self._freeing = False  # more of what a purge has taken out
         self._memory = memory()
         self.broker.shortages.defaults.update(DEFAULT_LIMITS)
         self.broker.shortages.wholes = {
@@ -253,10 +256,18 @@ class Service:
         """Plan the next sweep, after each turn. At most one each `IDLE_CREDIT_MS`, whatever is due."""
         broker = self.broker
         now, agenda = broker.turn.now, broker.agenda
+        if agenda.freeing and not self._freeing:
+            self._freeing = True
+            asyncio.get_running_loop().call_soon(self._free)
         if agenda.watched or self.events.is_behind or self.container.ticked_often:
             self._alarm.plan(now, now + IDLE_CREDIT_MS)
         elif agenda.release_at != NEVER:
             self._alarm.plan(now, max(agenda.release_at, now + IDLE_CREDIT_MS))
+
+    def _free(self) -> None:
+        self._freeing = self.broker.agenda.free_some()
+        if self._freeing:
+            asyncio.get_running_loop().call_soon(self._free)
 
     def _on_alarm(self) -> None:
         self._timed_turn(self._sweep)

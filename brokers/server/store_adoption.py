@@ -55,11 +55,11 @@ from brokers.server.store_survey import (
 from brokers.server.write_ahead_log import mend_logs
 
 
-def adopt(data: Path) -> list[str]:
+def adopt(data: Path, *, leave_unreadable: bool = False) -> list[str]:
     """Make the configuration and the stores belong together: create a queue for messages whose queue the configuration
-    does not have, with its old name if the store has it and it is free. Return a line for each damage and each action.
-    Raises StoreError."""
-    stores, damage = _journals(data)
+    does not have, with its old name if the store has it and it is free. `leave_unreadable`: see `convert_all`. Return a
+    line for each damage and each action. Raises StoreError."""
+    stores, damage = _journals(data, leave_unreadable=leave_unreadable)
     records = read_records(data)
     config = Configuration.of(data / CONFIG, records)
     identity = config.identity or next((s.stamp.identity for s in stores if s.stamp), "") or uuid.uuid4().hex
@@ -100,7 +100,7 @@ def adopt(data: Path) -> list[str]:
     return damage + (said or ["the configuration and the stores belong together; no queue had to be recreated"])
 
 
-def _journals(data: Path) -> tuple[list[StoreFile], list[str]]:
+def _journals(data: Path, *, leave_unreadable: bool) -> tuple[list[StoreFile], list[str]]:
     """Return the stores in which something was written, those of an earlier release converted, and a line for each
     damage. Raises StoreError."""
     finish(data)
@@ -114,7 +114,7 @@ def _journals(data: Path) -> tuple[list[StoreFile], list[str]]:
     stores = _readable(data)
     if any(not is_journal(store.path) for store in stores):
         with contextlib.closing(ConfigStore(data / CONFIG)) as opened:
-            damage += convert_all(opened, stores)
+            damage += convert_all(opened, stores, leave_unreadable=leave_unreadable, command="store adopt")
         stores = [store for store in _readable(data) if is_journal(store.path)]
     for store in stores:
         damage += store.damage

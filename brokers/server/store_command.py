@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,8 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace, data: Path) -> int:
-    finish(data)
+    with suppress(StoreError) if options.what == "dump" else nullcontext():  # it names what it cannot read
+        finish(data)
     if options.what == "convert":
         return _convert(data, as_json=options.json, leave_unreadable=options.leave_unreadable)
     if options.what == "check":
@@ -58,15 +60,27 @@ def _run(options: argparse.Namespace, data: Path) -> int:
         _say(json.dumps(found, ensure_ascii=False, indent=2) if options.json else _text(found))
         return 0 if found["belongs_together"] and not found["damage"] else 1
     if options.what == "dump":
-        dump = Dump(data, Configuration.of(data / CONFIG, read_records(data)), options.queue or "", options.bodies)
+        dump = _dump(data, options.queue or "", bodies=options.bodies)
         for line in dump.lines():
             _say(line)
         for line in dump.damaged:
             sys.stderr.write(f"store: {line}\n")
         return 1 if dump.damaged else 0
-    said = adopt(data) if options.what == "adopt" else set_aside(data, options.store or ())
+    if options.what == "adopt":
+        said = adopt(data, leave_unreadable=options.leave_unreadable)
+    else:
+        said = set_aside(data, options.store or ())
     _say(json.dumps({"done": said}, ensure_ascii=False, indent=2) if options.json else "\n".join(said))
     return 0
+
+
+def _dump(data: Path, queue: str, *, bodies: bool) -> Dump:
+    """Return what dumps the messages. Without a configuration that can be read, the queues have the names that the
+    stores know."""
+    try:
+        return Dump(data, Configuration.of(data / CONFIG, read_records(data)), queue, bodies)
+    except StoreError as error:
+        return Dump(data, Configuration(data / CONFIG), queue, bodies, [str(error)])
 
 
 def _convert(data: Path, *, as_json: bool, leave_unreadable: bool) -> int:
@@ -198,15 +212,17 @@ def _parser() -> argparse.ArgumentParser:
     dump = commands.add_parser("dump", help="print the messages, a line of JSON each; those of a queue in their order")
     dump.add_argument("--queue", metavar="NAME", help="only the messages of queues with this name")
     dump.add_argument("--bodies", action="store_true", help="with the encoded messages, in Base64")
-    commands.add_parser("adopt", help="create queues for messages whose queue is unknown")
+    adopting = commands.add_parser("adopt", help="create queues for messages whose queue is unknown")
     convert = commands.add_parser(
         "convert", help="convert the stores of an earlier release, as the broker does at its start"
     )
-    convert.add_argument(
-        "--leave-unreadable",
-        action="store_true",
-        help="leave messages out that the disk cannot read, list them, and preserve the file; without, it is refused",
-    )
+    for each in (adopting, convert):
+        each.add_argument(
+            "--leave-unreadable",
+            action="store_true",
+            help="leave messages out that the disk cannot read, list them, and preserve the file; without, it is"
+            " refused",
+        )
     aside = commands.add_parser("set-aside", help="move the stores to a dated folder beside them; nothing is deleted")
     aside.add_argument("--store", action="append", metavar="NAME", help="only the store with this name in their folder")
     default = Path(os.environ.get("HEADGATE_DATA") or "data") / "broker"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Sequence
 
 from brokers.engine.broker import Broker
@@ -53,6 +54,13 @@ class FakeStore:
 
     def remove_run(self, queue: int, numbers: Collection[int]) -> int:
         assert not self.group
+        self.runs += 1
+        self.removed += [(queue, number) for number in numbers]
+        return self.ticket
+
+    def purge(self, queue: int, numbers: array[int]) -> int:
+        assert not self.group
+        assert list(numbers) == sorted(set(numbers))
         self.runs += 1
         self.removed += [(queue, number) for number in numbers]
         return self.ticket

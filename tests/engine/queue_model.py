@@ -31,12 +31,14 @@ def header(body: bytes) -> Header:
 
 @dataclass
 class Model:
-    """The expected state of a queue. `available`: the numbers of messages that no consumer has acquired."""
+    """The expected state of a queue. `available`: the numbers of messages that no consumer has acquired. `purged`: of
+    those that a purge has removed."""
 
     queue: Queue
     overfull: bool = False
     sizes: dict[int, int] = field(default_factory=dict)
     available: set[int] = field(default_factory=set)
+    purged: set[int] = field(default_factory=set)
     due: dict[int, int] = field(default_factory=dict)  # when messages expire
     failed: Counter[int] = field(default_factory=Counter)
     barred: dict[int, set[Consumer]] = field(default_factory=dict)

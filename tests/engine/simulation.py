@@ -249,6 +249,7 @@ class Simulation:
                 agenda.changed.add(queue)
             for effect in turn.take_effects():
                 self._carry_out(effect)
+        agenda.free_some()
         self.facts.extend(turn.take_facts())
         for record in turn.take_records():
             if record.value is None:

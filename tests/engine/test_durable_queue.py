@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from brokers.engine.queues import dispatching, durable_storage, lanes
+from brokers.engine.queues import dispatching, durable_storage, lanes, purging
 from brokers.engine.queues.queue import Message
 from brokers.engine.values.message import NEVER, PLAIN, Header
 from brokers.model import object_name
@@ -48,6 +48,7 @@ class DurableQueueModel(RuleBasedStateMachine):
             mock.patch.multiple(durable_storage, **SMALL),
             mock.patch.multiple(lanes, **SMALL_LOADS),
             mock.patch.multiple(dispatching, LOADS=2),
+            mock.patch.object(purging, "PORTION", 2),
         ]
         for patch in self.patches:
             patch.start()
@@ -57,6 +58,7 @@ class DurableQueueModel(RuleBasedStateMachine):
         self.now = 0
         self.acquired: list[Message] = []
         self.count = 0
+        self.waiting: list[int] = []  # tickets of purges that are not safe yet
         self.records: list[tuple[str, str, dict[str, object]]] = []
         self.begin()
 
@@ -191,9 +193,19 @@ class DurableQueueModel(RuleBasedStateMachine):
 
     @rule()
     def purge(self) -> None:
-        count = self.queue.lanes.purge()
+        """The rest of its messages is freed later, and none of them is there any more."""
+        stored = sum(body.startswith(b"D") for body in self.visible)
+        count, ticket = self.queue.lanes.purge()
         assert count == len(self.visible)
+        if stored:
+            self.waiting.append(ticket)
+            assert self.queue.durable is not None
+            self.queue.durable.when_purged(ticket, lambda: self.waiting.remove(ticket))
         self.forget(self.visible)
+
+    @rule()
+    def free(self) -> None:
+        self.broker.engine.agenda.free_some()
 
     @rule(count=st.integers(1, 10), all_seen=st.booleans())
     def browse(self, count: int, all_seen: bool) -> None:
@@ -242,7 +254,7 @@ class DurableQueueModel(RuleBasedStateMachine):
         """Restart: buffered and transient messages are lost, acquired ones are available again."""
         stored = set(self.store.stored.values())
         self.store.puts, self.store.removed = [], []
-        self.acquired = []
+        self.acquired, self.waiting = [], []
         self.begin()
         # Settled messages that are still in the store are back: their removal was not confirmed.
         self.expected = [(body, True) for body in sorted(stored, key=came)]
@@ -259,12 +271,15 @@ class DurableQueueModel(RuleBasedStateMachine):
         bodies = [b for b, _ in self.expected] + [b for _, b in self.acquired]
         durable = [b for b in bodies if b.startswith(b"D")]
         assert set(durable) <= waiting
-        assert queue.storage.stored == len(durable)
+        assert queue.storage.stored >= len(durable)
+        if not self.broker.engine.agenda.freeing:
+            assert queue.storage.stored == len(durable)
+        assert all(ticket >= self.store.ticket for ticket in self.waiting), "a purge that is safe is not confirmed"
 
     @invariant()
     def unconfirmed_changes_are_not_pending_forever(self) -> None:
         assert (self.queue in self.broker.engine.agenda.unsafe) or not (
-            self.queue.storage.unsafe or self.queue.durable.removing
+            self.queue.storage.unsafe or self.queue.durable.removing or self.waiting
         )
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis.stateful import initialize, rule
 
 from brokers.admin import InvalidValue
 from brokers.engine.flow.credit import GRACE_MS
+from brokers.engine.queues import purging
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.values.outcomes import Verdict
 from brokers.engine.values.policy import Value
@@ -68,6 +70,8 @@ WHERE = (0, 1, 0, 1, "virtualhost", "broker")  # the layer of a policy: one of t
 class EngineMachine(EngineInvariants):
     def __init__(self) -> None:
         super().__init__()
+        self.portions = mock.patch.object(purging, "PORTION", 2)
+        self.portions.start()
         self.policies: dict[int | str, dict[str, Value]] = {}
 
     @initialize(policies=st.tuples(first_policies, first_policies))
@@ -297,9 +301,10 @@ class EngineMachine(EngineInvariants):
     def purge(self, pick: int) -> None:
         queue = self.queues[pick % len(self.queues)]
         model = self.world.models[queue]
-        assert queue.lanes.purge() == len(model.available)
+        assert queue.lanes.purge()[0] == len(model.available)
         for number in list(model.available):
             model.forget(number)
+            model.purged.add(number)
         model.measure()
         self.world.settle()
 
@@ -309,6 +314,7 @@ class EngineMachine(EngineInvariants):
 
     def teardown(self) -> None:
         """Without traffic every reservation ends, and no queue without credit to take back is swept."""
+        self.portions.stop()
         world = self.world
         for sender in world.senders.values():
             sender.answers = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,16 @@ from proton import Delivery, Message
 from proton.utils import SendException
 
 from brokers.amqp import runs
-from brokers.engine.queues import durable_storage
+from brokers.engine.queues import durable_storage, purging
 from brokers.server.journal.journal_store import JournalStore
 from brokers.server.journal.segments import Segments
 from brokers.server.message_groups import Group, Written
 from brokers.server.service import Service
 from brokers.server.sqlite_file import DiskFull
 from tests.amqp.broker_thread import BrokerThread, wait_until
-from tests.amqp.clients import connected
+from tests.amqp.clients import connected, fill, managing
+
+ORDERS = "type=Queue,virtualhost=default,name=orders"
 
 
 def make_durable(broker: BrokerThread, name: str = "orders", **policy: int | str) -> None:
@@ -324,3 +327,40 @@ def test_a_queue_that_spools_takes_more_than_its_capacity_and_gives_it_all_in_or
             wait_until(lambda: connection.container.process() and broker.depth("spooled") == 0, "it is empty")
     with BrokerThread(tmp_path) as broker:
         assert broker.depth("spooled") == 0
+
+
+def test_purge_is_answered_once_it_survives_a_crash_and_others_are_served_meanwhile(
+    tmp_path: Path, stepped: SteppedStore
+) -> None:
+    with BrokerThread(tmp_path / "data") as broker:
+        make_durable(broker)
+        broker.queue("others")
+        stepped.go.set()
+        with connected(broker) as connection, managing(broker) as manager:
+            sender = connection.create_sender("orders")
+            for number in range(3):
+                sender.send(message(number))
+            stepped.go.clear()
+            request = threading.Thread(target=lambda: answers.append(manager.ask("purge", name=ORDERS).body))
+            answers: list[Any] = []
+            request.start()
+            broker.until_queue("orders", lambda q: not q.gate.depth_messages, "it is purged")
+            fill(broker, "others", ["one"])
+            assert not answers, "a crash would bring its messages back"
+            stepped.go.set()
+            request.join(20)
+            assert answers == [{"messages": 3}]
+            shutil.copytree(tmp_path / "data", tmp_path / "killed")
+    with BrokerThread(tmp_path / "killed") as broker:
+        assert broker.do(lambda s: s.broker.queue("default", "orders").gate.depth_messages) == 0
+
+
+def test_what_a_purge_has_taken_out_is_freed_without_another_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "PORTION", 10)
+    with BrokerThread(tmp_path) as broker:
+        broker.queue("orders")
+        fill(broker, "orders", list(map(str, range(200))))
+        broker.do(lambda s: s.broker.queue("default", "orders").lanes.purge())
+        broker.until(lambda s: not s.broker.agenda.freeing, "all is freed")

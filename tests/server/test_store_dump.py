@@ -13,11 +13,13 @@ import pytest
 
 from brokers.engine.values.message import DELAYED, number_of
 from brokers.server.journal.journal_store import JournalStore
+from brokers.server.journal.segment_file import PAGE
 from brokers.server.journal.stamp_file import Stamp
 from brokers.server.store_command import main
 from brokers.server.store_folder import file_name
 from brokers.server.store_survey import CONFIG, FOLDER
 from tests.amqp.broker_thread import BrokerThread
+from tests.server.journal.journals import BadSectors
 from tests.server.test_bit_rot import flip_in
 from tests.server.test_store_adoption import damage_group
 from tests.server.test_store_identity import contents, make_durable, send
@@ -142,6 +144,48 @@ def test_dump_of_a_journal_that_cannot_be_read_ends_with_1_and_its_name(
     for file in (data / FOLDER / NAME).glob("*.segment"):
         file.unlink()
     assert dump(data, capsys) == (1, [], [f"store: {data / FOLDER / NAME} has lost its segments"])
+
+
+def test_dump_names_what_cannot_be_read_and_goes_on_with_the_next_store(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("another", "zz last"):
+        with closing(JournalStore(data / FOLDER / file_name(name), segment_bytes=64 << 10)) as store:
+            store.set_stamp(Stamp("me", name, 1, 3))
+            store.put(3, 1, b"text")
+            store.write(store.take())
+    for file in (data / FOLDER / NAME).glob("*.segment"):
+        file.unlink()
+    code, lines, errors = dump(data, capsys)
+    assert (code, errors) == (1, [f"store: {data / FOLDER / NAME} has lost its segments"])
+    assert [line["virtualhost"] for line in lines] == ["another", "zz last"]
+
+
+def test_dump_without_a_configuration_that_can_be_read_has_the_names_of_the_stores(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = dump(data, capsys)[1]
+    (data / CONFIG).write_bytes(b"no database" * 1000)
+    code, lines, errors = dump(data, capsys)
+    assert (code, lines) == (1, before)
+    [error] = errors
+    assert error.startswith(f"store: {data / CONFIG} is damaged")
+
+
+def test_dump_names_sectors_that_the_disk_cannot_read(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [(file, at)] = [
+        (file, content.index(body_of(2, 4)))
+        for file in (data / FOLDER / NAME).glob("*.segment")
+        if body_of(2, 4) in (content := file.read_bytes())
+    ]
+    bad = BadSectors(monkeypatch)
+    bad.pages = {(file.name, at - at % PAGE)}
+    code, lines, errors = dump(data, capsys, "--bodies")
+    assert (code, len(lines)) == (1, 309)
+    assert f"store: {data / FOLDER / NAME}: message 4 of queue number 2 is not as it was written" in errors
+    assert f"store: the disk cannot read byte {at - at % PAGE:,} of {file}" in errors
 
 
 def check(data: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, dict[str, Any]]:

@@ -99,7 +99,8 @@ DeadLetter = Callable[[bytes, str, str, int, str], bytes]
 class Turn:
     """See the module. `now`: steady time in ms, which begins at the epoch time of the start. `ahead`: by how many ms
     the time of day is ahead of `now`, since the machine's clock was set. `before_facts`: called before the facts are
-    taken, to add facts that sum up a turn."""
+    taken, to add facts that sum up a turn. `once_safe`: set by a request whose change is not safe yet: has a function
+    called once it is."""
 
     __slots__ = (
         "ahead",
@@ -111,6 +112,7 @@ class Turn:
         "format",
         "header",
         "now",
+        "once_safe",
         "records",
         "temp",
     )
@@ -131,6 +133,7 @@ class Turn:
         self.facts: list[Fact] = []
         self.before_facts: dict[Callable[[], None], None] = {}
         self.records: list[PersistRecord] = []
+        self.once_safe: Callable[[Callable[[], None]], None] | None = None
 
     @property
     def time_of_day(self) -> int:
@@ -161,6 +164,10 @@ class Turn:
             add()
         facts, self.facts = self.facts, []
         return facts
+
+    def take_once_safe(self) -> Callable[[Callable[[], None]], None] | None:
+        found, self.once_safe = self.once_safe, None
+        return found
 
     def take_records(self) -> list[PersistRecord]:
         records, self.records = self.records, []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 
 from brokers.engine.values.message import NEVER
 
@@ -66,6 +67,28 @@ class Backlog:
     def last(self) -> int:
         """The number of the last message; -NEVER, which is below all numbers, if there is none."""
         return self._numbers[-1] if self._at < len(self._numbers) else -NEVER
+
+    def numbers(self) -> array[int]:
+        """Return all numbers, in order."""
+        return self._numbers[self._at :]
+
+    def all_bytes(self) -> int:
+        """Return the size of all bodies, wherever they are."""
+        return sum(self._sizes[self._at :])
+
+    def count_at(self, place: int) -> int:
+        """Return how many bodies are at this place."""
+        return self._places[self._at :].tobytes().count(place)
+
+    def free(self, most: int) -> Iterator[array[int]]:
+        """Free a backlog that is used no more: `most` messages before each yield of their numbers."""
+        numbers, bodies = self._numbers, self._bodies
+        for at in range(self._at, len(numbers), most):
+            part = numbers[at : at + most]
+            if bodies:
+                for number in part:
+                    bodies.pop(number, None)
+            yield part
 
     def insert(self, number: int, size: int, place: int, body: bytes | None, expires: int) -> None:
         """Insert a message at the place of its number."""

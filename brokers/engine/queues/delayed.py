@@ -13,6 +13,7 @@ from collections import OrderedDict, deque
 from heapq import heapify, heappop, heappush
 
 from brokers.engine.queues.backlog import TEMP, Entry
+from brokers.engine.queues.purging import Taken
 from brokers.engine.values.message import NEVER
 
 #: Removed messages that may remain in the heap before it is rebuilt.
@@ -93,6 +94,14 @@ class Delayed:
             return None
         self._count(found[2], -1)
         return found[2]
+
+    def take_all(self, taken: Taken) -> None:
+        """Take all messages out that the store has confirmed."""
+        taken.delayed, self._entries = self._entries, OrderedDict()
+        taken.rest = self._heap
+        taken.bytes += self.depth_bytes
+        self._heap, self._order, self._unread = [], None, deque()
+        self.bytes = self.depth_bytes = 0
 
     def in_order(self) -> list[int]:
         """Return all numbers, in order, and possibly some of messages that were taken."""

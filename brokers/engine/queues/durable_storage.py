@@ -19,6 +19,7 @@ from brokers.engine.queues.backlog import STORE, Entry
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.lane import PriorityLane
 from brokers.engine.queues.lanes import PriorityLanes
+from brokers.engine.queues.purging import Taken
 from brokers.engine.queues.storage import Unsafe, UnsafeRun
 from brokers.engine.queues.transient_storage import TransientStorage
 from brokers.engine.values.message import DELAYED, NEVER, Header, Message, sequence_of
@@ -32,7 +33,19 @@ READY_BYTES = 4 << 20
 class DurableStorage:
     """See `storage.Storage`. `store_id`: the number of the queue in the store."""
 
-    __slots__ = ("_gate", "_lanes", "_transient", "_turn", "removing", "store", "store_id", "stored", "unsafe")
+    __slots__ = (
+        "_gate",
+        "_lanes",
+        "_purged",
+        "_purging",
+        "_transient",
+        "_turn",
+        "removing",
+        "store",
+        "store_id",
+        "stored",
+        "unsafe",
+    )
 
     def __init__(self, lanes: PriorityLanes, temp_id: int, store: Store, store_id: int) -> None:
         self._lanes = lanes
@@ -40,6 +53,8 @@ class DurableStorage:
         self._turn = lanes.turn
         self._transient = TransientStorage(lanes, temp_id)
         self.removing: deque[tuple[int, Consumer]] = deque()  # settled, not confirmed to their consumers yet
+        self._purging: deque[tuple[int, Callable[[], None]]] = deque()  # purges that are not safe yet
+        self._purged = 0  # messages of purges that may be among those of `stored`
         self.store = store
         self.store_id = store_id
         self.stored = 0
@@ -211,7 +226,7 @@ class DurableStorage:
         if removed:
             self._confirm(ticket)
         self._gate.touch()
-        return bool(unsafe or self.removing)
+        return bool(unsafe or self.removing or self._purging)
 
     def _make_visible(self, each: Unsafe) -> None:
         number, body = each.number, each.body
@@ -274,6 +289,8 @@ class DurableStorage:
             each.answered(False)
 
     def _confirm(self, ticket: int) -> None:
+        while self._purging and self._purging[0][0] <= ticket:
+            self._purging.popleft()[1]()
         removing, confirmed = self.removing, dict[Consumer, int]()
         while removing and removing[0][0] <= ticket:
             _, consumer = removing.popleft()
@@ -325,7 +342,8 @@ class DurableStorage:
         if not self.stored:
             return
         gate = self._gate
-        all_durable = self.stored >= gate.depth_messages - gate.uncommitted_messages + len(messages)
+        others = gate.depth_messages - gate.uncommitted_messages + self._purged
+        all_durable = self.stored >= others + len(messages)
         numbers = [number for number, body in messages if all_durable or self.is_durable(body)]
         if numbers:
             self.stored -= len(numbers)
@@ -334,6 +352,29 @@ class DurableStorage:
     def confirm(self, consumer: Consumer, ticket: int) -> None:
         """Leave a Removed effect once the removal with this ticket is safe."""
         self.removing.append((ticket, consumer))
+        self._lanes.agenda.unsafe.add(self._lanes.queue)
+
+    def purge(self, taken: Taken) -> int:
+        self._transient.purge(taken)
+        stored, ticket = taken.count_at(STORE), 0
+        if stored:
+            for numbers in taken.behind():
+                ticket = self.store.purge(self.store_id, numbers)
+        self.stored -= stored
+        if self.stored:  # which of those in memory are durable takes long to find out: the store ignores the others
+            for numbers in taken.ahead():
+                ticket = self.store.purge(self.store_id, numbers)
+            self._purged += taken.in_memory
+            taken.reports = True
+        return ticket
+
+    def left(self, messages: list[Message]) -> None:
+        self._purged -= len(messages)
+        self.stored -= sum(1 for _, body in messages if self.is_durable(body))
+
+    def when_purged(self, ticket: int, then: Callable[[], None]) -> None:
+        """Call `then` once the purge with this ticket is safe."""
+        self._purging.append((ticket, then))
         self._lanes.agenda.unsafe.add(self._lanes.queue)
 
     def buffer_removal(self, message: Message) -> None:
@@ -364,4 +405,6 @@ class DurableStorage:
         for answered in refused:
             answered(False)
         self.removing.clear()
+        while self._purging:
+            self._purging.popleft()[1]()
         self._transient.drop_all()

@@ -38,6 +38,13 @@ class Deadlines:
         """Remove a message that has left the queue or is in a backlog. Return its expiry."""
         return self.at.pop(number, NEVER)
 
+    def shorten(self) -> list[tuple[int, int]]:
+        """Have only messages in the heap that are there, after many were removed; return the one before."""
+        before, self._heap = self._heap, [(at, number) for number, at in self.at.items()]
+        heapify(self._heap)
+        self.soonest = self._heap[0][0] if self._heap else NEVER
+        return before
+
     def due(self, now: int) -> list[int]:
         """Return the numbers of messages that have expired since the last call. They stay in `at`."""
         heap, found = self._heap, []

@@ -100,6 +100,14 @@ class PriorityLane:
         del self.returned[at:]
         return found
 
+    def take_all(self) -> tuple[list[list[Message]], Backlog]:
+        """Take all messages out: those in memory, in lists in order of their numbers, and the backlog. The deque stays
+        the same: others have it bound."""
+        found, behind = [self.returned, list(self.ready)], self.backlog
+        self.returned, self.backlog, self.deep = [], Backlog(), False
+        self.ready.clear()
+        return found, behind
+
     @property
     def first_number(self) -> int:
         """The number of the first message; there must be one."""

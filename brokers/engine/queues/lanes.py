@@ -10,7 +10,7 @@ queue's storage, which are loaded before they are dispatched. New messages are a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -22,6 +22,7 @@ from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.delayed import Delayed
 from brokers.engine.queues.expiry import Deadlines
 from brokers.engine.queues.lane import PriorityLane
+from brokers.engine.queues.purging import Taken, forget_in, free_rest
 from brokers.engine.queues.storage import Storage
 from brokers.engine.values.events import dropped_words
 from brokers.engine.values.message import LATEST, NEVER, Header, Message, number_of, rank_of, sequence_of
@@ -346,38 +347,47 @@ class PriorityLanes:
             if message is not None:
                 self.forget(message)
                 return True
-            if self._drop_backlog(lane, 1):
+            if len(lane.backlog):
+                [entry] = lane.backlog.head(1, NEVER)
+                lane.drop_head(1)
+                self.forget_entry(entry)
                 return True
         delayed = self.delayed.take_oldest()
         if delayed is not None:
             self.forget_entry(delayed)
         return delayed is not None
 
-    def _drop_backlog(self, lane: PriorityLane, count: int) -> int:
-        dropped = 0
-        while dropped < count and len(lane.backlog):
-            head = lane.backlog.head(min(LOAD_MESSAGES, count - dropped), 1 << 62)
-            lane.drop_head(len(head))
-            for entry in head:
-                self.forget_entry(entry)
-            dropped += len(head)
-        return dropped
-
-    def purge(self) -> int:
-        """Remove every message that no consumer has acquired. Return their number."""
-        count = sum(self._drop_backlog(lane, len(lane.backlog)) for lane in self.lanes)
-        messages = [m for lane in self.lanes for m in (*lane.returned, *lane.ready)]
+    def purge(self) -> tuple[int, int]:
+        """Remove every message that no consumer has acquired. Return their number, and the ticket of the change that
+        must be safe first; 0: none was stored. They are freed later, a portion at a time: see `purging.py`."""
+        taken, gate = Taken(), self.gate
         for lane in self.lanes:
-            lane.returned.clear()
-            lane.ready.clear()
-        for message in messages:
-            self.forget(message)
-        while (entry := self.delayed.take_oldest()) is not None:
-            self.forget_entry(entry)
-            count += 1
-        self.gate.measure()
-        self.gate.touch()
-        return count + len(messages)
+            messages, backlog = lane.take_all()
+            taken.messages += messages
+            taken.backlogs.append(backlog)
+            taken.bytes += sum(sum([len(body) for _, body in each]) for each in messages) + backlog.all_bytes()
+        self.delayed.take_all(taken)
+        count = taken.count
+        gate.depth_messages -= count
+        gate.depth_bytes -= taken.bytes
+        self.dequeued += count
+        ticket = self.storage.purge(taken)
+        self.agenda.freeing.append(self._free(taken))
+        self.agenda.free_some()
+        gate.measure()
+        gate.touch()
+        return count, ticket
+
+    def _free(self, taken: Taken) -> Iterator[None]:
+        yield from taken.free(self._forget_all, self.storage.left)
+        yield from free_rest(self.deadlines.shorten())
+
+    def _forget_all(self, numbers: Sequence[int]) -> None:
+        """Forget what is known of messages that have left the queue."""
+        for found in (self.deliveries, self.excluded, self.deadlines.at):
+            forget_in(found, numbers)
+        if self.delayed.visible_since:
+            forget_in(self.delayed.visible_since, map(sequence_of, numbers))
 
     def expire(self) -> None:
         """Remove expired messages whose bodies are in memory and that no consumer has acquired."""

@@ -15,6 +15,7 @@ from brokers.engine.flow.producer import Producer, Receipt
 from brokers.engine.flow.usage import Resource, Usage
 from brokers.engine.queues.backlog import Entry
 from brokers.engine.queues.lane import PriorityLane
+from brokers.engine.queues.purging import Taken
 from brokers.engine.values.message import Header, Message
 from brokers.engine.values.outcomes import Verdict
 
@@ -134,6 +135,15 @@ class Storage(Protocol):
 
     def forget_entry(self, entry: Entry) -> None:
         """Remove a message whose body may be in a store."""
+        ...
+
+    def purge(self, taken: Taken) -> int:
+        """Remove messages that no consumer has acquired, and that are in no lane any more. Return the ticket of the
+        change that must be safe first; 0: none was stored."""
+        ...
+
+    def left(self, messages: list[Message]) -> None:
+        """Note that some messages of a purge, whose bodies were in memory, are being freed."""
         ...
 
     def drop_all(self) -> None:

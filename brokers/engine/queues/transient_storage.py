@@ -15,6 +15,7 @@ from brokers.engine.flow.usage import Resource, Usage
 from brokers.engine.queues.backlog import HERE, TEMP, Entry
 from brokers.engine.queues.lane import PriorityLane
 from brokers.engine.queues.lanes import PriorityLanes
+from brokers.engine.queues.purging import Taken
 from brokers.engine.queues.storage import Unsafe, UnsafeRun
 from brokers.engine.values.message import Header, Message
 from brokers.engine.values.outcomes import Verdict
@@ -107,6 +108,16 @@ class TransientStorage:
 
     def forget_entry(self, entry: Entry) -> None:
         self.loaded(entry[0], entry[2])
+
+    def purge(self, taken: Taken) -> int:
+        temp = self._turn.temp() if taken.count_at(TEMP) else None
+        if temp is not None:
+            for numbers in taken.behind():
+                temp.purge(self._temp_id, numbers)
+        return 0
+
+    def left(self, messages: list[Message]) -> None:
+        """Do nothing: the bodies were only in memory."""
 
     def drop_all(self) -> None:
         deep = any(lane.deep for lane in self._lanes.lanes)

@@ -47,11 +47,17 @@ Say = Callable[[str], None]
 
 
 def convert_all(
-    config: ConfigStore, stores: Sequence[StoreFile], say: Say = log.info, *, leave_unreadable: bool = False
+    config: ConfigStore,
+    stores: Sequence[StoreFile],
+    say: Say = log.info,
+    *,
+    leave_unreadable: bool = False,
+    command: str = "store convert",
 ) -> list[str]:
     """Convert those of the stores that an earlier release has written. `say` reports the progress. `leave_unreadable`:
-    leave messages out that the disk cannot read. Return a line for each damage and what was done about it. Raises
-    StoreError; then the files that have not been converted are as they were."""
+    leave messages out that the disk cannot read; `command`: which one does, where it is not set. Return a line for each
+    damage and what was done about it. Raises StoreError; then the files that have not been converted are as they were.
+    """
     known = Configuration.of(config.path, config.load())
     findings: list[str] = []
     earlier = [store for store in stores if not is_journal(store.path) and not _is_unused(store)]
@@ -59,7 +65,7 @@ def convert_all(
     for store in earlier:
         findings += mend_store(store.path, suspect=bool(store.damage))
         journal = journal_of(store.path)
-        ready, lost = _convert(store, say, leave_unreadable=leave_unreadable)
+        ready, lost = _convert(store, say, "" if leave_unreadable else command)
         findings += lost
         config.remove(STORE, store.path.name)
         config.put(STORE, journal.name, {"virtualhost": known.stores.get(store.path.name, store.virtualhost)})
@@ -111,8 +117,9 @@ def _check_room(stores: Sequence[StoreFile]) -> None:
             )
 
 
-def _convert(store: StoreFile, say: Say, *, leave_unreadable: bool) -> tuple[Path, list[str]]:
-    """Make a journal of the store; return it, under its name of before the configuration knows it, and findings."""
+def _convert(store: StoreFile, say: Say, command: str) -> tuple[Path, list[str]]:
+    """Make a journal of the store; return it, under its name of before the configuration knows it, and findings.
+    `command`: which one leaves messages out that the disk cannot read; "": this one."""
     path, journal = store.path, journal_of(store.path)
     new, ready = journal.with_name(journal.name + NEW), journal.with_name(journal.name + READY)
     for left in (new, ready):
@@ -124,9 +131,9 @@ def _convert(store: StoreFile, say: Say, *, leave_unreadable: bool) -> tuple[Pat
             reader = MessageReader(path, db, for_bodies)
             _copy(reader, db, store, new, say)
             damaged = reader.damaged
-            if damaged and not leave_unreadable and (reader.failed or not can_be_read(path)):
+            if damaged and command and (reader.failed or not can_be_read(path)):
                 shutil.rmtree(new, ignore_errors=True)
-                raise StoreError(_refusal(path, sorted(damaged)))
+                raise StoreError(_refusal(path, sorted(damaged), command))
             _compare(path, db, new, damaged)
     except DiskFull as error:
         shutil.rmtree(new, ignore_errors=True)
@@ -138,11 +145,11 @@ def _convert(store: StoreFile, say: Say, *, leave_unreadable: bool) -> tuple[Pat
     return ready, lost
 
 
-def _refusal(path: Path, unreadable: Sequence[Place]) -> str:
+def _refusal(path: Path, unreadable: Sequence[Place], command: str) -> str:
     named = named_messages(unreadable, "queue number")
     return (
         f"the disk cannot read message {named} of {path}, which is as it was. Start again if that has"
-        f" passed, or with the file on another disk; `headgate store convert --data {path.parent.parent}"
+        f" passed, or with the file on another disk; `headgate {command} --data {path.parent.parent}"
         " --leave-unreadable` leaves such messages out, lists them, and preserves the file"
     )
 

@@ -26,6 +26,8 @@ from brokers.server.sqlite_file import failures_named, is_damage, is_unreadable
 
 #: Messages whose bodies are read at once, and bytes of them, unless it is a single message.
 LOADED, LOADED_BYTES = 256, 1 << 20
+#: Rows that are fetched at once. Those before one that the disk cannot read are lost with it.
+FETCHED = 200
 
 
 class MessageReader:
@@ -129,7 +131,7 @@ class MessageReader:
                 "SELECT queue, number, size, failed, expires, mark FROM message INDEXED BY message_place"
                 " ORDER BY queue, number"
             )
-            while rows := cursor.fetchmany(10_000):
+            while rows := cursor.fetchmany(FETCHED):
                 for row in rows:
                     *place, mark = row
                     if mark is None or mark == crc32(PLACE(*place)):

@@ -61,6 +61,7 @@ class JournalStore(GroupBuffer):
             begin_writing(found)
             self.findings = found.findings
             self._index = found.index
+            found.index.postpones = True
             self._segments = segments = Segments(path, found.index, segment_bytes, durable=durable)
             segments.sequence, segments.serial = found.sequence, found.serial
             segments.take_over(found.free, found.names, found.lost)

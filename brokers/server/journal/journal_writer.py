@@ -134,6 +134,8 @@ class JournalWriter:
         for queue, numbers in changes.removed.items():
             if numbers:
                 draft.remove(queue, sorted(numbers))
+        for queue, purged in changes.purged:
+            draft.remove(queue, purged)
         for queue in changes.dropped:
             draft.drop(queue)
 
@@ -195,6 +197,12 @@ class JournalWriter:
                 self._append_part(Changes(removed={queue: set(part)}), Purpose.REMOVAL)
                 changes.removed[queue].difference_update(part)
             del changes.removed[queue]
+        while changes.purged:
+            queue, purged = changes.purged[0]
+            self._append_part(Changes(purged=[(queue, purged[:REMOVED_AT_ONCE])]), Purpose.REMOVAL)
+            changes.purged[0] = queue, purged[REMOVED_AT_ONCE:]
+            if not changes.purged[0][1]:
+                del changes.purged[0]
         for place, moved in list(changes.moved.items()):
             self._append_part(Changes(moved={place: moved}), Purpose.COPY)
             del changes.moved[place]

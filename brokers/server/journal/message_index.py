@@ -8,6 +8,7 @@ is free when it has no message left, and none of its `refs` is used.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
@@ -33,6 +34,9 @@ _SPENT = 64
 #: Runs of dropped queues that are taken out at once, some 2 ms: groups of messages and readers wait meanwhile. And how
 #: many further messages in a run cost as much as another one.
 DROPPED_COST, _AS_ONE_RUN = 1000, 64
+
+#: Messages that are removed at once, for the same reason.
+REMOVED_AT_ONCE = 1000
 
 _SINGLE_COST = MESSAGE_COST + RUN_COST
 
@@ -85,6 +89,9 @@ class MessageIndex:
     """`names`: of the queues that have one. `last_queue`: the highest number of a queue that has had a message.
     `left_bytes`: of all messages, with `MESSAGE_BYTES` each. `emptied`: a segment may be free now.
 
+    `postpones`: a removal of many messages is applied in portions, by `drop_some`, and thus after changes that follow:
+    not while a journal is read, where a later message may have the number of a removed one.
+
     One thread changes it. Others read while they have the `lock`, so that no segment is used again meanwhile."""
 
     def __init__(self) -> None:
@@ -96,6 +103,8 @@ class MessageIndex:
         self.left_bytes = 0
         self._lanes: dict[int, dict[int, _Lane]] = {}  # queue -> rank ->
         self._dropped: list[tuple[Segment, list[_Lane]]] = []  # with the change, and what is left
+        self.postpones = False
+        self._removals: deque[tuple[Segment, int, Sequence[int], int]] = deque()  # with the change, and where to go on
 
     # -- changes --------------------------------------------------------------------------------------------------
 
@@ -111,7 +120,7 @@ class MessageIndex:
             case Put():
                 return self._put(Run(change, segment, at))
             case Removed():
-                self._remove(segment, change.queue, change.numbers)
+                self._remove_or_postpone(segment, change.queue, change.numbers)
             case Failed():
                 for number, count in change.counts.items():
                     self._fail(segment, change.queue, number, count)
@@ -166,6 +175,13 @@ class MessageIndex:
         self.left_bytes += size + MESSAGE_BYTES * put.count
         self.last_queue = max(self.last_queue, put.queue)
         return size
+
+    def _remove_or_postpone(self, segment: Segment, queue: int, numbers: Sequence[int]) -> None:
+        if self.postpones and len(numbers) > REMOVED_AT_ONCE:
+            segment.drops += 1
+            self._removals.append((segment, queue, numbers, 0))
+        else:
+            self._remove(segment, queue, numbers)
 
     def _remove(self, segment: Segment, queue: int, numbers: Sequence[int]) -> None:
         """`segment`: that has the removal."""
@@ -233,10 +249,13 @@ class MessageIndex:
             self._dropped.append((segment, list(lanes.values())))
 
     def drop_some(self) -> bool:
-        """Take out some of the messages of queues that were dropped, of which there may be millions; return whether
-        there are more. Nothing may be copied, and no list of what is left be written, before there are none."""
+        """Take out some of the messages of queues that were dropped or purged, of which there may be millions; return
+        whether there are more. Nothing may be copied, and no list of what is left be written, before there are none."""
         with self.lock:
             cost = 0
+            if self._removals:
+                cost = DROPPED_COST
+                self._remove_some()
             while self._dropped and cost < DROPPED_COST:
                 segment, lanes = self._dropped[-1]
                 while lanes and cost < DROPPED_COST:
@@ -245,7 +264,16 @@ class MessageIndex:
                     self._dropped.pop()
                     segment.drops -= 1
                     self.emptied = True  # it may be free now
-            return bool(self._dropped)
+            return bool(self._dropped or self._removals)
+
+    def _remove_some(self) -> None:
+        segment, queue, numbers, at = self._removals.popleft()
+        self._remove(segment, queue, numbers[at : at + REMOVED_AT_ONCE])
+        if (at := at + REMOVED_AT_ONCE) < len(numbers):
+            self._removals.appendleft((segment, queue, numbers, at))
+        else:
+            segment.drops -= 1
+            self.emptied = True  # it may be free now
 
     def drop_all(self) -> None:
         while self.drop_some():

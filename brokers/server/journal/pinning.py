@@ -76,7 +76,7 @@ def pinned_journal(folder: Path) -> Iterator[PinnedJournal]:
     with no_segment_freed(folder):
         stamp = read_copies(folder)
         files = _steady_states(folder)
-        used = [(header.serial, name) for name, (_, header, _) in files.items() if header is not None and header.used]
+        used = _used(files)
         ends = {name: size for name, (size, header, is_blank) in files.items() if header is None and not is_blank}
         ends |= {name: files[name][0] for _, name in used}
         unreadable: dict[str, set[int]] = {}
@@ -85,11 +85,16 @@ def pinned_journal(folder: Path) -> Iterator[PinnedJournal]:
             size, header, _ = files[newest]
             assert header is not None
             file = SegmentFile(folder / newest, size)
-            if read_listing(file, header, None) is None:  # else it gets no more groups
+            if read_listing(file, header, None) is None or max(_used(_steady_states(folder))) != max(used):
                 ends[newest] = end_of(file, header)
                 unreadable[newest] = file.unreadable
-            file.close()
+            file.close()  # a listed one gets no more groups
         yield PinnedJournal(folder, stamp, files, ends, unreadable)
+
+
+def _used(files: dict[str, _State]) -> list[tuple[int, str]]:
+    """Return (serial, name) of the files in use."""
+    return [(header.serial, name) for name, (_, header, _) in files.items() if header is not None and header.used]
 
 
 def _steady_states(folder: Path) -> dict[str, _State]:

@@ -38,6 +38,12 @@ class JournalReader:
         """Yield every message, by queue and number."""
         return entries(self.index)
 
+    def unreadable(self) -> list[str]:
+        """Return a line for each file that the disk could not read everywhere."""
+        files = [segment.file for segment in self.index.segments.values()]
+        bad = [(min(file.unreadable), file.path) for file in files if file.unreadable]
+        return [f"the disk cannot read byte {at:,} of {path}" for at, path in bad]
+
     def close(self) -> None:
         for segment in self.index.segments.values():
             segment.file.close()

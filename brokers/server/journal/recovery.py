@@ -24,6 +24,7 @@ from brokers.server.journal.groups import (
     Change,
     Damaged,
     InUse,
+    LastQueue,
     Put,
     bodies_sound,
     group_bytes,
@@ -64,7 +65,8 @@ class Group(NamedTuple):
 class Found:
     """`headers`: the files in use, by serial, with their headers. `free`: files, with the serial of their last use.
     `findings`: a line for each damage. `serial`, `sequence`: the highest there are, or may be. `last`: the last group.
-    `lost`: segments that should be there, and their last sequence. `incomplete`: a line, if the newest segment has the
+    `lost`: segments that should be there, and their last sequence. `followed`: the newest segment, if it was left for
+    another one. `incomplete`: a line, if the newest segment has the
     beginning of a group at its end. `twice`: a line for each serial that two files have. `mended`: groups of which a
     bit had flipped, which nothing is lost of: the file, where, and what is to be written there."""
 
@@ -77,6 +79,7 @@ class Found:
     sequence: int = 0
     last: tuple[Segment, Group] | None = None
     lost: dict[int, int] = field(default_factory=dict)
+    followed: int = 0
     incomplete: str = ""
     twice: dict[int, str] = field(default_factory=dict)
     mended: list[tuple[SegmentFile, int, bytes]] = field(default_factory=list)
@@ -133,6 +136,11 @@ def _recover(folder: Path) -> Found:
     elif found.serial < newest:
         found.findings.append(f"{folder}: segment {newest} is missing: messages may be lost, and removed ones be back")
         found.serial, found.lost[newest] = newest, 0
+    elif found.followed == found.serial > 0:
+        what = f"the segment behind segment {found.serial} is missing"
+        found.findings.append(f"{folder}: {what}: messages may be lost, and removed ones be back")
+        found.serial += 1
+        found.lost[found.serial] = MORE
     return found
 
 
@@ -229,7 +237,9 @@ def _read_segment(found: Found, file: SegmentFile, header: Header, last: int | N
     segment = Segment(file, header.serial, header.salt, CONTENT, header.first - 1)
     index.segments[header.serial] = segment
     if (listed := read_listing(file, header, last)) is not None:
-        _apply_listed(found, segment, listed)
+        last_changes = _apply_listed(found, segment, listed)
+        if is_newest and not isinstance(last_changes[-1], LastQueue):  # it was left, and not by a stop
+            found.followed = header.serial
         file.close()
         return
     before: Group | None = None
@@ -255,8 +265,8 @@ def _read_segment(found: Found, file: SegmentFile, header: Header, last: int | N
     file.close()
 
 
-def _apply_listed(found: Found, segment: Segment, listed: Iterator[Listed]) -> None:
-    """Apply all groups of a segment by its listing."""
+def _apply_listed(found: Found, segment: Segment, listed: Iterator[Listed]) -> list[Change]:
+    """Apply all groups of a segment by its listing. Return the changes of the last one."""
     put_single, apply = found.index.put_single, found.index.apply
     sequence, last = segment.last, (CONTENT, 0, b"")
     for last in listed:
@@ -271,6 +281,7 @@ def _apply_listed(found: Found, segment: Segment, listed: Iterator[Listed]) -> N
     segment.end, segment.last = at + group_bytes(len(changes), body_bytes), sequence
     found.last = segment, Group(sequence, at, at + HEAD_BYTES + len(changes), segment.end, [])
     found.sequence = max(found.sequence, sequence)
+    return _changes(segment.file, changes)
 
 
 def _changes(file: SegmentFile, data: bytes) -> list[Change]:

@@ -330,15 +330,16 @@ class Segments:
         return bool(self._useless)
 
     def end(self) -> None:
-        """Write a last group without messages: then a damaged group before it is not mistaken for a torn one."""
+        """Write a last group without messages: then a damaged group before it is not mistaken for a torn one, and a
+        start knows that there is no later segment. No other group ends with this change."""
         self._settle()
         if self.head is not None:
             draft = Draft()
             draft.last_queue(self.index.last_queue)
             with suppress(StoreError):
                 self.append(draft, Purpose.REMOVAL)
-            if self.head is not None:
-                _write_listing(self.head)
+                if self.head is not None:
+                    _write_listing(self.head)
 
     def close(self) -> None:
         for segment in self.index.segments.values():

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -250,3 +251,26 @@ def test_reader_waits_for_a_writer_that_frees_and_not_without_end(path: Path, mo
     os.close(descriptor)
     with pinned_journal(path):
         pass
+
+
+def test_segment_that_is_left_while_it_is_pinned_is_the_newest_of_the_copy(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of the copy says that there should be another one."""
+    with closing(opened(path)) as store:
+        store.set_stamp(Stamp("owner", "default", 1, 1))
+        for number in (1, 2, 3):
+            store.put(1, number, bytes(SEGMENT // 2))
+            write_all(store)
+        expected, read_listing = content(store), pinning.read_listing
+
+        def left(*given: Any) -> Any:
+            store.put(1, 4, bytes(SEGMENT // 2))
+            write_all(store)
+            return read_listing(*given)
+
+        monkeypatch.setattr(pinning, "read_listing", left)
+        with pinned_journal(path) as pinned:
+            assert pinned.copy(tmp_path / "copy", nothing) == []
+        assert after_crash(path) == content(store) != expected
+        assert after_crash(tmp_path / "copy") == expected

@@ -16,6 +16,7 @@ from brokers.server.journal.groups import HEAD_BYTES
 from brokers.server.journal.pinning import pinned_journal
 from brokers.server.journal.recovery import recover
 from brokers.server.journal.segment_file import CONTENT, SegmentFile
+from brokers.server.journal.stamp_file import Stamp
 from brokers.server.sqlite_file import StoreError
 from tests.server.journal.journals import (
     SEGMENT,
@@ -311,6 +312,55 @@ def test_a_missing_segment_and_a_damaged_header_are_reported(path: Path) -> None
     with closing(opened(path)) as store:
         assert store.findings == []
         assert len([1 for queue, _ in content(store) if queue == 1]) == 40
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+@pytest.mark.parametrize("runs", [1, 2])
+def test_newest_segment_that_reads_as_zeros_is_missed_though_no_list_names_it(path: Path, lost: int, runs: int) -> None:
+    """It looks like a file that was never used. The segment before it was left for it, which its listing says."""
+    for run in range(runs):
+        store = opened(path)
+        store.set_stamp(Stamp("owner", "default", 1, 1))
+        for number in range(1 + 8 * run, 9 + 8 * run):
+            store.put(1, number, bytes([number]) * (SEGMENT // 2))
+            write_all(store)
+        if run < runs - 1:
+            store.close()
+    copy = path.with_name("killed")
+    shutil.copytree(path, copy)
+    assert set(after_crash(path)) == {(1, number) for number in range(1, 8 * runs + 1)}
+    newest = [segment.file.path.name for segment in store._index.segments.values()][-lost:]
+    store.close()
+    zeroed = {name: (copy / name).read_bytes() for name in newest}
+    for name, data in zeroed.items():
+        (copy / name).write_bytes(bytes(len(data)))
+    for number in range(100, 103):
+        with closing(opened(copy)) as store:
+            assert len(store.findings) == 1
+            assert "is missing: messages may be lost" in store.findings[0]
+            store.put(1, number, bytes(SEGMENT // 2))
+            write_all(store)
+    with closing(opened(copy)) as store:
+        found = {number for _, number in content(store)}
+        assert {100, 101, 102} < found
+        assert max(found - {100, 101, 102}) < 8 * runs
+
+
+@pytest.mark.parametrize("fault", ["refusing", "full", ""])
+def test_newest_segment_is_not_missed_after_a_stop(path: Path, disk: Disk, fault: str) -> None:
+    """Also if its last group could not be written, and where that has begun a segment of its own."""
+    for size in (100, SEGMENT // 2, SEGMENT - 9000, SEGMENT - 8500, SEGMENT - 8400, SEGMENT - 8300):
+        with closing(opened(path)) as store:
+            store.set_stamp(Stamp("owner", "default", 1, 1))
+            for number in range(3):
+                store.put(1, number, bytes(size))
+                write_all(store)
+            disk.refusing, disk.room = fault == "refusing", 0 if fault == "full" else 10_000
+        disk.refusing, disk.room = False, 10_000
+        with closing(opened(path)) as store:
+            assert store.findings == []
+            store.drop_queue(1)
+            write_all(store)
 
 
 def test_a_body_that_looks_like_a_group_is_none(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from brokers.admin import InvalidValue
@@ -144,9 +145,11 @@ class QueueResource(ManagedResource[Queue]):
         return {"effective": effective_levels(limits)}
 
     def _purge(self, queue: Queue, given: Values) -> dict[str, Any]:
-        count, actor = queue.lanes.purge(), given["actor"]
+        (count, ticket), actor = queue.lanes.purge(), given["actor"]
         facts = {"messages": count, "actor": actor, "reason": given.get("reason", "")}
         queue_fact(queue, "queue-purged", f"Purged : {counted(count, 'message')}, By : {actor}", facts)
+        if ticket and queue.durable is not None:
+            queue.turn.once_safe = partial(queue.durable.when_purged, ticket)
         return {"messages": count}
 
 
