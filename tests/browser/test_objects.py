@@ -53,6 +53,27 @@ async def test_all_declared_attributes_are_shown_live(people: People, broker: Br
     await expect(page.locator('#tree [aria-selected="true"]')).to_have_attribute("data-object", str(ORDERS))
 
 
+async def test_object_that_never_existed_was_not_deleted(people: People, broker: Broker) -> None:
+    def made_and_deleted(memory: InMemoryBroker) -> None:
+        name = object_name("Exchange", virtualhost="default", name="fan")
+        memory.management.create(name, {"exchange_type": "fanout"})
+        memory.management.delete(name, None)
+        memory._end_turn()
+
+    broker.do(made_and_deleted)
+    url = "/objects/?object=type%3DExchange%2Cvirtualhost%3Ddefault%2Cname%3D"
+    page = await opened(await people.page("ada"), f"{url}fan")
+    notice = page.locator("#object .notice")
+    await expect(notice).to_have_text(re.compile(r"^No such object\. It was deleted at [\d:]+\. default$"))
+    async with page.expect_response(re.compile("/timeline/")) as asked:
+        await page.goto(f"{url}nowhere")
+    await (await asked.value).finished()
+    await expect(notice).to_have_text(re.compile(r"^No such object\.\s+default$"))
+    await notice.get_by_role("link", name="default").click()
+    await expect(page.locator("#object h2")).to_have_text("default")
+    await expect(notice).to_be_hidden()
+
+
 async def test_writable_attribute_is_edited(people: People, broker: Broker) -> None:
     broker.do(lambda memory: limited(memory, "orders", 10))
     page = await opened(await people.page("ada"), URL)

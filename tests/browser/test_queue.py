@@ -321,10 +321,29 @@ async def test_page_follows_a_queue_that_is_deleted_and_created_again(people: Pe
         memory._end_turn()
 
     broker.do(delete)
-    await expect(page.locator("#gone")).to_contain_text("No such queue.")
+    await expect(page.locator("#gone")).to_contain_text("No such queue. It was deleted")
     broker.do(lambda memory: limited(memory, "orders", 25))
     await expect(page.locator("#gone")).to_be_hidden()
     await expect(page.locator("#facts")).to_contain_text("0 of 25 (0%)")
+
+
+async def test_queue_was_deleted_only_if_the_event_log_says_so(people: People, broker: Broker) -> None:
+    def delete(memory: InMemoryBroker) -> None:
+        limited(memory, "orders", 10)
+        memory.management.delete(ORDERS, None)
+        memory._end_turn()
+
+    broker.do(delete)
+    page = await opened(await people.page("ada"), PAGE)
+    gone = page.locator("#gone")
+    await expect(gone).to_have_text(re.compile(r"^No such queue\. It was deleted at [\d:]+\. The page updates when"))
+    # The log is read once for each page: the answer about this one is there when it is about the other.
+    async with page.expect_response(re.compile("/timeline/")) as asked:
+        await page.goto("/queues/default/nowhere/")
+    await (await asked.value).finished()
+    await expect(gone).to_have_text(re.compile(r"^No such queue\.\s+The page updates when it is created\. Overview$"))
+    page = await opened(page, f"/why/?object={object_name('Queue', virtualhost='default', name='nowhere')}")
+    await expect(gone).to_have_text(re.compile(r"^No such object\.\s+Show its queue$"))
 
 
 async def test_viewer_cannot_edit_limits(people: People, broker: Broker) -> None:

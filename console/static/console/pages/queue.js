@@ -4,6 +4,7 @@ import { get, query } from "../core/api.js";
 import { atThatTime, away, drawing, shownAsOf, UNKNOWN, whenAway } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
 import { byId, fill, find, findAll, h, reconcile, setAttribute, setText } from "../core/elements.js";
+import { Ending } from "../core/endings.js";
 import { bytes, count, duration, exact, exactAmount, percent, plural, rate } from "../core/format.js";
 import { isolated, objectUrl, shortName, timelineUrl, whyUrl } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
@@ -341,6 +342,7 @@ byId("facts").append(...facts.flatMap((fact) => [fact.name, fact.node]));
 
 // -- the page ---------------------------------------------------------------------------------------------------
 
+/** @type {any} */
 const render = drawing(() => {
   /** @type {any} */
   const data = snapshot?.data;
@@ -365,7 +367,7 @@ const render = drawing(() => {
         "p",
         {},
         h("strong", {}, now),
-        "It was deleted or never existed. The page updates when it is created. ",
+        `${ending.text()} The page updates when it is created. `,
         h("a", { href: "/" }, "Overview"),
       ),
     );
@@ -373,6 +375,7 @@ const render = drawing(() => {
   }
   const queue = data.queue;
   drawn = true;
+  ending.exists();
   conditions.show(data.conditions ?? [], data.conditions?.length ?? 0);
   setState(
     byId("queue-state"),
@@ -442,6 +445,8 @@ const render = drawing(() => {
   byId("start").classList.toggle("primary", stopped);
   byId("why").classList.toggle("vacant", queue.state === "NORMAL" && !queue.blocked_producers);
 });
+
+const ending = new Ending(settings.object, render);
 
 live.addEventListener("snapshot", (event) => {
   /** @type {any} */
