@@ -346,6 +346,22 @@ async def test_queue_was_deleted_only_if_the_event_log_says_so(people: People, b
     await expect(gone).to_have_text(re.compile(r"^No such object\.\s+Show its queue$"))
 
 
+async def test_what_explains_a_block_appears_without_a_gap_before_or_a_jump(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("ada"), PAGE)
+    await expect(page.locator("#queue-state")).to_have_text("Normal")
+    edges = """() => {
+        const box = (selector) => document.querySelector(selector).getBoundingClientRect();
+        const last = document.querySelector(".page-actions").lastElementChild.getBoundingClientRect();
+        return [box(".page-head").right - last.right, last.x, last.y, box(".queue-grid").y];
+    }"""
+    before = await page.evaluate(edges)
+    assert before[0] == 0
+    broker.do(lambda memory: memory.fill("orders", 20))
+    await expect(page.get_by_role("link", name="Why blocked?")).to_be_visible()
+    assert await page.evaluate(edges) == before
+
+
 async def test_viewer_cannot_edit_limits(people: People, broker: Broker) -> None:
     broker.do(lambda memory: limited(memory, "orders", 10))
     page = await opened(await people.page("vic", "viewers"), PAGE)

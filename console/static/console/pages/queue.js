@@ -443,7 +443,7 @@ const render = drawing(() => {
   limits.show(queue, data.explain);
   const stopped = queue.state?.includes("STOPPED");
   byId("start").classList.toggle("primary", stopped);
-  byId("why").classList.toggle("vacant", queue.state === "NORMAL" && !queue.blocked_producers);
+  byId("why").hidden = queue.state === "NORMAL" && !queue.blocked_producers;
 });
 
 const ending = new Ending(settings.object, render);
