@@ -246,7 +246,9 @@ async def test_durations_are_right_although_the_clock_of_the_browser_is_not(peop
     await expect(banner).not_to_contain_text("min")
 
 
-async def test_page_of_a_removed_broker_says_so_while_the_console_does_not_have_it(people: People, broker: Broker) -> None:
+async def test_page_of_a_removed_broker_says_so_while_the_console_does_not_have_it(
+    people: People, broker: Broker
+) -> None:
     page = await people.page("ada")
     await opened(page, "/?broker=local")
     link = broker.link
@@ -256,9 +258,9 @@ async def test_page_of_a_removed_broker_says_so_while_the_console_does_not_have_
     await expect(banner).to_contain_text("Local broker was removed from the console")
     await expect(banner).to_contain_text("Shown as of")
     await expect(banner.get_by_role("link", name="Other brokers")).to_be_visible()
-    async with page.expect_websocket() as asked:
+    async with page.expect_websocket() as opening:
         await page.evaluate("dispatchEvent(new Event('online'))")
-    refused = await asked.value
+    refused = await opening.value
     if not refused.is_closed():
         await refused.wait_for_event("close")
     await expect(page.locator("#connection-text")).to_have_text("Removed")
@@ -280,7 +282,7 @@ async def test_page_of_a_broker_that_was_removed_and_added_again_is_loaded_again
     await expect(page.locator("#connection-text")).to_have_text("Live")
 
 
-async def test_page_with_input_is_not_loaded_again_unasked(people: People, broker: Broker) -> None:
+async def test_page_with_input_stays_until_its_user_loads_it_again(people: People, broker: Broker) -> None:
     page = await opened(await people.page("ada"), "/?broker=local")
     await page.locator("#stop-all").click()
     await page.locator("dialog").get_by_label("Reason").fill("a long reason")

@@ -32,7 +32,7 @@ export class Ending {
   #changed;
   #read;
   #wasSeen = false;
-  #asked = false;
+  #requested = false;
   /** @type {number | null} */
   #at = null;
 
@@ -53,25 +53,25 @@ export class Ending {
   /** The object exists. */
   exists() {
     this.#wasSeen = true;
-    this.#asked = false;
+    this.#requested = false;
     this.#at = null;
   }
 
   /** A sentence about the end of the object, which does not exist; empty: nothing is known of it. */
   text() {
-    if (!this.#asked) this.#ask();
+    if (!this.#requested) this.#request();
     const ended = ENDED.has(this.#type) ? "It ended" : "It was deleted";
     if (this.#at !== null) return `${ended} at ${clock(this.#at)}.`;
     return this.#wasSeen ? `${ended}.` : "";
   }
 
-  async #ask() {
-    this.#asked = true;
+  async #request() {
+    this.#requested = true;
     const kind = [EVENTS[this.#type], "delete"].filter(Boolean);
     const about = this.#type === "Queue" ? { queue: this.#object } : { search: this.#object };
     try {
       const { entries } = await this.#read(`timeline/${query({ kind, ...about })}`);
-      if (!this.#asked) return; // it was created meanwhile
+      if (!this.#requested) return; // it was created meanwhile
       this.#at = endIn(entries, this.#object);
     } catch {
       return; // the page does without

@@ -5,7 +5,7 @@ import { UNKNOWN } from "../core/away.js";
 import { fill, find, h, icon } from "../core/elements.js";
 import { Ending } from "../core/endings.js";
 import { words } from "../core/format.js";
-import { hostOf, objectUrl, parseName, shortName, whyUrl } from "../core/object_names.js";
+import { hostOf, isolated, objectUrl, parseName, shortName, whyUrl } from "../core/object_names.js";
 import { unlessAllowed } from "../core/permissions.js";
 import { settings } from "../core/settings.js";
 import { AttributesForm } from "../widgets/attributes_form.js";
@@ -139,7 +139,7 @@ export class ObjectPanel {
     if (!object) {
       this.#panel.classList.add("gone");
       this.#gone.hidden = false;
-      const parent = this.#parent && [" ", h("a", { href: objectUrl(this.#parent) }, shortName(this.#parent))];
+      const parent = this.#parent && [" ", h("a", { href: objectUrl(this.#parent) }, `Show ${inWords(this.#parent)}`)];
       fill(this.#gone, h("p", {}, h("strong", {}, "No such object."), ` ${this.#ending.text()}`, parent));
       if (!this.#object) fill(this.#bodies.attributes);
       return;
@@ -379,6 +379,17 @@ export class ObjectPanel {
       list,
     ];
   }
+}
+
+/**
+ * "type=VirtualHost,name=test" -> "virtual host test"
+ *
+ * @param {string} name
+ */
+function inWords(name) {
+  const { type, keys } = /** @type {any} */ (parseName(name));
+  const noun = type.replaceAll(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
+  return [noun, ...Object.values(keys).slice(-1).map(isolated)].join(" ");
 }
 
 /**
