@@ -327,6 +327,23 @@ async def test_page_follows_a_queue_that_is_deleted_and_created_again(people: Pe
     await expect(page.locator("#facts")).to_contain_text("0 of 25 (0%)")
 
 
+async def test_fields_beside_the_limits_are_named_and_valued_as_on_the_policy_page(
+    people: People, broker: Broker
+) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("ada"), PAGE)
+    rows = page.locator(".limits-table tbody tr")
+    for name, value in {
+        "Producer window, bytes": "no limit",
+        "Producer window, messages": "1,000 messages",
+        "Maximum deliveries": "no limit",
+        "Dead letter queue": "none",
+        "Reject after": "1,000 ms",
+    }.items():
+        row = rows.filter(has=page.get_by_role("rowheader", name=name, exact=True))
+        await expect(row.locator("td")).to_have_text(f"{value}default")
+
+
 async def test_queue_was_deleted_only_if_the_event_log_says_so(people: People, broker: Broker) -> None:
     def delete(memory: InMemoryBroker) -> None:
         limited(memory, "orders", 10)
@@ -338,9 +355,9 @@ async def test_queue_was_deleted_only_if_the_event_log_says_so(people: People, b
     gone = page.locator("#gone")
     await expect(gone).to_have_text(re.compile(r"^No such queue\. It was deleted at [\d:]+\. The page updates when"))
     # The log is read once for each page: the answer about this one is there when it is about the other.
-    async with page.expect_response(re.compile("/timeline/")) as asked:
+    async with page.expect_response(re.compile("/timeline/")) as response:
         await page.goto("/queues/default/nowhere/")
-    await (await asked.value).finished()
+    await (await response.value).finished()
     await expect(gone).to_have_text(re.compile(r"^No such queue\.\s+The page updates when it is created\. Overview$"))
     page = await opened(page, f"/why/?object={object_name('Queue', virtualhost='default', name='nowhere')}")
     await expect(gone).to_have_text(re.compile(r"^No such object\.\s+Show its queue$"))
