@@ -344,6 +344,13 @@ async def test_fields_beside_the_limits_are_named_and_valued_as_on_the_policy_pa
         await expect(row.locator("td")).to_have_text(f"{value}default")
 
 
+async def test_dates_of_the_chart_are_written_as_elsewhere(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("ada"), PAGE)
+    dates = page.locator("#chart .xtick text", has_text=re.compile(r"\d{4}"))
+    await expect(dates).to_have_text([re.compile(r"^\d\d:\d\d:\d\d\s*\d{1,2} [A-Z][a-z]{2} \d{4}$")])
+
+
 async def test_queue_was_deleted_only_if_the_event_log_says_so(people: People, broker: Broker) -> None:
     def delete(memory: InMemoryBroker) -> None:
         limited(memory, "orders", 10)
