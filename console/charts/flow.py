@@ -14,9 +14,20 @@ _TITLE_FONT = {"color": "var(--muted)", "size": 11}
 #: A field, its name in the legend, colour, dash and width (px).
 Line = tuple[str, str, str, str, float]
 
+#: Formats of the ticks by the longest distance between them, ms or months ("M1"), with dates as in the rest of the
+#: console. Plotly shows the second line where it differs from that of the tick before.
+_TICKS: tuple[tuple[int | str, str], ...] = (
+    (30_000, "%H:%M:%S\n%-d %b %Y"),
+    (43_200_000, "%H:%M\n%-d %b %Y"),
+    (2_419_200_000, "%-d %b\n%Y"),
+    ("M6", "%b\n%Y"),
+)
+
 #: The time axis, in the browser's zone, which the page names.
 TIME: dict[str, Any] = {
     "type": "date",
+    "tickformatstops": [{"dtickrange": [None, longest], "value": value} for longest, value in _TICKS],
+    "hoverformat": "%-d %b %Y, %H:%M:%S",
     "showgrid": False,
     "title": {"text": "Time", "standoff": 6, "font": _TITLE_FONT},
 }

@@ -48,6 +48,7 @@ def queue(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
         "console/queue.html",
         {
             **context,
+            "page": "overview",
             "alert_url": reverse("alert-rule-new") + f"?{urlencode(scope)}",
             "virtualhost": virtualhost,
             "name": name,

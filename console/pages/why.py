@@ -38,6 +38,7 @@ def why(request: HttpRequest) -> HttpResponse:
                 object=text,
                 purges=has_operation(link_of(request), "Queue", "purge"),
             ),
+            "page": "overview",
             "name": name,
             "short": short,
             "lists_messages": name.type == "Queue" and has_operation(link_of(request), "Queue", LIST_MESSAGES),

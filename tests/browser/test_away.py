@@ -13,6 +13,8 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from brokers.model import object_name
+from console.brokers.configured import configured
+from console.links import registry
 from console.links.registry import close_links
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import Broker, Console, People, until_in_page
@@ -244,10 +246,10 @@ async def test_durations_are_right_although_the_clock_of_the_browser_is_not(peop
     await expect(banner).not_to_contain_text("min")
 
 
-async def test_page_of_a_removed_broker_says_so_and_opens_no_further_socket(people: People, broker: Broker) -> None:
+async def test_page_of_a_removed_broker_says_so_while_the_console_does_not_have_it(
+    people: People, broker: Broker
+) -> None:
     page = await people.page("ada")
-    sockets: list[str] = []
-    page.on("websocket", lambda socket: sockets.append(socket.url))
     await opened(page, "/?broker=local")
     link = broker.link
     link._loop.call_soon_threadsafe(link.removed)  # as when an administrator removes it
@@ -256,6 +258,47 @@ async def test_page_of_a_removed_broker_says_so_and_opens_no_further_socket(peop
     await expect(banner).to_contain_text("Local broker was removed from the console")
     await expect(banner).to_contain_text("Shown as of")
     await expect(banner.get_by_role("link", name="Other brokers")).to_be_visible()
-    await page.evaluate("dispatchEvent(new Event('online'))")
+    async with page.expect_websocket() as opening:
+        await page.evaluate("dispatchEvent(new Event('online'))")
+    refused = await opening.value
+    if not refused.is_closed():
+        await refused.wait_for_event("close")
     await expect(page.locator("#connection-text")).to_have_text("Removed")
-    assert len(sockets) == 1
+
+
+async def test_page_of_a_broker_that_was_removed_and_added_again_is_loaded_again(
+    people: People, broker: Broker
+) -> None:
+    page = await opened(await people.page("ada"), "/?broker=local")
+    await page.evaluate("window.isBefore = true")
+    made = registry._links
+    assert made is not None
+    made.update([])
+    await expect(page.locator("#connection-text")).to_have_text("Removed")
+    async with page.expect_event("load"):
+        made.update(configured())
+        await page.evaluate("dispatchEvent(new Event('online'))")
+    assert await page.evaluate("window.isBefore") is None
+    await expect(page.locator("#connection-text")).to_have_text("Live")
+
+
+async def test_page_with_input_stays_until_its_user_loads_it_again(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("ada"), "/?broker=local")
+    await page.locator("#stop-all").click()
+    await page.locator("dialog").get_by_label("Reason").fill("a long reason")
+    made = registry._links
+    assert made is not None
+    made.update([])
+    await expect(page.locator("#connection-text")).to_have_text("Removed")
+    await page.clock.install()
+    made.update(configured())
+    await page.evaluate("dispatchEvent(new Event('online'))")
+    again = page.get_by_role("button", name="Load the page again", include_hidden=True)
+    await expect(again).to_have_count(1)
+    await expect(page.locator("#banner-lost")).to_contain_text("was removed and added again")
+    await expect(page.locator("#stop-all")).to_have_attribute("aria-disabled", "true")
+    await page.clock.run_for(60_000)
+    await expect(page.locator("dialog").get_by_label("Reason")).to_have_value("a long reason")
+    await page.keyboard.press("Escape")
+    await again.click()
+    await expect(page.locator("#connection-text")).to_have_text("Live")

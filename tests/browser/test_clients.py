@@ -136,6 +136,38 @@ async def test_page_of_a_client_recovers_from_a_failed_request_for_the_types(peo
     await expect(page.locator("#problem")).to_be_hidden()
 
 
+@pytest.mark.parametrize("path", ["/clients/", WEB])
+async def test_lost_broker_is_reported_once(people: People, broker: Broker, path: str) -> None:
+    people.expected += ["503"]
+    broker.do(furnish)
+    page = await opened(await people.page("vic", "viewers"), path)
+    await expect(page.locator("#connection-rows tr, #producer-rows tr").first).to_be_visible()
+    await asyncio.to_thread(broker.lose)
+    await expect(page.locator("#banner-lost")).to_contain_text("cannot be reached")
+    if path == WEB:  # it polls only until it has the types
+        await page.reload()
+    for _ in range(2):  # the second request begins after the answer to the first one was shown
+        async with page.expect_response(lambda answer: answer.status == 503):
+            pass
+    await expect(page.locator("#banner-lost")).to_contain_text("cannot be reached")
+    await expect(page.locator("#problem")).to_be_hidden()
+    await asyncio.to_thread(broker.come_back)
+    await expect(page.locator("#banner-lost")).to_be_hidden()
+    await expect(page.locator("#connection-rows tr, #producer-rows tr").first).to_be_visible()
+
+
+async def test_connection_that_never_existed_has_not_ended(people: People, broker: Broker) -> None:
+    hers, _ = broker.do(furnish)
+    name = str(hers.connection.name)
+    page = await people.page("vic", "viewers")
+    await page.goto(f"/clients/connection/?object={re.sub('id=.*', 'id=4711', name)}")
+    await expect(page.locator("#gone")).to_have_text(re.compile(r"^No such connection\.\s+All clients$"))
+    page = await opened(page, f"/clients/connection/?object={name}")
+    await expect(page.locator("#producer-rows tr")).to_have_count(1)
+    broker.do(lambda memory: (memory._close(hers.connection), memory._end_turn()))
+    await expect(page.locator("#gone")).to_contain_text("No such connection. It ended")
+
+
 async def test_producer_is_closed_with_a_preview_and_a_reason(people: People, broker: Broker) -> None:
     broker.do(furnish)
     page = await opened(await people.page("ada"), WEB)

@@ -191,7 +191,7 @@ async def test_empty_queue_missing_queue_and_lost_broker_are_distinguished(peopl
     await page.goto(PAGE.replace("orders", "idle"))
     await expect(page.locator("#messages-empty")).to_have_text("The queue has no messages.")
     await page.goto(PAGE.replace("orders", "missing"))
-    await expect(page.locator("#gone")).to_contain_text("does not exist")
+    await expect(page.locator("#gone")).to_have_text("No such queue. Overview")
     await page.goto(PAGE)
     await expect(rows(page)).to_have_count(1)
     await asyncio.to_thread(broker.lose)

@@ -9,6 +9,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from brokers.model import TYPES, object_name
+from brokers.testing import InMemoryBroker
 from tests.browser.chromium import MISSING, PATH
 from tests.browser.conftest import Broker, People
 from tests.browser.test_overview import limited, opened
@@ -51,6 +52,45 @@ async def test_all_declared_attributes_are_shown_live(people: People, broker: Br
     broker.do(lambda memory: memory.fill("orders", 20))
     await expect(value(page, "State")).to_have_text("Overfull")
     await expect(page.locator('#tree [aria-selected="true"]')).to_have_attribute("data-object", str(ORDERS))
+
+
+async def test_object_that_never_existed_was_not_deleted(people: People, broker: Broker) -> None:
+    def made_and_deleted(memory: InMemoryBroker) -> None:
+        name = object_name("Exchange", virtualhost="default", name="fan")
+        memory.management.create(name, {"exchange_type": "fanout"})
+        memory.management.delete(name, None)
+        memory._end_turn()
+
+    broker.do(made_and_deleted)
+    url = "/objects/?object=type%3DExchange%2Cvirtualhost%3Ddefault%2Cname%3D"
+    page = await opened(await people.page("ada"), f"{url}fan")
+    notice = page.locator("#object .notice")
+    await expect(notice).to_have_text(
+        re.compile(r"^No such object\. It was deleted at [\d:]+\. Show virtual host default$")
+    )
+    async with page.expect_response(re.compile("/timeline/")) as response:
+        await page.goto(f"{url}nowhere")
+    await (await response.value).finished()
+    await expect(notice).to_have_text(re.compile(r"^No such object\.\s+Show virtual host default$"))
+    await notice.get_by_role("link", name="Show virtual host default").click()
+    await expect(page.locator("#object h2")).to_have_text("default")
+    await expect(notice).to_be_hidden()
+
+
+async def test_empty_folder_has_its_note_below_its_name(people: People, broker: Broker) -> None:
+    # The tree is opened where the object would be.
+    url = "/objects/?object=type%3DExchange%2Cvirtualhost%3Ddefault%2Cname%3Dnowhere"
+    page = await opened(await people.page("ada"), url)
+    folder = page.locator('#tree [data-folder="Exchange"]')
+    note = folder.locator(".node-note")
+    await expect(note).to_have_text("none")
+    indented = await note.evaluate("""(note) => {
+        const row = note.closest("[data-folder]").querySelector(".node-name");
+        const range = document.createRange();
+        range.selectNodeContents(note);
+        return range.getBoundingClientRect().left - row.getBoundingClientRect().left;
+    }""")
+    assert indented >= 0
 
 
 async def test_writable_attribute_is_edited(people: People, broker: Broker) -> None:

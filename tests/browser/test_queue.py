@@ -321,10 +321,69 @@ async def test_page_follows_a_queue_that_is_deleted_and_created_again(people: Pe
         memory._end_turn()
 
     broker.do(delete)
-    await expect(page.locator("#gone")).to_contain_text("No such queue.")
+    await expect(page.locator("#gone")).to_contain_text("No such queue. It was deleted")
     broker.do(lambda memory: limited(memory, "orders", 25))
     await expect(page.locator("#gone")).to_be_hidden()
     await expect(page.locator("#facts")).to_contain_text("0 of 25 (0%)")
+
+
+async def test_fields_beside_the_limits_are_named_and_valued_as_on_the_policy_page(
+    people: People, broker: Broker
+) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("ada"), PAGE)
+    rows = page.locator(".limits-table tbody tr")
+    for name, value in {
+        "Producer window, bytes": "no limit",
+        "Producer window, messages": "1,000 messages",
+        "Maximum deliveries": "no limit",
+        "Dead letter queue": "none",
+        "Reject after": "1,000 ms",
+    }.items():
+        row = rows.filter(has=page.get_by_role("rowheader", name=name, exact=True))
+        await expect(row.locator("td")).to_have_text(f"{value}default")
+
+
+async def test_dates_of_the_chart_are_written_as_elsewhere(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("ada"), PAGE)
+    dates = page.locator("#chart .xtick text", has_text=re.compile(r"\d{4}"))
+    await expect(dates).to_have_text([re.compile(r"^\d\d:\d\d:\d\d\s*\d{1,2} [A-Z][a-z]{2} \d{4}$")])
+
+
+async def test_queue_was_deleted_only_if_the_event_log_says_so(people: People, broker: Broker) -> None:
+    def delete(memory: InMemoryBroker) -> None:
+        limited(memory, "orders", 10)
+        memory.management.delete(ORDERS, None)
+        memory._end_turn()
+
+    broker.do(delete)
+    page = await opened(await people.page("ada"), PAGE)
+    gone = page.locator("#gone")
+    await expect(gone).to_have_text(re.compile(r"^No such queue\. It was deleted at [\d:]+\. The page updates when"))
+    # The log is read once for each page: the answer about this one is there when it is about the other.
+    async with page.expect_response(re.compile("/timeline/")) as response:
+        await page.goto("/queues/default/nowhere/")
+    await (await response.value).finished()
+    await expect(gone).to_have_text(re.compile(r"^No such queue\.\s+The page updates when it is created\. Overview$"))
+    page = await opened(page, f"/why/?object={object_name('Queue', virtualhost='default', name='nowhere')}")
+    await expect(gone).to_have_text(re.compile(r"^No such object\.\s+Show its queue$"))
+
+
+async def test_what_explains_a_block_appears_without_a_gap_before_or_a_jump(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("ada"), PAGE)
+    await expect(page.locator("#queue-state")).to_have_text("Normal")
+    edges = """() => {
+        const box = (selector) => document.querySelector(selector).getBoundingClientRect();
+        const last = document.querySelector(".page-actions").lastElementChild.getBoundingClientRect();
+        return [box(".page-head").right - last.right, last.x, last.y, box(".queue-grid").y];
+    }"""
+    before = await page.evaluate(edges)
+    assert before[0] == 0
+    broker.do(lambda memory: memory.fill("orders", 20))
+    await expect(page.get_by_role("link", name="Why blocked?")).to_be_visible()
+    assert await page.evaluate(edges) == before
 
 
 async def test_viewer_cannot_edit_limits(people: People, broker: Broker) -> None:

@@ -42,6 +42,8 @@ PAGES = [
     "/history/advice/",
 ]
 
+_ORDERS = "type=Queue,virtualhost=default,name=orders"
+
 pytestmark = pytest.mark.django_db
 
 
@@ -182,6 +184,14 @@ def test_navigation_preserves_the_selected_broker(operator: Client) -> None:
     html = page_with_brokers(operator, "ab", "/audit/?broker=b")
     assert 'href="/objects/?broker=b"' in html
     assert settings_of(html)["broker"] == "b"
+
+
+@pytest.mark.parametrize(
+    "path", ["/queues/default/orders/", f"/why/?object={_ORDERS}", f"/messages/?object={_ORDERS}", "/conditions/"]
+)
+def test_page_below_the_overview_is_marked_there_in_the_navigation(path: str, operator: Client) -> None:
+    content = operator.get(path).content.decode()
+    assert re.findall('<a href="[^"]*" aria-current="page">([^<]*)</a>', content) == ["Overview"]
 
 
 def test_history_page_offers_the_brokers_before_any_script_has_run(operator: Client) -> None:

@@ -206,18 +206,36 @@ test("an ended session is not reconnected", async () => {
   assert.equal(sockets.length, 1);
 });
 
-test("a page of a removed broker does not reconnect", () => {
+test("a page of a removed broker stays so while the console does not have the broker", () => {
   const { live, of } = watched("/ws/live/?broker=rabbit");
   sockets[0].open();
   sockets[0].receive(snapshot(1));
   sockets[0].lose(4404);
   assert.equal(live.state.state, "removed");
   assert.equal(of("state").at(-1).retryAt, null);
+  for (const code of [4404, 1006, 4404]) {
+    pass(10_000);
+    sockets.at(-1).lose(code);
+    assert.equal(live.state.state, "removed");
+  }
+  assert.equal(sockets.length, 4);
+});
+
+test("a page of a broker that is added again under its name asks to be loaded again, and takes no data", () => {
+  const { live, of } = watched("/ws/live/?broker=rabbit");
+  sockets[0].open();
+  sockets[0].receive(snapshot(1));
+  sockets[0].lose(4404);
+  pass(10_000);
+  sockets[1].open();
+  sockets[1].receive(snapshot(1, { data: "of another broker" }));
+  assert.equal(live.state.state, "returned");
+  assert.equal(of("snapshot").length, 1);
   pass(60_000);
   live.retry();
   document.dispatchEvent(new Event("visibilitychange"));
   globalThis.page.dispatchEvent(new Event("online"));
-  assert.equal(sockets.length, 1);
+  assert.equal(sockets.length, 2);
 });
 
 test("a broker that a process of the console does not know yet is waited for, some seconds long", () => {
@@ -229,7 +247,6 @@ test("a broker that a process of the console does not know yet is waited for, so
   }
   sockets.at(-1).lose(4404);
   assert.equal(live.state.state, "removed");
-  pass(60_000);
   assert.equal(sockets.length, 5);
 });
 

@@ -2,10 +2,11 @@
 // not report is not known; what it cannot do has no button.
 
 import { get } from "../core/api.js";
-import { drawing, UNKNOWN, whenBack } from "../core/away.js";
+import { away, drawing, UNKNOWN, whenAway, whenBack } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
 import { CounterRates } from "../core/counter_rates.js";
 import { byId, fill, fillOnce, h, icon, reconcile, setText } from "../core/elements.js";
+import { Ending } from "../core/endings.js";
 import { count, rate, words } from "../core/format.js";
 import { isolated, objectUrl, shortName } from "../core/object_names.js";
 import { acting } from "../core/permissions.js";
@@ -310,9 +311,10 @@ const render = drawing(() => {
   });
   const gone = connections !== null && !first;
   byId("gone").hidden = !gone;
-  fill(
-    byId("gone"),
-    gone ? h("p", {}, settings.object ? "This connection has ended." : "This client is not connected.") : [],
+  if (first) ending?.exists();
+  const missing = ending ? `No such connection. ${gone ? ending.text() : ""} ` : "This client is not connected. ";
+  fillOnce(byId("gone"), gone ? missing : "", () =>
+    gone ? h("p", {}, missing, h("a", { href: "/clients/" }, "All clients")) : [],
   );
   reconcile(
     byId("connections"),
@@ -330,6 +332,8 @@ const render = drawing(() => {
   drawLinks("producers", producers?.items ?? null, countOf(producers, cut), producerRow, updateProducer);
   drawLinks("consumers", consumers?.items ?? null, countOf(consumers, cut), consumerRow, updateConsumer);
 });
+
+const ending = settings.object ? new Ending(settings.object, render) : null;
 
 /** Without data so far, the page says that nothing is known. */
 function showUnknown() {
@@ -358,7 +362,7 @@ live.addEventListener("refused", (event) => showProblem({ refused: event.detail.
 /** @param {Partial<typeof problems>} changed texts; empty: none */
 function showProblem(changed) {
   problems = { ...problems, ...changed };
-  const text = problems.types || problems.refused;
+  const text = (away() ? "" : problems.types) || problems.refused; // the banner says it, too
   if (drawn.get("problem") === text) return;
   drawn.set("problem", text);
   byId("problem").hidden = !text;
@@ -383,6 +387,7 @@ async function loadTypes() {
 const refresh = () =>
   watch({ watch: "client", ...(settings.object ? { object: settings.object } : { object: settings.scope, ...who }) });
 
+whenAway(() => showProblem({}));
 whenBack(() => types.size || loadTypes());
 addEventListener("headgate-stops", () => {
   render();

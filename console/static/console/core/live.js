@@ -2,8 +2,10 @@
 // events since the last one received. It dispatches complete snapshots, never deltas, and does not touch the page.
 //
 // Events (CustomEvent, `detail` in brackets):
-//   state    {state: "connecting" | "live" | "lost" | "signed-out" | "removed", since: ms, retryAt: ms | null}
+//   state    {state: "connecting" | "live" | "lost" | "signed-out" | "removed" | "returned", since: ms,
+//             retryAt: ms | null}
 //            live: from the first snapshot on, not from the open socket
+//            returned: a broker was removed and added again, and may be another one: the page must be loaded again
 //   broker   {connected, since, error}      follows a `beat` with the time of the data (asOf)
 //   snapshot the frame; `state` and `broker` follow. A snapshot without data never follows one with data of the same
 //            subject
@@ -13,7 +15,7 @@
 //   beat     {at, asOf}                     any frame; asOf: time of the console's data of the broker, ms; null: none;
 //                                           undefined: the page has newer data than the frame
 
-import { isRemoved, isSignedOut, pauseAfter, SILENCE, shouldCheckSession } from "./reconnect.js";
+import { isRemoved, isSignedOut, LONGEST, pauseAfter, SILENCE, shouldCheckSession } from "./reconnect.js";
 import { noteServerTime, serverNow } from "./server_clock.js";
 
 export class Live extends EventTarget {
@@ -128,6 +130,10 @@ export class Live extends EventTarget {
 
   /** @param {any} frame */
   #receive(frame) {
+    if (this.#state === "removed") {
+      this.#drop();
+      return this.#become("returned");
+    }
     this.#lastFrame = Date.now();
     noteServerTime(frame.at);
     this.#failures = 0;
@@ -137,7 +143,7 @@ export class Live extends EventTarget {
     const less = frame.as_of === null && this.#known;
     this.#dispatch("beat", { at: this.#lastFrame, asOf: less ? undefined : frame.as_of });
     if (frame.type === "snapshot") {
-      if (frame.n <= this.#lastSnapshot) return; // the page has a newer snapshot
+      if (frame.n <= this.#lastSnapshot) return undefined; // the page has a newer snapshot
       this.#lastSnapshot = frame.n;
       this.#known ||= frame.as_of !== null;
       // First the data, then the state: listeners that draw on `state` have the data.
@@ -154,7 +160,7 @@ export class Live extends EventTarget {
       );
       const reset = this.#reset;
       this.#reset = false;
-      if (!events.length && !reset && this.#eventsBegan) return;
+      if (!events.length && !reset && this.#eventsBegan) return undefined;
       this.#eventsBegan = true;
       if (events.length) this.#lastEvent = events.at(-1).number;
       this.#dispatch("events", { events, reset });
@@ -171,6 +177,7 @@ export class Live extends EventTarget {
       this.#become("live"); // no snapshot follows
       this.#dispatch("refused", frame);
     }
+    return undefined;
   }
 
   /** @param {number} code */
@@ -178,7 +185,12 @@ export class Live extends EventTarget {
     this.#drop();
     if (isSignedOut(code)) return this.#become("signed-out");
     this.#failures += 1;
-    if (this.#isOfBroker && isRemoved(code, this.#failures, this.#wasOpen)) return this.#become("removed");
+    if (this.#isOfBroker && isRemoved(code, this.#failures, this.#wasOpen)) this.#become("removed");
+    if (this.#state === "removed") {
+      // It may be added again under its name.
+      this.#retry = setTimeout(() => this.#open(), pauseAfter(LONGEST, Math.random()));
+      return undefined;
+    }
     const pause = pauseAfter(this.#failures, Math.random());
     this.#become("lost", Date.now() + pause);
     this.#retry = setTimeout(() => this.#open(), pause);
@@ -208,7 +220,7 @@ export class Live extends EventTarget {
   }
 
   get #hasEnded() {
-    return this.#state === "signed-out" || this.#state === "removed";
+    return this.#state === "signed-out" || this.#state === "returned";
   }
 
   #now() {

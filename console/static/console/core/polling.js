@@ -1,8 +1,12 @@
 // Polling for pages without live updates: the newest response is shown; parts of the page are drawn if they changed.
+// The absence of the broker or the console is on the banner of the frame: an error that says the same is hidden then.
 
+import { away, whenAway } from "./away.js";
 import { byId, fill, h } from "./elements.js";
 import { toast } from "./toast.js";
 
+/** HTTP statuses without a broker, a console or a session; 0: no response. */
+const ON_BANNER = [0, 401, 404, 503];
 const EVERY = 3000; // ms; ten times as long while the page is hidden
 
 /**
@@ -33,21 +37,30 @@ export function poll(read, show) {
     draw(data);
   }
 
+  /** @type {any} */
+  let failure = null;
+
+  function showFailure() {
+    const problem = byId("problem");
+    const isOnBanner = away() && ON_BANNER.includes(failure?.status);
+    problem.hidden = !failure || isOnBanner;
+    if (!problem.hidden) fill(problem, h("p", {}, failure.message));
+  }
+
   async function refresh() {
     clearTimeout(timer);
     newest += 1;
     const mine = newest;
-    const problem = byId("problem");
     try {
       const answer = await read();
       if (mine !== newest) return; // a newer request is pending
       show(answer, drawChanged);
-      problem.hidden = true;
+      failure = null;
     } catch (error) {
       if (mine !== newest) return;
-      problem.hidden = false;
-      fill(problem, h("p", {}, /** @type {Error} */ (error).message));
+      failure = error;
     }
+    showFailure();
     timer = setTimeout(refresh, document.visibilityState === "visible" ? EVERY : EVERY * 10);
   }
 
@@ -65,6 +78,7 @@ export function poll(read, show) {
     refresh();
   }
 
+  whenAway(showFailure);
   document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && refresh());
   return { refresh, change };
 }

@@ -1,6 +1,8 @@
 // Delays of reconnection attempts. Pure.
 
 const PAUSES = [250, 500, 1000, 2000, 4000, 8000]; // ms
+/** Failures from which the pauses are the longest. */
+export const LONGEST = PAUSES.length;
 
 /** Close codes of a WebSocket that mean that the session has ended: reconnecting is useless. */
 const SIGNED_OUT = new Set([4401, 4403]);
@@ -30,7 +32,7 @@ export const pauseAfter = (failures, random) => PAUSES[Math.min(failures, PAUSES
 export const shouldCheckSession = (failures) => failures === 2 || failures % 8 === 0;
 
 /**
- * Whether the broker was removed, or its visibility has ended: reconnecting is useless.
+ * Whether the broker was removed, or its visibility has ended: the page stays as it is unless the broker comes back.
  *
  * @param {number} code of the WebSocket's end
  * @param {number} failures in a row, with this one

@@ -5,6 +5,7 @@ import { away, drawing, UNKNOWN, whenBack } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
 import { DebouncedRequest } from "../core/debounced_request.js";
 import { byId, fill, h, setText } from "../core/elements.js";
+import { Ending } from "../core/endings.js";
 import { bytes, clock, count, exact, plural } from "../core/format.js";
 import { acting, may } from "../core/permissions.js";
 import { serverNow } from "../core/server_clock.js";
@@ -344,17 +345,23 @@ byId("publish")?.addEventListener("click", () => openPublishDialog(object, name,
 
 /** @type {any} */
 let snapshot = null;
+/** @type {any} */
 const renderQueue = drawing(() => {
   if (!snapshot) return;
   const queue = snapshot.data.object?.attributes ?? snapshot.data.object;
   const gone = !queue && snapshot.connected;
   byId("gone").hidden = !gone;
   document.body.classList.toggle("queue-gone", gone);
-  if (gone) fill(byId("gone"), h("p", {}, h("strong", {}, "This queue does not exist."), " It may have been deleted."));
+  if (gone)
+    fill(
+      byId("gone"),
+      h("p", {}, h("strong", {}, "No such queue."), ` ${ending.text()} `, h("a", { href: "/" }, "Overview")),
+    );
   if (!queue) {
     setText(byId("depth"), snapshot.connected ? "" : "Depth: not known");
     return;
   }
+  ending.exists();
   setState(byId("queue-state"), queue.state);
   setText(
     byId("depth"),
@@ -363,6 +370,8 @@ const renderQueue = drawing(() => {
       : `${plural(queue.depth_messages, "message")}, ${bytes(queue.depth_bytes)}`,
   );
 });
+
+const ending = new Ending(object, renderQueue);
 
 live.addEventListener("snapshot", (event) => {
   snapshot = event.detail;

@@ -2,16 +2,14 @@
 
 import { drawing } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
-import { byId, fill, fillOnce, find, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
-import { bytes, clock, count, duration, eventName, exact, middle, moment, plural, words } from "../core/format.js";
-import { objectUrl, ofBroker, queueUrl, shortName, whyUrl } from "../core/object_names.js";
+import { byId, fill, fillOnce, h, reconcile, setAttribute, setText } from "../core/elements.js";
+import { count, duration, middle, plural } from "../core/format.js";
+import { ofBroker, queueUrl, whyUrl } from "../core/object_names.js";
 import { preferences } from "../core/preferences.js";
 import { settings } from "../core/settings.js";
 import { sinceElement } from "../core/times.js";
-import { setConnection } from "../widgets/broker_states.js";
 import { blockedBesides, ConditionsLine } from "../widgets/conditions.js";
 import { depthElement } from "../widgets/depth.js";
-import { SHAPES, said, subject, target } from "../widgets/event_feed.js";
 import { FilterChips } from "../widgets/filter_chips.js";
 import { groupRow, updateGroup } from "../widgets/group_rows.js";
 import { groupView, linesOf, toggle, watched } from "../widgets/group_view.js";
@@ -21,6 +19,8 @@ import { PinnedOrder } from "../widgets/pinned_order.js";
 import { showQueue } from "../widgets/queue_cells.js";
 import { openStopDialog } from "../widgets/stop_dialog.js";
 import { setUpTableOptions } from "../widgets/table_options.js";
+import { brokerRow, kindWord, showTotals, updateBroker } from "./fleet_brokers.js";
+import { showStream } from "./fleet_stream.js";
 
 const brokerRows = byId("broker-rows");
 const queueRows = byId("queue-rows");
@@ -44,9 +44,6 @@ const SCOPES = [
 
 /** @type {any} */
 let snapshot = null;
-
-/** @param {string} kind */
-const kindWord = (kind) => settings.kinds[kind] ?? words(kind);
 
 // -- the view: filters, sort and page, in the URL --------------------------------------------------------------------
 
@@ -177,122 +174,6 @@ function showChoices(choices) {
   }
 }
 
-// -- brokers ---------------------------------------------------------------------------------------------------------
-
-/** @param {any} broker */
-function brokerRow(broker) {
-  /**
-   * @param {string} label
-   * @param {any} attributes
-   * @param {...any} children
-   */
-  const cell = (label, attributes, ...children) => h("td", { "data-label": label, ...attributes }, ...children);
-  return h(
-    "tr",
-    {},
-    h(
-      "th",
-      { scope: "row", class: "c-name" },
-      h("a", { href: ofBroker("/", broker.slug) }),
-      h("span", { class: "muted vh" }),
-    ),
-    cell("Connection", { class: "c-connection" }, h("span", { class: "state" }), h("small", { class: "muted" })),
-    cell("Most severe condition", { class: "c-worst" }),
-    cell("Queues", { class: "num" }),
-    cell("Overfull", { class: "num" }),
-    cell("Stopped", { class: "num" }),
-    cell("Blocked", { class: "num" }),
-    cell("Messages", { class: "num" }),
-  );
-}
-
-/**
- * @param {any} node
- * @param {any} broker
- */
-function updateBroker(node, broker) {
-  const [name, connection, worst, queues, overfull, stopped, blocked, depth] = node.children;
-  setText(name.firstChild, broker.title);
-  setText(name.lastChild, [kindWord(broker.kind), ...broker.tags].join(" · "));
-  setConnection(connection.firstChild, broker.state);
-  node.dataset.connection = broker.state;
-  const asOf = broker.stale ? `as of ${clock(broker.as_of)}` : "";
-  setText(connection.lastChild, asOf || (broker.as_of === null ? "nothing known yet" : ""));
-  setAttribute(connection, "title", broker.error || null);
-  showWorst(worst, broker);
-  number(queues, broker, "queues");
-  number(overfull, broker, "overfull_queues", true);
-  number(stopped, broker, "stopped_queues", true);
-  setText(blocked, `${known(broker, "blocked_producers")} / ${known(broker, "producers")}`);
-  blocked.classList.toggle("hot", broker.blocked_producers > 0);
-  setAttribute(blocked, "title", partly(broker, "blocked_producers") ?? partly(broker, "producers"));
-  setText(depth, known(broker, "depth_messages"));
-  setAttribute(
-    depth,
-    "title",
-    partly(broker, "depth_messages") ?? `${plural(broker.depth_messages, "message")}, ${bytes(broker.depth_bytes)}`,
-  );
-}
-
-/**
- * @param {any} cell
- * @param {any} broker
- */
-function showWorst(cell, { worst, conditions: all, slug }) {
-  const key = worst ? `${worst.kind} ${worst.object} ${worst.severity} ${all}` : String(all);
-  if (cell.dataset.shown !== key) {
-    cell.dataset.shown = key;
-    setAttribute(cell, "data-severity", worst?.severity);
-    fill(
-      cell,
-      worst
-        ? [
-            icon(worst.severity === "trouble" ? "overfull" : "info"),
-            h("strong", {}, worst.title),
-            " ",
-            h("a", { href: objectUrl(worst.object, slug) }, shortName(worst.object)),
-            all > 1
-              ? h("a", { class: "muted more", href: ofBroker("/conditions/", slug) }, ` and ${exact(all - 1)} more`)
-              : "",
-          ]
-        : h("span", { class: "muted" }, all === null ? "–" : "none"),
-    );
-  }
-  setAttribute(cell, "title", worst?.saw);
-}
-
-/**
- * A sum with a mark if values are missing in it.
- *
- * @param {any} broker
- * @param {string} name
- */
-const known = (broker, name) =>
-  `${broker[name] !== null && broker.partial.includes(name) ? "≥ " : ""}${count(broker[name])}`;
-
-/**
- * @param {any} broker
- * @param {string} name
- */
-const partly = (broker, name) =>
-  broker[name] === null
-    ? "Not known"
-    : broker.partial.includes(name)
-      ? "Not known for each queue: the sum of those that are"
-      : null;
-
-/**
- * @param {any} cell
- * @param {any} broker
- * @param {string} name
- * @param {boolean} [hot]
- */
-function number(cell, broker, name, hot = false) {
-  setText(cell, known(broker, name));
-  setAttribute(cell, "title", partly(broker, name));
-  cell.classList.toggle("hot", hot && broker[name] > 0);
-}
-
 // -- queues ----------------------------------------------------------------------------------------------------------
 
 /** @param {any} queue */
@@ -362,126 +243,7 @@ function lasted({ broker, overfull_since: overfull, stopped_since: stopped }) {
   return asOf && Number.isFinite(began) ? duration(asOf - began) : "";
 }
 
-// -- the stream ------------------------------------------------------------------------------------------------------
-
-/** @param {any} entry */
-const entryKey = (entry) =>
-  entry.entry === "event"
-    ? `${entry.broker} ${entry.number}`
-    : `${entry.broker} ${entry.kind} ${entry.object} ${entry.since} ${entry.severity}`;
-
-/** @param {any} entry */
-function streamLine(entry) {
-  const condition = entry.entry === "condition";
-  return h(
-    "li",
-    {
-      class: `event ${condition ? "found" : ""}`,
-      data: condition ? { severity: entry.severity } : { kind: entry.kind },
-    },
-    h("time", { class: "clock", title: moment(entry.at), datetime: new Date(entry.at).toISOString() }, clock(entry.at)),
-    h(
-      "span",
-      { class: "event-icon" },
-      icon(condition ? (entry.severity === "trouble" ? "overfull" : "info") : (SHAPES[entry.kind] ?? "info")),
-    ),
-    h(
-      "div",
-      { class: "event-body" },
-      h(
-        "p",
-        { class: "event-head" },
-        h("strong", {}, condition ? `Condition: ${entry.title}` : eventName(entry.kind)),
-        " ",
-        h(
-          "a",
-          { href: condition ? objectUrl(entry.object, entry.broker) : target(entry) },
-          condition ? shortName(entry.object) : subject(entry),
-        ),
-      ),
-      h("p", { class: "event-text" }),
-    ),
-  );
-}
-
-/**
- * @param {any} node
- * @param {any} entry
- */
-function updateLine(node, entry) {
-  const text = find(".event-text", node);
-  const words = entry.entry === "condition" ? entry.saw : said(entry.text);
-  setText(text, `${entry.broker_title}: ${words}`);
-  setAttribute(text, "title", words);
-}
-
-/** @param {any[]} entries */
-function showStream(entries) {
-  const list = byId("feed");
-  if (!entries.length) {
-    reconcile(list, [], entryKey, streamLine, updateLine);
-    if (!list.firstElementChild) list.append(h("li", { class: "empty" }, h("p", {}, "No conditions or events yet")));
-    return;
-  }
-  if (list.firstElementChild?.classList.contains("empty")) fill(list);
-  reconcile(list, entries, entryKey, streamLine, updateLine);
-}
-
 // -- the page --------------------------------------------------------------------------------------------------------
-
-/**
- * @param {string} name
- * @param {string} text
- * @param {boolean} hot
- * @param {string | null} title
- */
-function total(name, text, hot, title) {
-  const element = find(`[data-total="${name}"]`);
-  setText(element.firstElementChild, text);
-  setAttribute(element, "title", title);
-  element.classList.toggle("hot", hot);
-}
-
-/** @param {any} totals */
-function showTotals(totals) {
-  const { brokers, partial } = totals;
-  /** @param {string} name */
-  const sum = (name) => {
-    // Brokers of which nothing is known are in the note.
-    const incomplete = totals[name] !== null && partial[name] > (partial.queues ?? 0);
-    return `${incomplete ? "≥ " : ""}${count(totals[name])}`;
-  };
-  /** @param {string} name */
-  const missing = (name) =>
-    partial[name]
-      ? `Not or not completely known for ${plural(partial[name], "broker")}: the sum of the known values`
-      : null;
-  const away = brokers.disconnected + brokers.connecting;
-  const states = Object.entries(brokers).filter(([state, n]) => state !== "all" && n);
-  total(
-    "brokers",
-    `${exact(brokers.connected)} / ${exact(brokers.all)}`,
-    brokers.disconnected > 0,
-    states.map(([state, n]) => `${exact(n)} ${state}`).join(", "),
-  );
-  total("queues", sum("queues"), false, missing("queues"));
-  total("overfull_queues", sum("overfull_queues"), totals.overfull_queues > 0, missing("overfull_queues"));
-  total("stopped_queues", sum("stopped_queues"), totals.stopped_queues > 0, missing("stopped_queues"));
-  total(
-    "blocked_producers",
-    `${sum("blocked_producers")} / ${sum("producers")}`,
-    totals.blocked_producers > 0,
-    missing("blocked_producers"),
-  );
-  total("depth", sum("depth_messages"), false, missing("depth_messages") ?? `${bytes(totals.depth_bytes)} in all`);
-  const note = byId("fleet-note");
-  const said = [
-    partial.queues ? `Not in the totals: ${plural(partial.queues, "broker")}, not known.` : "",
-    totals.stale ? `As of the last snapshot: ${plural(totals.stale, "disconnected broker")}.` : "",
-  ].filter(Boolean);
-  setText(note, said.join(" "));
-  setText(byId("brokers-count"), `${exact(brokers.all)}${away ? `, ${exact(away)} not connected` : ""}`);
-}
 
 /**
  * @param {any} element

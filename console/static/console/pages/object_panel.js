@@ -3,8 +3,9 @@
 import { ApiError, objectPath, post } from "../core/api.js";
 import { UNKNOWN } from "../core/away.js";
 import { fill, find, h, icon } from "../core/elements.js";
+import { Ending } from "../core/endings.js";
 import { words } from "../core/format.js";
-import { hostOf, objectUrl, parseName, shortName, whyUrl } from "../core/object_names.js";
+import { hostOf, isolated, objectUrl, parseName, shortName, whyUrl } from "../core/object_names.js";
 import { unlessAllowed } from "../core/permissions.js";
 import { settings } from "../core/settings.js";
 import { AttributesForm } from "../widgets/attributes_form.js";
@@ -15,13 +16,19 @@ import { nameInFull, valueNode } from "../widgets/values.js";
 
 const HIDDEN = new Set(["actor"]); // set by the server
 
-/** Fills `panel`. `recent`: past events; `opened(name, tab)` is called when a tab is opened. */
+/**
+ * Fills `panel`. `recent`: past events; `opened(name, tab)` is called when a tab is opened; `parent`: the name of the
+ * object above, if there is one.
+ */
 export class ObjectPanel {
   #panel;
   #name;
   #type;
   #recent;
   #opened;
+  #parent;
+  #ending;
+  #gone = h("div", { class: "notice", hidden: true });
   /** @type {any} */
   #object = null;
   #rows = new Map();
@@ -41,12 +48,14 @@ export class ObjectPanel {
    * @param {any} tab
    * @param {any} options
    */
-  constructor(panel, name, type, tab, { recent, opened }) {
+  constructor(panel, name, type, tab, { recent, opened, parent }) {
     this.#panel = panel;
     this.#name = name;
     this.#type = type;
     this.#recent = recent;
     this.#opened = opened;
+    this.#parent = parent;
+    this.#ending = new Ending(name, () => this.#gone.isConnected && !this.#gone.hidden && this.arrived(null));
     this.#bodies = {
       attributes: h("div", { class: "tab-body", role: "tabpanel" }, h("p", { class: "loading" }, "Loading…")),
       operations: h("div", { class: "tab-body", role: "tabpanel" }, this.#operations()),
@@ -93,6 +102,7 @@ export class ObjectPanel {
         why,
         own,
       ),
+      this.#gone,
       h("p", { class: "card-text muted" }, type.description),
       bar,
       ...Object.values(this.#bodies),
@@ -121,20 +131,21 @@ export class ObjectPanel {
   }
 
   /**
-   * Show the object as of a snapshot; null: it was deleted.
+   * Show the object as of a snapshot; null: it does not exist.
    *
    * @param {any} object
    */
   arrived(object) {
     if (!object) {
       this.#panel.classList.add("gone");
-      if (!this.#object)
-        fill(
-          this.#bodies.attributes,
-          h("div", { class: "empty" }, h("p", {}, h("strong", {}, "This object was deleted."))),
-        );
+      this.#gone.hidden = false;
+      const parent = this.#parent && [" ", h("a", { href: objectUrl(this.#parent) }, `Show ${inWords(this.#parent)}`)];
+      fill(this.#gone, h("p", {}, h("strong", {}, "No such object."), ` ${this.#ending.text()}`, parent));
+      if (!this.#object) fill(this.#bodies.attributes);
       return;
     }
+    this.#ending.exists();
+    this.#gone.hidden = true;
     this.#panel.classList.remove("gone");
     const first = this.#object === null;
     this.#object = object;
@@ -368,6 +379,17 @@ export class ObjectPanel {
       list,
     ];
   }
+}
+
+/**
+ * "type=VirtualHost,name=test" -> "virtual host test"
+ *
+ * @param {string} name
+ */
+function inWords(name) {
+  const { type, keys } = /** @type {any} */ (parseName(name));
+  const noun = type.replaceAll(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
+  return [noun, ...Object.values(keys).slice(-1).map(isolated)].join(" ");
 }
 
 /**

@@ -240,7 +240,7 @@ export class Tree {
       );
       nodes.push(more);
     }
-    for (const node of nodes) node.firstElementChild?.style.setProperty("--level", level);
+    for (const node of nodes) node.style.setProperty("--level", level);
     return nodes;
   }
 

@@ -61,7 +61,11 @@ function choose(name, tab = "attributes") {
     );
     return;
   }
-  shown = new ObjectPanel(panel, name, type, tab, { recent, opened: remember });
+  shown = new ObjectPanel(panel, name, type, tab, {
+    recent,
+    opened: remember,
+    parent: model.path(name).at(-2),
+  });
   document.title = `${shortName(name)} · Headgate`;
   watch({ watch: "objects", object: name });
   tree.show(name);

@@ -3,7 +3,7 @@
 import { ApiError, patch, post } from "../core/api.js";
 import { DebouncedRequest } from "../core/debounced_request.js";
 import { fill, find, h } from "../core/elements.js";
-import { amount, exact, exactAmount, words } from "../core/format.js";
+import { amount, exactAmount, words } from "../core/format.js";
 import { hostPart, queuePart } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
@@ -11,7 +11,16 @@ import { ChangedBy } from "../widgets/changed_by.js";
 import { EditProblem } from "../widgets/edit_problem.js";
 import { EditSession } from "../widgets/edit_session.js";
 import { field, fieldGrid } from "../widgets/fields.js";
-import { declaredField, inRows, LABELS, labelOf, origin, stem } from "../widgets/policy_fields.js";
+import {
+  declaredField,
+  fieldText,
+  fieldValue,
+  inRows,
+  LABELS,
+  labelOf,
+  origin,
+  stem,
+} from "../widgets/policy_fields.js";
 
 const base = `queues/${hostPart(settings.virtualhost ?? "")}/${queuePart(settings.name ?? "")}/`;
 export class Limits {
@@ -81,14 +90,14 @@ export class Limits {
         h(
           "tr",
           {},
-          h("th", { scope: "row" }, LABELS[stem(declared.name)] ?? words(declared.name)),
+          h("th", { scope: "row" }, labelOf(declared).replace(/, ms$/, "")),
           h(
             "td",
             { colspan: "2" },
             explained.unknown
               ? h("span", { class: "muted" }, "not known")
               : [
-                  this.#value(explained.value ?? queue[declared.name], declared),
+                  fieldValue(declared.name, explained.value ?? queue[declared.name]),
                   settings.explains ? h("small", { class: "origin" }, origin(explained.origin)) : null,
                 ],
           ),
@@ -116,19 +125,6 @@ export class Limits {
     const own = this.#queue[name] ?? null;
     if (!settings.explains) return { value: own, origin: null };
     return own === null ? { unknown: true } : { value: own, origin: "own" };
-  }
-
-  /**
-   * @param {any} value
-   * @param {any} declared
-   */
-  #value(value, declared) {
-    if (typeof value !== "number") return value ?? "not set";
-    return h(
-      "span",
-      { title: exactAmount(value, declared.unit) },
-      `${amount(value, declared.unit)} ${declared.unit === "bytes" ? "" : declared.unit}`,
-    );
   }
 
   /**
@@ -342,8 +338,7 @@ class Form {
 function valueText(name, value) {
   if (value === null || value === undefined)
     return name.startsWith("capacity") ? "no limit" : name.startsWith("flow_stop") ? "100%" : "not set";
-  if (value === 0 && name.startsWith("capacity")) return "no limit";
-  return typeof value === "number" ? exact(value) : String(value);
+  return fieldText(name, value);
 }
 
 /**

@@ -4,6 +4,7 @@
 import { atThatTime, away, drawing, UNKNOWN } from "../core/away.js";
 import { live, watch } from "../core/connection.js";
 import { byId, fill, fillOnce, find, h, reconcile, setText } from "../core/elements.js";
+import { Ending } from "../core/endings.js";
 import { duration, middle } from "../core/format.js";
 import { isolated, objectUrl, parseName, whyUrl } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
@@ -17,6 +18,9 @@ import { deliveries, showConnections, showConsumers, showProducers } from "./why
 import { NAMED } from "./why_words.js";
 
 const conditions = new ConditionsLine({ about: false });
+/** Of an object of which no end is known. */
+const NEVER =
+  parseName(settings.object)?.type === "Producer" ? "A producer exists only while its client is connected." : "";
 
 /** @type {any} */
 let snapshot = null;
@@ -48,6 +52,7 @@ function showVerdict(data) {
   fillOnce(notes, JSON.stringify(data.notes), () => data.notes.map((/** @type {string} */ note) => h("li", {}, note)));
 }
 
+/** @type {any} */
 const render = drawing(() => {
   /** @type {any} */
   const data = snapshot?.data;
@@ -64,7 +69,7 @@ const render = drawing(() => {
         "p",
         {},
         h("strong", {}, `No such object${atThatTime()}. `),
-        "The client has disconnected, or the queue was deleted. ",
+        `${ending.text() || NEVER} `,
         queueName ? h("a", { href: whyUrl(queueName) }, "Show its queue") : h("a", { href: "/" }, "Overview"),
       ),
     );
@@ -85,6 +90,7 @@ const render = drawing(() => {
   const queue = data.queue ?? {}; // unknown for a producer of a broker that does not report it
   queueName = queue.object ?? null;
   drawn = true;
+  ending.exists();
   for (const id of ["queue-link", "queue-page"]) byId(id).hidden = !queueName;
   for (const id of ["stop", "start"]) byId(id).hidden = !queueName;
   if (queueName) {
@@ -104,6 +110,8 @@ const render = drawing(() => {
   showProducers(data, queue);
   showConnections(data);
 });
+
+const ending = new Ending(settings.object, render);
 
 live.addEventListener("snapshot", (event) => {
   if (event.detail.watch !== "why") return;

@@ -8,6 +8,7 @@ import { settings } from "../core/settings.js";
 import { sinceElement } from "../core/times.js";
 
 const BLINK = 1000; // ms: shorter losses are not reported
+const RELOAD_AFTER = 4000; // ms, for a broker that was added again: every process of the console knows it by then
 /** @type {Record<string, string>} */
 const WORDS = {
   connecting: "Connecting…",
@@ -15,6 +16,7 @@ const WORDS = {
   lost: "Reconnecting…",
   "signed-out": "Signed out",
   removed: "Removed",
+  returned: "Added again",
   "broker-lost": "Disconnected",
 };
 
@@ -29,6 +31,7 @@ export class ConnectionBanner {
   #asOf = settings.state?.as_of ?? null;
   #dated = this.#asOf; // the time that banner and page show
   #changed;
+  #edited = false; // whether the user has entered something that loading the page again would discard
 
   /**
    * `changed()` is called when the connection or the broker connects or disconnects: load what snapshots do not have.
@@ -46,6 +49,11 @@ export class ConnectionBanner {
     live.addEventListener("state", (/** @type {any} */ event) => {
       if (event.detail.state === "live") changed();
       this.#show();
+      if (event.detail.state === "returned") setTimeout(() => this.#hasInput() || location.reload(), RELOAD_AFTER);
+    });
+    addEventListener("input", (event) => {
+      const field = /** @type {any} */ (event.target);
+      if (field.type !== "search") this.#edited = true;
     });
     live.addEventListener("broker", (/** @type {any} */ event) => this.#brokerChanged(event.detail));
     this.#show();
@@ -54,6 +62,10 @@ export class ConnectionBanner {
   /** Whether the broker is known not to answer. */
   get brokerAway() {
     return this.#broker.connected === false;
+  }
+
+  #hasInput() {
+    return this.#edited || document.querySelector("dialog[open]") !== null;
   }
 
   /** @param {any} broker */
@@ -126,6 +138,13 @@ export class ConnectionBanner {
         ),
       ];
     }
+    if (shown === "returned") {
+      return [
+        icon("info"),
+        h("p", {}, h("strong", {}, `${settings.brokerTitle} was removed and added again. `), `${when}.`),
+        h("button", { type: "button", class: "quiet", on: { click: () => location.reload() } }, "Load the page again"),
+      ];
+    }
     const { error, since: awaySince } = this.#broker;
     return [
       icon("info"),
@@ -153,6 +172,7 @@ export class ConnectionBanner {
     if (shown === "lost") return "The connection to the console is lost: changes are not possible.";
     if (shown === "signed-out") return "You are signed out: sign in again to make changes.";
     if (shown === "removed") return `${settings.brokerTitle} was removed: changes are not possible.`;
+    if (shown === "returned") return `${settings.brokerTitle} was added again: load the page again to make changes.`;
     return shown === "connecting" && this.#broker.connected === null && settings.broker
       ? `${settings.brokerTitle} has not answered yet.`
       : "";
