@@ -107,16 +107,18 @@ class EngineAnswers:
             return refusal(error)
         except Exception:
             return _failed(request)
-        once_safe = self._turn.take_once_safe()
+        finally:
+            once_safe = self._turn.take_once_safe()
         if once_safe is None:
             return answer
-        safe = asyncio.get_running_loop().create_future()
-        once_safe(lambda: safe.set_result(answer))
-        return _of(safe)
+        safe = asyncio.Event()
+        once_safe(safe.set)
+        return _once(safe, answer)
 
 
-async def _of(safe: asyncio.Future[Answer]) -> Answer:
-    return await safe
+async def _once(safe: asyncio.Event, answer: Answer) -> Answer:
+    await safe.wait()
+    return answer
 
 
 class AdminAnswers:
