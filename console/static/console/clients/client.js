@@ -179,7 +179,7 @@ function producerRow(item) {
     linkCell(attributes),
     h("td", { class: "wrap", "data-label": "Reasons" }),
     durationCell(),
-    h("td", { class: "num", "data-label": "Rate" }),
+    h("td", { class: "num", "data-label": "In /s" }),
     h("td", { class: "num", "data-label": "Sent" }),
     h("td", { class: "num", "data-label": "Unsettled" }),
     h(
@@ -222,7 +222,7 @@ function consumerRow(item) {
     {},
     h("td", { "data-label": "Kind" }, kind),
     linkCell(attributes),
-    h("td", { class: "num", "data-label": "Rate" }),
+    h("td", { class: "num", "data-label": "Out /s" }),
     h("td", { class: "num", "data-label": "Delivered" }),
     h("td", { class: "num", "data-label": "Unacknowledged" }),
     h("td", { class: "num", "data-label": "Credit" }),

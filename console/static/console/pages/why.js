@@ -1,5 +1,5 @@
 // Why a queue or a producer is blocked: the verdict, the chain from the client to the limit, all causes, the consumers,
-// the blocked producers and shared connections.
+// the producers and shared connections.
 
 import { atThatTime, away, drawing, UNKNOWN } from "../core/away.js";
 import { live, watch } from "../core/connection.js";

@@ -20,7 +20,7 @@ function consumerRow(consumer) {
     {},
     linkCell(objectUrl(consumer.object)),
     h("td", { class: "wrap", "data-label": "Activity" }),
-    h("td", { class: "num", "data-label": "Rate" }),
+    h("td", { class: "num", "data-label": "Out /s" }),
   );
 }
 
