@@ -268,7 +268,7 @@ async def test_change_by_another_client_is_reported_and_edits_are_preserved(peop
     await page.get_by_role("button", name="Edit").click()
     await field(page, "Capacity, bytes").fill("64 kB")
     limit(broker, capacity_messages=77)
-    await expect(page.locator(".limits-form .notice")).to_contain_text("Capacity, messages: 10 → 77")
+    await expect(page.locator(".limits-form .notice")).to_contain_text("Capacity, messages: 10 messages → 77 messages")
     await expect(field(page, "Capacity, bytes")).to_have_value("64 kB")
     await expect(field(page, "Capacity, messages")).to_have_value("77")
     await page.get_by_role("button", name="Save limits").click()
