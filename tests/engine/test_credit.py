@@ -427,16 +427,17 @@ def test_grace_period_restarts_after_each_late_message(world):
     assert queue.gate.ledger.reserved == 0
 
 
-def test_grace_period_begins_with_the_late_message_and_not_with_the_next_sweep(world):
+@pytest.mark.parametrize(("late", "longer"), [(1, 4), (2, 4), (3, 5), (4, 5)])
+def test_credit_stays_reserved_after_a_late_message_for_twice_as_long_as_it_was_late(world, late, longer):
     queue = world.queue(capacity_messages=100)
     mute = world.sender(queue, answers=False)
     mute.read()
     mute.send(100, 1)
     world.broker.stopping.stop_producers(Scope(), "", "ann")
     world.settle()
-    world.advance(2 * SWEEP)
+    world.advance(late * SWEEP)
     world.arrive(mute, 1)
-    world.advance(GRACE_MS - SWEEP)
+    world.advance((longer - 1) * SWEEP)
     assert mute.producer.withdrawn
     world.advance(SWEEP)
     assert not mute.producer.withdrawn

@@ -15,7 +15,8 @@ number of producers:
    a number of bytes, counted as in rule 2 (ActiveMQ's ProducerWindowSize).
 4. While producers wait for credit, producers with credit that have not sent for `IDLE_CREDIT_MS` are drained: the
    answer confirms that the credit is unused. Without an answer in `DRAIN_TIMEOUT_MS` the credit is withdrawn, which
-   AMQP does not confirm, so it stays reserved until `GRACE_MS` without a message have passed.
+   AMQP does not confirm, so it stays reserved for `GRACE_MS`, and after each message that comes later than the
+   withdrawal for twice as long as that has taken: at least `SHORTEST_GRACE_MS`, at most `GRACE_MS`.
 5. A producer that returned unused credit is idle and gets a probe instead: one credit with nothing reserved for it
    (`probing.py`). After the first message on a probe, the producer requests credit again. A producer that has waited
    for `IDLE_CREDIT_MS` without any credit also gets a probe. There are probes for some hundred producers at a time;
@@ -47,6 +48,7 @@ from brokers.engine.values.limits import UNLIMITED, Limits
 IDLE_CREDIT_MS = 50
 DRAIN_TIMEOUT_MS = 100
 GRACE_MS = 250
+SHORTEST_GRACE_MS = 100
 #: The message size assumed before the first message, in bytes.
 DEFAULT_MESSAGE_BYTES = 64 * 1024
 #: The message size assumed before the first message while a limit beyond the queue's has little left, in bytes.
@@ -388,7 +390,7 @@ class CreditLedger:
         producer.withdrawn += producer.credit
         producer.credit = 0
         producer.draining = False
-        producer.touched_at = now
+        producer.touched_at = producer.withdrawn_at = now
         producer.mark = producer.messages
         self.pending[producer] = None
 
@@ -431,7 +433,8 @@ class CreditLedger:
         if producer.withdrawn:
             producer.withdrawn -= 1
             if not producer.draining:  # then `_requeue` looks whether it has sent since
-                producer.touched_at, producer.mark = now, producer.messages + 1
+                self._go_on_reserving(producer, now)
+                producer.mark = producer.messages + 1
             self.reserved -= 1
             return Late.RESERVED
         if producer.lapsed:
@@ -494,14 +497,21 @@ class CreditLedger:
         return changed + starving
 
     def _lapse(self, producer: Producer, now: int) -> None:
-        """End the reservation of withdrawn credit after `GRACE_MS` without a message."""
+        """End the reservation of withdrawn credit after enough time without a message."""
         if producer.mark != producer.messages and not producer.credit:
-            producer.mark, producer.touched_at = producer.messages, now
+            producer.mark = producer.messages
+            self._go_on_reserving(producer, now)
         elif now - producer.touched_at >= GRACE_MS:
             self.reserved -= producer.withdrawn
             producer.lapsed += producer.withdrawn
             producer.withdrawn = 0
             self.pending.pop(producer, None)
+
+    def _go_on_reserving(self, producer: Producer, now: int) -> None:
+        """Have withdrawn credit reserved for some time from a late message on. A client that is near stops at once, and
+        its last message was only read late; one that is far away goes on for as long as the withdrawal takes to it."""
+        grace = min(GRACE_MS, max(SHORTEST_GRACE_MS, 2 * (now - producer.withdrawn_at)))
+        producer.touched_at = max(producer.touched_at, now + grace - GRACE_MS)
 
     def _unused(self, producer: Producer, now: int) -> bool:
         if not producer.credit or producer.probing or producer.draining or now - producer.touched_at < IDLE_CREDIT_MS:

@@ -146,6 +146,7 @@ class Producer:
         "unsettled",
         "waiting",
         "withdrawn",
+        "withdrawn_at",
         "without_since",
     )
 
@@ -167,6 +168,7 @@ class Producer:
         self.handle = handle
         self.credit = 0
         self.withdrawn = 0
+        self.withdrawn_at = 0  # when credit was last withdrawn, ms
         self.lapsed = 0
         self.doubtful = 0
         self.low = 0  # requests more when its credit falls to this
@@ -178,7 +180,7 @@ class Producer:
         self.without_since: int | None = None  # when it was first found without credit, ms; also while it is blocked
         self.draining = False  # a drain has not been answered
         self.mark = -1  # `messages` at the last check whether it is idle
-        self.touched_at = 0  # when its credit was last granted, drained or withdrawn, or a late message came, ms
+        self.touched_at = 0  # when its credit was last granted, drained or withdrawn, ms; later if late messages came
         self.inside = False  # a branch of a fan-out: its messages are already in the broker
         self.stopped = False  # by an operator's stop of its client, see `client_stops.py`
         self.denied_credit = False  # because of that, or of a shortage of what its messages use
