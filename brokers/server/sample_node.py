@@ -6,6 +6,7 @@ A follower may request them as JSON (`json_bodies.py`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -25,11 +26,16 @@ ROWS = 500
 
 
 class SampleNode:
-    """See the module. No message waits for credit, only the queues do."""
+    """See the module. No message waits for credit, only the queues do.
 
-    def __init__(self, broker: Broker, management: Management) -> None:
+    A message takes some 15 ms, and thousands of queues may change at once: a turn makes one message for each link.
+    `go_on`: called if there is more; has `publish_some` called in a later turn."""
+
+    def __init__(self, broker: Broker, management: Management, go_on: Callable[[], None]) -> None:
         self.broker = broker
         self._queues = management.queues
+        self._go_on = go_on
+        self._due: dict[Queue, None] = {}  # have changed, and are in no message yet, the first first
         self._links: dict[NodeSource, bool] = {}  # whether it gets JSON
         #: Queues that have changed since the link had credit for their samples, the first missed first.
         self._missed: dict[NodeSource, dict[Queue, None]] = {}
@@ -47,38 +53,54 @@ class SampleNode:
         raise Refused("amqp:not-allowed", "$samples can only be received from")
 
     def publish(self, queues: list[Queue]) -> None:
-        if not self._links:
+        """Publish the present values of these queues."""
+        if self._links:
+            self._due.update(dict.fromkeys(queues))
+            self.publish_some()
+
+    def publish_some(self) -> None:
+        """Publish a part of what is due, and then of what links have missed."""
+        if not self._due:
+            for link in list(self._links):
+                self._send_missed(link)
             return
-        # A queue that was deleted within this second changed, too, but no longer exists.
-        queues = self._existing(queues)
+        part = list(islice(self._due, ROWS))
+        for queue in part:
+            del self._due[queue]
+        # A queue that was deleted meanwhile changed, too, but no longer exists.
+        part = self._existing(part)
         # By visibility: nearly all followers are administrators, and get the same messages.
         for seen, links in self._by_sight().items():
-            theirs = _visible(queues, seen)
-            behind = [link for link in links if self._missed[link]]
-            for start in range(0, len(theirs), ROWS):
-                part = theirs[start : start + ROWS]
-                at, rows = self.broker.turn.time_of_day, self._rows(part)
-                messages: dict[bool, bytes] = {}
-                for link in links:
-                    if link in behind or link.credit <= 0:
-                        self._missed[link].update(dict.fromkeys(part))
-                        continue
-                    as_json = self._links[link]
-                    if as_json not in messages:
-                        messages[as_json] = encoded(at, rows, as_json=as_json)
-                    link.push(messages[as_json])
-            for link in behind:
-                self._send_missed(link)
+            self._publish_to(links, _visible(part, seen))
+        if self._due or any(link.credit > 0 and self._missed[link] for link in self._links):
+            self._go_on()
+
+    def _publish_to(self, links: list[NodeSource], queues: list[Queue]) -> None:
+        if not queues:
+            return
+        at, rows = self.broker.turn.time_of_day, self._rows(queues)
+        messages: dict[bool, bytes] = {}
+        for link in links:
+            if self._missed[link] or link.credit <= 0:
+                self._missed[link].update(dict.fromkeys(queues))
+                continue
+            as_json = self._links[link]
+            if as_json not in messages:
+                messages[as_json] = encoded(at, rows, as_json=as_json)
+            link.push(messages[as_json])
 
     def _send_missed(self, link: NodeSource) -> None:
         missed = self._missed.get(link)
-        while missed and link.credit > 0:
-            part = list(islice(missed, ROWS))
-            for queue in part:
-                del missed[queue]
-            if queues := _visible(self._existing(part), self._sight(link)):
-                at = self.broker.turn.time_of_day
-                link.push(encoded(at, self._rows(queues), as_json=self._links[link]))
+        if not missed or link.credit <= 0:
+            return
+        part = list(islice(missed, ROWS))
+        for queue in part:
+            del missed[queue]
+        if queues := _visible(self._existing(part), self._sight(link)):
+            at = self.broker.turn.time_of_day
+            link.push(encoded(at, self._rows(queues), as_json=self._links[link]))
+        if missed and link.credit > 0:
+            self._go_on()
 
     def _existing(self, queues: list[Queue]) -> list[Queue]:
         hosts = self.broker.virtualhosts

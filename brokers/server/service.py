@@ -91,7 +91,7 @@ class Service:
             self.broker, store=self.store, journal=self.journal, messages=self.messages, followers=self.events
         )
         management = Management(self.broker)
-        self.samples = SampleNode(self.broker, management)
+        self.samples = SampleNode(self.broker, management, self._publish_later)
         self.management = ManagementNode(
             EngineAnswers(management, self.broker.accounts.rights, self.broker.turn), self._in_turn
         )
@@ -111,6 +111,7 @@ class Service:
         self.selector: OperatorsFirst | None = None  # of the loop, if it has one of this kind
         self._swept = 0
         self._releasing = False  # more messages to release, in the next turn
+        self._publishing = False  # more samples
         self._freeing = False  # more of what a purge has taken out
         self._memory = memory()
         self.broker.shortages.defaults.update(DEFAULT_LIMITS)
@@ -268,6 +269,15 @@ class Service:
         self._freeing = self.broker.agenda.free_some()
         if self._freeing:
             asyncio.get_running_loop().call_soon(self._free)
+
+    def _publish_later(self) -> None:
+        if not self._publishing:
+            self._publishing = True
+            asyncio.get_running_loop().call_soon(self._publish_more)
+
+    def _publish_more(self) -> None:
+        self._publishing = False
+        self._timed_turn(self.samples.publish_some)
 
     def _on_alarm(self) -> None:
         self._timed_turn(self._sweep)

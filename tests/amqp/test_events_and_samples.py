@@ -308,3 +308,22 @@ def test_more_queues_than_a_follower_has_credit_for_are_all_sampled(
             body = receiver.receive().body
             for row in body["rows"]:
                 found[row[0].rpartition("=")[2]] = row[1 + body["names"].index("depth_messages")]
+
+
+def test_samples_of_many_queues_are_made_in_turns_between_which_clients_are_served(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop of all producers changes all queues at once: 10,000 of them took a third of a second."""
+    monkeypatch.setattr(sample_node, "ROWS", 2)
+    names = [f"q{number}" for number in range(9)]
+    with connected(broker, user="console") as connection:
+        for name in names:
+            fill(broker, name, ["one"])
+        receiver = connection.create_receiver("$samples", credit=100)
+        left = broker.do(lambda s: (s._second(), len(s.samples._due))[1])
+        assert left == len(names) - 2, "one message in the turn of the sample"
+        found: set[str] = set()
+        while found != set(names):
+            rows = receiver.receive().body["rows"]
+            assert len(rows) <= 2
+            found |= {row[0].rpartition("=")[2] for row in rows}

@@ -390,7 +390,7 @@ class CreditLedger:
         producer.withdrawn += producer.credit
         producer.credit = 0
         producer.draining = False
-        producer.touched_at = producer.withdrawn_at = now
+        producer.touched_at, producer.withdrawn_at = now, None
         producer.mark = producer.messages
         self.pending[producer] = None
 
@@ -498,6 +498,8 @@ class CreditLedger:
 
     def _lapse(self, producer: Producer, now: int) -> None:
         """End the reservation of withdrawn credit after enough time without a message."""
+        if producer.withdrawn_at is None:
+            producer.withdrawn_at = now
         if producer.mark != producer.messages and not producer.credit:
             producer.mark = producer.messages
             self._go_on_reserving(producer, now)
@@ -509,7 +511,10 @@ class CreditLedger:
 
     def _go_on_reserving(self, producer: Producer, now: int) -> None:
         """Have withdrawn credit reserved for some time from a late message on. A client that is near stops at once, and
-        its last message was only read late; one that is far away goes on for as long as the withdrawal takes to it."""
+        its last message was only read late; one that is far away goes on for as long as the withdrawal takes to it.
+        That is sent at the end of its turn, which takes long if it stops many: the time counts from the next one on."""
+        if producer.withdrawn_at is None:
+            producer.withdrawn_at = now
         grace = min(GRACE_MS, max(SHORTEST_GRACE_MS, 2 * (now - producer.withdrawn_at)))
         producer.touched_at = max(producer.touched_at, now + grace - GRACE_MS)
 

@@ -168,7 +168,7 @@ class Producer:
         self.handle = handle
         self.credit = 0
         self.withdrawn = 0
-        self.withdrawn_at = 0  # when credit was last withdrawn, ms
+        self.withdrawn_at: int | None = 0  # when a withdrawal was last sent, ms; None: at the end of this turn
         self.lapsed = 0
         self.doubtful = 0
         self.low = 0  # requests more when its credit falls to this

@@ -3,6 +3,8 @@
 
 const SOON = 10; // requests
 const SOON_MS = 50;
+const NEXT = 20; // requests, of a stop of thousands of queues or on a busy machine
+const NEXT_MS = 100;
 const LATER_MS = 500;
 
 /** Requests after which the last figures stay. */
@@ -13,4 +15,4 @@ export const PROGRESS_REQUESTS = 180;
  *
  * @param {number} number the number of requests before it
  */
-export const pauseBeforeProgress = (number) => (number < SOON ? SOON_MS : LATER_MS);
+export const pauseBeforeProgress = (number) => (number < SOON ? SOON_MS : number < NEXT ? NEXT_MS : LATER_MS);
