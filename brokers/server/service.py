@@ -30,6 +30,7 @@ from brokers.server.event_journal import EventJournal
 from brokers.server.event_node import EventNode
 from brokers.server.first_start import first_start
 from brokers.server.journal.journal_store import SEGMENT_BYTES
+from brokers.server.later_turn import LaterTurn
 from brokers.server.lineage import Lineage
 from brokers.server.listener import Listener
 from brokers.server.listening import CannotListen, Listening, TlsAddress
@@ -91,7 +92,8 @@ class Service:
             self.broker, store=self.store, journal=self.journal, messages=self.messages, followers=self.events
         )
         management = Management(self.broker)
-        self.samples = SampleNode(self.broker, management, self._publish_later)
+        self._publish_more = LaterTurn(partial(self._timed_turn, self._publish))
+        self.samples = SampleNode(self.broker, management, self._publish_more.plan)
         self.management = ManagementNode(
             EngineAnswers(management, self.broker.accounts.rights, self.broker.turn), self._in_turn
         )
@@ -110,9 +112,8 @@ class Service:
         self._alarm = Alarm(self._on_alarm)
         self.selector: OperatorsFirst | None = None  # of the loop, if it has one of this kind
         self._swept = 0
-        self._releasing = False  # more messages to release, in the next turn
-        self._publishing = False  # more samples
-        self._freeing = False  # more of what a purge has taken out
+        self._release_more = LaterTurn(partial(self._timed_turn, self._release))
+        self._free_more = LaterTurn(partial(self._timed_turn, self._free))
         self._memory = memory()
         self.broker.shortages.defaults.update(DEFAULT_LIMITS)
         self.broker.shortages.wholes = {
@@ -257,27 +258,18 @@ class Service:
         """Plan the next sweep, after each turn. At most one each `IDLE_CREDIT_MS`, whatever is due."""
         broker = self.broker
         now, agenda = broker.turn.now, broker.agenda
-        if agenda.freeing and not self._freeing:
-            self._freeing = True
-            asyncio.get_running_loop().call_soon(self._free)
+        if agenda.freeing:
+            self._free_more.plan()
         if agenda.watched or self.events.is_behind or self.container.ticked_often:
             self._alarm.plan(now, now + IDLE_CREDIT_MS)
         elif agenda.release_at != NEVER:
             self._alarm.plan(now, max(agenda.release_at, now + IDLE_CREDIT_MS))
 
     def _free(self) -> None:
-        self._freeing = self.broker.agenda.free_some()
-        if self._freeing:
-            asyncio.get_running_loop().call_soon(self._free)
+        self.broker.agenda.free_some()  # the turn plans the next one if there is more
 
-    def _publish_later(self) -> None:
-        if not self._publishing:
-            self._publishing = True
-            asyncio.get_running_loop().call_soon(self._publish_more)
-
-    def _publish_more(self) -> None:
-        self._publishing = False
-        self._timed_turn(self.samples.publish_some)
+    def _publish(self) -> None:
+        self.samples.publish_some()
 
     def _on_alarm(self) -> None:
         self._timed_turn(self._sweep)
@@ -304,15 +296,8 @@ class Service:
                 connection.tick(now)
 
     def _release(self) -> None:
-        if self.broker.release() and not self._releasing:
-            self._releasing = True
-            asyncio.get_running_loop().call_soon(self._release_more)
-
-    def _release_more(self) -> None:
-        self._releasing = False
-        self.container.begin()
-        self._release()
-        self.container.finish()
+        if self.broker.release():
+            self._release_more.plan()
 
     def _second(self) -> None:
         now = time.monotonic_ns() // 1_000_000

@@ -40,8 +40,10 @@ async function send(values) {
     await patch("preferences/", values);
     forget(values);
   } catch (error) {
-    if (error.status) forget(values);
-    toast(`The preferences were not saved: ${error.message}`, "error");
+    if (error.status) {
+      forget(values);
+      toast(`The preferences were not saved: ${error.message}`, "error");
+    } else toast("The preferences are not saved yet: the console's server does not answer.", "error");
   }
 }
 
