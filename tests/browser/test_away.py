@@ -269,6 +269,7 @@ async def test_page_of_a_removed_broker_says_so_while_the_console_does_not_have_
 async def test_page_of_a_broker_that_was_removed_and_added_again_is_loaded_again(
     people: People, broker: Broker
 ) -> None:
+    people.expected.append("status of 404")  # the answer to a request that arrives while the broker is removed
     page = await opened(await people.page("ada"), "/?broker=local")
     await page.evaluate("window.isBefore = true")
     made = registry._links
@@ -283,6 +284,7 @@ async def test_page_of_a_broker_that_was_removed_and_added_again_is_loaded_again
 
 
 async def test_page_with_input_stays_until_its_user_loads_it_again(people: People, broker: Broker) -> None:
+    people.expected.append("status of 404")  # the answer to a request that arrives while the broker is removed
     page = await opened(await people.page("ada"), "/?broker=local")
     await page.locator("#stop-all").click()
     await page.locator("dialog").get_by_label("Reason").fill("a long reason")
