@@ -188,8 +188,9 @@ class InMemoryBroker:
         *,
         user: str | None = None,
         container_id: str = "test",
+        product: str = "test client",
     ) -> Producer:
-        connection = self._client(virtualhost, user, container_id)
+        connection = self._client(virtualhost, user, container_id, product)
         found = self.engine.find_or_create_queue(connection, queue)
         port = _ProducerLink()
         port.producer = producer = self.engine.attach_producer(connection, found, link, 0, port)
@@ -252,7 +253,13 @@ class InMemoryBroker:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def _client(self, virtualhost: str, user: str | None = None, container_id: str = "test") -> Connection:
+    def _client(
+        self,
+        virtualhost: str,
+        user: str | None = None,
+        container_id: str = "test",
+        product: str = "test client",
+    ) -> Connection:
         peer = _Peer()
         connection = self.engine.open_connection(
             f"vhost:{virtualhost}",
@@ -260,7 +267,7 @@ class InMemoryBroker:
             remote_address="127.0.0.1:40000",
             container_id=container_id,
             idle_timeout=0,
-            product="test client",
+            product=product,
             product_version="1.0",
             handle=peer,
         )

@@ -8,17 +8,22 @@ Credit is the reader's: there is credit for another message only once one has be
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 import ssl
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from proton import SASL, Collector, Condition, Connection, Endpoint, Event, Link, Session, Transport
+from proton import SASL, Collector, Condition, Connection, Endpoint, Event, Link, Session, Transport, symbol
 
 from brokers.drivers.amqp_links import LinkEnded, Receiver, Sender, ended_by
+from brokers.log_records import PROCESS
 from brokers.loopback import is_loopback
 
 _AnyLink = TypeVar("_AnyLink", Sender, Receiver)
+
+#: How a broker's list of connections names the library of these, so that operators know their own.
+PRODUCT = "Headgate"
 
 #: Larger messages are sent in several frames, so that one does not delay the others. Bytes.
 _FRAME = 65_536
@@ -33,6 +38,12 @@ class ConnectionLost(Exception):
 
 class SignInRefused(ConnectionLost):
     """The broker does not accept the user and password."""
+
+
+def container_id() -> str:
+    """Return a new container-id that says which process connects: `headgate-web-4711-5f3c09ab`."""
+    process = os.environ.get(PROCESS, "")
+    return "-".join(filter(None, ("headgate", process, str(os.getpid()), secrets.token_hex(4))))
 
 
 class AmqpClient(asyncio.Protocol):
@@ -51,7 +62,8 @@ class AmqpClient(asyncio.Protocol):
         self._numbers = 0
 
         self._connection = Connection()
-        self._connection.container = f"headgate-{uuid.uuid4().hex}"
+        self._connection.container = container_id()
+        self._connection.properties = {symbol("product"): PRODUCT}
         if user:
             self._connection.user, self._connection.password = user, password
         self._collector = Collector()

@@ -73,6 +73,20 @@ async def test_client_is_found_stopped_and_started_again(people: People, broker:
     assert broker.do(lambda memory: hers.blocked) is False
 
 
+async def test_connections_of_headgate_itself_are_marked(people: People, broker: Broker) -> None:
+    def connect(memory: InMemoryBroker) -> None:
+        memory.attach_producer("orders", user="console", container_id="headgate-web-7-1f", product="Headgate")
+        memory.attach_producer("orders", user="ann", container_id="headgate-fake", product="Headgate")
+
+    broker.do(connect)
+    page = await opened(await people.page("vic", "viewers"), "/clients/")
+    rows = page.locator("#connection-rows tr")
+    await expect(rows.filter(has_text="headgate-web-7-1f").locator(".tag")).to_have_text("Headgate")
+    await expect(rows.filter(has_text="headgate-fake").locator(".tag")).to_have_count(0)  # it only calls itself so
+    await page.get_by_role("link", name="console · headgate-web-7-1f", exact=True).click()
+    await expect(page.locator(".client-connection .tag")).to_have_text("Headgate")
+
+
 async def test_queues_that_a_stop_of_the_client_waits_for_are_named(people: People, broker: Broker) -> None:
     def stopped(memory: InMemoryBroker) -> None:
         furnish(memory)

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -67,6 +68,16 @@ async def until(condition: Callable[[], object]) -> None:
 async def test_types_are_the_declared_ones(broker: BundledBroker) -> None:
     assert await broker.types() == TYPES
     assert (await broker.types())["Queue"] is TYPES["Queue"]
+
+
+async def test_its_connections_say_which_process_they_are_of(fake: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADGATE_LOG_PROCESS", "recorder")
+    broker = await connect(fake)
+    names = [peer.connection.remote_container for peer in fake.peers]
+    assert len(set(names)) == len(names)
+    assert all(name.startswith(f"headgate-recorder-{os.getpid()}-") for name in names)
+    assert {peer.connection.remote_properties[symbol("product")] for peer in fake.peers} == {"Headgate"}
+    await broker.close()
 
 
 async def test_a_wrong_password_is_not_allowed(fake: FakeBroker) -> None:

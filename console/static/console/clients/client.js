@@ -21,6 +21,7 @@ import {
   durationCell,
   known,
   linkCell,
+  ownMark,
   stateCell,
   updateDuration,
   updateState,
@@ -125,6 +126,7 @@ function connectionNode(item) {
             ? h("a", { href: client }, h("bdi", {}, clientName(attributes)))
             : h("bdi", {}, clientName(attributes))
           : h("a", { href: objectUrl(item.name) }, `Connection ${attributes.id}`),
+        ownMark(attributes),
       ),
       closeButton(item, "Connection", `connection ${attributes.id}`),
     ),

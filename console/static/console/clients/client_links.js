@@ -32,6 +32,16 @@ export const clientName = (connection) =>
   [connection.user, connection.container_id].filter(Boolean).join(" · ") || `Connection ${connection.id}`;
 
 /**
+ * A mark of a connection of Headgate's own: its user is the one whose secret only Headgate has, and it calls itself so.
+ *
+ * @param {any} connection its attributes
+ */
+export const ownMark = ({ user, product }) =>
+  user === "console" && product === "Headgate"
+    ? h("span", { class: "tag", title: "A process of Headgate itself, which manages or records the broker" }, "Headgate")
+    : null;
+
+/**
  * The cell of a link: its queue, and its name below.
  *
  * @param {any} link attributes

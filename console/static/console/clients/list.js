@@ -16,6 +16,7 @@ import {
   clientUrl,
   durationCell,
   linkCell,
+  ownMark,
   stateCell,
   updateDuration,
   updateState,
@@ -74,6 +75,7 @@ function connectionRow(item) {
       "th",
       { scope: "row" },
       h("a", { href: client ?? objectUrl(item.name) }, h("bdi", {}, clientName(attributes))),
+      ownMark(attributes),
       h(
         "small",
         { class: "muted" },
