@@ -29,6 +29,7 @@ _TABS = (
 def history_frame(request: HttpRequest, tab: str, title: str, **settings_of_page: Any) -> dict[str, Any]:
     """Return the template context of a page of the history."""
     name = history_broker(request)
+    titles = {broker["slug"]: broker["title"] for broker in brokers_of(request)}
     suffix = f"?broker={name}" if request.GET.get("broker") and is_configured(name) else ""
     return {
         **frame(
@@ -40,6 +41,7 @@ def history_frame(request: HttpRequest, tab: str, title: str, **settings_of_page
             **settings_of_page,
         ),
         "tab": tab,
+        "history_broker": titles.get(name, name),
         "history_tabs": [(page, label, reverse(page) + suffix) for page, label in _TABS],
     }
 

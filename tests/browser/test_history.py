@@ -250,6 +250,7 @@ async def test_most_blocked_queue_links_to_its_charts_and_a_shorter_range_shows_
     await page.get_by_role("searchbox", name="Search episodes").fill("deployment")
     await expect(page.locator(".episodes-table tbody tr")).to_have_count(1)
     await page.locator("#top-queues a").click()
+    await expect(page.locator(".crumbs")).to_have_text("History / Local broker / default")
     await expect(page.locator("#resolution")).to_contain_text("as recorded")
     await expect(page.locator("#chart .legend")).to_contain_text("Overfull")
     await expect(page.locator("#chart .legend")).to_contain_text("No data")

@@ -6,4 +6,12 @@ import { useZone } from "./zone.js";
 
 export const settings = pageData("page-settings") ?? {};
 
+/**
+ * Return the title of a broker; its slug, if the history alone knows it.
+ *
+ * @param {string} slug
+ */
+export const brokerTitle = (slug) =>
+  settings.brokers?.find((/** @type {any} */ each) => each.slug === slug)?.title ?? slug;
+
 useZone(settings.preferences?.time_zone ?? "", settings.preferences?.clock ?? "24");

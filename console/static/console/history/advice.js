@@ -6,7 +6,7 @@ import { byId, fill, h, setText } from "../core/elements.js";
 import { bytes, clock, duration, exact, exactAmount, plural } from "../core/format.js";
 import { addressMoment } from "../core/moments.js";
 import { serverNow } from "../core/server_clock.js";
-import { settings } from "../core/settings.js";
+import { brokerTitle, settings } from "../core/settings.js";
 import { begin, durations, fetchHistory, historyQueueUrl, Loading, policyUrl, showEmpty, whatIfUrl } from "./data.js";
 
 /** @type {Record<string, string>} */
@@ -55,7 +55,7 @@ function row(one) {
       h(
         "small",
         { class: "muted" },
-        [one.virtualhost === "default" ? "" : one.virtualhost, one.broker].filter(Boolean).join(" · "),
+        [one.virtualhost === "default" ? "" : one.virtualhost, brokerTitle(one.broker)].filter(Boolean).join(" · "),
       ),
     ),
     h(
@@ -140,7 +140,7 @@ function showRequired(required) {
       return h(
         "p",
         {},
-        `All recommended capacities of ${one.broker} together need up to ${bytes(one.required_bytes)} more.`,
+        `All recommended capacities of ${brokerTitle(one.broker)} together need up to ${bytes(one.required_bytes)} more.`,
         rooms.map((what) => ` Free ${what} below its limit: ${bytes(Math.max(one[`${what}_free_bytes`], 0))}.`),
         short.length ? h("strong", {}, " Not enough for all of them.") : null,
       );

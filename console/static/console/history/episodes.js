@@ -5,6 +5,7 @@ import { bytes, clock, count, duration, exact, exactAmount, moment, plural } fro
 import { addressMoment } from "../core/moments.js";
 import { stopInWords } from "../core/object_names.js";
 import { serverNow } from "../core/server_clock.js";
+import { brokerTitle } from "../core/settings.js";
 import { fetchHistory, fileUrl, historyQueueUrl, incidentUrl, Loading, showEmpty } from "./data.js";
 import { endInWords, knownUntil } from "./episode_end.js";
 
@@ -298,7 +299,7 @@ export class Episodes {
         "th",
         { scope: "row", class: "wrap c-what" },
         what,
-        this.#several() ? h("small", { class: "muted" }, episode.broker) : null,
+        this.#several() ? h("small", { class: "muted" }, brokerTitle(episode.broker)) : null,
       ),
       h(
         "td",

@@ -3,6 +3,7 @@
 import { fill, h, icon } from "../core/elements.js";
 import { clock, duration, eventName, exact, moment, plural, words } from "../core/format.js";
 import { objectUrl, parseName, shortName, stopInWords } from "../core/object_names.js";
+import { brokerTitle } from "../core/settings.js";
 import { reasonInWords } from "../widgets/values.js";
 import { historyQueueUrl } from "./data.js";
 
@@ -106,7 +107,7 @@ export function eventLine(event, { several = false } = {}) {
         " ",
         subject(event),
         who.length ? [" ", ...who] : null,
-        several ? h("span", { class: "tag" }, event.broker) : null,
+        several ? h("span", { class: "tag" }, brokerTitle(event.broker)) : null,
       ),
       event.reason ? h("p", { class: "event-reason" }, `“${event.reason}”`) : null,
       event.kind === "policy-changed" ? editLines(event).map((line) => h("p", { class: "event-edit" }, line)) : null,

@@ -4,7 +4,7 @@ import { byId, fill, h, setAttribute, setText } from "../core/elements.js";
 import { duration, exact, moment, plural } from "../core/format.js";
 import { addressMoment } from "../core/moments.js";
 import { serverNow } from "../core/server_clock.js";
-import { settings } from "../core/settings.js";
+import { brokerTitle, settings } from "../core/settings.js";
 import { toast } from "../core/toast.js";
 import { QueueChart } from "./chart.js";
 import { begin, fetchHistory, fileUrl, historyQueueUrl, Loading, showEmpty } from "./data.js";
@@ -112,7 +112,7 @@ function chartOf(key) {
         h(
           "span",
           { class: "muted" },
-          [key.virtualhost === "default" ? "" : key.virtualhost, several ? key.broker : ""].filter(Boolean).join(" · "),
+          [key.virtualhost === "default" ? "" : key.virtualhost, several ? brokerTitle(key.broker) : ""].filter(Boolean).join(" · "),
         ),
       ),
       h("span", { class: "muted small" }),
@@ -305,7 +305,7 @@ byId("more").addEventListener("click", () => {
 // -- page ---------------------------------------------------------------------------------------------------------
 
 function load() {
-  const where = about.queue ? `queue ${about.queue}` : about.broker ? `broker ${about.broker}` : "all brokers";
+  const where = about.queue ? `queue ${about.queue}` : about.broker ? `broker ${brokerTitle(about.broker)}` : "all brokers";
   setText(
     byId("incident-summary"),
     `${moment(range.from)} to ${moment(range.until)} (${duration(range.until - range.from)}), ${where}`,
@@ -327,7 +327,7 @@ begin((/** @type {any} */ catalog) => {
   fill(
     form.elements.broker,
     h("option", { value: "" }, "All brokers"),
-    names.map((name) => h("option", { value: name }, name)),
+    names.map((name) => h("option", { value: name }, brokerTitle(name))),
   );
   form.elements.broker.value = about.broker;
   range.known = catalog.brokers;

@@ -3,7 +3,7 @@
 import { byId, fill, findAll, h, setAttribute } from "../core/elements.js";
 import { clock, duration, exact, plural } from "../core/format.js";
 import { addressMoment } from "../core/moments.js";
-import { settings } from "../core/settings.js";
+import { brokerTitle, settings } from "../core/settings.js";
 import { plain } from "../widgets/chart_figures.js";
 import { TimeChart } from "../widgets/charts.js";
 import { begin, fetchHistory, historyQueueUrl, Loading, repeat, showEmpty, showPipeline } from "./data.js";
@@ -58,7 +58,7 @@ function row(one, most, { producer = false } = {}) {
   const name = producer ? h("span", {}, one.name) : h("a", { href: historyQueueUrl(one, rangeNow()) }, one.name);
   const note = [
     producer ? one.queues : one.virtualhost === "default" ? "" : one.virtualhost,
-    several() ? one.broker : "",
+    several() ? brokerTitle(one.broker) : "",
     producer ? `${plural(one.blocks ?? 0, "time")}` : plural(one.episodes ?? 0, "episode"),
   ]
     .filter(Boolean)
@@ -147,7 +147,7 @@ function showHeat(answer) {
     [
       queue.name,
       queue.virtualhost === "default" ? "" : ` (${queue.virtualhost})`,
-      several() ? ` · ${queue.broker}` : "",
+      several() ? ` · ${brokerTitle(queue.broker)}` : "",
     ].join(""),
   );
   const slotIsQueueTime = measure !== "blocked";
@@ -272,7 +272,7 @@ begin(async (/** @type {any} */ catalog) => {
   fill(
     choice,
     h("option", { value: "" }, "All brokers"),
-    names.map((name) => h("option", { value: name }, name)),
+    names.map((name) => h("option", { value: name }, brokerTitle(name))),
   );
   choice.value = broker;
   range.known = brokers.filter((/** @type {any} */ one) => !broker || one.broker === broker);

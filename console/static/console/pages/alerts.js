@@ -7,7 +7,7 @@ import { clock, duration, plural } from "../core/format.js";
 import { objectUrl } from "../core/object_names.js";
 import { unless } from "../core/permissions.js";
 import { poll } from "../core/polling.js";
-import { settings } from "../core/settings.js";
+import { brokerTitle, settings } from "../core/settings.js";
 import { clockElement, sinceElement, untilElement } from "../core/times.js";
 import { toast } from "../core/toast.js";
 import { openFormDialog, plainField } from "../widgets/form_dialog.js";
@@ -63,7 +63,7 @@ function kindsInWords(kinds) {
 /** @param {any} of */
 const scopeInWords = (of) =>
   [
-    of.broker && `broker ${of.broker}`,
+    of.broker && `broker ${brokerTitle(of.broker)}`,
     of.virtualhost && `virtual host ${of.virtualhost}`,
     of.pattern && `queues ${of.pattern}`,
   ]
@@ -124,7 +124,7 @@ function showFiring(alerts) {
             ),
           ),
           h("p", { class: "condition-saw" }, a.saw),
-          h("p", { class: "muted" }, `Rule ${a.rule_name}`, settings.brokers.length > 1 ? `, broker ${a.broker}` : ""),
+          h("p", { class: "muted" }, `Rule ${a.rule_name}`, settings.brokers.length > 1 ? `, broker ${brokerTitle(a.broker)}` : ""),
         ),
         button("Silence…", () => silence({ rule: a.rule }, `Silence the rule ${a.rule_name}`)),
       );

@@ -3,7 +3,7 @@
 import { h } from "../core/elements.js";
 import { duration, plural } from "../core/format.js";
 import { objectUrl } from "../core/object_names.js";
-import { settings } from "../core/settings.js";
+import { brokerTitle, settings } from "../core/settings.js";
 
 const NAMED = 5; // objects
 
@@ -21,7 +21,7 @@ export function previewSentences(preview, holds) {
     const links = named.flatMap((/** @type {any} */ each, /** @type {number} */ place) => [
       place ? ", " : "",
       h("a", { href: objectUrl(each.object, each.broker), title: `${each.title}: ${each.saw}` }, each.name),
-      settings.brokers.length > 1 ? ` (${each.broker})` : "",
+      settings.brokers.length > 1 ? ` (${brokerTitle(each.broker)})` : "",
     ]);
     const rest = more ? ` and ${more.toLocaleString("en")} more` : "";
     const pending = duration(holds * 1000).replace(/ 0 (s|min|h)$/, "");
