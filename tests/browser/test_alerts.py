@@ -286,6 +286,14 @@ async def test_viewer_sees_alerts_but_cannot_change_them(people: People, broker:
     assert await in_thread(Delivery.objects.count) == 0
 
 
+async def test_empty_section_takes_one_line(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("vic", "viewers"), "/alerts/")
+    for name in ("firing", "silences", "rules", "receivers", "log"):
+        empty = page.locator(f"#{name}-empty")
+        await expect(empty).to_be_visible()
+        assert await empty.evaluate("(empty) => empty.clientHeight") < 40, name
+
+
 async def test_late_response_does_not_replace_a_newer_one(people: People, broker: Broker) -> None:
     page = await people.page("ada")
     await page.add_init_script("""
