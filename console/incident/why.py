@@ -146,7 +146,9 @@ def _waiting(facts: Facts, waiting: int) -> str:
     """Return how many unblocked producers have no credit, and what the first of them waits for."""
     first = next((text for producer in facts.producers or () if (text := producer.get("waits_for"))), "")
     subject = "One producer has" if waiting == 1 else f"{waiting:,} producers have"
-    waits = f"{'it waits' if waiting == 1 else 'they wait'} for {first or 'credit'}"
+    waits = f"it waits for {first or 'credit'}"
+    if waiting > 1:
+        waits = f"they wait for {first.replace('its turn', 'their turn', 1) or 'credit'}"
     return f"{subject} no credit: {waits}."
 
 

@@ -42,7 +42,7 @@ async def test_blocked_number_links_to_the_details_which_stay_live(people: Peopl
     await expect(page.locator("#verdict")).to_have_text("1 producer is blocked: queue orders is overfull.")
     await expect(page.locator("#when")).to_contain_text("the queue has no consumers")
     await expect(page.locator(".chain .effective")).to_contain_text("10 messages")
-    await expect(page.locator(".cause")).to_contain_text("capacity_messages 10 from pattern orders")
+    await expect(page.locator(".cause")).to_contain_text("Capacity 10 messages from pattern orders")
     await expect(page.locator("#consumers-empty")).to_contain_text("No consumers attached for 11 queued messages")
     await page.locator("#producers th a").click()
     await expect(page.locator("#verdict")).to_have_text("This producer is blocked: queue orders is overfull.")
@@ -183,6 +183,16 @@ async def test_appearing_and_disappearing_conditions_do_not_move_the_page(
     await page.keyboard.press("Escape")
     await expect(page.locator("#conditions")).to_be_hidden()
     await expect(page.get_by_role("button", name="Show", exact=True)).to_be_focused()
+
+
+async def test_fields_of_the_timeline_have_their_labels_in_one_line(people: People, broker: Broker) -> None:
+    page = await opened(await people.page("vic", "viewers"), "/timeline/")
+    labels = page.locator(".named > span:first-child")
+    await expect(page.locator("#presets button").first).to_be_visible()
+    await page.set_viewport_size({"width": 2560, "height": 900})
+    tops = await labels.evaluate_all("(all) => all.map((each) => Math.round(each.getBoundingClientRect().top))")
+    assert len(tops) > 5
+    assert len(set(tops)) == 1
 
 
 async def test_timeline_is_live_and_its_url_shows_the_same_search_to_others(people: People, broker: Broker) -> None:

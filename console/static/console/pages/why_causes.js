@@ -2,9 +2,10 @@
 
 import { away } from "../core/away.js";
 import { fill, fillOnce, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
-import { bytes, duration, exact, exactAmount, percent } from "../core/format.js";
+import { bytes, duration, exact, exactAmount, percent, words } from "../core/format.js";
 import { isolated, objectUrl, shortName, stopInWords } from "../core/object_names.js";
 import { setSince, sinceElement } from "../core/times.js";
+import { labelFor } from "../widgets/policy_fields.js";
 import { endOf } from "../widgets/stop_lines.js";
 import { amount, known, originWords } from "./why_words.js";
 
@@ -91,7 +92,7 @@ export function updateCause(node, cause) {
         ? h(
             "a",
             { href: objectUrl(cause.object) },
-            `${bytes(cause.limit)} (${cause.field} of ${isolated(shortName(cause.object))})`,
+            `${bytes(cause.limit)} (${words(cause.field)} of ${isolated(shortName(cause.object))})`,
           )
         : "free disk space",
       exactAmount(cause.limit, "bytes"),
@@ -139,8 +140,7 @@ function updateLimit(node, limit) {
       .filter((/** @type {any} */ field) => field.value !== null && field.value !== 0)
       .flatMap((/** @type {any} */ field, /** @type {any} */ index) => [
         index ? "; " : "",
-        h("code", {}, field.field),
-        ` ${typeof field.value === "number" ? exact(field.value) : field.value} `,
+        `${labelFor(field.field)} ${typeof field.value === "number" ? amount(field.value, limit.unit) : field.value} `,
         field.origin ? "from " : "(origin not known)",
         field.origin_object
           ? h("a", { href: objectUrl(field.origin_object) }, originWords(field.origin))

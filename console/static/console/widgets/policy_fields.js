@@ -16,6 +16,12 @@ export const LABELS = {
 
 /** @param {any} name */
 export const stem = (name) => name.replace(/_(bytes|messages)$/, "");
+/**
+ * The label of a field beside a value with its unit.
+ *
+ * @param {string} name
+ */
+export const labelFor = (name) => LABELS[stem(name)] ?? words(name);
 /** @param {any} declared */
 export const labelOf = (declared) =>
   LABELS[stem(declared.name)]
