@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from brokers.model import TYPES, object_name
 from brokers.testing import InMemoryBroker
@@ -91,6 +92,29 @@ async def test_empty_folder_has_its_note_below_its_name(people: People, broker: 
         return range.getBoundingClientRect().left - row.getBoundingClientRect().left;
     }""")
     assert indented >= 0
+
+
+async def test_folder_that_is_being_loaded_has_its_note_below_its_name(people: People, broker: Broker) -> None:
+    page = await people.page("ada")
+    come = asyncio.Event()
+
+    async def later(route: Route) -> None:
+        await come.wait()
+        await route.continue_()
+
+    await page.route("**/objects/?type=VirtualHost*", later)
+    await page.goto("/objects/")
+    folder = page.locator('#tree [data-folder="VirtualHost"]')
+    await folder.locator(".node-row").click()
+    note = folder.locator(".loading")
+    await expect(note).to_have_text("…")
+    row, note_box = await folder.locator(".node-name").bounding_box(), await note.bounding_box()
+    start = await note.evaluate("(note) => parseFloat(getComputedStyle(note).paddingInlineStart)")
+    assert row is not None
+    assert note_box is not None
+    assert 0 <= note_box["x"] + start - row["x"] < 24
+    come.set()
+    await expect(note).to_have_count(0)
 
 
 async def test_writable_attribute_is_edited(people: People, broker: Broker) -> None:

@@ -130,7 +130,8 @@ export class Tree {
     node.open = async () => {
       if (!opens || node.getAttribute("aria-expanded") === "true") return;
       node.setAttribute("aria-expanded", "true");
-      children = h("ul", { role: "group" }, h("li", { class: "loading", role: "none" }, "…"));
+      children = h("ul", { role: "group" }, h("li", { class: "loading node-note", role: "none" }, "…"));
+      children.style.setProperty("--level", level + 1);
       node.append(children);
       try {
         fill(children, await load(children));
