@@ -112,9 +112,12 @@ async def test_cells_of_the_producers_table_fit_their_text(people: People, broke
     page = await opened(await people.page("ada"), PAGE)
     await expect(page.locator("#producers tr[data-state=WAITING]")).to_have_count(1)
     found = []
-    for width in (390, 900, 1280, 1440, 2560):
+    for width in (390, 768, 900, 1100, 1280, 1440, 2560):
         await page.set_viewport_size({"width": width, "height": 900})
         found += [(width, text) for text in await page.evaluate(TOO_WIDE)]
+        box = page.locator(".producers-card .table-box")
+        if await box.evaluate("(box) => box.scrollWidth > box.clientWidth"):
+            found.append((width, "the table scrolls"))
     assert not found
 
 
