@@ -10,9 +10,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from proton import Delivery, Event, Message
+from proton import VERSION, Delivery, Event, Message, symbol
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
+
+#: What a client says of itself: the console lists the library of each connection.
+LIBRARY = {symbol("product"): "Qpid Proton", symbol("version"): ".".join(map(str, VERSION))}
 
 LONGEST_PAUSE = 5.0  # seconds between attempts to connect, at most
 BACKLOG = 5.0  # seconds of messages that a blocked producer keeps, to send once it may; older ones it forgets
@@ -52,6 +55,7 @@ class Client(MessagingHandler):  # type: ignore[misc]  # Proton has no types
                     heartbeat=30,
                     virtual_host="default",
                     allowed_mechs="ANONYMOUS",
+                    properties=LIBRARY,
                 )
                 self._link = self._attach(container)
         elif not self.wanted:
