@@ -281,10 +281,11 @@ def _share(low: float, high: float) -> str:
 
 
 def _duration(seconds: float) -> str:
+    """Return seconds as the console's pages do: 98 s are "1 min 38 s"."""
     whole = round(seconds)
-    for length, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if whole >= 2 * length:
-            return f"{whole / length:,.3g} {unit}"
+    for length, unit, part, name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= length:
+            return f"{whole // length:,} {unit} {whole % length // part} {name}"
     return f"{whole} s"
 
 

@@ -52,7 +52,7 @@ def test_recommended_levels_are_whole_numbers_in_the_same_proportion() -> None:
 
 def test_recommendation_states_what_it_costs_and_compares_with_the_record() -> None:
     advice = recommend(OVERLOAD)
-    assert "of the recorded overfull time of 28.8 min" in advice.text
+    assert "of the recorded overfull time of 28 min 46 s" in advice.text
     assert "more than recorded" in advice.text
     assert "now 300 messages" in advice.text
 
@@ -69,13 +69,13 @@ def test_blocked_producers_of_a_queue_that_was_not_overfull_are_mentioned() -> N
     assert recommend(QUIET).text == "The queue was not overfull."
     elsewhere = recommend(replace(QUIET, blocked=Blocked(797.0, 1.0)))
     assert elsewhere.kind == "none"
-    assert "Its producers were blocked for 13.3 min, by stops, by other queues" in elsewhere.text
+    assert "Its producers were blocked for 13 min 17 s, by stops, by other queues" in elsewhere.text
 
 
 def test_overfull_time_under_limits_that_were_raised_since_is_not_denied() -> None:
     advice = recommend(replace(OVERLOAD, current=Limits(1e6, 8e5), is_constant=False))
     assert advice.kind == "none"
-    assert "was overfull for 28.8 min, under other limits" in advice.text
+    assert "was overfull for 28 min 46 s, under other limits" in advice.text
 
 
 def test_flapping_queue_gets_a_lower_resume_level() -> None:
