@@ -134,6 +134,8 @@ async def test_recommendation_links_to_the_simulation_of_the_same_week(people: P
     await expect(page.locator("#rows tr")).to_contain_text(["capacity 1,414 messages", "never reached"])
     await expect(page.locator("#rows tr")).to_have_count(2)
     await expect(page.locator("#advice-of")).to_contain_text("updated every night")
+    await page.set_viewport_size({"width": 1024, "height": 900})
+    assert await page.locator(".table-box").evaluate("(box) => box.scrollWidth <= box.clientWidth")
     await expect(page.locator("#caveat")).to_contain_text("not a forecast")
     await page.get_by_label("Type of recommendation").select_option("never-reached")
     await expect(page.locator("#rows tr")).to_contain_text(["never reached"])
