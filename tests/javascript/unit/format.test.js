@@ -53,6 +53,7 @@ test("names of attributes and events become words", () => {
   assert.equal(format.words("messageAge"), "Message age");
   assert.equal(format.eventName("producer-blocked"), "Producer blocked");
   assert.equal(format.eventName("producer-released"), "Producer unblocked");
+  assert.equal(format.eventName("queue-dead-lettered"), "Messages dead-lettered");
 });
 
 test("an amount is parsed in decimal and binary units", () => {

@@ -154,10 +154,10 @@ export const words = (name) => {
 };
 
 /** @type {Record<string, string>} */
-const EVENT_NAMES = { "producer-released": "Producer unblocked" };
+const EVENT_NAMES = { "producer-released": "Producer unblocked", "queue-dead-lettered": "Messages dead-lettered" };
 
 /**
- * The name of an event's kind for people: as its words, but for kinds that keep a published name of earlier releases.
+ * The name of an event's kind for people: as its words, but for kinds whose published name does not read well.
  *
  * @param {string} kind
  */

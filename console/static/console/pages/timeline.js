@@ -207,7 +207,8 @@ function about(entry) {
  * @param {any} entry
  */
 function reasonOf(entry) {
-  if (entry.source === "people" || !entry.kind.startsWith("producer-")) return entry.reason;
+  if (entry.source === "people") return entry.reason;
+  if (!entry.kind.startsWith("producer-")) return entry.text.includes(entry.reason) ? "" : entry.reason;
   return entry.reason
     .split(/, (?=[a-z]+-[a-z-]+(?::|$))/)
     .filter(Boolean)
