@@ -32,7 +32,8 @@ CAPABILITIES = {
     ),
     "Policy": Capability((), writable=("priority", *_WRITABLE), creatable=True, deletable=True,
                          descriptions={"pattern": "The queues it applies to: a regular expression."}),
-    "Connection": Capability(("remote_address", "container_id", "user", "opened"), text_keys=("id",),
+    "Connection": Capability(("remote_address", "container_id", "user", "product", "product_version", "opened"),
+                             text_keys=("id",),
                              operations={"close": Capable(remark="The client may connect again at once.")}),
     "Producer": Capability(
         ("connection", "link", "client", "state", "reasons", "blocked_since", "blocked_ms", "blocked_count", "release"),

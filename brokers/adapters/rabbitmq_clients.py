@@ -27,8 +27,9 @@ CLIENTS_SECONDS, CLIENTS_RETRY_MS = 20.0, 60_000
 
 #: What of it is used: a connection has 2 to 3 KB in all.
 _CONNECTION = ",".join(
-    ["name", "vhost", "user", "user_provided_name", "client_properties.connection_name", "peer_host", "peer_port",
-     "connected_at", "protocol", "state"]
+    ["name", "vhost", "user", "user_provided_name", "client_properties.connection_name",
+     "client_properties.product", "client_properties.product_version", "client_properties.version", "peer_host",
+     "peer_port", "connected_at", "protocol", "state"]
 )  # fmt: skip
 _CHANNEL = "connection_details.name,message_stats.publish"
 

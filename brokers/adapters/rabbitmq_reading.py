@@ -20,6 +20,8 @@ EVENTS_PREFIX = "headgate-events."
 
 #: Name of the queue, and of its exchange, that take the messages of stopped queues whose node is restarted.
 PARKED = "headgate-parked"
+#: Longest text of a property of a client, characters.
+_LONGEST_PROPERTY = 100
 
 REJECTING = ("reject-publish", "reject-publish-dlx")
 
@@ -254,8 +256,16 @@ def _connection(said: Json) -> Attributes:
         "remote_address": f"{said.get('peer_host')}:{said.get('peer_port')}",
         "container_id": said.get("user_provided_name") or properties.get("connection_name") or "",
         "user": said.get("user"),
+        "product": _property(properties, "product"),
+        "product_version": _property(properties, "product_version", "version"),
         "opened": said.get("connected_at"),
     }
+
+
+def _property(properties: Json, *names: str) -> str:
+    """Return the first of these properties that a client gave itself as a text, shortened; "": none."""
+    found = (properties.get(name) for name in names)
+    return next((text[:_LONGEST_PROPERTY] for text in found if isinstance(text, str) and text), "")
 
 
 def _producer(said: Json, connection: ObjectName, alarms: Sequence[str]) -> Attributes:

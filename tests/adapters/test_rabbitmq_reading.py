@@ -166,6 +166,18 @@ def test_alarm_blocks_publishers_before_they_are_listed_as_blocked() -> None:
         assert producer["client"].endswith("(billing-app)")
 
 
+def test_library_of_a_client_is_what_it_calls_itself() -> None:
+    (one, *_) = answer("connections")
+    for properties, expected in (
+        (one["client_properties"], ("py-amqp", "5.4.2")),
+        ({"product": "RabbitMQ", "version": "5.20.0"}, ("RabbitMQ", "5.20.0")),
+        ({"product": ["odd"], "version": "9" * 500}, ("", "9" * 100)),
+        (None, ("", "")),
+    ):
+        (values,) = reading.connections_of([{**one, "client_properties": properties}], (), []).values()
+        assert (values["product"], values["product_version"]) == expected
+
+
 def test_internal_flow_control_blocks_and_other_protocols_are_not_blocked_by_the_alarm() -> None:
     publishing = reading.publishing(answer("channels"))
     connections = answer("connections")
