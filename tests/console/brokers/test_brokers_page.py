@@ -85,5 +85,17 @@ def test_findings_of_a_test_are_shown_and_nothing_is_saved(page: Client, monkeyp
 
     monkeypatch.setattr(broker_probe, "findings", findings)
     text = page.post("/brokers/", {**FORM, "action": "test"}).content.decode()
-    assert "the user lacks the tag monitoring" in text
+    assert "The user lacks the tag monitoring." in text
+    assert 'class="notice error"' in text
     assert not ForeignBroker.objects.exists()
+
+
+def test_broker_that_answers_and_lacks_something_is_no_error(page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def findings(*_: Any) -> list[Finding]:
+        return [Finding("RabbitMQ 3.10.8 answers"), Finding("", "statistics are disabled")]
+
+    monkeypatch.setattr(broker_probe, "findings", findings)
+    text = page.post("/brokers/", {**FORM, "action": "test"}).content.decode()
+    assert 'class="notice partly"' in text
+    assert 'class="notice error" role="status"' not in text
+    assert "<li>RabbitMQ 3.10.8 answers.</li><li>Statistics are disabled.</li>" in text
