@@ -73,6 +73,20 @@ async def test_client_is_found_stopped_and_started_again(people: People, broker:
     assert broker.do(lambda memory: hers.blocked) is False
 
 
+async def test_connections_are_sorted_by_any_column(people: People, broker: Broker) -> None:
+    broker.do(furnish)
+    page = await opened(await people.page("vic", "viewers"), "/clients/")
+    names = page.locator("#connection-rows th > a")
+    await expect(names).to_have_text(["ann · web-7", "bob · web-8"])
+    await page.locator("thead").get_by_role("button", name="Client").click()
+    await expect(page.locator("th[aria-sort=ascending]")).to_have_text("Client")
+    await page.locator("thead").get_by_role("button", name="Client").click()
+    await expect(names).to_have_text(["bob · web-8", "ann · web-7"])
+    await page.reload()
+    await expect(names).to_have_text(["bob · web-8", "ann · web-7"])
+    await expect(page.locator("th[aria-sort=descending]")).to_have_text("Client")
+
+
 async def test_connections_of_headgate_itself_are_marked(people: People, broker: Broker) -> None:
     def connect(memory: InMemoryBroker) -> None:
         memory.attach_producer("orders", user="console", container_id="headgate-web-7-1f", product="Headgate")

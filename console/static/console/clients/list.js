@@ -3,7 +3,7 @@
 import { get, query } from "../core/api.js";
 import { UNKNOWN, whenBack } from "../core/away.js";
 import { watch } from "../core/connection.js";
-import { byId, fill, h, reconcile, setText } from "../core/elements.js";
+import { byId, fill, h, reconcile, setAttribute, setText } from "../core/elements.js";
 import { count, plural } from "../core/format.js";
 import { objectUrl } from "../core/object_names.js";
 import { poll } from "../core/polling.js";
@@ -25,13 +25,16 @@ import {
 const FOUND = 50; // producers that a search lists
 const objects = `brokers/${encodeURIComponent(settings.broker)}/objects/`;
 const search = byId("search");
+const heads = [...byId("connections").querySelectorAll("th[data-sort]")];
 const empty = byId("connections-empty");
 const pager = new Pager(byId("connections-pager"), { what: "connection", size: storedSize(), turn });
 const given = new URLSearchParams(location.search);
 const view = {
   search: given.get("search") ?? "",
+  sort: given.get("sort") ?? "",
   page: Math.max(1, Number.parseInt(given.get("page") ?? "1", 10) || 1),
 };
+const USUAL = "-blocked_producers"; // what the list is sorted by, unless the user says otherwise
 /** @type {any} */
 let types = null;
 
@@ -46,13 +49,15 @@ async function read() {
   const connection = declares("Connection");
   if (!connection) return { connections: null, producers: null };
   const names = connection.attributes.map((/** @type {any} */ each) => each.name);
+  const sort = view.sort || USUAL;
+  showSort(names);
   const [connections, producers] = await Promise.all([
     get(
       objects +
         query({
           type: "Connection",
           search: view.search,
-          sort: names.includes("blocked_producers") ? "-blocked_producers" : "",
+          sort: names.includes(sort.replace("-", "")) ? sort : "",
           offset: (view.page - 1) * pager.size,
           count: pager.size,
         }),
@@ -173,6 +178,7 @@ function turn(page) {
   const written = new URLSearchParams(location.search);
   for (const [name, value] of [
     ["search", view.search],
+    ["sort", view.sort],
     ["page", page > 1 ? String(page) : ""],
   ])
     if (value) written.set(name, value);
@@ -182,6 +188,34 @@ function turn(page) {
   refresh();
 }
 
+/** Sort by a column that the broker reports: by the same one again in the other direction. */
+for (const head of heads) {
+  const button = h("button", { type: "button", class: "sort" }, ...head.childNodes);
+  head.append(button);
+  button.addEventListener("click", () => {
+    const wanted = head.dataset.sort;
+    const turned = wanted.startsWith("-") ? wanted.slice(1) : `-${wanted}`;
+    view.sort = (view.sort || USUAL) === wanted ? turned : wanted;
+    showSort();
+    turn(1);
+  });
+}
+
+/**
+ * @param {string[]} [reported] attributes of connections that the broker reports, once known
+ */
+function showSort(reported) {
+  const now = view.sort || USUAL;
+  for (const head of heads) {
+    const name = head.dataset.sort.replace("-", "");
+    // The later it was opened, the shorter is the time that is shown.
+    const falls = now.startsWith("-") !== (name === "opened");
+    setAttribute(head, "aria-sort", name === now.replace("-", "") ? (falls ? "descending" : "ascending") : null);
+    if (reported) head.querySelector("button").disabled = !reported.includes(name);
+  }
+}
+
+showSort();
 search.value = view.search;
 let pause = 0;
 search.addEventListener("input", () => {
