@@ -66,7 +66,7 @@ function row(one, most, { producer = false } = {}) {
   return h(
     "li",
     { class: "ranked" },
-    h("div", { class: "ranked-name" }, name, h("small", { class: "muted" }, note)),
+    h("div", { class: "ranked-name", title: [one.name, note].join(" · ") }, name, h("small", { class: "muted" }, note)),
     h("span", { class: "ranked-value", title: `${exact(value)} ms ${MEASURE_LABELS[measure]}` }, duration(value)),
     h(
       "div",
@@ -82,7 +82,7 @@ function row(one, most, { producer = false } = {}) {
 
 /** @param {any} answer */
 const unreportedBy = ({ unreported }) =>
-  `Not known for ${unreported.join(", ")}: ${unreported.length > 1 ? "they do" : "it does"} not report the blocked ` +
+  `Not known for ${unreported.map(brokerTitle).join(", ")}: ${unreported.length > 1 ? "they do" : "it does"} not report the blocked ` +
   "producers of queues";
 
 /** @param {any} answer */
@@ -110,7 +110,7 @@ function showTop(element, answer, options) {
       { class: "ranking" },
       answer.rows.map((/** @type {any} */ one) => row(one, most, options)),
     ),
-    answer.unreported.length ? h("p", { class: "muted" }, `${unreportedBy(answer)}.`) : null,
+    answer.unreported.length ? h("p", { class: "muted ranked-note" }, `${unreportedBy(answer)}.`) : null,
   );
 }
 
