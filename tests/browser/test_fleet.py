@@ -99,6 +99,14 @@ async def test_first_page_of_several_brokers_is_all_of_them_updated_live(page: P
     await expect(page.locator(".broker-chosen")).to_have_text("Broker us")
 
 
+async def test_name_of_the_chosen_broker_is_readable_at_every_width(page: Page) -> None:
+    await page.goto("/?broker=us")
+    for width in (768, 1024, 1181, 1240, 1400, 1401, 2560):
+        await page.set_viewport_size({"width": width, "height": 900})
+        chosen = page.locator(".broker-chosen")
+        assert await chosen.evaluate("(name) => name.clientWidth > 0 && name.scrollWidth <= name.clientWidth"), width
+
+
 async def test_filters_are_in_the_address_and_apply_to_the_whole_page(page: Page) -> None:
     await expect(page.locator("#queue-rows tr")).to_have_count(4)
     await page.select_option("#scope-tags", "slow")
