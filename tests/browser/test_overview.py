@@ -49,6 +49,15 @@ async def was_not_reloaded(page: Page) -> bool:
     return bool(await page.evaluate("window.notReloaded === true"))
 
 
+async def test_memory_and_uptime_of_the_broker_are_beside_its_totals(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: limited(memory, "orders", 10))
+    page = await opened(await people.page("ada"))
+    memory = page.locator('[data-health="memory"]')
+    await expect(memory).to_have_text("0 Bmemory")
+    await expect(memory).to_have_attribute("title", "0 B, no limit")
+    await expect(page.locator('[data-health="uptime"]')).to_have_text(re.compile(r"^1 min \d+ suptime$"))
+
+
 async def test_overfull_queue_moves_to_the_top_without_reload(people: People, broker: Broker) -> None:
     for name in ("aaa", "orders"):
         broker.do(lambda memory, name=name: limited(memory, name, 10))  # type: ignore[misc]

@@ -9,6 +9,7 @@ import { acting, may } from "../core/permissions.js";
 import { preferences } from "../core/preferences.js";
 import { settings } from "../core/settings.js";
 import { sinceElement } from "../core/times.js";
+import { showHealth } from "../widgets/broker_health.js";
 import { blockedBesides, ConditionsLine } from "../widgets/conditions.js";
 import { depthElement } from "../widgets/depth.js";
 import { Feed } from "../widgets/event_feed.js";
@@ -340,6 +341,7 @@ const render = drawing(() => {
     find('[data-total="depth"] .total-name'),
     `in ${sum("depth_messages")} ${totals.depth_messages === 1 ? "message" : "messages"}`,
   );
+  showHealth(totals);
   showStops(stops ?? []);
   conditions.show(worst, conditionsTotal, blockedBesides(totals));
   showSelection();
