@@ -210,7 +210,8 @@ function showSort(reported) {
     const name = head.dataset.sort.replace("-", "");
     // The later it was opened, the shorter is the time that is shown.
     const falls = now.startsWith("-") !== (name === "opened");
-    setAttribute(head, "aria-sort", name === now.replace("-", "") ? (falls ? "descending" : "ascending") : null);
+    const mine = name === now.replace("-", "") && (!reported || reported.includes(name));
+    setAttribute(head, "aria-sort", mine ? (falls ? "descending" : "ascending") : null);
     if (reported) head.querySelector("button").disabled = !reported.includes(name);
   }
 }
