@@ -79,7 +79,32 @@ def depth_figure(unit: Unit, samples: Iterable[Mapping[str, Any]] = ()) -> dict[
             _depth(rows, unit),
             _depth_at_events(rows, unit),
         ],
-        "layout": _depth_layout(unit),
+        "layout": _layout(f"Depth, {unit}"),
+    }
+
+
+def live_rates_figure() -> dict[str, Any]:
+    """Return the figure of a queue's messages per second, in and out, with spans in which it was overfull shaded."""
+    return {
+        "data": [
+            _overfull_span([]),
+            _rate("rate_in", "In, messages/s", "var(--chart-depth)", "solid"),
+            _rate("rate_out", "Out, messages/s", "var(--chart-resume)", "dash"),
+        ],
+        "layout": _layout("Messages/s"),
+    }
+
+
+def _rate(field: str, name: str, colour: str, dash: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "meta": field,
+        "x": [],
+        "y": [],
+        "line": {"shape": "hv", "dash": dash, "width": 1.8, "color": colour},
+        "hovertemplate": "%{y:,.1f}",
     }
 
 
@@ -146,7 +171,7 @@ def _depth_at_events(rows: list[Mapping[str, Any]], unit: Unit) -> dict[str, Any
     }
 
 
-def _depth_layout(unit: Unit) -> dict[str, Any]:
+def _layout(title: str) -> dict[str, Any]:
     axis = {
         "gridcolor": "var(--chart-grid)",
         "zerolinecolor": "var(--chart-grid)",
@@ -171,6 +196,6 @@ def _depth_layout(unit: Unit) -> dict[str, Any]:
         "hovermode": "x unified",
         "hoverlabel": {"bgcolor": "var(--surface)", "bordercolor": "var(--border)", "font": {"color": "var(--text)"}},
         "xaxis": {**axis, **TIME, "fixedrange": True},
-        "yaxis": {**axis, **amount_axis(f"Depth, {unit}")},
+        "yaxis": {**axis, **amount_axis(title)},
         "yaxis2": {"overlaying": "y", "side": "right", "range": [0, 1], "visible": False, "fixedrange": True},
     }

@@ -9,7 +9,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from brokers.model import object_name
-from console.charts.flow import depth_figure
+from console.charts.flow import depth_figure, live_rates_figure
 from console.live.watching import lists
 from console.operations.policies import EXPLAIN, fields_of, has_operation
 from console.pages.frame import check_sees, frame
@@ -36,7 +36,7 @@ def queue(request: HttpRequest, virtualhost: str, name: str) -> HttpResponse:
         explains=has_operation(here, "Queue", EXPLAIN),
         listsProducers=lists(here, "Producer"),
         listsConsumers=lists(here, "Consumer"),
-        figures={unit: depth_figure(unit) for unit in ("messages", "bytes")},
+        figures={"messages": depth_figure("messages"), "bytes": depth_figure("bytes"), "rates": live_rates_figure()},
     )
     check_sees(request, context["broker"]["slug"], virtualhost)
     past = reverse("history-queue", args=(virtualhost, name))

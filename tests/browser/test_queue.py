@@ -158,6 +158,10 @@ async def test_chart_has_the_limits_and_the_overfull_span(people: People, broker
     assert await page.evaluate(reads, "effective_stop_messages") is None  # it is the capacity
     await page.get_by_role("button", name="Bytes").click()
     await shown(page, reads, "depth_bytes", 1100)
+    broker.do(lambda memory: (memory.advance(1000), memory.sample()))
+    await page.get_by_role("button", name="Rates").click()
+    await shown(page, reads, "rate_out", 0)
+    assert await page.evaluate(reads, "depth_bytes") is None
 
 
 async def test_chart_has_a_gap_at_a_restart_of_the_broker(people: People, broker: Broker) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from console.charts.flow import depth_figure, overfull_value
+from console.charts.flow import depth_figure, live_rates_figure, overfull_value
 from console.charts.history import heat_figure, queue_figure, rates_figure
 
 SAMPLES = [
@@ -80,6 +80,7 @@ def test_axis_of_amounts_has_no_ticks_below_one_message(unit: Any) -> None:
         (queue_figure("messages"), "yaxis", "Depth, messages"),
         (queue_figure("bytes"), "yaxis", "Depth, bytes"),
         (rates_figure(), "yaxis", "Messages/s"),
+        (live_rates_figure(), "yaxis", "Messages/s"),
         (rates_figure(), "yaxis3", "Blocked producers"),
         (heat_figure(), "yaxis", "Queue"),
     ],

@@ -128,6 +128,17 @@ test("a redundant level is not drawn", () => {
   assert.deepEqual(made.layout.xaxis.range, [500, 1000]);
 });
 
+test("rates are unknown at an event of the past, and go on to now", () => {
+  const made = {
+    data: ["rate_in", "rate_out", "overfull"].map((meta) => ({ meta, line: { width: 1 } })),
+    layout: { xaxis: {}, margin: {} },
+  };
+  const rates = { rate_in: 4, rate_out: 2 };
+  putDepth(made, [sample(0, 5, { ...rates, past: true }), sample(500, 5, rates), sample(1000, 5, rates)], "rates", 500);
+  assert.deepEqual(named(made, "rate_in").y, [null, 4, 4]);
+  assert.deepEqual(named(made, "rate_out").y, [null, 2, 2]);
+});
+
 test("a limit of 0 is none, and an unknown state is a gap", () => {
   const made = figure();
   const none = { effective_capacity_messages: 0, effective_stop_messages: 0, effective_resume_messages: 0 };

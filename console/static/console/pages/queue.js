@@ -80,7 +80,9 @@ function sampleOf(event, queue) {
   const { state, depth_messages: messages, depth_bytes: size } = event.attributes ?? {};
   if (state === undefined || messages === undefined) return null;
   const limitsThen = Object.fromEntries(LIMITS.map((name) => [name, event.attributes[name] ?? queue[name]]));
-  return { at: event.at, state, depth_messages: messages, depth_bytes: size, ...limitsThen };
+  // An event has no rates: those of the newest sample go on.
+  const rates = { rate_in: queue.rate_in, rate_out: queue.rate_out };
+  return { at: event.at, state, depth_messages: messages, depth_bytes: size, ...rates, ...limitsThen };
 }
 
 /**
@@ -202,6 +204,8 @@ live.addEventListener("snapshot", (event) => {
       state: queue.state,
       depth_messages: queue.depth_messages,
       depth_bytes: queue.depth_bytes,
+      rate_in: queue.rate_in,
+      rate_out: queue.rate_out,
       ...Object.fromEntries(LIMITS.map((name) => [name, queue[name]])),
     };
     if (unchanged) chart.add({ ...sample, at: since }); // the queue has not changed since then

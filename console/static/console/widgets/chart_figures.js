@@ -95,7 +95,7 @@ function withEdges(x, y) {
  */
 function sampleValue(sample, field) {
   if (field.startsWith("past_")) return sample.past ? sample[field.slice(5)] : null;
-  if (sample.past && /^(depth|effective)_/.test(field)) return null; // known at this moment only
+  if (sample.past && /^(depth|effective|rate)_/.test(field)) return null; // known at this moment only
   if (field === "overfull") return sample.state === null ? null : Number(sample.state.startsWith("OVERFULL"));
   const value = sample[field];
   return field.startsWith("effective_") ? value || null : (value ?? null);
@@ -124,6 +124,8 @@ export function recordedSamples(series) {
       past: !known(index - 1) && !known(index + 1),
       depth_messages: series.messages[index],
       depth_bytes: series.bytes[index],
+      rate_in: series.rate_in?.[index],
+      rate_out: series.rate_out?.[index],
       ...Object.fromEntries(limits),
     };
   });
@@ -213,11 +215,11 @@ export class Samples {
 }
 
 /**
- * Put samples into a figure of a queue's depth, which shows the newest `span` ms.
+ * Put samples into a figure of a queue's depth, or of its rates, which shows the newest `span` ms.
  *
  * @param {Figure} figure is changed
  * @param {Sample[]} rows at least one
- * @param {string} unit "messages" or "bytes"
+ * @param {string} unit "messages", "bytes" or "rates"
  * @param {number} span
  * @param {boolean} narrow
  */
@@ -228,18 +230,29 @@ export function putDepth(figure, rows, unit, span, narrow) {
     trace.y = rows.map((sample) => sampleValue(sample, trace.meta));
     if (trace.y.every((/** @type {number | null} */ value) => value === null)) trace.visible = false;
   }
-  const named = (/** @type {string} */ meta) => /** @type {Trace} */ (figure.data.find((one) => one.meta === meta));
-  const line = (/** @type {string} */ name) => named(`effective_${name}_${unit}`);
-  if (!rows.some((sample) => sample.past)) named(`past_depth_${unit}`).visible = false;
-  // A stop level equal to the capacity, or a resume level equal to the stop level, is redundant.
-  if (String(line("stop").y) === String(line("capacity").y)) line("stop").visible = false;
-  if (String(line("resume").y) === String(line("stop").y)) line("resume").visible = false;
+  if (unit !== "rates") hideRedundant(figure, rows, unit);
   if (narrow) Object.assign(figure.layout.margin, { l: 58, r: 6 });
   const end = x[x.length - 1];
   figure.layout.xaxis.range = [end - span, end];
   figure.layout.xaxis.nticks = narrow ? 4 : 8;
   figure.layout.uirevision = unit;
   figure.data = withAreas(figure.data);
+}
+
+/**
+ * Hide what a figure of the depth does not need.
+ *
+ * @param {Figure} figure is changed
+ * @param {Sample[]} rows
+ * @param {string} unit
+ */
+function hideRedundant(figure, rows, unit) {
+  const named = (/** @type {string} */ meta) => /** @type {Trace} */ (figure.data.find((one) => one.meta === meta));
+  const line = (/** @type {string} */ name) => named(`effective_${name}_${unit}`);
+  if (!rows.some((sample) => sample.past)) named(`past_depth_${unit}`).visible = false;
+  // A stop level equal to the capacity, or a resume level equal to the stop level, is redundant.
+  if (String(line("stop").y) === String(line("capacity").y)) line("stop").visible = false;
+  if (String(line("resume").y) === String(line("stop").y)) line("resume").visible = false;
 }
 
 /** @type {Record<string, string>} */
