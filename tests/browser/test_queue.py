@@ -161,6 +161,7 @@ async def test_chart_has_the_limits_and_the_overfull_span(people: People, broker
     broker.do(lambda memory: (memory.advance(1000), memory.sample()))
     await page.get_by_role("button", name="Rates").click()
     await shown(page, reads, "rate_out", 0)
+    await expect(page.locator("#chart-title")).to_have_text("Rates")
     assert await page.evaluate(reads, "depth_bytes") is None
 
 

@@ -38,7 +38,11 @@ export const clientName = (connection) =>
  */
 export const ownMark = ({ user, product }) =>
   user === "console" && product === "Headgate"
-    ? h("span", { class: "tag", title: "A process of Headgate itself, which manages or records the broker" }, "Headgate")
+    ? h(
+        "span",
+        { class: "tag", title: "A process of Headgate itself, which manages or records the broker" },
+        "Headgate",
+      )
     : null;
 
 /**

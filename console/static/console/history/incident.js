@@ -112,7 +112,9 @@ function chartOf(key) {
         h(
           "span",
           { class: "muted" },
-          [key.virtualhost === "default" ? "" : key.virtualhost, several ? brokerTitle(key.broker) : ""].filter(Boolean).join(" · "),
+          [key.virtualhost === "default" ? "" : key.virtualhost, several ? brokerTitle(key.broker) : ""]
+            .filter(Boolean)
+            .join(" · "),
         ),
       ),
       h("span", { class: "muted small" }),
@@ -305,7 +307,11 @@ byId("more").addEventListener("click", () => {
 // -- page ---------------------------------------------------------------------------------------------------------
 
 function load() {
-  const where = about.queue ? `queue ${about.queue}` : about.broker ? `broker ${brokerTitle(about.broker)}` : "all brokers";
+  const where = about.queue
+    ? `queue ${about.queue}`
+    : about.broker
+      ? `broker ${brokerTitle(about.broker)}`
+      : "all brokers";
   setText(
     byId("incident-summary"),
     `${moment(range.from)} to ${moment(range.until)} (${duration(range.until - range.from)}), ${where}`,

@@ -124,7 +124,12 @@ function showFiring(alerts) {
             ),
           ),
           h("p", { class: "condition-saw" }, a.saw),
-          h("p", { class: "muted" }, `Rule ${a.rule_name}`, settings.brokers.length > 1 ? `, broker ${brokerTitle(a.broker)}` : ""),
+          h(
+            "p",
+            { class: "muted" },
+            `Rule ${a.rule_name}`,
+            settings.brokers.length > 1 ? `, broker ${brokerTitle(a.broker)}` : "",
+          ),
         ),
         button("Silence…", () => silence({ rule: a.rule }, `Silence the rule ${a.rule_name}`)),
       );

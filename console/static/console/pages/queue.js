@@ -52,6 +52,7 @@ let early = []; // events from before the first snapshot, which has the limits
 function showUnit(chosen) {
   unit = chosen;
   for (const button of units) setAttribute(button, "aria-pressed", String(button.dataset.unit === chosen));
+  setText(byId("chart-title"), chosen === "rates" ? "Rates" : "Depth");
   chart.show(chosen);
 }
 
