@@ -168,8 +168,8 @@ class Store(Protocol):
 
     def put_run(self, queue: int, first: int, bodies: Sequence[bytes], size: int) -> int:
         """Buffer one or more messages with successive numbers from `first`, which never expire: all of them are stored
-        or all are refused. `size`: of all bodies, in bytes; the sequence does not change afterwards. Never between
-        `begin` and `end`. Return the ticket."""
+        or all are refused. `size`: of all bodies, in bytes; the sequence does not change afterwards. Return the
+        ticket."""
         ...
 
     def remove(self, queue: int, number: int) -> int: ...

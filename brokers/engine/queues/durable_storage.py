@@ -156,6 +156,16 @@ class DurableStorage:
             self.store.put(self.store_id, number, body, self._expiry(number))
         self._wait(Unsafe(number, body, ticket, stored=header.durable, transaction=transaction))
 
+    def commit_run(
+        self, bodies: Sequence[bytes], size: int, ticket: int, transaction: int, *, durable: bool
+    ) -> None:
+        """As `commit`, with all messages of a run, all durable or none."""
+        self._gate.count_uncommitted(-len(bodies), -size)
+        first = self._lanes.count_run(len(bodies), size)
+        if durable:
+            self.store.put_run(self.store_id, first, bodies, size)
+        self._wait(UnsafeRun(first, bodies, size, ticket, None, stored=durable, transaction=transaction))
+
     def _wait(self, unsafe: Unsafe | UnsafeRun) -> None:
         if unsafe.stored:
             self.stored += unsafe.count
@@ -201,7 +211,7 @@ class DurableStorage:
         while unsafe and unsafe[0].ticket <= ticket:
             each = unsafe.popleft()
             if isinstance(each, UnsafeRun):
-                if each.stored and not stored:
+                if each.transaction in refused if each.transaction else each.stored and not stored:
                     self._lose_run(each)
                     lost = True
                 else:
@@ -270,8 +280,10 @@ class DurableStorage:
         gate, count = self._gate, run.count
         gate.depth_messages -= count
         gate.depth_bytes -= run.size
-        gate.rejected += count
-        self.stored -= count
+        if not run.transaction:
+            gate.rejected += count
+        if run.stored:
+            self.stored -= count
         if run.receipt is not None:
             gate.settlement.resolve(run.receipt, Outcome.NOT_STORED)
 
