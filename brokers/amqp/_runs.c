@@ -24,18 +24,21 @@ static bool bound;
 static int DELIVERY;       /* the type of a delivery's event */
 static uint64_t ACCEPTED;  /* the state of an accepted delivery */
 static uint64_t TRANSACTIONAL; /* the state of a delivery in a transaction */
-static int LIST, BINARY;   /* types of values */
+static struct {
+  int list, binary, described, ulong;
+} TYPES; /* of values */
 static uint64_t HANDLED;   /* bits: the types of the other events that Python handles */
 
-/* (path of the loaded library, PN_DELIVERY, PN_ACCEPTED, the state of a delivery in a transaction, PN_LIST, PN_BINARY,
- * [types of events that are handled]). Raises ImportError if the library lacks a function. */
+/* (path of the loaded library, PN_DELIVERY, PN_ACCEPTED, the state of a delivery in a transaction, (PN_LIST,
+ * PN_BINARY, PN_DESCRIBED, PN_ULONG), [types of events that are handled]). Raises ImportError if the library lacks a function. */
 static PyObject *bind(PyObject *module, PyObject *args) {
   const char *path;
-  int delivery, list, binary;
+  int delivery;
   unsigned long long accepted, transactional, handled = 0;
   PyObject *types;
-  if (!PyArg_ParseTuple(args, "siKKiiO!", &path, &delivery, &accepted, &transactional, &list, &binary, &PyList_Type,
-                        &types))
+  __typeof__(TYPES) values;
+  if (!PyArg_ParseTuple(args, "siKK(iiii)O!", &path, &delivery, &accepted, &transactional, &values.list, &values.binary,
+                        &values.described, &values.ulong, &PyList_Type, &types))
     return NULL;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(types); i++) {
     long type = PyLong_AsLong(PyList_GET_ITEM(types, i));
@@ -56,8 +59,7 @@ static PyObject *bind(PyObject *module, PyObject *args) {
   DELIVERY = delivery;
   ACCEPTED = accepted;
   TRANSACTIONAL = transactional;
-  LIST = list;
-  BINARY = binary;
+  TYPES = values;
   HANDLED = handled;
   bound = true;
   Py_RETURN_NONE;
@@ -88,21 +90,38 @@ static bool same_transaction(const Transaction *one, const Transaction *other) {
   return one->is_in == other->is_in && (!one->is_in || memcmp(one->id, other->id, ID_BYTES) == 0);
 }
 
+/* Go to the next value, and say whether it has this type. */
+static bool next_is(pn_data_t *data, int type) { return pn.data_next(data) && pn.data_type(data) == type; }
+
+/* Read the id in the state of a delivery that is in a transaction, and return the state's data, which stands at the id.
+ * NULL: it is no id of the broker's. */
+static pn_data_t *read_id(pn_delivery_t *delivery, Transaction *into) {
+  into->is_in = true;
+  pn_disposition_t *remote = pn.delivery_remote(delivery);
+  pn_data_t *data = remote ? pn.disposition_data(remote) : NULL;
+  if (!data) return NULL;
+  pn.data_rewind(data);
+  if (!next_is(data, TYPES.list) || !pn.data_enter(data) || !next_is(data, TYPES.binary)) return NULL;
+  pn_bytes_t id = pn.data_get_binary(data);
+  if (id.size != ID_BYTES || !id.start) return NULL;
+  memcpy(into->id, id.start, ID_BYTES);
+  return data;
+}
+
 /* Read which transaction a message is in. Returns false if that is no id of the broker's: then Python reads it. */
 static bool read_transaction(pn_delivery_t *delivery, Transaction *into) {
   into->is_in = pn.delivery_remote_state(delivery) == TRANSACTIONAL;
-  if (!into->is_in) return true;
-  pn_disposition_t *remote = pn.delivery_remote(delivery);
-  pn_data_t *data = remote ? pn.disposition_data(remote) : NULL;
-  if (!data) return false;
-  pn.data_rewind(data);
-  if (!pn.data_next(data) || pn.data_type(data) != LIST || !pn.data_enter(data) || !pn.data_next(data) ||
-      pn.data_type(data) != BINARY)
-    return false;
-  pn_bytes_t id = pn.data_get_binary(data);
-  if (id.size != ID_BYTES || !id.start) return false;
-  memcpy(into->id, id.start, ID_BYTES);
-  return true;
+  return !into->is_in || read_id(delivery, into);
+}
+
+/* Read in which transaction a message is accepted. Returns false if it is not accepted, or Python must read it. */
+static bool read_acceptance(pn_delivery_t *delivery, Transaction *into) {
+  uint64_t state = pn.delivery_remote_state(delivery);
+  into->is_in = state == TRANSACTIONAL;
+  if (!into->is_in) return state == ACCEPTED;
+  pn_data_t *data = read_id(delivery, into);
+  return data && next_is(data, TYPES.described) && pn.data_enter(data) && next_is(data, TYPES.ulong) &&
+         pn.data_get_ulong(data) == ACCEPTED;
 }
 
 /* Its id as bytes; None if it is none. */
@@ -223,19 +242,20 @@ static int hand_over(Lane *self) {
 }
 
 /* What was collected: (bodies, bytes, whether they are durable, id of their transaction or None) of a producer, whose
- * deliveries `accept` or `withhold` takes; [messages] of a consumer, whose deliveries are settled. */
+ * deliveries `accept` or `withhold` takes; ([messages], id of their transaction or None) of a consumer, whose deliveries
+ * are settled. */
 static PyObject *lane_take(Lane *self, PyObject *unused) {
   PyObject *messages = self->messages;
   self->messages = NULL;
   if (!messages && !(messages = PyList_New(0))) return NULL;
-  if (!self->producer) return messages;
-  Py_ssize_t size = self->size;
-  self->size = 0;
   PyObject *id = id_of(&self->transaction);
   if (!id) {
     Py_DECREF(messages);
     return NULL;
   }
+  if (!self->producer) return Py_BuildValue("(NN)", messages, id);
+  Py_ssize_t size = self->size;
+  self->size = 0;
   return Py_BuildValue("(NnON)", messages, size, self->class == DURABLE ? Py_True : Py_False, id);
 }
 
@@ -461,11 +481,26 @@ static int incoming(Lane *lane, PyObject *lanes, pn_delivery_t *delivery) {
   return joined;
 }
 
+/* Ask whether acknowledgements in this transaction may be in a run. -1: an error. */
+static int may_acknowledge(Lane *lane, const Transaction *transaction) {
+  PyObject *answer = PyObject_CallMethod(lane->owner, "may_acknowledge", "N", id_of(transaction));
+  if (!answer) return -1;
+  int may = PyObject_IsTrue(answer);
+  Py_DECREF(answer);
+  return may;
+}
+
 /* Whether a consumer's event is the acknowledgement of a message, which has joined a run: 1, 0, or -1 for an error. */
 static int outgoing(Lane *lane, PyObject *lanes, pn_delivery_t *delivery) {
-  if (pn.delivery_remote_state(delivery) != ACCEPTED || !pn.delivery_settled(delivery)) return 0;
-  if (!lane->messages && hand_over_all(lanes, lane->order)) return -1;
-  if (!lane->link) return 0;
+  Transaction transaction;
+  if (!pn.delivery_settled(delivery) || !read_acceptance(delivery, &transaction)) return 0;
+  if (!lane->messages || !same_transaction(&lane->transaction, &transaction)) {
+    if (hand_over_all(lanes, lane->order)) return -1;
+    if (!lane->link) return 0;
+    int may = transaction.is_in ? may_acknowledge(lane, &transaction) : 1;
+    if (may <= 0 || !lane->link) return may < 0 ? -1 : 0;
+    lane->transaction = transaction;
+  }
   PyObject *address = PyLong_FromVoidPtr(delivery);
   if (!address) return -1;
   int joined = 0;

@@ -38,6 +38,7 @@ static struct {
   bool (*data_enter)(pn_data_t *);
   int (*data_type)(pn_data_t *);
   pn_bytes_t (*data_get_binary)(pn_data_t *);
+  uint64_t (*data_get_ulong)(pn_data_t *);
   void (*delivery_update)(pn_delivery_t *, uint64_t);
   void (*delivery_settle)(pn_delivery_t *);
   void (*delivery_abort)(pn_delivery_t *);
@@ -77,6 +78,7 @@ static const struct {
     {"pn_data_enter", &pn.data_enter},
     {"pn_data_type", &pn.data_type},
     {"pn_data_get_binary", &pn.data_get_binary},
+    {"pn_data_get_ulong", &pn.data_get_ulong},
     {"pn_delivery_update", &pn.delivery_update},
     {"pn_delivery_settle", &pn.delivery_settle},
     {"pn_delivery_abort", &pn.delivery_abort},

@@ -47,7 +47,7 @@ class Lane(Protocol):
 
     def take(self) -> Any:
         """Take the run: (bodies, sum of their bytes, whether they are durable, id of their transaction or None) of a
-        producer, [messages] of a consumer."""
+        producer, ([messages], id of their transaction or None) of a consumer."""
 
     def take_special(self) -> bytes | None:
         """Take the body of the current delivery if it was read and is not ordinary."""
@@ -65,14 +65,21 @@ class Lane(Protocol):
         """Send messages, whose tags follow `tag`, and add them to `unsettled`. Return how many were sent."""
 
 
-class Consuming(Protocol):
-    """A consumer's link, as its lane calls it."""
+class Taking(Protocol):
+    """A link, as its lane calls it."""
 
     def take_run(self) -> None:
         """Take the run of the lane, which is complete."""
 
 
-class Producing(Consuming, Protocol):
+class Consuming(Taking, Protocol):
+    """A consumer's link, as its lane calls it."""
+
+    def may_acknowledge(self, transaction: bytes) -> bool:
+        """Return whether messages can be acknowledged in the transaction with this id."""
+
+
+class Producing(Taking, Protocol):
     """A producer's link, as its lane calls it."""
 
     def run_allowance(self, transaction: bytes | None) -> tuple[int, int, int]:
@@ -83,7 +90,7 @@ class Producing(Consuming, Protocol):
 class Runs(Protocol):
     """The extension."""
 
-    def Lane(self, link: int, owner: Consuming, order: object, producer: bool, /) -> Lane:
+    def Lane(self, link: int, owner: Taking, order: object, producer: bool, /) -> Lane:
         """`order`: the queue of the link, None if it may reach any; at most one link of a queue has an open run."""
 
     def drain(self, collector: int, /) -> int:
@@ -108,9 +115,7 @@ def load() -> Runs | None:
         log.warning("the C extension cannot be loaded: %s", error)
         return None
     try:
-        extension.bind(
-            cproton_ffi.__file__, pn.EV_DELIVERY, pn.ACCEPTED, pn.TRANSACTIONAL, pn.LIST, pn.BINARY, _HANDLED
-        )
+        extension.bind(cproton_ffi.__file__, pn.EV_DELIVERY, pn.ACCEPTED, pn.TRANSACTIONAL, pn.TYPES, _HANDLED)
     except (ImportError, TypeError, AttributeError) as error:  # of another release of Proton, or of this module
         log.warning("the C extension does not fit the installed python-qpid-proton, or this release: %s", error)
         return None

@@ -156,9 +156,7 @@ class DurableStorage:
             self.store.put(self.store_id, number, body, self._expiry(number))
         self._wait(Unsafe(number, body, ticket, stored=header.durable, transaction=transaction))
 
-    def commit_run(
-        self, bodies: Sequence[bytes], size: int, ticket: int, transaction: int, *, durable: bool
-    ) -> None:
+    def commit_run(self, bodies: Sequence[bytes], size: int, ticket: int, transaction: int, *, durable: bool) -> None:
         """As `commit`, with all messages of a run, all durable or none."""
         self._gate.count_uncommitted(-len(bodies), -size)
         first = self._lanes.count_run(len(bodies), size)

@@ -207,6 +207,14 @@ class Transaction:
         self.active_at = self.owner.turn.now
         self.acknowledged.append(acknowledgement)
 
+    def acknowledge_run(self, consumer: Consumer, messages: Sequence[Message]) -> None:
+        """Remove messages that the client has accepted and settled, at the commit."""
+        self.active_at = self.owner.turn.now
+        self.acknowledged += [
+            Acknowledgement(consumer, message, removes=True, failed=False, barred=False, settled=True)
+            for message in messages
+        ]
+
     def wait(self, place: Place) -> None:
         self.waiting[place] = self.waiting.get(place, 0) + 1
 
