@@ -158,6 +158,11 @@ class Store(Protocol):
     @property
     def full(self) -> bool: ...
 
+    @property
+    def buffered(self) -> int:
+        """The ticket of the newest changes that are buffered; 0: none are."""
+        ...
+
     def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
         """Buffer a message. `expires`: ms, 0 for never. Return the ticket."""
         ...

@@ -123,6 +123,12 @@ class GroupBuffer:
         self._whole = None
 
     @property
+    def buffered(self) -> int:
+        """The ticket of the newest group if there is anything in it, else 0."""
+        newest = self._waiting[-1]
+        return newest.ticket if newest else 0
+
+    @property
     def pending(self) -> bool:
         """Whether a group is waiting to be taken."""
         return bool(self._waiting[0])

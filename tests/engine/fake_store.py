@@ -30,6 +30,10 @@ class FakeStore:
         self.loads = 0
         self.runs = 0  # calls of `put_run` and `remove_run`
 
+    @property
+    def buffered(self) -> int:
+        return self.ticket if self.puts or self.removed or self.moves or self.groups else 0
+
     def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
         (self.groups[self.group][0] if self.group else self.puts).append((queue, number, body))
         self.expiries[queue, number] = expires

@@ -200,7 +200,7 @@ class DurableQueueModel(RuleBasedStateMachine):
         if stored:
             self.waiting.append(ticket)
             assert self.queue.durable is not None
-            self.queue.durable.when_purged(ticket, lambda: self.waiting.remove(ticket))
+            self.queue.durable.when_safe(ticket, lambda: self.waiting.remove(ticket))
         self.forget(self.visible)
 
     @rule()

@@ -34,10 +34,10 @@ class DurableStorage:
     """See `storage.Storage`. `store_id`: the number of the queue in the store."""
 
     __slots__ = (
+        "_awaited",
         "_gate",
         "_lanes",
         "_purged",
-        "_purging",
         "_transient",
         "_turn",
         "removing",
@@ -53,7 +53,7 @@ class DurableStorage:
         self._turn = lanes.turn
         self._transient = TransientStorage(lanes, temp_id)
         self.removing: deque[tuple[int, Consumer]] = deque()  # settled, not confirmed to their consumers yet
-        self._purging: deque[tuple[int, Callable[[], None]]] = deque()  # purges that are not safe yet
+        self._awaited: deque[tuple[int, Callable[[], None]]] = deque()  # changes that are not safe yet
         self._purged = 0  # messages of purges that may be among those of `stored`
         self.store = store
         self.store_id = store_id
@@ -234,7 +234,7 @@ class DurableStorage:
         if removed:
             self._confirm(ticket)
         self._gate.touch()
-        return bool(unsafe or self.removing or self._purging)
+        return bool(unsafe or self.removing or self._awaited)
 
     def _make_visible(self, each: Unsafe) -> None:
         number, body = each.number, each.body
@@ -299,8 +299,8 @@ class DurableStorage:
             each.answered(False)
 
     def _confirm(self, ticket: int) -> None:
-        while self._purging and self._purging[0][0] <= ticket:
-            self._purging.popleft()[1]()
+        while self._awaited and self._awaited[0][0] <= ticket:
+            self._awaited.popleft()[1]()
         removing, confirmed = self.removing, dict[Consumer, int]()
         while removing and removing[0][0] <= ticket:
             _, consumer = removing.popleft()
@@ -382,9 +382,9 @@ class DurableStorage:
         self._purged -= len(messages)
         self.stored -= sum(1 for _, body in messages if self.is_durable(body))
 
-    def when_purged(self, ticket: int, then: Callable[[], None]) -> None:
-        """Call `then` once the purge with this ticket is safe."""
-        self._purging.append((ticket, then))
+    def when_safe(self, ticket: int, then: Callable[[], None]) -> None:
+        """Call `then` once the changes with this ticket, and earlier ones, are safe, or were refused."""
+        self._awaited.append((ticket, then))
         self._lanes.agenda.unsafe.add(self._lanes.queue)
 
     def buffer_removal(self, message: Message) -> None:
@@ -415,6 +415,6 @@ class DurableStorage:
         for answered in refused:
             answered(False)
         self.removing.clear()
-        while self._purging:
-            self._purging.popleft()[1]()
+        while self._awaited:
+            self._awaited.popleft()[1]()
         self._transient.drop_all()
