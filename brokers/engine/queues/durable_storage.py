@@ -29,13 +29,19 @@ from brokers.engine.values.outcomes import Outcome, Verdict
 READY_MESSAGES = 4096
 READY_BYTES = 4 << 20
 
+#: How many times as many stay in memory while a consumer has credit for them, since they would be read again at once:
+#: eight producers have as much as that written in one group.
+WANTED = 4
+
 
 class DurableStorage:
-    """See `storage.Storage`. `store_id`: the number of the queue in the store."""
+    """See `storage.Storage`. `store_id`: the number of the queue in the store. `has_credit`: returns whether a consumer
+    has credit for the next message."""
 
     __slots__ = (
         "_awaited",
         "_gate",
+        "_has_credit",
         "_lanes",
         "_purged",
         "_transient",
@@ -47,10 +53,13 @@ class DurableStorage:
         "unsafe",
     )
 
-    def __init__(self, lanes: PriorityLanes, temp_id: int, store: Store, store_id: int) -> None:
+    def __init__(
+        self, lanes: PriorityLanes, temp_id: int, store: Store, store_id: int, has_credit: Callable[[], bool]
+    ) -> None:
         self._lanes = lanes
         self._gate = lanes.gate
         self._turn = lanes.turn
+        self._has_credit = has_credit
         self._transient = TransientStorage(lanes, temp_id)
         self.removing: deque[tuple[int, Consumer]] = deque()  # settled, not confirmed to their consumers yet
         self._awaited: deque[tuple[int, Callable[[], None]]] = deque()  # changes that are not safe yet
@@ -245,7 +254,7 @@ class DurableStorage:
         elif each.late:
             lanes.restore((number, body))
             lanes.announce(number)
-        elif each.stored and (lane.deep or lanes.memory_bytes() > READY_BYTES or len(lane.ready) >= READY_MESSAGES):
+        elif each.stored and not self._room(lane):
             lanes.deadlines.forget(number)
             lane.backlog.append(number, len(body), STORE, None, expires)
             lane.deep = True
@@ -253,6 +262,15 @@ class DurableStorage:
             lanes.make_visible(number, body)
         if expires <= self._turn.now:
             lanes.expires(number, expires)  # expired meanwhile
+
+    def _room(self, lane: PriorityLane) -> int:
+        """Return how many messages that are stored may stay in memory for this lane."""
+        if lane.deep:
+            return 0
+        times = WANTED if self._has_credit() and not self._gate.footprint.meter.memory.exhausted else 1
+        if self._lanes.memory_bytes() > times * READY_BYTES:
+            return 0
+        return max(0, times * READY_MESSAGES - len(lane.ready))
 
     def _make_run_visible(self, run: UnsafeRun) -> None:
         """As `_make_visible` does with each message of the run."""
@@ -262,10 +280,7 @@ class DurableStorage:
             for number, body in messages:
                 lanes.put_behind(lane, number, body)
             return
-        fits = len(messages)
-        if run.stored:
-            full = lane.deep or lanes.memory_bytes() > READY_BYTES
-            fits = 0 if full else max(0, READY_MESSAGES - len(lane.ready))
+        fits = self._room(lane) if run.stored else len(messages)
         lane.ready.extend(messages[:fits])
         for number, body in messages[fits:]:
             lane.backlog.append(number, len(body), STORE)

@@ -116,7 +116,11 @@ class Queue:
         self.dispatcher = Dispatcher()
         self.gate = FlowGate(virtualhost, name, self.turn, self)
         self.lanes = lanes = PriorityLanes(self, self.gate, agenda, self.dispatcher.revisit)
-        self.durable = DurableStorage(lanes, temp_id, store, store_id) if store_id and store is not None else None
+        self.durable = (
+            DurableStorage(lanes, temp_id, store, store_id, self.dispatcher.has_credit)
+            if store_id and store is not None
+            else None
+        )
         self.storage: Storage = self.durable or TransientStorage(lanes, temp_id)
         lanes.storage = self.storage
         self.memory_bytes = lanes.memory_bytes
@@ -536,7 +540,7 @@ class Queue:
         do."""
         more = self.gate.sweep()
         dispatcher = self.dispatcher
-        unread = dispatcher.has_credit and any(lane.deep and not lane.ready for lane in self.lanes.lanes)
+        unread = dispatcher.has_credit() and any(lane.deep and not lane.ready for lane in self.lanes.lanes)
         if unread or dispatcher.sparing:
             self.touch()
             return True
