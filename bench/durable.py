@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("--broker", action="append", required=True, help="NAME=FOLDER", metavar="NAME=FOLDER")
     parser.add_argument("--disk", type=Path, help="folder on the disk to be used (default: that of temporary files)")
     parser.add_argument("--rounds", type=int, default=5, help="of which the median counts (default: %(default)s)")
+    parser.add_argument("--transaction", type=int, default=0, help="messages of a transaction (default: none)")
     parser.add_argument("--count", type=int, default=100_000, help="messages of a run (default: %(default)s)")
     options = parser.parse_args()
     before = os.getloadavg()[0]
@@ -65,6 +66,8 @@ def main() -> None:
                     count = options.count if turn else options.count // 10  # the first round only warms up
                     cpu, written = each.cpu_seconds(), written_bytes(each.process)
                     given = {"senders": pairs, "receivers": pairs, "count": count, "size": SIZE, "durable": True}
+                    if options.transaction:
+                        given["transaction"] = options.transaction
                     done = load(programs, each, f"bench.{pairs}", **given)
                     if done["received"] < count:
                         raise Failed(f"{each.title}, {title}: {done['received']:,} of {count:,} messages arrived")

@@ -2,9 +2,10 @@
  *
  * `drain` takes the events of a collector for as long as they are ordinary: a complete message of a producer that asks
  * for nothing special, or the acknowledgement of a message by its consumer. It returns the first event that is not,
- * untouched, after all that was collected before it was handed to Python: so the order on a link, transactions, aborts,
- * drains and closes are decided by the same code as without this extension. The rules of flow control are not here: at
- * the first message of a run Python says how many may come, how large, and after how many bytes the run must end.
+ * untouched, after all that was collected before it was handed to Python: so the order on a link, the ends of
+ * transactions, aborts, drains and closes are decided by the same code as without this extension. The rules of flow
+ * control are not here: at the first message of a run Python says how many may come, how large, and after how many bytes
+ * the run must end. A run is in one transaction, or in none.
  *
  * Proton's functions are those of the library that python-qpid-proton has loaded (`bind`); its pointers cross to Python
  * as integers. A link's context is its lane, which it owns a reference to until `Lane.end`: Python calls that before
@@ -18,20 +19,23 @@
 
 #include "_runs_ordinary.h"
 #include "_runs_proton.h"
+#include "_runs_transactions.h"
 
 static bool bound;
 static int DELIVERY;       /* the type of a delivery's event */
-static uint64_t ACCEPTED;  /* the state of an accepted delivery */
 static uint64_t HANDLED;   /* bits: the types of the other events that Python handles */
 
-/* (path of the loaded library, PN_DELIVERY, PN_ACCEPTED, [types of events that are handled]). Raises ImportError if the
- * library lacks a function. */
+/* (path of the loaded library, PN_DELIVERY, PN_ACCEPTED, the state of a delivery in a transaction, (PN_LIST,
+ * PN_BINARY, PN_DESCRIBED, PN_ULONG), [types of events that are handled]). Raises ImportError if the library lacks a function. */
 static PyObject *bind(PyObject *module, PyObject *args) {
   const char *path;
   int delivery;
-  unsigned long long accepted, handled = 0;
+  unsigned long long accepted, transactional, handled = 0;
   PyObject *types;
-  if (!PyArg_ParseTuple(args, "siKO!", &path, &delivery, &accepted, &PyList_Type, &types)) return NULL;
+  __typeof__(TYPES) values;
+  if (!PyArg_ParseTuple(args, "siKK(iiii)O!", &path, &delivery, &accepted, &transactional, &values.list, &values.binary,
+                        &values.described, &values.ulong, &PyList_Type, &types))
+    return NULL;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(types); i++) {
     long type = PyLong_AsLong(PyList_GET_ITEM(types, i));
     if (type == -1 && PyErr_Occurred()) return NULL;
@@ -50,6 +54,8 @@ static PyObject *bind(PyObject *module, PyObject *args) {
     memcpy(FUNCTIONS[i].at, &found[i], sizeof found[i]);
   DELIVERY = delivery;
   ACCEPTED = accepted;
+  TRANSACTIONAL = transactional;
+  TYPES = values;
   HANDLED = handled;
   bound = true;
   Py_RETURN_NONE;
@@ -63,6 +69,12 @@ static bool is_bound(void) {
 static PyObject *classify(PyObject *module, PyObject *body) {
   if (!PyBytes_Check(body)) return PyErr_Format(PyExc_TypeError, "bytes, not %.100s", Py_TYPE(body)->tp_name);
   return PyLong_FromLong(class_of(PyBytes_AS_STRING(body), (size_t)PyBytes_GET_SIZE(body)));
+}
+
+/* Its id as bytes; None if it is none. */
+static PyObject *id_of(const Transaction *transaction) {
+  if (!transaction->is_in) return Py_NewRef(Py_None);
+  return PyBytes_FromStringAndSize(transaction->id, ID_BYTES);
 }
 
 /* -- lanes ---------------------------------------------------------------------------------------------------------- */
@@ -84,6 +96,7 @@ typedef struct {
   Py_ssize_t most_bytes;      /* of the run: it ends with the message that exceeds this */
   Py_ssize_t largest;         /* of a message, bytes */
   int class;
+  Transaction transaction;    /* that the run is in */
   char producer;
 } Lane;
 
@@ -175,16 +188,22 @@ static int hand_over(Lane *self) {
   return 0;
 }
 
-/* What was collected: (bodies, bytes, whether they are durable) of a producer, whose deliveries `accept` or `withhold`
- * takes; [messages] of a consumer, whose deliveries are settled. */
+/* What was collected: (bodies, bytes, whether they are durable, id of their transaction or None) of a producer, whose
+ * deliveries `accept` or `withhold` takes; ([messages], id of their transaction or None) of a consumer, whose deliveries
+ * are settled. */
 static PyObject *lane_take(Lane *self, PyObject *unused) {
   PyObject *messages = self->messages;
   self->messages = NULL;
   if (!messages && !(messages = PyList_New(0))) return NULL;
-  if (!self->producer) return messages;
+  PyObject *id = id_of(&self->transaction);
+  if (!id) {
+    Py_DECREF(messages);
+    return NULL;
+  }
+  if (!self->producer) return Py_BuildValue("(NN)", messages, id);
   Py_ssize_t size = self->size;
   self->size = 0;
-  return Py_BuildValue("(NnO)", messages, size, self->class == DURABLE ? Py_True : Py_False);
+  return Py_BuildValue("(NnON)", messages, size, self->class == DURABLE ? Py_True : Py_False, id);
 }
 
 /* The message of the event that `drain` has returned, if it was read; None if it was not. */
@@ -198,6 +217,21 @@ static PyObject *lane_take_special(Lane *self, PyObject *unused) {
 static PyObject *lane_accept(Lane *self, PyObject *unused) {
   for (Py_ssize_t i = 0; i < self->count; i++) {
     pn.delivery_update(self->deliveries[i], ACCEPTED);
+    pn.delivery_settle(self->deliveries[i]);
+  }
+  self->count = 0;
+  Py_RETURN_NONE;
+}
+
+/* (address of the data of the state "accepted in the run's transaction"): as `accept`, with this state. */
+static PyObject *lane_accept_in(Lane *self, PyObject *state_address) {
+  pn_data_t *state = PyLong_AsVoidPtr(state_address);
+  if (!state) return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "data has an address");
+  for (Py_ssize_t i = 0; i < self->count; i++) {
+    pn_disposition_t *local = pn.delivery_local(self->deliveries[i]);
+    pn_data_t *data = local ? pn.disposition_data(local) : NULL;
+    if (!data || pn.data_copy(data, state)) return PyErr_Format(PyExc_RuntimeError, "Proton has not taken a state");
+    pn.delivery_update(self->deliveries[i], TRANSACTIONAL);
     pn.delivery_settle(self->deliveries[i]);
   }
   self->count = 0;
@@ -260,6 +294,7 @@ static PyMethodDef lane_methods[] = {
     {"take", (PyCFunction)lane_take, METH_NOARGS, NULL},
     {"take_special", (PyCFunction)lane_take_special, METH_NOARGS, NULL},
     {"accept", (PyCFunction)lane_accept, METH_NOARGS, NULL},
+    {"accept_in", (PyCFunction)lane_accept_in, METH_O, NULL},
     {"withhold", (PyCFunction)lane_withhold, METH_NOARGS, NULL},
     {"send", (PyCFunction)(void (*)(void))lane_send, METH_FASTCALL, NULL},
     {NULL},
@@ -316,12 +351,13 @@ static int begin(Lane *lane, PyObject *lanes) {
   return 0;
 }
 
-/* Ask how long the next run of a producer may be. Its answer is valid while nothing else happens to the queue: so runs
- * of the same order are handed over first. Returns false if a message of this length cannot be in it. -1: an error. */
-static int ask(Lane *lane, PyObject *lanes, size_t length) {
+/* Ask how long the next run of a producer may be, in this transaction. Its answer is valid while nothing else happens to
+ * the queue: so runs of the same order are handed over first. Returns false if a message of this length cannot be in it.
+ * -1: an error. */
+static int ask(Lane *lane, PyObject *lanes, size_t length, const Transaction *transaction) {
   if (hand_over_all(lanes, lane->order)) return -1;
   if (!lane->link) return 0;
-  PyObject *allowance = PyObject_CallMethod(lane->owner, "run_allowance", NULL);
+  PyObject *allowance = PyObject_CallMethod(lane->owner, "run_allowance", "N", id_of(transaction));
   if (!allowance) return -1;
   int read = PyArg_ParseTuple(allowance, "nnn;messages, bytes, bytes of one message", &lane->allowed,
                               &lane->most_bytes, &lane->largest);
@@ -346,15 +382,17 @@ static int add_delivery(Lane *lane, pn_delivery_t *delivery) {
 }
 
 /* Add a message of this class to the run of a producer, or to a new one. Returns false if it cannot be in one. */
-static int join(Lane *lane, PyObject *lanes, pn_delivery_t *delivery, PyObject *body, int class) {
+static int join(Lane *lane, PyObject *lanes, pn_delivery_t *delivery, PyObject *body, int class,
+                const Transaction *transaction) {
   size_t length = (size_t)PyBytes_GET_SIZE(body);
   if (lane->messages && class != lane->class) {
-    int may = ask(lane, lanes, length);
+    int may = ask(lane, lanes, length, transaction);
     if (may <= 0) return may;
   }
   if (!lane->messages && begin(lane, lanes)) return -1;
   if (PyList_Append(lane->messages, body) || add_delivery(lane, delivery)) return -1;
   lane->class = class;
+  lane->transaction = *transaction;
   lane->size += (Py_ssize_t)length;
   lane->allowed--;
   pn.link_advance(lane->link);
@@ -367,8 +405,11 @@ static int incoming(Lane *lane, PyObject *lanes, pn_delivery_t *delivery) {
   if (length < 7 || length > PY_SSIZE_T_MAX / 2 || pn.delivery_partial(delivery) || pn.delivery_aborted(delivery) ||
       !pn.delivery_readable(delivery) || pn.link_current(lane->link) != delivery)
     return 0;
-  bool goes_on = lane->messages && lane->allowed > 0 && lane->size <= lane->most_bytes;
-  int may = goes_on ? (Py_ssize_t)length <= lane->largest : ask(lane, lanes, length);
+  Transaction transaction;
+  if (!read_transaction(delivery, &transaction)) return 0;
+  bool goes_on = lane->messages && lane->allowed > 0 && lane->size <= lane->most_bytes &&
+                 same_transaction(&lane->transaction, &transaction);
+  int may = goes_on ? (Py_ssize_t)length <= lane->largest : ask(lane, lanes, length, &transaction);
   if (may <= 0) return may;
   PyObject *body = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)length);
   if (!body) return -1;
@@ -380,18 +421,33 @@ static int incoming(Lane *lane, PyObject *lanes, pn_delivery_t *delivery) {
   } else if ((class = class_of(PyBytes_AS_STRING(body), length)) == SPECIAL) {
     joined = 0;
   } else {
-    joined = join(lane, lanes, delivery, body, class);
+    joined = join(lane, lanes, delivery, body, class, &transaction);
   }
   if (joined == 0) Py_XSETREF(lane->special, Py_NewRef(body)); /* it cannot be read a second time */
   Py_DECREF(body);
   return joined;
 }
 
+/* Ask whether acknowledgements in this transaction may be in a run. -1: an error. */
+static int may_acknowledge(Lane *lane, const Transaction *transaction) {
+  PyObject *answer = PyObject_CallMethod(lane->owner, "may_acknowledge", "N", id_of(transaction));
+  if (!answer) return -1;
+  int may = PyObject_IsTrue(answer);
+  Py_DECREF(answer);
+  return may;
+}
+
 /* Whether a consumer's event is the acknowledgement of a message, which has joined a run: 1, 0, or -1 for an error. */
 static int outgoing(Lane *lane, PyObject *lanes, pn_delivery_t *delivery) {
-  if (pn.delivery_remote_state(delivery) != ACCEPTED || !pn.delivery_settled(delivery)) return 0;
-  if (!lane->messages && hand_over_all(lanes, lane->order)) return -1;
-  if (!lane->link) return 0;
+  Transaction transaction;
+  if (!pn.delivery_settled(delivery) || !read_acceptance(delivery, &transaction)) return 0;
+  if (!lane->messages || !same_transaction(&lane->transaction, &transaction)) {
+    if (hand_over_all(lanes, lane->order)) return -1;
+    if (!lane->link) return 0;
+    int may = transaction.is_in ? may_acknowledge(lane, &transaction) : 1;
+    if (may <= 0 || !lane->link) return may < 0 ? -1 : 0;
+    lane->transaction = transaction;
+  }
   PyObject *address = PyLong_FromVoidPtr(delivery);
   if (!address) return -1;
   int joined = 0;
@@ -443,19 +499,33 @@ static PyObject *drain(PyObject *module, PyObject *collector_address) {
   return taken < 0 ? NULL : PyLong_FromVoidPtr(event);
 }
 
-/* ([address of a delivery, or None]): accept and settle them. */
+/* ([address of a delivery, or None]): accept and settle those that are in no transaction. Returns the addresses of the
+ * others. */
 static PyObject *accept(PyObject *module, PyObject *deliveries) {
   if (!is_bound()) return NULL;
   if (!PyList_Check(deliveries)) return PyErr_Format(PyExc_TypeError, "a list");
+  PyObject *others = PyList_New(0);
+  if (!others) return NULL;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(deliveries); i++) {
     PyObject *each = PyList_GET_ITEM(deliveries, i);
     if (each == Py_None) continue;
     pn_delivery_t *delivery = PyLong_AsVoidPtr(each);
-    if (!delivery) return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "a delivery has an address");
+    if (!delivery && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a delivery has an address");
+    if (!delivery) {
+      Py_DECREF(others);
+      return NULL;
+    }
+    if (pn.delivery_remote_state(delivery) == TRANSACTIONAL) {
+      if (PyList_Append(others, each)) {
+        Py_DECREF(others);
+        return NULL;
+      }
+      continue;
+    }
     pn.delivery_update(delivery, ACCEPTED);
     pn.delivery_settle(delivery);
   }
-  Py_RETURN_NONE;
+  return others;
 }
 
 /* (address of a transport) -> (all pending output, or None; whether there will be no more). */

@@ -10,10 +10,12 @@ typedef struct pn_event_t pn_event_t;
 typedef struct pn_delivery_t pn_delivery_t;
 typedef struct pn_link_t pn_link_t;
 typedef struct pn_transport_t pn_transport_t;
+typedef struct pn_disposition_t pn_disposition_t;
+typedef struct pn_data_t pn_data_t;
 typedef struct {
   size_t size;
   const char *start;
-} pn_bytes_t; /* a delivery tag */
+} pn_bytes_t; /* a delivery tag, or a binary */
 
 static struct {
   pn_event_t *(*collector_peek)(pn_collector_t *);
@@ -27,6 +29,16 @@ static struct {
   bool (*delivery_readable)(pn_delivery_t *);
   bool (*delivery_settled)(pn_delivery_t *);
   uint64_t (*delivery_remote_state)(pn_delivery_t *);
+  pn_disposition_t *(*delivery_local)(pn_delivery_t *);
+  pn_disposition_t *(*delivery_remote)(pn_delivery_t *);
+  pn_data_t *(*disposition_data)(pn_disposition_t *);
+  int (*data_copy)(pn_data_t *, pn_data_t *);
+  void (*data_rewind)(pn_data_t *);
+  bool (*data_next)(pn_data_t *);
+  bool (*data_enter)(pn_data_t *);
+  int (*data_type)(pn_data_t *);
+  pn_bytes_t (*data_get_binary)(pn_data_t *);
+  uint64_t (*data_get_ulong)(pn_data_t *);
   void (*delivery_update)(pn_delivery_t *, uint64_t);
   void (*delivery_settle)(pn_delivery_t *);
   void (*delivery_abort)(pn_delivery_t *);
@@ -57,6 +69,16 @@ static const struct {
     {"pn_delivery_readable", &pn.delivery_readable},
     {"pn_delivery_settled", &pn.delivery_settled},
     {"pn_delivery_remote_state", &pn.delivery_remote_state},
+    {"pn_delivery_local", &pn.delivery_local},
+    {"pn_delivery_remote", &pn.delivery_remote},
+    {"pn_disposition_data", &pn.disposition_data},
+    {"pn_data_copy", &pn.data_copy},
+    {"pn_data_rewind", &pn.data_rewind},
+    {"pn_data_next", &pn.data_next},
+    {"pn_data_enter", &pn.data_enter},
+    {"pn_data_type", &pn.data_type},
+    {"pn_data_get_binary", &pn.data_get_binary},
+    {"pn_data_get_ulong", &pn.data_get_ulong},
     {"pn_delivery_update", &pn.delivery_update},
     {"pn_delivery_settle", &pn.delivery_settle},
     {"pn_delivery_abort", &pn.delivery_abort},

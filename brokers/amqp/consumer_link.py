@@ -127,9 +127,24 @@ class ConsumerLink(Link):
                 self.consumer.queue.put_back(self.consumer, message)
             self.end("amqp:internal-error", "a message could not be sent")
 
+    def may_acknowledge(self, transaction: bytes) -> bool:
+        engine = self.context.engine
+        found = engine.transactions.get(transaction) if engine is not None else None
+        return found is not None and found.state is State.OPEN
+
     def take_run(self) -> None:
-        assert self.lane is not None
-        self.consumer.queue.acknowledge_run(self.consumer, self.lane.take())
+        lane, consumer, engine = self.lane, self.consumer, self.context.engine
+        assert lane is not None
+        messages, identity = lane.take()
+        if identity is None:
+            consumer.queue.acknowledge_run(consumer, messages)
+            return
+        transaction = engine.transactions.get(identity) if engine is not None else None
+        if transaction is not None and transaction.state is State.OPEN:
+            transaction.acknowledge_run(consumer, messages)
+            return
+        for message in messages:  # rolled back since `may_acknowledge`
+            consumer.queue.put_back(consumer, message, failed=True)
 
     def acquired(self) -> list[Message]:
         """Return the messages that the client has; see `Consumer.acquired`."""

@@ -6,6 +6,7 @@ ends with the link on which it was declared; if it was not discharged by then, i
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from proton import Described
@@ -26,6 +27,15 @@ NOT_IMPLEMENTED, DECODE_ERROR = "amqp:not-implemented", "amqp:decode-error"
 _DECLARE = (0x31, "amqp:declare:list")
 _DISCHARGE = (0x32, "amqp:discharge:list")
 _VALUE = (0x77, "amqp:amqp-value:*")
+
+#: Requests as most clients encode them: to declare a transaction, or to end the one with this id as this boolean says.
+#: Reading any other takes thirty times as long.
+_USUAL = re.compile(
+    rb"""(?: \x00Sp\x45 )? (?: \x00Ss\x45 )?  # no header fields, and no properties
+    \x00Sw\x00S (?: 1 (?: \x45 | \xc0\x02\x01\x40 | \xd0\x00\x00\x00\x05\x00\x00\x00\x01\x40 )
+        | 2 (?: \xc0\x0c\x02 | \xd0\x00\x00\x00\x0f\x00\x00\x00\x02 ) \xa0\x08 (.{8}) ([\x41\x42]) )""",
+    re.DOTALL | re.VERBOSE,
+)
 
 
 class CoordinatorLink(IncomingLink):
@@ -151,6 +161,9 @@ class CoordinatorLink(IncomingLink):
 
 def _request(message: bytes) -> tuple[Any, list[Any]]:
     """Return (descriptor, fields) of the message's value. Raises ValueError."""
+    if usual := _USUAL.fullmatch(message):
+        identity, failed = usual.groups()
+        return (_DECLARE[0], []) if identity is None else (_DISCHARGE[0], [identity, failed == b"\x41"])
     at = 0
     while at < len(message):
         length, section = pn.decode_first(memoryview(message)[at:])

@@ -41,14 +41,16 @@ class FanOutLink(IncomingLink):
 
     # -- in runs: see `runs.py` ------------------------------------------------------------------------------------
 
-    def run_allowance(self) -> tuple[int, int, int]:
-        return NOTHING if self.parts or self.memory.exhausted else self.fan_out.run_allowance()
+    def run_allowance(self, transaction: bytes | None) -> tuple[int, int, int]:
+        if transaction is not None or self.parts or self.memory.exhausted:
+            return NOTHING
+        return self.fan_out.run_allowance()
 
     def take_run(self) -> None:
         """Publish a run at once if all its messages go where the last one went, else each one singly."""
         lane, fan_out, route = self.lane, self.fan_out, self.route
         assert lane is not None
-        bodies, size, durable = lane.take()
+        bodies, size, durable, _ = lane.take()
         found = [route(body) for body in bodies]
         if any(queues != fan_out.last for queues in found):
             self._in_run = True  # Proton has counted the whole run, and the broker not yet

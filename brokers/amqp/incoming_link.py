@@ -49,8 +49,8 @@ SCRATCH = pn.new("char[]", SCRATCH_SIZE)
 class IncomingLink(Link):
     """A link on which the client sends: assembles messages of many frames, and finds their transactions. `plain`: the
     state of messages is not read, since they are in no transaction: so on a connection without a coordinator, after the
-    link's first message, since reading each state costs a hundredth of the throughput. `lane`: collects runs of a plain
-    link that has begun one."""
+    link's first message, since reading each state costs a hundredth of the throughput. `lane`: collects runs, from the
+    link's first message on."""
 
     __slots__ = ("lane", "parts", "plain", "size")
 
@@ -103,9 +103,9 @@ class IncomingLink(Link):
         return self.context.broker.shortages.usages[Resource.MEMORY]
 
     def begin_lane(self, owner: Producing, order: object) -> None:
-        """Collect runs from now on, if the link is plain and there is the extension."""
+        """Collect runs from now on, if there is the extension."""
         runs = self.context.runs
-        if self.plain and runs is not None and self.lane is None:
+        if runs is not None and self.lane is None:
             self.lane = runs.Lane(address(self.pointer), owner, order, True)
 
     def _end_lane(self) -> None:
@@ -147,15 +147,17 @@ class IncomingLink(Link):
         if self.plain or delivery_remote_state(delivery) != TRANSACTIONAL:
             delivery_update(delivery, ACCEPTED)
         else:
-            pn.delivery_update_in(delivery, self._accepted_in(pn.transactional_state(delivery)[0]))
+            identity = pn.transactional_state(delivery)[0]
+            transaction = self._transactions.get(identity)
+            # None: it has ended
+            state = pn.accepted_in(identity) if transaction is None else self.accepted_in(transaction)
+            pn.delivery_update_in(delivery, state)
         delivery_settle(delivery)
 
-    def _accepted_in(self, identity: bytes) -> Any:
-        transaction = self._transactions.get(identity)
-        if transaction is None:  # it has ended
-            return pn.accepted_in(identity)
+    def accepted_in(self, transaction: Transaction) -> Any:
+        """Return the state of deliveries that are accepted in this transaction."""
         if transaction.accepted is None:
-            transaction.accepted = pn.accepted_in(identity)
+            transaction.accepted = pn.accepted_in(transaction.id)
         return transaction.accepted
 
     def reject(self, delivery: Any, condition: str, text: str) -> None:
@@ -177,7 +179,6 @@ class IncomingLink(Link):
 
     def watch_transactions(self) -> None:
         self.plain = False
-        self._end_lane()
 
     def in_transaction(self, delivery: Any) -> bool:
         """Return whether a complete message is in a transaction; called for every message unless the link is plain."""
@@ -185,6 +186,11 @@ class IncomingLink(Link):
             return True
         self.plain = not self.context.transacted
         return False
+
+    def open_transaction(self, identity: bytes) -> Transaction | None:
+        """Return the connection's open transaction with this id, if there is one."""
+        transaction = self._transactions.get(identity)
+        return transaction if transaction is not None and transaction.state is State.OPEN else None
 
     def transaction_of(self, delivery: Any) -> Transaction | None:
         """Return the open transaction of a message. None: there is none, and the message was rejected, or the link

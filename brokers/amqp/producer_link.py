@@ -26,7 +26,7 @@ from brokers.amqp.proton import (
     link_recv,
     unpack,
 )
-from brokers.amqp.runs import address
+from brokers.amqp.runs import Lane, address
 from brokers.engine.flow.producer import Producer
 from brokers.engine.queues.runs import NOTHING
 from brokers.engine.values.outcomes import Outcome, Verdict
@@ -52,18 +52,34 @@ class ProducerLink(IncomingLink):
 
     # -- in runs: see `runs.py` ------------------------------------------------------------------------------------
 
-    def run_allowance(self) -> tuple[int, int, int]:
+    def run_allowance(self, transaction: bytes | None) -> tuple[int, int, int]:
         producer = self.producer
-        return NOTHING if self.parts else producer.queue.run_allowance(producer)
+        if self.parts or (transaction is not None and self.open_transaction(transaction) is None):
+            return NOTHING
+        return producer.queue.run_allowance(producer)
 
     def take_run(self) -> None:
         lane, producer = self.lane, self.producer
         assert lane is not None
-        bodies, size, durable = lane.take()
-        if producer.queue.publish_run(producer, bodies, size, durable=durable) is IS_ACCEPTED:
+        bodies, size, durable, identity = lane.take()
+        if identity is not None:
+            self._take_run_in(lane, identity, bodies, size, durable=durable)
+        elif producer.queue.publish_run(producer, bodies, size, durable=durable) is IS_ACCEPTED:
             lane.accept()
         else:
             self.withheld.extend(lane.withhold())
+
+    def _take_run_in(self, lane: Lane, identity: bytes, bodies: list[bytes], size: int, *, durable: bool) -> None:
+        """Take a run in the transaction with this id, which was open when the run began."""
+        transaction = self.open_transaction(identity)
+        if transaction is not None:
+            transaction.publish_run(self.producer, bodies, size, durable=durable)
+            lane.accept_in(pn.state_address(self.accepted_in(transaction)))
+            return
+        for each in lane.withhold():  # something has ended it since
+            self.producer.queue.abort(self.producer)  # its credit is used
+            if each is not None:
+                self.transaction_of(pn.cast("pn_delivery_t *", each))  # rejects it
 
     def in_transaction(self, delivery: Any) -> bool:
         inside = super().in_transaction(delivery)
@@ -76,7 +92,9 @@ class ProducerLink(IncomingLink):
         # Runs for every message: rare cases are checked only if a delivery is empty or incomplete.
         length = delivery_pending(delivery)
         if self.lane is not None and (body := self.lane.take_special()) is not None:
-            pass
+            if not self.plain and self.in_transaction(delivery):
+                self._publish_in_transaction(delivery, body)
+                return
         elif length < 2 or not self.plain:  # Proton reports 1 for an aborted one
             body = self._odd(delivery)
         elif length > SCRATCH_SIZE or self.parts or delivery_partial(delivery):
@@ -141,9 +159,10 @@ class ProducerLink(IncomingLink):
     def settle(self, count: int, outcome: Outcome) -> None:
         """Settle the oldest `count` withheld deliveries."""
         withheld, runs = self.withheld, self.context.runs
-        if runs is not None and self.plain and outcome is Outcome.ACCEPTED:
+        if runs is not None and outcome is Outcome.ACCEPTED:
             next_one = withheld.popleft
-            runs.accept([next_one() for _ in range(min(count, len(withheld)))])
+            for in_transaction in runs.accept([next_one() for _ in range(min(count, len(withheld)))]):
+                self.accept(pn.cast("pn_delivery_t *", in_transaction))
             self.context.dirty()
             return
         for _ in range(min(count, len(withheld))):

@@ -27,6 +27,8 @@ SND_SETTLED, SND_UNSETTLED, SND_MIXED, RCV_FIRST = (
 )
 #: States of a delivery in transactions, which Proton has no names for (AMQP 1.0, part 4.5).
 DECLARED, TRANSACTIONAL = 0x33, 0x34
+#: Types of values, for `runs`.
+TYPES = lib.PN_LIST, lib.PN_BINARY, lib.PN_DESCRIBED, lib.PN_ULONG
 COORDINATOR, UNSPECIFIED, DIST_MODE_COPY = lib.PN_COORDINATOR, lib.PN_UNSPECIFIED, lib.PN_DIST_MODE_COPY
 SOURCE, NONDURABLE, DELIVERIES, EXPIRE_NEVER = lib.PN_SOURCE, lib.PN_NONDURABLE, lib.PN_DELIVERIES, lib.PN_EXPIRE_NEVER
 
@@ -280,9 +282,21 @@ def transactional_state(pointer: Any) -> tuple[bytes, int, list[Any]]:
 
 def accepted_in(transaction: bytes) -> Any:
     """Return the state of a delivery that is accepted in a transaction, for `delivery_update_in`."""
-    data = Data()
-    data.put_object([transaction, Described(ulong(ACCEPTED), [])])
-    return data
+    state = Data()
+    data = state._data
+    _put_id(data, transaction)
+    lib.pn_data_put_described(data)
+    lib.pn_data_enter(data)
+    lib.pn_data_put_ulong(data, ACCEPTED)
+    lib.pn_data_put_list(data)
+    return state
+
+
+def _put_id(data: Any, transaction: bytes) -> None:
+    """Begin a list with the id of a transaction: a tenth of the cost of `Data.put_object`, for every transaction."""
+    lib.pn_data_put_list(data)
+    lib.pn_data_enter(data)
+    lib.pn_data_put_binary(data, (len(transaction), from_buffer(transaction)))
 
 
 def rejected_in(transaction: bytes, name: str, description: str) -> Any:
@@ -293,6 +307,11 @@ def rejected_in(transaction: bytes, name: str, description: str) -> Any:
     return data
 
 
+def state_address(state: Any) -> int:
+    """Return the address of the data of a state, for `runs.Lane.accept_in`. It is valid for as long as the state."""
+    return int(cast("uintptr_t", state._data))
+
+
 def delivery_update_in(pointer: Any, state: Any) -> None:
     """Set a delivery's outcome in its transaction."""
     lib.pn_data_copy(lib.pn_disposition_data(lib.pn_delivery_local(pointer)), state._data)
@@ -301,7 +320,7 @@ def delivery_update_in(pointer: Any, state: Any) -> None:
 
 def delivery_declared(pointer: Any, transaction: bytes) -> None:
     """Answer a declaration."""
-    Data(lib.pn_disposition_data(lib.pn_delivery_local(pointer))).put_object([transaction])
+    _put_id(lib.pn_disposition_data(lib.pn_delivery_local(pointer)), transaction)
     lib.pn_delivery_update(pointer, DECLARED)
 
 

@@ -46,14 +46,17 @@ class Lane(Protocol):
         """Forget the link, which may be freed afterwards. Idempotent."""
 
     def take(self) -> Any:
-        """Take the run: (bodies, sum of their bytes, whether they are durable) of a producer, [messages] of a
-        consumer."""
+        """Take the run: (bodies, sum of their bytes, whether they are durable, id of their transaction or None) of a
+        producer, ([messages], id of their transaction or None) of a consumer."""
 
     def take_special(self) -> bytes | None:
         """Take the body of the current delivery if it was read and is not ordinary."""
 
     def accept(self) -> None:
         """Accept and settle the deliveries of the producer's run that was taken."""
+
+    def accept_in(self, state: int, /) -> None:
+        """As `accept`, within the run's transaction. `state`: address of Proton's data of the state."""
 
     def withhold(self) -> list[int | None]:
         """Return the addresses of these deliveries instead; None for one that the client has settled."""
@@ -62,32 +65,39 @@ class Lane(Protocol):
         """Send messages, whose tags follow `tag`, and add them to `unsettled`. Return how many were sent."""
 
 
-class Consuming(Protocol):
-    """A consumer's link, as its lane calls it."""
+class Taking(Protocol):
+    """A link, as its lane calls it."""
 
     def take_run(self) -> None:
         """Take the run of the lane, which is complete."""
 
 
-class Producing(Consuming, Protocol):
+class Consuming(Taking, Protocol):
+    """A consumer's link, as its lane calls it."""
+
+    def may_acknowledge(self, transaction: bytes) -> bool:
+        """Return whether messages can be acknowledged in the transaction with this id."""
+
+
+class Producing(Taking, Protocol):
     """A producer's link, as its lane calls it."""
 
-    def run_allowance(self) -> tuple[int, int, int]:
+    def run_allowance(self, transaction: bytes | None) -> tuple[int, int, int]:
         """Return how long the next run may be: its messages at most; the bytes with which it ends, once it exceeds
-        them; and the bytes of one message at most."""
+        them; and the bytes of one message at most. `transaction`: the id of the one that it is in; None: none."""
 
 
 class Runs(Protocol):
     """The extension."""
 
-    def Lane(self, link: int, owner: Consuming, order: object, producer: bool, /) -> Lane:
+    def Lane(self, link: int, owner: Taking, order: object, producer: bool, /) -> Lane:
         """`order`: the queue of the link, None if it may reach any; at most one link of a queue has an open run."""
 
     def drain(self, collector: int, /) -> int:
         """Take ordinary events. Return the address of the first other event, which stays; 0: there is none."""
 
-    def accept(self, deliveries: list[int | None], /) -> None:
-        """Accept and settle deliveries."""
+    def accept(self, deliveries: list[int | None], /) -> list[int]:
+        """Accept and settle deliveries that are in no transaction; return the others."""
 
     def output(self, transport: int, /) -> tuple[bytes | None, bool]:
         """Return (pending output, whether there will be no more)."""
@@ -105,7 +115,7 @@ def load() -> Runs | None:
         log.warning("the C extension cannot be loaded: %s", error)
         return None
     try:
-        extension.bind(cproton_ffi.__file__, pn.EV_DELIVERY, pn.ACCEPTED, _HANDLED)
+        extension.bind(cproton_ffi.__file__, pn.EV_DELIVERY, pn.ACCEPTED, pn.TRANSACTIONAL, pn.TYPES, _HANDLED)
     except (ImportError, TypeError, AttributeError) as error:  # of another release of Proton, or of this module
         log.warning("the C extension does not fit the installed python-qpid-proton, or this release: %s", error)
         return None

@@ -35,6 +35,10 @@ _NO_ANSWER = "ERROR: process error"
 _OUT_SIZE = 1 << 18
 _OUT = pn.new("char[]", _OUT_SIZE)
 
+#: Bytes of input whose events are handled together. Proton takes 16 KiB at a time, in which there is hardly a run of
+#: messages of 10 KiB; of ten times as much, small messages leave the processor's cache before they are handled.
+PIECE_BYTES = 1 << 15
+
 
 class Wire(Protocol):
     """The output of a connection."""
@@ -77,7 +81,7 @@ class Transport:
 
     def push(self, buffer: Any, count: int, handle_events: Callable[[], None]) -> Malformed | None:
         """Pass `count` bytes of a cffi char buffer to Proton, up to a malformed frame, which is returned.
-        `handle_events` is called after each part: there may be events in `collector`."""
+        `handle_events` is called after each piece: there may be events in `collector`."""
         if self._malformed:
             return None
         malformed: Malformed | None = None
@@ -86,13 +90,16 @@ class Transport:
         except Malformed as found:
             malformed, count = found, found.start
             self._malformed = True
-        transport, offset, push = self._transport, 0, pn.transport_push
+        transport, offset, due, push = self._transport, 0, PIECE_BYTES, pn.transport_push
         while offset < count:
             taken = push(transport, buffer + offset, count - offset)
             if taken <= 0:
                 break  # Proton ends the input, and reports it as an event
             offset += taken
-            handle_events()
+            if offset >= due:
+                handle_events()
+                due = offset + PIECE_BYTES
+        handle_events()
         return malformed
 
     def flush(self) -> None:

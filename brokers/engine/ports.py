@@ -158,6 +158,11 @@ class Store(Protocol):
     @property
     def full(self) -> bool: ...
 
+    @property
+    def buffered(self) -> int:
+        """The ticket of the newest changes that are buffered; 0: none are."""
+        ...
+
     def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
         """Buffer a message. `expires`: ms, 0 for never. Return the ticket."""
         ...
@@ -168,8 +173,8 @@ class Store(Protocol):
 
     def put_run(self, queue: int, first: int, bodies: Sequence[bytes], size: int) -> int:
         """Buffer one or more messages with successive numbers from `first`, which never expire: all of them are stored
-        or all are refused. `size`: of all bodies, in bytes; the sequence does not change afterwards. Never between
-        `begin` and `end`. Return the ticket."""
+        or all are refused. `size`: of all bodies, in bytes; the sequence does not change afterwards. Return the
+        ticket."""
         ...
 
     def remove(self, queue: int, number: int) -> int: ...

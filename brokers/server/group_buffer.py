@@ -29,10 +29,11 @@ class GroupBuffer:
         Returns the ticket of its group."""
         whole = self._whole
         group = self._open_group() if whole is None else self._waiting[-1]
-        if whole is None and not expires:
-            group.put(queue, number, body)
+        messages = group if whole is None else whole
+        if expires:
+            messages.rows.extend((queue, number, body, expires))
         else:
-            (group if whole is None else whole).rows.extend((queue, number, body, expires))
+            messages.put(queue, number, body)
         size = len(body)
         group.bytes += size
         disk_bytes = size + MESSAGE_BYTES
@@ -41,11 +42,11 @@ class GroupBuffer:
         return group.ticket
 
     def put_run(self, queue: int, first: int, bodies: Sequence[bytes], size: int) -> int:
-        """Buffer one or more messages with successive unique numbers from `first`, none of which expires, outside
-        transactions: all are written, or all are refused. `size`: of all bodies, in bytes. Returns the ticket of their
-        group."""
-        group = self._open_group()
-        group.put_run(queue, first, bodies)
+        """Buffer one or more messages with successive unique numbers from `first`, none of which expires: all are
+        written, or all are refused. `size`: of all bodies, in bytes. Returns the ticket of their group."""
+        whole = self._whole
+        group = self._open_group() if whole is None else self._waiting[-1]
+        (group if whole is None else whole).put_run(queue, first, bodies)
         group.bytes += size
         disk_bytes = size + MESSAGE_BYTES * len(bodies)
         group.disk_bytes += disk_bytes
@@ -120,6 +121,12 @@ class GroupBuffer:
 
     def end(self) -> None:
         self._whole = None
+
+    @property
+    def buffered(self) -> int:
+        """The ticket of the newest group if there is anything in it, else 0."""
+        newest = self._waiting[-1]
+        return newest.ticket if newest else 0
 
     @property
     def pending(self) -> bool:

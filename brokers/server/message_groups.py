@@ -51,33 +51,15 @@ class Changes:
         self.named.update(later.named)
 
 
-@dataclass(slots=True)
-class Whole:
-    """A client's transaction with this number, written completely or not at all. `rows` as in a group."""
+@dataclass(slots=True, kw_only=True)
+class Messages:
+    """Messages that are written together. `rows`: `COLUMNS` values of each message, flat. `runs`: further messages,
+    arranged by the writer, so that the loop does not wait for that."""
 
-    transaction: int
-    rows: list[int | bytes] = field(default_factory=list)
-    changes: Changes = field(default_factory=Changes)
-
-
-@dataclass(slots=True)
-class Group:
-    """Messages and changes that are written together. `rows`: `COLUMNS` values of each message, flat. `runs`: further
-    messages, arranged by the writer, so that the loop does not wait for that.
-    `bytes`: of all messages, those of transactions included; `disk_bytes`: their approximate disk space."""
-
-    ticket: int
     rows: list[int | bytes] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
-    bytes: int = 0
-    disk_bytes: int = 0
-    changes: Changes = field(default_factory=Changes)
-    wholes: list[Whole] = field(default_factory=list)
     open: list[Body] | None = None  # the last run's bodies, if `put` made it
     next: Place = (0, 0)  # follows it
-
-    def __bool__(self) -> bool:
-        return bool(self.rows or self.runs or self.changes or self.wholes)
 
     def put(self, queue: int, number: int, body: Body) -> None:
         """Add a message that does not expire, to the last run if it follows it."""
@@ -92,6 +74,29 @@ class Group:
         """Add messages that do not expire and have successive numbers."""
         self.open = None
         self.runs.append((queue, first, bodies))
+
+
+@dataclass(slots=True)
+class Whole(Messages):
+    """A client's transaction with this number, written completely or not at all."""
+
+    transaction: int
+    changes: Changes = field(default_factory=Changes)
+
+
+@dataclass(slots=True)
+class Group(Messages):
+    """Messages and changes that are written together. `bytes`: of all messages, those of transactions included;
+    `disk_bytes`: their approximate disk space."""
+
+    ticket: int
+    bytes: int = 0
+    disk_bytes: int = 0
+    changes: Changes = field(default_factory=Changes)
+    wholes: list[Whole] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.runs or self.changes or self.wholes)
 
     @property
     def messages(self) -> int:

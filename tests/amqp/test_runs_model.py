@@ -19,6 +19,7 @@ from brokers.amqp import runs
 from brokers.amqp.connection import AmqpConnection
 from brokers.amqp.container import Container
 from brokers.engine.broker import Broker
+from brokers.engine.registry.transaction import Transaction
 from brokers.engine.values.stops import Scope
 from tests.engine.fake_store import FakeStores
 from tests.interop.peers import absent
@@ -100,12 +101,15 @@ class Client:
             pump()
             delivery.abort()
             return
-        if how == "transaction" and self.transaction:
+        if how.startswith("transaction") and self.transaction:
             delivery.local.data = [self.transaction]
+            delivery.update(0x34)
+        elif how == "odd transaction":
+            delivery.local.data = ODD_IDS[self.number % len(ODD_IDS)]
             delivery.update(0x34)
         sender.stream(message)
         sender.advance()
-        if how == "settled":
+        if how.endswith("settled"):
             delivery.settle()
         else:
             self.sent.append(delivery)
@@ -302,6 +306,9 @@ def settle(half: Half, who: int, count: int, how: str) -> None:
         if how == "transaction" and client.transaction:
             delivery.local.data = [client.transaction, Described(ulong(0x24), [])]
             delivery.update(0x34)
+        elif how == "odd transaction":
+            delivery.local.data = [client.transaction, *ODD_OUTCOMES[client.number % len(ODD_OUTCOMES)]]
+            delivery.update(0x34)
         else:
             delivery.update(OUTCOMES.get(how, Delivery.ACCEPTED))
         if how == "unsettled":
@@ -309,6 +316,18 @@ def settle(half: Half, who: int, count: int, how: str) -> None:
         else:
             delivery.settle()
 
+
+#: States of a delivery in a transaction whose id or outcome is not as usual.
+ODD_IDS: list[Any] = [[], [None], [b""], [b"12345678"], [b"123456789"], ["12345678"], [[b"12345678"]]]
+ODD_OUTCOMES: list[list[Any]] = [
+    [],
+    [None],
+    [ulong(0x24)],
+    [Described(symbol("amqp:accepted:list"), [])],
+    [Described(ulong(0x26), [])],
+    [Described(ulong(0x27), [True, True])],
+    [Described(ulong(0x24), []), None],
+]
 
 OUTCOMES = {"rejected": Delivery.REJECTED, "released": Delivery.RELEASED, "modified": Delivery.MODIFIED}
 
@@ -383,6 +402,7 @@ BEGIN = [
 def history(seed: int, length: int) -> list[tuple[Any, ...]]:
     chance = random.Random(seed)
     some = lambda: chance.randint(1, 25)  # noqa: E731
+    odd = ["odd transaction"] if chance.random() < 0.2 else []  # they end links
     who, which = (lambda: chance.choice([0, 0, 1])), (lambda: chance.randrange(6))
 
     def burst() -> tuple[int, str, str, int]:
@@ -390,7 +410,7 @@ def history(seed: int, length: int) -> list[tuple[Any, ...]]:
         return (
             chance.choice([which(), 5]),
             kind,
-            chance.choice([""] * 12 + ["settled", "aborted", "transaction"]),
+            chance.choice([""] * 12 + ["transaction"] * 6 + ["settled", "transaction settled", "aborted"] + odd),
             some(),
         )
 
@@ -398,7 +418,11 @@ def history(seed: int, length: int) -> list[tuple[Any, ...]]:
         "send": (8, lambda: (who(), [burst() for _ in range(chance.randint(1, 4))])),
         "settle": (
             6,
-            lambda: (who(), some(), chance.choice(["accepted"] * 5 + ["unsettled", "transaction", *OUTCOMES])),
+            lambda: (
+                who(),
+                some(),
+                chance.choice(["accepted"] * 5 + ["transaction"] * 3 + ["unsettled", *OUTCOMES, *odd]),
+            ),
         ),
         "credit": (5, lambda: (who(), which(), some(), chance.random() < 0.2)),
         "write": (4, lambda: (chance.random() < 0.2,)),
@@ -412,7 +436,7 @@ def history(seed: int, length: int) -> list[tuple[Any, ...]]:
             ),
         ),
         "close": (1, lambda: (who(), which(), chance.random() < 0.5)),
-        "transact": (1, lambda: (1, chance.choice(["declare", "declare", "commit", "roll back"]))),
+        "transact": (3, lambda: (who(), chance.choice(["declare", "declare", "commit", "roll back"]))),
         "wait": (2, lambda: (chance.choice([50, 300]),)),
         "lose": (0.2, lambda: (who(),)),
         "stop": (0.3, tuple),
@@ -438,3 +462,24 @@ def test_clients_and_queues_see_the_same_with_runs_and_without(extension: Any, s
             half.pump()
         seen, expected = (half.seen() for half in halves)
         assert seen == expected, (number, step)
+
+
+def test_histories_have_runs_in_transactions(extension: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what the test above says of them would mean nothing."""
+    lengths: dict[str, list[int]] = {"publish_run": [], "acknowledge_run": []}
+    for name, found in lengths.items():
+        usual = getattr(Transaction, name)
+
+        def counted(
+            self: Any, who: Any, run: Any, *more: Any, usual: Any = usual, found: Any = found, **of: Any
+        ) -> Any:
+            found.append(len(run))
+            return usual(self, who, run, *more, **of)
+
+        monkeypatch.setattr(Transaction, name, counted)
+    for seed in range(25):
+        half = Half(extension)
+        for step in history(seed, 80):
+            DO[step[0]](half, *step[1:])
+            half.pump()
+    assert all(len(found) > 20 and max(found) > 5 for found in lengths.values()), lengths

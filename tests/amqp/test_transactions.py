@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from proton import Described, Message, symbol, uint, ulong
 
+from brokers.amqp.consumer_link import ConsumerLink
+from brokers.amqp.producer_link import ProducerLink
 from tests.amqp.broker_thread import BrokerThread
 from tests.amqp.clients import connected, fill
 from tests.amqp.frames import (
@@ -265,6 +267,83 @@ def test_a_message_that_a_full_queue_rejects_is_rejected_in_its_transaction(
     assert [client.outcome_of(body, transaction)[1] for body in "abc"] == [ACCEPTED, ACCEPTED, REJECTED]
     assert client.commit(transaction).descriptor == ACCEPTED
     assert seen(broker) == ["a", "b"]
+
+
+def test_messages_of_two_transactions_and_of_none_in_one_read_are_in_their_own(
+    broker: BrokerThread, client: Client, transaction: bytes
+) -> None:
+    other = client.declare()
+    client.sender("q")
+    client.outcome_of("first", transaction)
+    states = [*[described(TRANSACTIONAL, each) for each in (transaction, transaction, other, transaction)], None]
+    sent = [transfer(client, "abcde"[n], state) for n, state in enumerate(states)]
+    client.write(b"".join(sent))
+    outcomes = [client.outcome() for _ in states]
+    assert [within(each)[0] for each in outcomes[:4]] == [transaction, transaction, other, transaction]
+    assert (outcomes[4].descriptor, seen(broker)) == (ACCEPTED, ["e"])
+    client.commit(transaction)
+    assert seen(broker) == ["e", "first", "a", "b", "d"]
+    client.roll_back(other)
+    assert (seen(broker), broker.depth("q")) == (["e", "first", "a", "b", "d"], 5)
+
+
+def transfer(client: Client, body: str, state: Any, **fields: Any) -> bytes:
+    """The frame of one more message, which the caller writes."""
+    number, client.sent = client.sent, client.sent + 1
+    tag = number.to_bytes(4, "big")
+    payload = Message(body=body, **fields).encode()
+    return frame(TRANSFER, uint(OUT), uint(number), tag, uint(0), False, False, None, state, payload=payload)
+
+
+def test_run_whose_transaction_is_rolled_back_before_it_is_taken_is_rejected(
+    messages: str, broker: BrokerThread, client: Client, transaction: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.sender("q")
+    client.outcome_of("a", transaction)
+    usual = ProducerLink.take_run
+
+    def after_rollback(link: ProducerLink) -> None:
+        link._transactions[transaction].fail("amqp:transaction:rollback", "rolled back by the test")
+        usual(link)
+
+    monkeypatch.setattr(ProducerLink, "take_run", after_rollback)
+    state = described(TRANSACTIONAL, transaction)
+    client.write(transfer(client, "b", state) + transfer(client, "c", state))
+    if messages == "in_runs":
+        assert [within(client.outcome()) for _ in "bc"] == [(transaction, REJECTED)] * 2
+        assert error(client.commit(transaction)) == "amqp:transaction:rollback"
+        assert broker.depth("q") == 0
+    else:
+        assert [within(client.outcome())[1] for _ in "bc"] == [ACCEPTED] * 2
+        assert client.commit(transaction).descriptor == ACCEPTED
+    monkeypatch.undo()
+    again = client.declare()
+    assert client.outcome_of("d", again) == (again, ACCEPTED), "the link and its credit are as before"
+
+
+def test_acknowledged_run_whose_transaction_is_rolled_back_before_it_is_taken_is_delivered_again(
+    messages: str, broker: BrokerThread, client: Client, transaction: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(broker, "q", ["a", "b"])
+    client.receiver("q", credit=2)
+    taken = [client.take() for _ in range(2)]
+    usual = ConsumerLink.take_run
+
+    def after_rollback(link: ConsumerLink) -> None:
+        assert link.context.engine is not None
+        link.context.engine.transactions[transaction].fail("amqp:transaction:rollback", "rolled back by the test")
+        usual(link)
+
+    monkeypatch.setattr(ConsumerLink, "take_run", after_rollback)
+    for number, _, _ in taken:
+        client.acknowledge(number, transaction, settled=True)
+    outcome = client.commit(transaction)
+    if messages == "in_runs":
+        assert error(outcome) == "amqp:transaction:rollback"
+        client.give_credit(2, handle=IN, seen=2)
+        assert [client.take()[1:] for _ in range(2)] == [(body, 1) for _, body, _ in taken]
+    else:
+        assert (outcome.descriptor, broker.depth("q")) == (ACCEPTED, 0)
 
 
 def test_a_settled_message_that_is_rejected_fails_the_commit(

@@ -30,13 +30,16 @@ class FakeStore:
         self.loads = 0
         self.runs = 0  # calls of `put_run` and `remove_run`
 
+    @property
+    def buffered(self) -> int:
+        return self.ticket if self.puts or self.removed or self.moves or self.groups else 0
+
     def put(self, queue: int, number: int, body: bytes, expires: int = 0) -> int:
         (self.groups[self.group][0] if self.group else self.puts).append((queue, number, body))
         self.expiries[queue, number] = expires
         return self.ticket
 
     def put_run(self, queue: int, first: int, bodies: Sequence[bytes], size: int) -> int:
-        assert not self.group
         assert size == sum(map(len, bodies))
         self.runs += 1
         for number, body in enumerate(bodies, first):

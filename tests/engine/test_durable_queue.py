@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from unittest import mock
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from brokers.engine.flow.usage import Usage
 from brokers.engine.queues import dispatching, durable_storage, lanes, purging
 from brokers.engine.queues.queue import Message
 from brokers.engine.values.message import NEVER, PLAIN, Header
@@ -200,7 +202,7 @@ class DurableQueueModel(RuleBasedStateMachine):
         if stored:
             self.waiting.append(ticket)
             assert self.queue.durable is not None
-            self.queue.durable.when_purged(ticket, lambda: self.waiting.remove(ticket))
+            self.queue.durable.when_safe(ticket, lambda: self.waiting.remove(ticket))
         self.forget(self.visible)
 
     @rule()
@@ -308,3 +310,30 @@ def test_unreadable_store_delays_its_queue_and_loses_nothing() -> None:
         store.readable = True
         broker.advance(1000)
         assert [message[0] for _, message in broker.acquired] == list(range(1, 21))
+
+
+@pytest.mark.parametrize(
+    ("credit", "short", "in_memory"), [(20, False, 16), (20, True, 4), (1, False, 16), (0, False, 4)]
+)
+def test_stored_messages_that_a_consumer_has_credit_for_stay_in_memory_within_limits(
+    credit: int, short: bool, in_memory: int
+) -> None:
+    """Else the messages of several producers in one group would be read from the store as soon as they are in it."""
+    with mock.patch.multiple(durable_storage, READY_MESSAGES=4, READY_BYTES=10_000):
+        broker, stores = InMemoryBroker(), FakeStores()
+        engine = broker.engine
+        engine.stores.provider = stores
+        engine.turn.header = header
+        queue = engine.create_queue(engine.virtualhost("default"), "q", {}, durable=True)
+        consumer = broker.attach_consumer("q")
+        consumer.credit = credit
+        for number in range(20):
+            queue.enqueue(b"D %d 4 0 x" % number)
+        store = stores.by_name["default"]
+        with mock.patch.object(Usage, "exhausted", short):
+            store.write(engine)
+        assert len(queue.lanes.usual.ready) == in_memory
+        assert len(queue.lanes.usual.backlog) == 20 - in_memory
+        broker.advance(0)
+        assert [came(body) for _, (_, body) in broker.acquired] == list(range(credit))
+        assert store.loads == (credit > in_memory)

@@ -72,7 +72,7 @@ def test_stored_messages_are_removed_by_a_few_changes_and_the_purge_is_safe_when
     assert count == 2 * COUNT
     assert store.runs <= 8, "a change for each part of a lane"
     safe: list[bool] = []
-    queue.durable.when_purged(ticket, lambda: safe.append(True))
+    queue.durable.when_safe(ticket, lambda: safe.append(True))
     assert not safe
     written(broker)
     assert safe == [True]
@@ -89,7 +89,7 @@ def test_purge_of_a_queue_that_is_deleted_is_confirmed() -> None:
     written(broker)
     _, ticket = queue.lanes.purge()
     safe: list[bool] = []
-    queue.durable.when_purged(ticket, lambda: safe.append(True))
+    queue.durable.when_safe(ticket, lambda: safe.append(True))
     broker.delete_queue(queue)
     assert safe == [True]
 

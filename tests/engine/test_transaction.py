@@ -126,7 +126,7 @@ def test_concurrent_transactions_overshoot_by_one_message_at_most_before_and_aft
             if producer.credit:
                 broker.send(transaction, producer, b"x")
     assert queue.gate.depth_messages == 11
-    assert sum(len(t.published) for t in transactions) == 11
+    assert sum(t.published_messages for t in transactions) == 11
     assert sum(bool(t.published) for t in transactions) > 1, "the transactions are concurrent"
     for transaction in transactions:
         assert broker.commit(transaction) is State.COMMITTED

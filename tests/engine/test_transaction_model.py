@@ -84,6 +84,18 @@ class TransactionModel(RuleBasedStateMachine):
             client.sent.append((where, body))
             self.end_turn()
 
+    @rule(who=st.integers(0, 1), where=st.integers(0, 1), durable=st.booleans(), count=st.integers(1, 20))
+    def send_run(self, who: int, where: int, durable: bool, count: int) -> None:
+        client, queue = self.clients[who], self.queues[where]
+        producer, transaction = client.producers[where], self.in_transaction(client)
+        count = min(count, queue.run_allowance(producer).messages)
+        if transaction is None or not count:
+            return
+        bodies = [self.body(durable) for _ in range(count)]
+        transaction.publish_run(producer, bodies, sum(map(len, bodies)), durable=durable)
+        client.sent += [(where, body) for body in bodies]
+        self.end_turn()
+
     @rule(who=st.integers(0, 1), where=st.integers(0, 1), count=st.integers(1, 5))
     def send_in_none(self, who: int, where: int, count: int) -> None:
         for _ in range(count):
@@ -127,6 +139,19 @@ class TransactionModel(RuleBasedStateMachine):
             )
         )
         client.acknowledged.append((where, message, removes))
+
+    @precondition(lambda self: any(c.acquired for c in self.clients))
+    @rule(data=st.data())
+    def acknowledge_run(self, data: st.DataObject) -> None:
+        client = data.draw(st.sampled_from([c for c in self.clients if c.acquired]))
+        transaction = self.in_transaction(client)
+        if transaction is None:
+            return
+        where = client.acquired[0][0]
+        run = [message for w, message in client.acquired if w == where]
+        client.acquired = [(w, message) for w, message in client.acquired if w != where]
+        transaction.acknowledge_run(client.consumers[where], run)
+        client.acknowledged += [(where, message, True) for message in run]
 
     @precondition(lambda self: self.busy())
     @rule(data=st.data())

@@ -329,11 +329,20 @@ def test_a_queue_that_spools_takes_more_than_its_capacity_and_gives_it_all_in_or
         assert broker.depth("spooled") == 0
 
 
-def test_purge_is_answered_once_it_survives_a_crash_and_others_are_served_meanwhile(
-    tmp_path: Path, stepped: SteppedStore
+@pytest.mark.parametrize(
+    ("operation", "given", "moved"),
+    [
+        ("purge", {}, 0),
+        ("delete-messages", {"match": {}, "reason": "wrong"}, 0),
+        ("move-messages", {"match": {}, "to": "archive", "reason": "wrong"}, 3),
+    ],
+)
+def test_removal_is_answered_once_it_survives_a_crash_and_others_are_served_meanwhile(
+    tmp_path: Path, stepped: SteppedStore, operation: str, given: dict[str, Any], moved: int
 ) -> None:
     with BrokerThread(tmp_path / "data") as broker:
         make_durable(broker)
+        make_durable(broker, "archive")
         broker.queue("others")
         stepped.go.set()
         with connected(broker) as connection, managing(broker) as manager:
@@ -341,18 +350,18 @@ def test_purge_is_answered_once_it_survives_a_crash_and_others_are_served_meanwh
             for number in range(3):
                 sender.send(message(number))
             stepped.go.clear()
-            request = threading.Thread(target=lambda: answers.append(manager.ask("purge", name=ORDERS).body))
+            request = threading.Thread(target=lambda: answers.append(manager.ask(operation, given, name=ORDERS).body))
             answers: list[Any] = []
             request.start()
-            broker.until_queue("orders", lambda q: not q.gate.depth_messages, "it is purged")
+            broker.until_queue("orders", lambda q: not q.gate.depth_messages, "they are removed")
             fill(broker, "others", ["one"])
             assert not answers, "a crash would bring its messages back"
             stepped.go.set()
             request.join(20)
-            assert answers == [{"messages": 3}]
+            assert [answer["messages"] for answer in answers] == [3]
             shutil.copytree(tmp_path / "data", tmp_path / "killed")
     with BrokerThread(tmp_path / "killed") as broker:
-        assert broker.do(lambda s: s.broker.queue("default", "orders").gate.depth_messages) == 0
+        assert (broker.depth("orders"), broker.depth("archive")) == (0, moved)
 
 
 def test_what_a_purge_has_taken_out_is_freed_without_another_input(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 
@@ -33,6 +34,10 @@ class Transaction(Protocol):
 
     def add_published(self, queue: Any, body: bytes) -> None:
         """Record one of its messages, which counts in the queue until the commit or rollback."""
+        ...
+
+    def add_published_run(self, queue: Any, bodies: Sequence[bytes], size: int, *, durable: bool) -> None:
+        """As `add_published`, with all messages of a run; `size` in bytes."""
         ...
 
     def takes_from(self, place: Place) -> bool:

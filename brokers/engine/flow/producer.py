@@ -8,10 +8,10 @@ and is no longer reserved; `doubtful` was withdrawn during a drain, so the clien
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from brokers.engine.flow.enrolment import Enrolment
+from brokers.engine.flow.enrolment import Enrolment, Transaction
 from brokers.engine.flow.usage import Resource
 from brokers.engine.ports import ProducerConnection, ProducerPort
 from brokers.engine.values.outcomes import Outcome, Verdict
@@ -41,6 +41,12 @@ class Destination(Protocol):
 
     def publish_in(self, enrolment: Enrolment, producer: Producer, body: bytes) -> Verdict:
         """Publish a message in a transaction."""
+        ...
+
+    def enrol_run(
+        self, transaction: Transaction, producer: Producer, bodies: Sequence[bytes], size: int, *, durable: bool
+    ) -> None:
+        """Publish a run of messages within its allowance in an open transaction."""
         ...
 
     def abort(self, producer: Producer) -> None:

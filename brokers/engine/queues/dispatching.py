@@ -69,7 +69,6 @@ class Dispatcher:
         for consumer in (*self.choosers, *self.browsers):
             consumer.revisit(number)
 
-    @property
     def has_credit(self) -> bool:
         """Whether a consumer without a selector can be sent a message."""
         return any(c.credit > 0 and c.connection.writable for c in self.consumers)
@@ -100,7 +99,7 @@ class Dispatcher:
                 break
             if lane.deep and not lane.ready and self._has_taker and not self._serve_backlog(lanes, lane, batches):
                 break  # the rest of this lane goes before lower priorities
-        if self._left <= 0 and self.has_credit:
+        if self._left <= 0 and self.has_credit():
             lanes.agenda.redispatch.add(lanes.queue)
         return batches
 

@@ -29,15 +29,21 @@ from brokers.engine.values.outcomes import Outcome, Verdict
 READY_MESSAGES = 4096
 READY_BYTES = 4 << 20
 
+#: How many times as many stay in memory while a consumer has credit for them, since they would be read again at once:
+#: eight producers have as much as that written in one group.
+WANTED = 4
+
 
 class DurableStorage:
-    """See `storage.Storage`. `store_id`: the number of the queue in the store."""
+    """See `storage.Storage`. `store_id`: the number of the queue in the store. `has_credit`: returns whether a consumer
+    has credit for the next message."""
 
     __slots__ = (
+        "_awaited",
         "_gate",
+        "_has_credit",
         "_lanes",
         "_purged",
-        "_purging",
         "_transient",
         "_turn",
         "removing",
@@ -47,13 +53,16 @@ class DurableStorage:
         "unsafe",
     )
 
-    def __init__(self, lanes: PriorityLanes, temp_id: int, store: Store, store_id: int) -> None:
+    def __init__(
+        self, lanes: PriorityLanes, temp_id: int, store: Store, store_id: int, has_credit: Callable[[], bool]
+    ) -> None:
         self._lanes = lanes
         self._gate = lanes.gate
         self._turn = lanes.turn
+        self._has_credit = has_credit
         self._transient = TransientStorage(lanes, temp_id)
         self.removing: deque[tuple[int, Consumer]] = deque()  # settled, not confirmed to their consumers yet
-        self._purging: deque[tuple[int, Callable[[], None]]] = deque()  # purges that are not safe yet
+        self._awaited: deque[tuple[int, Callable[[], None]]] = deque()  # changes that are not safe yet
         self._purged = 0  # messages of purges that may be among those of `stored`
         self.store = store
         self.store_id = store_id
@@ -156,6 +165,14 @@ class DurableStorage:
             self.store.put(self.store_id, number, body, self._expiry(number))
         self._wait(Unsafe(number, body, ticket, stored=header.durable, transaction=transaction))
 
+    def commit_run(self, bodies: Sequence[bytes], size: int, ticket: int, transaction: int, *, durable: bool) -> None:
+        """As `commit`, with all messages of a run, all durable or none."""
+        self._gate.count_uncommitted(-len(bodies), -size)
+        first = self._lanes.count_run(len(bodies), size)
+        if durable:
+            self.store.put_run(self.store_id, first, bodies, size)
+        self._wait(UnsafeRun(first, bodies, size, ticket, None, stored=durable, transaction=transaction))
+
     def _wait(self, unsafe: Unsafe | UnsafeRun) -> None:
         if unsafe.stored:
             self.stored += unsafe.count
@@ -201,7 +218,7 @@ class DurableStorage:
         while unsafe and unsafe[0].ticket <= ticket:
             each = unsafe.popleft()
             if isinstance(each, UnsafeRun):
-                if each.stored and not stored:
+                if each.transaction in refused if each.transaction else each.stored and not stored:
                     self._lose_run(each)
                     lost = True
                 else:
@@ -226,7 +243,7 @@ class DurableStorage:
         if removed:
             self._confirm(ticket)
         self._gate.touch()
-        return bool(unsafe or self.removing or self._purging)
+        return bool(unsafe or self.removing or self._awaited)
 
     def _make_visible(self, each: Unsafe) -> None:
         number, body = each.number, each.body
@@ -237,7 +254,7 @@ class DurableStorage:
         elif each.late:
             lanes.restore((number, body))
             lanes.announce(number)
-        elif each.stored and (lane.deep or lanes.memory_bytes() > READY_BYTES or len(lane.ready) >= READY_MESSAGES):
+        elif each.stored and not self._room(lane):
             lanes.deadlines.forget(number)
             lane.backlog.append(number, len(body), STORE, None, expires)
             lane.deep = True
@@ -245,6 +262,15 @@ class DurableStorage:
             lanes.make_visible(number, body)
         if expires <= self._turn.now:
             lanes.expires(number, expires)  # expired meanwhile
+
+    def _room(self, lane: PriorityLane) -> int:
+        """Return how many messages that are stored may stay in memory for this lane."""
+        if lane.deep:
+            return 0
+        times = WANTED if self._has_credit() and not self._gate.footprint.meter.memory.exhausted else 1
+        if self._lanes.memory_bytes() > times * READY_BYTES:
+            return 0
+        return max(0, times * READY_MESSAGES - len(lane.ready))
 
     def _make_run_visible(self, run: UnsafeRun) -> None:
         """As `_make_visible` does with each message of the run."""
@@ -254,10 +280,7 @@ class DurableStorage:
             for number, body in messages:
                 lanes.put_behind(lane, number, body)
             return
-        fits = len(messages)
-        if run.stored:
-            full = lane.deep or lanes.memory_bytes() > READY_BYTES
-            fits = 0 if full else max(0, READY_MESSAGES - len(lane.ready))
+        fits = self._room(lane) if run.stored else len(messages)
         lane.ready.extend(messages[:fits])
         for number, body in messages[fits:]:
             lane.backlog.append(number, len(body), STORE)
@@ -270,8 +293,10 @@ class DurableStorage:
         gate, count = self._gate, run.count
         gate.depth_messages -= count
         gate.depth_bytes -= run.size
-        gate.rejected += count
-        self.stored -= count
+        if not run.transaction:
+            gate.rejected += count
+        if run.stored:
+            self.stored -= count
         if run.receipt is not None:
             gate.settlement.resolve(run.receipt, Outcome.NOT_STORED)
 
@@ -289,8 +314,8 @@ class DurableStorage:
             each.answered(False)
 
     def _confirm(self, ticket: int) -> None:
-        while self._purging and self._purging[0][0] <= ticket:
-            self._purging.popleft()[1]()
+        while self._awaited and self._awaited[0][0] <= ticket:
+            self._awaited.popleft()[1]()
         removing, confirmed = self.removing, dict[Consumer, int]()
         while removing and removing[0][0] <= ticket:
             _, consumer = removing.popleft()
@@ -372,9 +397,9 @@ class DurableStorage:
         self._purged -= len(messages)
         self.stored -= sum(1 for _, body in messages if self.is_durable(body))
 
-    def when_purged(self, ticket: int, then: Callable[[], None]) -> None:
-        """Call `then` once the purge with this ticket is safe."""
-        self._purging.append((ticket, then))
+    def when_safe(self, ticket: int, then: Callable[[], None]) -> None:
+        """Call `then` once the changes with this ticket, and earlier ones, are safe, or were refused."""
+        self._awaited.append((ticket, then))
         self._lanes.agenda.unsafe.add(self._lanes.queue)
 
     def buffer_removal(self, message: Message) -> None:
@@ -405,6 +430,6 @@ class DurableStorage:
         for answered in refused:
             answered(False)
         self.removing.clear()
-        while self._purging:
-            self._purging.popleft()[1]()
+        while self._awaited:
+            self._awaited.popleft()[1]()
         self._transient.drop_all()

@@ -8,12 +8,12 @@ goes back to its former place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from brokers.engine.flow.credit import Late
-from brokers.engine.flow.enrolment import Enrolment
+from brokers.engine.flow.enrolment import Enrolment, Transaction
 from brokers.engine.flow.explanation import release_conditions, shortage_reasons, turn_condition
 from brokers.engine.flow.gate import FlowGate
 from brokers.engine.flow.metering import Meter
@@ -116,7 +116,11 @@ class Queue:
         self.dispatcher = Dispatcher()
         self.gate = FlowGate(virtualhost, name, self.turn, self)
         self.lanes = lanes = PriorityLanes(self, self.gate, agenda, self.dispatcher.revisit)
-        self.durable = DurableStorage(lanes, temp_id, store, store_id) if store_id and store is not None else None
+        self.durable = (
+            DurableStorage(lanes, temp_id, store, store_id, self.dispatcher.has_credit)
+            if store_id and store is not None
+            else None
+        )
         self.storage: Storage = self.durable or TransientStorage(lanes, temp_id)
         lanes.storage = self.storage
         self.memory_bytes = lanes.memory_bytes
@@ -265,13 +269,17 @@ class Queue:
         count_published(self._ledger, producer, len(bodies), size)
         if self.durable is not None and (durable or self._unsafe):
             return self.durable.place_run(producer, bodies, size, durable=durable)
+        self._enqueue_run(bodies, size)
+        return ACCEPTED
+
+    def _enqueue_run(self, bodies: Sequence[bytes], size: int) -> None:
+        """Add a run of transient messages, which wait for no store."""
         if self._usual.deep:
             for body in bodies:
-                verdict = self.enqueue(body, producer)
-            return verdict
+                self.enqueue(body)
+            return
         self._ready.extend(enumerate(bodies, self.lanes.count_run(len(bodies), size)))
         self.gate.check_depth()
-        return ACCEPTED
 
     def spool(self, body: bytes, producer: Producer | None = None, receipt: Receipt | None = None) -> Verdict:
         """Add a message, with its body to the temp store."""
@@ -287,6 +295,17 @@ class Queue:
         self.gate.check_depth()
         return ACCEPTED
 
+    def enrol_run(
+        self, transaction: Transaction, producer: Producer, bodies: Sequence[bytes], size: int, *, durable: bool
+    ) -> None:
+        """Publish a run within its allowance in an open transaction, as `publish_in` does each message."""
+        count_published(self._ledger, producer, len(bodies), size)
+        if durable and self.durable is not None:
+            producer.stored_at = producer.messages
+        self.gate.count_uncommitted(len(bodies), size)
+        transaction.add_published_run(self, bodies, size, durable=durable)
+        self.gate.check_depth()
+
     def commit(self, body: bytes) -> None:
         """Enqueue a message of a committed transaction that needs no store."""
         self.gate.count_uncommitted(-1, -len(body))
@@ -294,6 +313,15 @@ class Queue:
             self.spool(body)
         else:
             self.enqueue(body)
+
+    def commit_run(self, bodies: Sequence[bytes], size: int) -> None:
+        """As `commit`, with all messages of a run."""
+        if self.storage.spooling or self._unsafe:
+            for body in bodies:
+                self.commit(body)
+            return
+        self.gate.count_uncommitted(-len(bodies), -size)
+        self._enqueue_run(bodies, size)
 
     def commit_stored(self, body: bytes, ticket: int, transaction: int) -> bool:
         """Store a message of a transaction, in the group with this ticket. Return True if it becomes visible, or is
@@ -303,6 +331,15 @@ class Queue:
         if self.durable is None:
             return False
         self.durable.commit(body, ticket, transaction)
+        return True
+
+    def commit_run_stored(
+        self, bodies: Sequence[bytes], size: int, ticket: int, transaction: int, *, durable: bool
+    ) -> bool:
+        """As `commit_stored`, with all messages of a run."""
+        if self.durable is None:
+            return False
+        self.durable.commit_run(bodies, size, ticket, transaction, durable=durable)
         return True
 
     def is_durable(self, body: bytes) -> bool:
@@ -503,7 +540,7 @@ class Queue:
         do."""
         more = self.gate.sweep()
         dispatcher = self.dispatcher
-        unread = dispatcher.has_credit and any(lane.deep and not lane.ready for lane in self.lanes.lanes)
+        unread = dispatcher.has_credit() and any(lane.deep and not lane.ready for lane in self.lanes.lanes)
         if unread or dispatcher.sparing:
             self.touch()
             return True

@@ -1,9 +1,9 @@
 """Runs: several ordinary messages of one link in one step, with the same effects as one by one.
 
-An ordinary message has the default priority, no time to live and no delivery time, is in no transaction, and is no
-larger than the largest that its queue received lately. A run ends with the message that takes the depth above the stop
-level: then the gate decides about the next one. Where a step per message is required, a run is taken message by
-message.
+An ordinary message has the default priority, no time to live and no delivery time, and is no larger than the largest
+that its queue received lately. All messages of a run are in the same transaction, or in none. A run ends with the
+message that takes the depth above the stop level: then the gate decides about the next one. Where a step per message is
+required, a run is taken message by message.
 """
 
 from __future__ import annotations

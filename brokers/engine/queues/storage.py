@@ -7,7 +7,7 @@ for messages that need not survive a restart, `DurableStorage` for durable ones;
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from brokers.engine.flow.metering import Meter
@@ -54,12 +54,20 @@ class Unsafe:
 
 class UnsafeRun:
     """A run (`runs.py`) that the store has not confirmed, or a transient one behind such messages. `number`: that of
-    its first message; `size`: of all bodies, in bytes."""
+    its first message; `size`: of all bodies, in bytes; `transaction`: as in `Unsafe`."""
 
-    __slots__ = ("bodies", "number", "receipt", "size", "stored", "ticket")
+    __slots__ = ("bodies", "number", "receipt", "size", "stored", "ticket", "transaction")
 
     def __init__(
-        self, number: int, bodies: list[bytes], size: int, ticket: int, receipt: Receipt | None, *, stored: bool
+        self,
+        number: int,
+        bodies: Sequence[bytes],
+        size: int,
+        ticket: int,
+        receipt: Receipt | None,
+        *,
+        stored: bool,
+        transaction: int = 0,
     ) -> None:
         self.number = number
         self.bodies = bodies
@@ -67,6 +75,7 @@ class UnsafeRun:
         self.ticket = ticket
         self.receipt = receipt
         self.stored = stored
+        self.transaction = transaction
 
     @property
     def count(self) -> int:

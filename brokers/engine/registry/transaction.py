@@ -11,6 +11,7 @@ A transaction is written to the store as a whole, and is invisible until the sto
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from brokers.engine.flow.turn import Turn
 from brokers.engine.ports import ProducerConnection, TransactionPort
 from brokers.engine.queues.consumer import Consumer
 from brokers.engine.queues.queue import Message, Queue
+from brokers.engine.registry.published import Published
 from brokers.engine.values.outcomes import Verdict
 
 #: The error condition of a transaction that is rolled back.
@@ -163,7 +165,7 @@ class Transaction:
         self.fault: tuple[str, str] | None = None
         self.unsettled_enrolment = Enrolment(self, unsettled=True)
         self.presettled_enrolment = Enrolment(self, unsettled=False)
-        self.published: list[tuple[Queue, bytes]] = []
+        self.published: list[Published] = []
         self.acknowledged: list[Acknowledgement] = []
         self.waiting: dict[Place, int] = {}
 
@@ -176,6 +178,11 @@ class Transaction:
     def uses_resources(self) -> bool:
         """Whether its commit may end a shortage: it has messages, which others can consume then, or removes some."""
         return bool(self.published) or any(each.removes for each in self.acknowledged)
+
+    @property
+    def published_messages(self) -> int:
+        """How many messages it has published, without parked ones."""
+        return sum(len(each.bodies) for each in self.published)
 
     def enrolment(self, *, unsettled: bool) -> Enrolment:
         """Return the enrolment of a message that is published now. `unsettled`: its client gets the outcome."""
@@ -190,16 +197,34 @@ class Transaction:
             enrolment.refused()
         return verdict
 
+    def publish_run(self, producer: Producer, bodies: Sequence[bytes], size: int, *, durable: bool) -> None:
+        """Publish a run within its allowance to the producer's queue, as `Queue.publish_run`: all of it is accepted.
+        For an open transaction."""
+        self.active_at = self.owner.turn.now
+        producer.queue.enrol_run(self, producer, bodies, size, durable=durable)
+
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         self.active_at = self.owner.turn.now
         self.acknowledged.append(acknowledgement)
+
+    def acknowledge_run(self, consumer: Consumer, messages: Sequence[Message]) -> None:
+        """Remove messages that the client has accepted and settled, at the commit."""
+        self.active_at = self.owner.turn.now
+        self.acknowledged += [
+            Acknowledgement(consumer, message, removes=True, failed=False, barred=False, settled=True)
+            for message in messages
+        ]
 
     def wait(self, place: Place) -> None:
         self.waiting[place] = self.waiting.get(place, 0) + 1
 
     def add_published(self, queue: Queue, body: bytes) -> None:
         """Record one of its messages, which counts in the queue until the commit or rollback."""
-        self.published.append((queue, body))
+        self.published.append(Published(queue, (body,), len(body)))
+
+    def add_published_run(self, queue: Queue, bodies: Sequence[bytes], size: int, *, durable: bool) -> None:
+        """As `add_published`, with all messages of a run."""
+        self.published.append(Published(queue, bodies, size, run=True, durable=durable))
 
     def takes_from(self, place: object) -> bool:
         """Return whether its commit removes messages from the queue of this gate."""

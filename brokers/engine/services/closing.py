@@ -95,7 +95,7 @@ def _consequences(
         redelivered_messages=sum(consumer.unacknowledged for consumer in consumers if not consumer.browsing),
         unsettled_messages=sum(producer.unsettled for producer in producers),
         rolled_back_transactions=len(undone),
-        rolled_back_messages=sum(len(each.published) for each in undone),
+        rolled_back_messages=sum(each.published_messages for each in undone),
     )
 
 

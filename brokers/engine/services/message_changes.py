@@ -3,13 +3,15 @@
 Only messages that no consumer has acquired are touched, and that no open transaction contains. A call that was begun
 with a mark (`until`) touches none that arrived after it. What is moved to the dead-letter queue of its queue becomes a
 dead letter, as if a consumer had rejected it, with a reason of its own. A message that the target does not take stays
-where it is, and so do those behind it: `blocked` says why, and `next` where a later call goes on.
+where it is, and so do those behind it: `blocked` says why, and `next` where a later call goes on. A call is answered
+when its changes are in the store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from brokers.admin import InvalidValue, NotFound
@@ -140,6 +142,7 @@ class MessageChanges:
         if not call.preview and call.chosen:
             self._carry_out(call)
             self._report(call, given)
+            _answer_once_safe(call)
         return {
             "messages": call.messages,
             "bytes": call.bytes,
@@ -253,6 +256,14 @@ class MessageChanges:
             text = f"{words} : {counted(messages, 'message')}, {f'To : {name}, ' if name else ''}By : {actor}"
             attributes = {"messages": messages, "bytes": size, "to": name, "actor": actor, "reason": reason}
             queue_fact(call.queue, kind, text, attributes)
+
+
+def _answer_once_safe(call: _Call) -> None:
+    """Have the call answered when the store, which all queues of a virtual host share, has its changes."""
+    targets = (chosen.target for chosen in call.chosen if chosen.target is not None)
+    durable = next((queue.durable for queue in (call.queue, *targets) if queue.durable is not None), None)
+    if durable is not None and (ticket := durable.store.buffered):
+        call.queue.turn.once_safe = partial(durable.when_safe, ticket)
 
 
 class _Named:

@@ -73,18 +73,16 @@ class Transactions:
     def proceed(self, transaction: Transaction) -> None:
         """Commit a transaction without parked messages."""
         host = self.registry.virtualhosts[transaction.connection.virtualhost]
-        transaction.published = [(q, b) for q, b in transaction.published if host.queues.get(q.name) is q]
-        queues = [q for q, _ in transaction.published]
+        transaction.published = [p for p in transaction.published if host.queues.get(p.queue.name) is p.queue]
+        queues = {p.queue: None for p in transaction.published}
         removed = [a for a in transaction.acknowledged if a.removes and a.consumer.queue.is_durable(a.message[1])]
-        if host.store is None or not (removed or any(q.is_durable(b) for q, b in transaction.published)):
+        if host.store is None or not (removed or any(p.needs_store for p in transaction.published)):
             self._apply(transaction)
             return
         transaction.state = State.WRITING
         ticket = host.store.begin(transaction.number)
         transaction.published = [
-            (queue, body)
-            for queue, body in transaction.published
-            if not queue.commit_stored(body, ticket, transaction.number)
+            each for each in transaction.published if not each.commit_stored(ticket, transaction.number)
         ]
         for each in removed:
             each.consumer.queue.buffer_removal(each.message)
@@ -109,9 +107,9 @@ class Transactions:
 
     def _apply(self, transaction: Transaction) -> None:
         transaction.state = State.COMMITTED
-        for queue, body in transaction.published:
-            if self._has(queue):
-                queue.commit(body)
+        for published in transaction.published:
+            if self._has(published.queue):
+                published.commit()
         for each in transaction.acknowledged:
             if each.removes:
                 each.consumer.queue.retire(each.consumer, each.message)
@@ -126,13 +124,14 @@ class Transactions:
         waiting, transaction.waiting = transaction.waiting, {}
         for place in waiting:
             place.abandon(transaction)
-        taken: dict[Queue, list[int]] = {}
-        for queue, body in transaction.published:
-            taken.setdefault(queue, []).append(len(body))
+        taken: dict[Queue, tuple[int, int]] = {}
+        for queue, bodies, size, *_ in transaction.published:
+            messages, total = taken.get(queue, (0, 0))
+            taken[queue] = messages + len(bodies), total + size
         transaction.published = []
-        for queue, sizes in taken.items():
+        for queue, (messages, size) in taken.items():
             if self._has(queue):
-                queue.gate.roll_back(len(sizes), sum(sizes))
+                queue.gate.roll_back(messages, size)
         for each in transaction.acknowledged:
             if each.settled or not self._attached(each.consumer):
                 each.put_back(failed=True)

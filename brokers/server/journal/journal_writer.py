@@ -19,7 +19,7 @@ from brokers.server.journal.groups import Draft
 from brokers.server.journal.message_index import MessageIndex
 from brokers.server.journal.runs import Segment
 from brokers.server.journal.segments import Purpose, Segments
-from brokers.server.message_groups import COLUMNS, Body, Changes, Group, Written
+from brokers.server.message_groups import COLUMNS, Body, Changes, Group, Messages, Written
 from brokers.server.sqlite_file import DiskFull, StoreError
 
 log = logging.getLogger("headgate.broker")
@@ -86,13 +86,10 @@ class JournalWriter:
 
     def _write_all(self, runs: Sequence[_Stored], group: Group, changes: Changes) -> None:
         """Write everything as one group of the journal. Raises StoreError."""
-        draft, added = Draft(), bool(runs)
-        for run in runs:
+        draft = Draft()
+        added = [*runs, *arranged(*group.wholes)]
+        for run in added:
             draft.put(*run)
-        for whole in group.wholes:
-            for row in _rows(whole.rows):
-                draft.put(*row)
-                added = True
         together = changes
         if group.wholes:
             together = Changes()
@@ -154,7 +151,7 @@ class JournalWriter:
         """Write the changes in parts, removals first, and the messages only if there is room for them: without those
         that are removed by their own group, whose removals would come too early. Return why the messages are not
         stored, None if they are, and which transactions are not."""
-        added = [_left_of(runs, changes), *(_left_of(_rows(whole.rows), changes) for whole in group.wholes)]
+        added = [_left_of(runs, changes), *(_left_of(arranged(whole), changes) for whole in group.wholes)]
         try:
             self._write_parts(changes)
             self._unwritten = Changes()
@@ -260,10 +257,11 @@ class JournalWriter:
 _Stored = tuple[int, int, Sequence[Body], tuple[int, ...] | None]
 
 
-def arranged(group: Group) -> Iterator[_Stored]:
-    """Yield the messages of a group: runs of a queue that follow each other are joined, long ones are split."""
+def arranged(*given: Messages) -> Iterator[_Stored]:
+    """Yield messages that are written in one step: runs of a queue that follow each other are joined, long ones are
+    split."""
     joined: dict[int, list[tuple[int, list[Body]]]] = {}
-    for queue, first, bodies in group.runs:
+    for queue, first, bodies in (run for each in given for run in each.runs):
         of_queue = joined.setdefault(queue, [])
         if of_queue and of_queue[-1][0] + len(of_queue[-1][1]) == first:
             of_queue[-1][1].extend(bodies)
@@ -272,7 +270,8 @@ def arranged(group: Group) -> Iterator[_Stored]:
     for queue, runs in joined.items():
         for first, bodies in runs:
             yield from _split(queue, first, bodies)
-    yield from _rows(group.rows)
+    for each in given:
+        yield from _rows(each.rows)
 
 
 def _split(queue: int, first: int, bodies: Sequence[Body]) -> Iterator[_Stored]:

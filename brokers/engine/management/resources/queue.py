@@ -149,7 +149,7 @@ class QueueResource(ManagedResource[Queue]):
         facts = {"messages": count, "actor": actor, "reason": given.get("reason", "")}
         queue_fact(queue, "queue-purged", f"Purged : {counted(count, 'message')}, By : {actor}", facts)
         if ticket and queue.durable is not None:
-            queue.turn.once_safe = partial(queue.durable.when_purged, ticket)
+            queue.turn.once_safe = partial(queue.durable.when_safe, ticket)
         return {"messages": count}
 
 
