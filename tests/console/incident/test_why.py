@@ -166,7 +166,9 @@ def crowded(memory: InMemoryBroker) -> None:
 def test_several_producers_without_credit_wait_for_their_turn(broker: Broker, as_viewer: APIClient) -> None:
     broker.connected()
     broker.do(lambda memory: (crowded(memory), memory.attach_producer("orders")))
-    assert "2 producers have no credit: they wait for their turn: the room left" in explained(as_viewer, ORDERS)["summary"]
+    assert (
+        "2 producers have no credit: they wait for their turn: the room left" in explained(as_viewer, ORDERS)["summary"]
+    )
 
 
 @pytest.mark.domain("3 never without a reason")

@@ -140,7 +140,8 @@ function showRequired(required) {
       return h(
         "p",
         {},
-        `All recommended capacities of ${brokerTitle(one.broker)} together need up to ${bytes(one.required_bytes)} more.`,
+        `All recommended capacities of ${brokerTitle(one.broker)} together need up to ` +
+          `${bytes(one.required_bytes)} more.`,
         rooms.map((what) => ` Free ${what} below its limit: ${bytes(Math.max(one[`${what}_free_bytes`], 0))}.`),
         short.length ? h("strong", {}, " Not enough for all of them.") : null,
       );
