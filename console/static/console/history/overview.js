@@ -82,8 +82,8 @@ function row(one, most, { producer = false } = {}) {
 
 /** @param {any} answer */
 const unreportedBy = ({ unreported }) =>
-  `Not known for ${unreported.map(brokerTitle).join(", ")}: ${unreported.length > 1 ? "they do" : "it does"} not report ` +
-  "the blocked producers of queues";
+  `Not known for ${unreported.map(brokerTitle).join(", ")}: ` +
+  `${unreported.length > 1 ? "they do" : "it does"} not report the blocked producers of queues`;
 
 /** @param {any} answer */
 const nothingRecorded = (answer) =>
