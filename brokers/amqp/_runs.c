@@ -528,14 +528,17 @@ static PyObject *accept(PyObject *module, PyObject *deliveries) {
   return others;
 }
 
-/* (address of a transport) -> (all pending output, or None; whether there will be no more). */
-static PyObject *output(PyObject *module, PyObject *transport_address) {
-  if (!is_bound()) return NULL;
-  pn_transport_t *transport = PyLong_AsVoidPtr(transport_address);
-  if (!transport) return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "a transport has an address");
+/* (address of a transport, bytes with which a piece ends) -> (the next piece of the pending output, or None; whether
+ * there will be no more). */
+static PyObject *output(PyObject *module, PyObject *args) {
+  unsigned long long address;
+  Py_ssize_t enough;
+  if (!is_bound() || !PyArg_ParseTuple(args, "Kn", &address, &enough)) return NULL;
+  if (!address) return PyErr_Format(PyExc_ValueError, "a transport has an address");
+  pn_transport_t *transport = (pn_transport_t *)(uintptr_t)address;
   PyObject *out = NULL;
-  ssize_t size;
-  while ((size = pn.transport_pending(transport)) > 0) {
+  ssize_t size = 0;
+  while ((!out || PyBytes_GET_SIZE(out) < enough) && (size = pn.transport_pending(transport)) > 0) {
     const char *head = pn.transport_head(transport);
     if (!head) break;
     Py_ssize_t before = out ? PyBytes_GET_SIZE(out) : 0;
@@ -555,7 +558,7 @@ static PyObject *output(PyObject *module, PyObject *transport_address) {
 
 static PyMethodDef methods[] = {
     {"bind", bind, METH_VARARGS, NULL},    {"classify", classify, METH_O, NULL}, {"drain", drain, METH_O, NULL},
-    {"accept", accept, METH_O, NULL},      {"output", output, METH_O, NULL},     {NULL},
+    {"accept", accept, METH_O, NULL},      {"output", output, METH_VARARGS, NULL},     {NULL},
 };
 
 static struct PyModuleDef definition = {

@@ -99,8 +99,9 @@ class Runs(Protocol):
     def accept(self, deliveries: list[int | None], /) -> list[int]:
         """Accept and settle deliveries that are in no transaction; return the others."""
 
-    def output(self, transport: int, /) -> tuple[bytes | None, bool]:
-        """Return (pending output, whether there will be no more)."""
+    def output(self, transport: int, enough: int, /) -> tuple[bytes | None, bool]:
+        """Return (the next piece of the pending output, which ends with `enough` bytes; whether there will be no
+        more)."""
 
 
 def load() -> Runs | None:

@@ -32,12 +32,13 @@ log = logging.getLogger("headgate.broker")
 #: Proton's error if it cannot encode its output. The peer would get no further output.
 _NO_ANSWER = "ERROR: process error"
 
+#: Bytes of output that are written together: what is larger would be copied again and again while it grows.
 _OUT_SIZE = 1 << 18
 _OUT = pn.new("char[]", _OUT_SIZE)
 
 #: Bytes of input whose events are handled together. Proton takes 16 KiB at a time, in which there is hardly a run of
 #: messages of 10 KiB; of ten times as much, small messages leave the processor's cache before they are handled.
-PIECE_BYTES = 1 << 15
+PIECE_IN = 1 << 15
 
 
 class Wire(Protocol):
@@ -75,8 +76,8 @@ class Transport:
         pn.offer_capabilities(self.connection, *CAPABILITIES)
         pn.transport_bind(transport, self.connection)
         self.collector_address = address(self.collector)
-        #: Takes all pending output of what follows.
-        self._output: Callable[[Any], tuple[bytes | None, bool]] = _output if runs is None else runs.output
+        #: Takes a piece of the pending output of what follows.
+        self._output: Callable[[Any, int], tuple[bytes | None, bool]] = _output if runs is None else runs.output
         self._output_of = transport if runs is None else address(transport)
 
     def push(self, buffer: Any, count: int, handle_events: Callable[[], None]) -> Malformed | None:
@@ -90,7 +91,7 @@ class Transport:
         except Malformed as found:
             malformed, count = found, found.start
             self._malformed = True
-        transport, offset, due, push = self._transport, 0, PIECE_BYTES, pn.transport_push
+        transport, offset, due, push = self._transport, 0, PIECE_IN, pn.transport_push
         while offset < count:
             taken = push(transport, buffer + offset, count - offset)
             if taken <= 0:
@@ -98,7 +99,7 @@ class Transport:
             offset += taken
             if offset >= due:
                 handle_events()
-                due = offset + PIECE_BYTES
+                due = offset + PIECE_IN
         handle_events()
         return malformed
 
@@ -106,9 +107,12 @@ class Transport:
         """Write Proton's pending output."""
         if self._transport is None:
             return
-        out, ended = self._output(self._output_of)
-        if out is not None:
+        out, ended = self._output(self._output_of, _OUT_SIZE)
+        while out is not None:
             self._wire.write(out)
+            if len(out) < _OUT_SIZE:
+                break
+            out, ended = self._output(self._output_of, _OUT_SIZE)
         if ended or self._failed:
             self._wire.close()
 
@@ -193,17 +197,15 @@ class Transport:
 NOT_ESTABLISHED = {symbol("amqp:connection-establishment-failed"): True}
 
 
-def _output(transport: Any) -> tuple[bytes | None, bool]:
-    """Take Proton's pending output. Return it, and whether there will be no more."""
-    out: bytes | None = None
-    more: list[bytes] = []
-    while (size := pn.transport_pending(transport)) > 0:
+def _output(transport: Any, enough: int) -> tuple[bytes | None, bool]:
+    """Take Proton's pending output, up to a piece that ends with `enough` bytes. Return it, and whether there will be
+    no more."""
+    pieces: list[bytes] = []
+    taken = size = 0
+    while taken < enough and (size := pn.transport_pending(transport)) > 0:
         size = min(size, _OUT_SIZE)
         pn.transport_peek(transport, _OUT, size)
-        piece = pn.unpack(_OUT, size)
+        pieces.append(pn.unpack(_OUT, size))
         pn.transport_pop(transport, size)
-        if out is None:
-            out = piece
-        else:
-            more.append(piece)
-    return (b"".join((out, *more)) if more and out is not None else out), size < 0
+        taken += size
+    return (b"".join(pieces) if pieces else None), size < 0

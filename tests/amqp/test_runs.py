@@ -107,7 +107,7 @@ def test_messages_of_usual_clients_are_taken(extension: Any, fields: dict[str, A
     [
         lambda extension: extension.drain(0),
         lambda extension: extension.drain("no"),
-        lambda extension: extension.output(0),
+        lambda extension: extension.output(0, 1),
         lambda extension: extension.accept(1),
         lambda extension: extension.accept([0]),
         lambda extension: extension.classify("text"),
