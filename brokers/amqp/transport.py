@@ -32,7 +32,7 @@ log = logging.getLogger("headgate.broker")
 #: Proton's error if it cannot encode its output. The peer would get no further output.
 _NO_ANSWER = "ERROR: process error"
 
-#: Bytes of output that are written together: what is larger would be copied again and again while it grows.
+#: Bytes of output that are written together: what is larger would be copied each time that it grows.
 _OUT_SIZE = 1 << 18
 _OUT = pn.new("char[]", _OUT_SIZE)
 

@@ -232,6 +232,9 @@ class StopPreview(serializers.Serializer[Any]):
     queues = number_field("Number of affected queues.")
     producers = number_field("Producers attached to these queues; null: unknown at this broker.", allow_null=True)
     already_stopped = number_field("Affected queues that are already stopped.")
+    none_stopped = serializers.BooleanField(
+        help_text="Whether it is known that none of these queues is stopped.", required=False
+    )
     percent_used = number_field(
         "Highest usage of a queue, percent of its capacity; null without a capacity.", allow_null=True
     )

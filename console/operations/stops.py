@@ -234,8 +234,8 @@ def preview_stop(link: BrokerLink, aim: Aim, action: str = "stop") -> dict[str, 
 
 def clients_impact(link: BrokerLink, aim: Aim) -> dict[str, Any]:
     """Return the impact of a stop of clients where it differs from that on whole queues: {queues, producers,
-    at_least, already_stopped, percent_used, largest}. Empty if the aim is not restricted to clients, or the broker
-    cannot stop them. The queues are not listed: the broker counts only the producers in them."""
+    at_least, already_stopped, none_stopped, percent_used, largest}. Empty if the aim is not restricted to clients, or
+    the broker cannot stop them. The queues are not listed: the broker counts only the producers in them."""
     return link.call(lambda admin: clients_impact_in(admin, aim)) if aim.client else {}
 
 
@@ -250,13 +250,15 @@ async def clients_impact_in(admin: BrokerAdmin, aim: Aim) -> dict[str, Any]:
         "producers": found["producers"],
         "at_least": [],
         "already_stopped": 0,
+        "none_stopped": False,
         "percent_used": None,
         "largest": [],
     }
 
 
 def impact_of(link: BrokerLink, aim: Aim) -> dict[str, Any]:
-    """Return the impact of a stop: {queues, producers, at_least, already_stopped, percent_used, largest: [...]}.
+    """Return the impact of a stop: {queues, producers, at_least, already_stopped, none_stopped, percent_used,
+    largest: [...]}. `none_stopped`: whether it is known that none of the queues is stopped.
     `largest`: the queues with the most producers. `percent_used`: of the capacity of the fullest queue, None if it is
     unknown of all. `producers`: None if the broker does not report them. `at_least`: the names of the sums that do not
     have all their values, which are unknown. Raises BrokerUnreachable, NotFound."""
@@ -271,6 +273,7 @@ def impact_of(link: BrokerLink, aim: Aim) -> dict[str, Any]:
         "producers": producers,
         "at_least": [] if whole else ["producers"],
         "already_stopped": sum((row["state"] or "").endswith("STOPPED") for row in covered),
+        "none_stopped": all(row["state"] and not row["state"].endswith("STOPPED") for row in covered),
         "percent_used": max((used for row in covered if (used := percent_used(row)) is not None), default=None),
         "largest": [{attribute: row.get(attribute) for attribute in shown} for row in largest],
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.async_api import expect
 
@@ -58,6 +60,28 @@ async def test_blocked_number_links_to_the_details_which_stay_live(people: Peopl
     broker.do(lambda memory: memory.consume(memory.attach_consumer("orders"), 20))
     await expect(page.locator(".cause")).to_have_count(1)
     assert await was_not_reloaded(page)
+
+
+async def test_start_of_an_overfull_queue_that_is_not_stopped_says_that_there_is_nothing_to_start(
+    people: People, broker: Broker
+) -> None:
+    broker.do(overfull)
+    page = await opened(await people.page("ada"), f"/why/?object={ORDERS}")
+    ways = page.locator(".cause dd", has_text="consumers that drain it")
+    await expect(ways.get_by_role("link", name="a higher capacity")).to_have_attribute(
+        "href", re.compile(r"/queues/default/orders/.*#limits")
+    )
+    await expect(ways.get_by_role("link", name="purging or moving its messages")).to_have_attribute(
+        "href", re.compile("/messages/")
+    )
+    await page.get_by_role("button", name="Start producers").click()
+    dialog = page.locator("dialog")
+    await expect(dialog.locator(".preview-count")).to_have_text("Nothing to start: this queue is not stopped.")
+    await dialog.get_by_label("Reason").fill("it looked like the way out")
+    await dialog.locator("button[type=submit]").click()
+    await expect(dialog.get_by_role("heading")).to_have_text("Nothing changed")
+    await expect(dialog.locator(".answer")).to_have_text("No producer was started: this stop was not in force.")
+    await expect(dialog).not_to_contain_text("Removed")
 
 
 async def test_selection_is_stopped_for_a_duration_and_undone_with_one_click(people: People, broker: Broker) -> None:

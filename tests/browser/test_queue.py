@@ -251,6 +251,17 @@ async def test_saved_capacity_takes_effect_at_once_and_is_audited(people: People
     assert (who, why, after["capacity_messages"]) == ("ada", "the consumers need an hour", 2000)
 
 
+async def test_form_of_limits_says_whether_an_overfull_queue_resumes_with_them(people: People, broker: Broker) -> None:
+    broker.do(lambda memory: (limited(memory, "orders", 10), memory.fill("orders", 20)))
+    page = await opened(await people.page("ada"), PAGE)
+    await page.get_by_role("button", name="Edit").click()
+    note = page.locator(".form-note")
+    await field(page, "Capacity, messages").fill("9")
+    await expect(note).to_contain_text("stays overfull")
+    await field(page, "Capacity, messages").fill("1000")
+    await expect(note).to_contain_text("not overfull any more")
+
+
 @pytest.mark.domain("1 misconfiguration")
 async def test_invalid_limits_are_reported_while_typing_and_cannot_be_saved(people: People, broker: Broker) -> None:
     people.expected.append("400")  # Chromium reports the refused checks

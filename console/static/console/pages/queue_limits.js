@@ -21,6 +21,7 @@ import {
   origin,
   stem,
 } from "../widgets/policy_fields.js";
+import { consequence, effectiveLimits } from "./limit_effects.js";
 
 const base = `queues/${hostPart(settings.virtualhost ?? "")}/${queuePart(settings.name ?? "")}/`;
 export class Limits {
@@ -186,6 +187,7 @@ class Form {
   #done;
   #changedBy;
   #check = new DebouncedRequest(TYPING);
+  #queue;
 
   /**
    * @param {any} queue
@@ -193,6 +195,7 @@ class Form {
    * @param {(...given: any[]) => any} done
    */
   constructor(queue, explain, done) {
+    this.#queue = queue;
     this.#changedBy = new ChangedBy(queue.object);
     this.#changedBy.newest().then((row) => this.#changedBy.shows(row));
     this.#done = done;
@@ -245,6 +248,7 @@ class Form {
    * @param {any} explain
    */
   arrived(queue, explain) {
+    this.#queue = queue;
     for (const f of this.#fields) f.input.placeholder = this.#inherited(f.declared.name, explain);
     if (this.#session.arrives(queue.version)) this.#rebase(queue);
   }
@@ -275,7 +279,7 @@ class Form {
     try {
       const answer = await this.#check.send((signal) => post(`${base}check/`, this.#body(), signal));
       this.#session.showErrors({});
-      fill(this.#note, effectiveLimits(answer));
+      fill(this.#note, effectiveLimits(answer), consequence(answer, this.#queue));
     } catch (error) {
       if (error.name === "AbortError") return;
       fill(this.#note);
@@ -339,26 +343,4 @@ function valueText(name, value) {
   if (value === null || value === undefined)
     return name.startsWith("capacity") ? "no limit" : name.startsWith("flow_stop") ? "100%" : "not set";
   return fieldText(name, value);
-}
-
-/**
- * Describe the limits that a change would result in.
- *
- * @param {any} answer
- */
-function effectiveLimits(answer) {
-  const effective = answer.effective ?? answer;
-  const parts = [];
-  for (const unit of ["messages", "bytes"]) {
-    /** @param {any} name */
-    const get = (name) => effective[`effective_${name}_${unit}`] ?? effective[`${name}_${unit}`];
-    if (get("capacity"))
-      parts.push(
-        `capacity ${amount(get("capacity"), unit)}, stop above ${amount(get("stop"), unit)}, ` +
-          `resume at ${amount(get("resume"), unit)}`,
-      );
-  }
-  return parts.length
-    ? `Effective limits: ${parts.join("; ")}.`
-    : "Effective limits: none. The depth of the queue never blocks producers.";
 }

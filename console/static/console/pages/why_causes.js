@@ -3,7 +3,8 @@
 import { away } from "../core/away.js";
 import { fill, fillOnce, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
 import { bytes, duration, exact, exactAmount, percent, words } from "../core/format.js";
-import { isolated, objectUrl, shortName, stopInWords } from "../core/object_names.js";
+import { isolated, messagesUrl, objectUrl, shortName, stopInWords } from "../core/object_names.js";
+import { settings } from "../core/settings.js";
 import { setSince, sinceElement } from "../core/times.js";
 import { labelFor } from "../widgets/policy_fields.js";
 import { endOf } from "../widgets/stop_lines.js";
@@ -62,6 +63,7 @@ export function updateCause(node, cause) {
               ? "at once"
               : `in about ${duration(cause.resume_ms)}`,
       ],
+      cause.blocks && !away() ? ["To release", waysOut(cause.object), null, cause.object] : null,
       cause.blocks ? null : ["Mechanism", `${cause.mechanism}: blocks no producers`],
     ]);
     return;
@@ -101,6 +103,21 @@ export function updateCause(node, cause) {
     ["Resumes", away() ? "not known" : cause.because],
   ]);
 }
+
+/**
+ * What releases the producers of an overfull queue, each with the page where it is done.
+ *
+ * @param {string} queue
+ */
+const waysOut = (queue) =>
+  h(
+    "span",
+    {},
+    "consumers that drain it; ",
+    settings.purges ? [h("a", { href: messagesUrl(queue) }, "purging or moving its messages"), "; "] : null,
+    h("a", { href: `${objectUrl(queue)}#limits` }, "a higher capacity"),
+    ", until it is full again",
+  );
 
 /** @param {any} limit */
 function limitLine(limit) {

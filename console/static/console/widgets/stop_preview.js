@@ -43,6 +43,7 @@ export function previewOf(entries) {
  * @param {any} answer
  */
 export function previewLines(action, answer) {
+  if (action === "start" && answer.none_stopped && answer.queues && !answer.cannot) return nothingToStart(answer);
   const verb = action === "stop" ? "stops" : "starts";
   /** @type {HTMLElement[]} */
   const lines = [
@@ -71,6 +72,23 @@ export function previewLines(action, answer) {
     note(`Highest depth: ${exact(answer.percent_used)}% of the capacity.`);
   if (answer.largest?.length && !answer.brokers) lines.push(largest(answer));
   return lines;
+}
+
+/**
+ * Say that no stop is in force there, where a start would look like the way to release blocked producers.
+ *
+ * @param {any} answer
+ */
+function nothingToStart(answer) {
+  const none = answer.queues === 1 ? "this queue is not" : `none of ${plural(answer.queues, "queue")} is`;
+  return [
+    h("p", { class: "preview-count" }, `Nothing to start: ${none} stopped.`),
+    h(
+      "p",
+      { class: "muted" },
+      "Producers that an overfull queue blocks continue when the queue has drained to its resume level.",
+    ),
+  ];
 }
 
 /** @param {any} answer */

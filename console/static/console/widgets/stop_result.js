@@ -27,7 +27,7 @@ export function showResult(dialog, form, { action, sent, answer, reason, scope }
       : null;
   fill(
     form,
-    h("h2", { id: "stop-title" }, action === "stop" ? "Producers stopped" : "Producers started"),
+    h("h2", { id: "stop-title" }, titleOf(action, answer)),
     ...resultLines(action, answer),
     h("div", { class: "dialog-actions" }, undo, close),
   );
@@ -115,6 +115,15 @@ function endInWords({ until, below }) {
 }
 
 /**
+ * @param {string} action
+ * @param {any} answer
+ */
+function titleOf(action, answer) {
+  if (action === "stop") return "Producers stopped";
+  return answer.changed ? "Producers started" : "Nothing changed";
+}
+
+/**
  * @param {any} action
  * @param {any} answer
  */
@@ -166,6 +175,8 @@ function resultLines(action, answer) {
             `${exact(answer.rate)} messages/s into each queue. The banner shows the progress.`,
         ),
       );
+    else if (!answer.changed)
+      lines.push(h("p", { class: "answer" }, "No producer was started: this stop was not in force."));
     else
       lines.push(
         h(
@@ -183,7 +194,6 @@ function resultLines(action, answer) {
           `${plural(blocked, "producer is", "producers are")} still blocked, by an overfull queue or another stop.`,
         ),
       );
-    if (!answer.changed) lines.push(h("p", { class: "muted" }, "This stop was not in force."));
   }
   if (answer.missing)
     lines.push(h("p", { class: "muted" }, `${plural(answer.missing, "queue was", "queues were")} deleted meanwhile.`));
