@@ -304,7 +304,9 @@ def _narrowed(covered: Covered) -> list[tuple[Scope, Sequence[Queue]]]:
 
 def _producers(covered: Covered) -> list[Producer]:
     """Return the producers that scopes cover in their queues, each once."""
-    return list(dict.fromkeys(p for scope, queues in covered for queue in queues for p in _members(scope, queue)))
+    # Most of ten thousand queues have none.
+    found = ((scope, queue) for scope, queues in covered for queue in queues if queue.gate.ledger.members)
+    return list(dict.fromkeys(p for scope, queue in found for p in _members(scope, queue)))
 
 
 def _members(scope: Scope, queue: Queue) -> Iterable[Producer]:
@@ -312,5 +314,7 @@ def _members(scope: Scope, queue: Queue) -> Iterable[Producer]:
     return (p for p in producers if client_stops.covers(scope, p)) if scope.client else producers
 
 
-def _distinct(covered: Covered) -> list[Queue]:
+def _distinct(covered: Sequence[tuple[Scope, Sequence[Queue]]]) -> Sequence[Queue]:
+    if len(covered) == 1:
+        return covered[0][1]  # a scope covers each queue once
     return list(dict.fromkeys(queue for _, queues in covered for queue in queues))
