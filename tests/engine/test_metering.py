@@ -188,7 +188,11 @@ def test_only_the_changed_queues_are_measured_each_second(monkeypatch: pytest.Mo
     simulation.broker.sample()
     simulation.send(simulation.sender(queues[1]), 1, 1000)
     measured: list[FlowGate] = []
-    monkeypatch.setattr(FlowGate, "weigh", lambda gate: measured.append(gate))
+
+    def weigh(gate: FlowGate) -> None:
+        measured.append(gate)
+
+    monkeypatch.setattr(FlowGate, "weigh", weigh)
     simulation.broker.shortages.measure(changed=simulation.broker.agenda.changed)
     assert measured == [queues[1].gate]
     simulation.broker.shortages.measure()

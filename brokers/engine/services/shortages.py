@@ -97,9 +97,7 @@ class Shortages:
 
     # -- measuring --------------------------------------------------------------------------------------------
 
-    def measure(
-        self, available: Mapping[Resource, int] | None = None, changed: Iterable[Queue] | None = None
-    ) -> None:
+    def measure(self, available: Mapping[Resource, int] | None = None, changed: Iterable[Queue] | None = None) -> None:
         """Measure all limited resources, and begin or end shortages. `available`: bytes of each resource. `changed`:
         the queues whose usage may have changed since they were measured last; None: any."""
         self.available.update(available or {})

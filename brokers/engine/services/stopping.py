@@ -77,7 +77,7 @@ class Stopping:
         before = depth_ends.counting(self.registry, known) if known is not None and known.end.below else set()
         return before | set(_distinct(_narrowed([(scope, queues)])))
 
-    def queues_of(self, scopes: Sequence[Scope]) -> list[Queue]:
+    def queues_of(self, scopes: Sequence[Scope]) -> Sequence[Queue]:
         """Return the queues that stops of these scopes would cover; with clients, those that they publish to. Raises
         NotFound, InvalidValue."""
         return _distinct(_narrowed([(scope, self._covered(scope)) for scope in scopes]))

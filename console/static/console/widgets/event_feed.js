@@ -1,11 +1,21 @@
 // The event feed: newest first; consecutive similar events are one line.
 //
 // While events arrive, only the lines at the top are drawn: a thousand events a second replace all lines four times a
-// second, and to draw what nobody sees would delay what the user does, such as a stop of all producers.
+// second, and to draw what is not seen would delay what the user does, such as a stop of all producers.
 
 import { get } from "../core/api.js";
 import { away, UNKNOWN, whenAway } from "../core/away.js";
-import { atMostEvery, fill, forgetNodes, h, icon, onNextFrame, reconcile, setAttribute, setText } from "../core/elements.js";
+import {
+  atMostEvery,
+  fill,
+  forgetNodes,
+  h,
+  icon,
+  onNextFrame,
+  reconcile,
+  setAttribute,
+  setText,
+} from "../core/elements.js";
 import { clock, eventName, moment } from "../core/format.js";
 import { objectUrl, parseName, queueUrl, shortName } from "../core/object_names.js";
 
