@@ -20,8 +20,8 @@ import { clock, eventName, moment } from "../core/format.js";
 import { objectUrl, parseName, queueUrl, shortName } from "../core/object_names.js";
 
 const MAX_LINES = 200;
-const TOP_LINES = 50; // as high as a tall screen
-const OTHERS_AFTER = 500; // ms without events, for the lines below; at once if the list is scrolled
+const LINE_HEIGHT = 40; // px, at least
+const OTHERS_AFTER = 1000; // ms without events, for the lines below; at once if the list is scrolled
 const RETRY_AFTER = 2000; // ms, for past events while the broker does not answer
 const REDRAW_EVERY = 250; // ms, at most
 /** @type {Record<string, string>} */
@@ -66,6 +66,9 @@ export function target(event) {
   return objectUrl(event.object, event.broker);
 }
 
+/** The number of lines at the top that the window can show. */
+const topLines = () => Math.ceil(innerHeight / LINE_HEIGHT);
+
 export class Feed {
   #list;
   #note;
@@ -91,7 +94,7 @@ export class Feed {
     this.#note = note;
     this.#keep = keep;
     this.#linked = linked;
-    this.#draw = atMostEvery(REDRAW_EVERY, () => this.#render(this.#scrolled ? MAX_LINES : TOP_LINES));
+    this.#draw = atMostEvery(REDRAW_EVERY, () => this.#render(this.#scrolled ? MAX_LINES : topLines()));
     this.#drawAll = onNextFrame(() => this.#render());
     list.addEventListener("scroll", () => {
       this.#scrolled = list.scrollTop > 0;
@@ -136,7 +139,7 @@ export class Feed {
     this.#lines.length = Math.min(this.#lines.length, MAX_LINES);
     this.#draw();
     clearTimeout(this.#drawsOthers);
-    if (this.#lines.length > TOP_LINES) this.#drawsOthers = setTimeout(this.#drawAll, OTHERS_AFTER);
+    if (this.#lines.length > topLines()) this.#drawsOthers = setTimeout(this.#drawAll, OTHERS_AFTER);
   }
 
   #render(most = MAX_LINES) {
