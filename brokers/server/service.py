@@ -308,7 +308,8 @@ class Service:
         if self.changes.failed:
             self.changes.save()
         self.broker.expire()
-        self.broker.shortages.measure(self._available())
+        # Each turn measures the queues that it touches. Of ten thousand queues all would take tens of ms.
+        self.broker.shortages.measure(self._available(), self.broker.agenda.changed)
         self.broker.transactions.sweep()
         self.samples.publish(self.broker.sample())
 
@@ -335,6 +336,7 @@ class Service:
 
     def _minute(self) -> None:
         self.broker.sweep()
+        self.broker.shortages.measure()
         self.journal.prune(self.broker.turn.time_of_day)
 
 

@@ -28,6 +28,9 @@ _PAGE = 500  # queues, or virtual hosts, per query
 _READ_ALL = 1000
 #: Queues that are read by their names at once: with more, decoding the answer delays others.
 _NAMED = 100
+#: Pause after a part of the samples, or of the conditions, of thousands of queues, s: a part takes some 8 ms, and a
+#: request to the broker several turns of the loop, which must not wait for a part each.
+_PAUSE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +182,7 @@ class Synchronization:
                 self._reading_due.set()
             self._totals_due.set()
             self._state.notify()
-            await asyncio.sleep(0)  # samples of all queues have arrived together: answers do not wait for the last one
+            await asyncio.sleep(_PAUSE)  # samples of all queues have arrived together
 
     async def _read_queues(self) -> None:
         """Read every queue, page by page; repeat it if queues were created or deleted meanwhile, since the pages may
@@ -302,7 +305,7 @@ class Synchronization:
         while True:
             with closing(self._state.update_conditions_in_steps()) as steps:
                 for _ in steps:
-                    await asyncio.sleep(0)  # answers do not wait for the conditions of thousands of queues
+                    await asyncio.sleep(_PAUSE)
             await asyncio.sleep(self._pace.conditions)
 
     async def _within(self, answer: Awaitable[T], limit: float | None = None) -> T:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import math
 import re
 
 import pytest
@@ -318,3 +320,36 @@ async def test_stop_of_a_row_is_within_the_table_on_narrow_screens(people: Peopl
     assert outer is not None
     assert inner is not None
     assert inner["x"] + inner["width"] <= outer["x"] + outer["width"]
+
+
+async def feed_of_one_more_event(page: Page, broker: Broker, name: str) -> int:
+    """Cause an event, and let the page's time pass until it is drawn. Return how many lines are drawn then."""
+    broker.do(lambda memory: limited(memory, name, 10))
+    newest = page.locator("#feed > li").first
+    while name not in await newest.inner_text():
+        await page.clock.run_for(20)
+    return await page.locator("#feed > li").count()
+
+
+async def test_feed_draws_its_top_at_once_and_other_lines_after_a_pause_or_when_it_is_scrolled(
+    people: People, broker: Broker
+) -> None:
+    for number in range(80):
+        broker.do(lambda memory, number=number: limited(memory, f"q{number}", 10))  # type: ignore[misc]
+    page = await people.page("ada")
+    await page.clock.install()
+    await opened(page)
+    await page.clock.pause_at(dt.datetime.now(dt.UTC) + dt.timedelta(hours=1))
+    lines = page.locator("#feed > li")
+    top = math.ceil(await page.evaluate("innerHeight") / 40)
+    assert await feed_of_one_more_event(page, broker, "first") == top < 50
+    await page.clock.run_for(800)
+    await expect(lines).to_have_count(top)
+    await page.clock.run_for(300)
+    await expect(lines).to_have_count(51)  # 50 past events and this one
+    assert await feed_of_one_more_event(page, broker, "second") == top
+    await page.locator("#feed").evaluate("feed => feed.scrollTo(0, 100)")
+    while await lines.count() == top:
+        await page.clock.run_for(20)
+    assert await lines.count() == 52
+    assert await feed_of_one_more_event(page, broker, "third") == 53

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from brokers.engine.flow.usage import Resource
 from brokers.engine.queues.dispatching import LOADS
 from brokers.engine.queues.lanes import LOAD_MESSAGES
 from brokers.engine.queues.queue import Queue
@@ -119,6 +120,16 @@ def test_purging_and_deleting_empty_the_temp_store(broker: InMemoryBroker) -> No
     asyncio.run(broker.delete(NAME))
     write(broker)
     assert temp(broker).stored == {}
+
+
+def test_memory_of_spooled_bodies_is_free_when_the_changed_queues_are_measured(broker: InMemoryBroker) -> None:
+    producer, shortages = broker.attach_producer("q"), broker.engine.shortages
+    broker.publish(producer, 30, SIZE)
+    broker.engine.sample()
+    assert shortages.used(Resource.MEMORY) == 30 * SIZE
+    temp(broker).write(broker.engine, "")  # no other turn touches the queue
+    shortages.measure(changed=broker.engine.agenda.changed)
+    assert shortages.used(Resource.MEMORY) == queue_of(broker).memory_bytes() < 30 * SIZE
 
 
 def test_temp_limit_blocks_only_producers_of_spooling_queues(broker: InMemoryBroker) -> None:

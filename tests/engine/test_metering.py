@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokers.engine.broker import Broker
+from brokers.engine.flow.gate import FlowGate
 from brokers.engine.flow.usage import Resource
 from brokers.engine.services.fan_out import FanOut, RoutedMessage
 from brokers.engine.values.message import Header
@@ -179,6 +180,23 @@ def test_messages_of_an_open_transaction_count_as_memory() -> None:
     simulation.broker.transactions.fail(transaction, "amqp:transaction:rollback", "")
     simulation.broker.shortages.measure()
     assert simulation.broker.shortages.used(Resource.MEMORY) == 0
+
+
+def test_only_the_changed_queues_are_measured_each_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = Simulation()
+    queues = [simulation.queue(f"q{n}") for n in range(3)]
+    simulation.broker.sample()
+    simulation.send(simulation.sender(queues[1]), 1, 1000)
+    measured: list[FlowGate] = []
+
+    def weigh(gate: FlowGate) -> None:
+        measured.append(gate)
+
+    monkeypatch.setattr(FlowGate, "weigh", weigh)
+    simulation.broker.shortages.measure(changed=simulation.broker.agenda.changed)
+    assert measured == [queues[1].gate]
+    simulation.broker.shortages.measure()
+    assert measured[1:] == [queue.gate for queue in queues]
 
 
 def test_parked_messages_are_enqueued_although_they_alone_exceed_the_limit() -> None:

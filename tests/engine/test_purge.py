@@ -1,17 +1,22 @@
-"""A purge takes all messages out at once, and what they need is freed in portions: in turns of their own."""
+"""A purge and the deletion of a queue take all messages out at once, and what they need is freed in portions: in turns
+of their own.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import pytest
 
 from brokers.engine.broker import Broker
+from brokers.engine.flow.usage import Resource
 from brokers.engine.queues import purging
 from brokers.engine.queues.queue import Queue
 from brokers.engine.values.message import Header
 from brokers.testing import START
 from tests.engine.fake_store import FakeStore, FakeStores
+from tests.engine.ports import Peer
 
 COUNT, PORTION = 400, 10
 
@@ -109,3 +114,103 @@ def test_acquired_messages_stay_and_come_back_after_a_purge() -> None:
     while broker.agenda.free_some():
         pass
     assert queue.durable.stored == queue.gate.depth_messages == queue.lanes.unacknowledged == 4
+
+
+# -- deletion --------------------------------------------------------------------------------------------------
+
+
+def assert_freed_in_portions(broker: Broker, left: Callable[[], int], count: int) -> None:
+    """`left`: the number of messages that are not freed yet, of `count`."""
+    assert left() == count, "none is freed in the turn of the deletion"
+    while before := left():
+        more = broker.agenda.free_some()
+        assert before - left() <= 2 * PORTION
+        assert more or not left()
+    while broker.agenda.free_some():  # what is known of them
+        pass
+
+
+def references(body: bytes) -> Callable[[], int]:
+    """Return a function that returns how many references to a message there are more than now."""
+    before = sys.getrefcount(body)
+    return lambda: sys.getrefcount(body) - before
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("text", [b"T0 plain", b"T0 ttl"])
+def test_deleted_queue_is_gone_at_once_and_its_messages_are_freed_in_portions(durable: bool, text: bytes) -> None:
+    broker, queue = opened(durable=durable)
+    body = bytes(bytearray(text))
+    left = references(body)
+    for _ in range(COUNT):
+        queue.enqueue(body)
+    queue.gate.weigh()
+    assert broker.shortages.used(Resource.MEMORY) == COUNT * len(body)
+    broker.delete_queue(queue)
+    assert "q" not in broker.virtualhost("default").queues
+    assert broker.shortages.used(Resource.MEMORY) == 0
+    again = broker.create_queue(broker.virtualhost("default"), "q")
+    again.enqueue(b"T0 later")
+    assert_freed_in_portions(broker, left, COUNT)
+    assert not queue.lanes.deadlines.at
+    assert [body for _, body in again.lanes.usual.ready] == [b"T0 later"]
+
+
+def test_delayed_messages_and_a_backlog_of_a_deleted_queue_are_freed_in_portions() -> None:
+    broker, queue = opened(durable=False)
+    body = bytes(bytearray(b"T0"))
+    left = references(body)
+    for _ in range(COUNT):
+        queue.enqueue(body)
+    broker.turn.header = lambda body: Header(due=START + 60_000)
+    for _ in range(COUNT):
+        queue.enqueue(body)
+    broker.turn.header = lambda body: Header()
+    for _ in range(COUNT):
+        queue.spool(body)
+    assert (len(queue.lanes.delayed), len(queue.lanes.usual.backlog)) == (COUNT, COUNT)
+    broker.delete_queue(queue)
+    assert_freed_in_portions(broker, left, 3 * COUNT)
+
+
+def test_queues_of_a_deleted_virtual_host_are_freed_in_portions() -> None:
+    broker, first = opened(durable=False)
+    host = broker.virtualhost("default")
+    body = bytes(bytearray(b"T0"))
+    left = references(body)
+    for queue in (first, broker.create_queue(host, "second"), broker.create_queue(host, "empty")):
+        for _ in range(COUNT if queue.name != "empty" else 0):
+            queue.enqueue(body)
+    broker.delete_virtualhost(host)
+    assert len(broker.agenda.freeing) == 2
+    assert_freed_in_portions(broker, left, 2 * COUNT)
+
+
+def test_temporary_queue_that_ends_with_its_connection_is_freed_in_portions() -> None:
+    broker, _ = opened(durable=False)
+    connection = broker.open_connection(
+        "default", user="guest", remote_address="", container_id="client", idle_timeout=0, handle=Peer()
+    )
+    queue = broker.temporary.create_queue(connection)
+    body = bytes(bytearray(b"T0"))
+    left = references(body)
+    for _ in range(COUNT):
+        queue.enqueue(body)
+    broker.temporary.delete(queue)  # as its link does when it ends
+    assert queue.deleted
+    assert_freed_in_portions(broker, left, COUNT)
+
+
+def test_queue_that_is_deleted_during_its_purge_frees_both() -> None:
+    broker, queue = opened(durable=True)
+    body = bytes(bytearray(b"T0"))
+    left = references(body)
+    for _ in range(COUNT):
+        queue.enqueue(body)
+    queue.lanes.purge()
+    for _ in range(COUNT):
+        queue.enqueue(body)
+    broker.delete_queue(queue)
+    while broker.agenda.free_some():
+        pass
+    assert not left()

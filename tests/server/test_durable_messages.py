@@ -13,6 +13,8 @@ from proton.utils import SendException
 
 from brokers.amqp import runs
 from brokers.engine.queues import durable_storage, purging
+from brokers.engine.queues.agenda import Agenda
+from brokers.engine.queues.queue import Queue
 from brokers.server.journal.journal_store import JournalStore
 from brokers.server.journal.segments import Segments
 from brokers.server.message_groups import Group, Written
@@ -362,6 +364,27 @@ def test_removal_is_answered_once_it_survives_a_crash_and_others_are_served_mean
             shutil.copytree(tmp_path / "data", tmp_path / "killed")
     with BrokerThread(tmp_path / "killed") as broker:
         assert (broker.depth("orders"), broker.depth("archive")) == (0, moved)
+
+
+def test_messages_of_a_deleted_queue_are_freed_in_turns_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "PORTION", 10)
+    portions: list[bool] = []
+    free_some = Agenda.free_some
+
+    def counted(agenda: Agenda[Queue]) -> bool:
+        portions.append(free_some(agenda))
+        return portions[-1]
+
+    monkeypatch.setattr(Agenda, "free_some", counted)
+    with BrokerThread(tmp_path) as broker:
+        broker.queue("orders")
+        fill(broker, "orders", list(map(str, range(200))))
+        with managing(broker) as manager:
+            manager.ask("DELETE", name=ORDERS)
+            assert manager.ask("READ", name=ORDERS).status == 404
+        broker.until(lambda s: len(portions) > 20 and not portions[-1], "all is freed")
 
 
 def test_what_a_purge_has_taken_out_is_freed_without_another_input(

@@ -347,9 +347,11 @@ class FlowGate:
             return client_stops.begin(self, stop)
         if stop.stage is not None:
             return self._begin_stage(stop)
-        self.staging.end(stop.scope)
-        known, self.stops[stop.scope] = stop.scope in self.stops, stop
-        if known:  # with another end
+        if self.staged:
+            self.staging.end(stop.scope)
+        known = len(self.stops)
+        self.stops[stop.scope] = stop
+        if len(self.stops) == known:  # with another end
             return False
         self.state, change = table.step(self.state, Input.STOP)
         if change is not None:

@@ -16,18 +16,16 @@ from brokers.engine.values.limits import Limits
 
 
 class State(Enum):
+    """`overfull`, `stopped`: attributes, since they are read for each of thousands of queues."""
+
     NORMAL = "NORMAL"
     OVERFULL = "OVERFULL"
     STOPPED = "STOPPED"
     OVERFULL_STOPPED = "OVERFULL_STOPPED"
 
-    @property
-    def overfull(self) -> bool:
-        return self in (State.OVERFULL, State.OVERFULL_STOPPED)
-
-    @property
-    def stopped(self) -> bool:
-        return self in (State.STOPPED, State.OVERFULL_STOPPED)
+    def __init__(self, value: str) -> None:
+        self.overfull = "OVERFULL" in value
+        self.stopped = "STOPPED" in value
 
 
 class Input(Enum):

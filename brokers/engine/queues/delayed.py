@@ -99,7 +99,7 @@ class Delayed:
         """Take all messages out that the store has confirmed."""
         taken.delayed, self._entries = self._entries, OrderedDict()
         taken.rest = self._heap
-        taken.bytes += self.depth_bytes
+        taken.delayed_bytes = self.depth_bytes
         self._heap, self._order, self._unread = [], None, deque()
         self.bytes = self.depth_bytes = 0
 

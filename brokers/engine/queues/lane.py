@@ -100,12 +100,14 @@ class PriorityLane:
         del self.returned[at:]
         return found
 
-    def take_all(self) -> tuple[list[list[Message]], Backlog]:
-        """Take all messages out: those in memory, in lists in order of their numbers, and the backlog. The deque stays
-        the same: others have it bound."""
-        found, behind = [self.returned, list(self.ready)], self.backlog
+    def take_all(self, *, ends: bool = False) -> tuple[list[list[Message] | deque[Message]], Backlog]:
+        """Take all messages out: those in memory, in order of their numbers, and the backlog. The deque stays the same:
+        others have it bound. `ends`: the lane is used no more, and the deque itself is taken: a copy takes longer than
+        the rest of the deletion of a queue."""
+        found, behind = [self.returned, self.ready if ends else list(self.ready)], self.backlog
         self.returned, self.backlog, self.deep = [], Backlog(), False
-        self.ready.clear()
+        if not ends:
+            self.ready.clear()
         return found, behind
 
     @property

@@ -360,16 +360,11 @@ class PriorityLanes:
     def purge(self) -> tuple[int, int]:
         """Remove every message that no consumer has acquired. Return their number, and the ticket of the change that
         must be safe first; 0: none was stored. They are freed later, a portion at a time: see `purging.py`."""
-        taken, gate = Taken(), self.gate
-        for lane in self.lanes:
-            messages, backlog = lane.take_all()
-            taken.messages += messages
-            taken.backlogs.append(backlog)
-            taken.bytes += sum(sum([len(body) for _, body in each]) for each in messages) + backlog.all_bytes()
-        self.delayed.take_all(taken)
+        taken, gate = self._take_all(), self.gate
+        in_lanes = sum(sum([len(body) for _, body in each]) for each in taken.messages)
         count = taken.count
         gate.depth_messages -= count
-        gate.depth_bytes -= taken.bytes
+        gate.depth_bytes -= in_lanes + sum(backlog.all_bytes() for backlog in taken.backlogs) + taken.delayed_bytes
         self.dequeued += count
         ticket = self.storage.purge(taken)
         self.agenda.freeing.append(self._free(taken))
@@ -377,6 +372,21 @@ class PriorityLanes:
         gate.measure()
         gate.touch()
         return count, ticket
+
+    def discard_all(self) -> None:
+        """Take every message out of the queue, which is deleted; they are freed later, as those of a purge."""
+        taken = self._take_all(ends=True)
+        if taken.count:
+            self.agenda.freeing.append(self._free(taken))
+
+    def _take_all(self, *, ends: bool = False) -> Taken:
+        taken = Taken()
+        for lane in self.lanes:
+            messages, backlog = lane.take_all(ends=ends)
+            taken.messages += messages
+            taken.backlogs.append(backlog)
+        self.delayed.take_all(taken)
+        return taken
 
     def _free(self, taken: Taken) -> Iterator[None]:
         yield from taken.free(self._forget_all, self.storage.left)

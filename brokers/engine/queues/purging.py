@@ -1,4 +1,4 @@
-"""Messages that a purge has taken out of their queue: they are gone at once, and freed in portions.
+"""Messages that a purge, or the deletion of their queue, has taken out: they are gone at once, and freed in portions.
 
 To take and count them costs some ten nanoseconds for each, to free and forget them some hundred times as much: of
 millions, that would be a turn in which the broker serves no client. So later turns do it, a portion each.
@@ -7,6 +7,7 @@ millions, that would be a turn in which the broker serves no client. So later tu
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from itertools import islice
 from typing import Any
@@ -19,16 +20,16 @@ PORTION = 2000
 
 
 class Taken:
-    """`messages`: those whose bodies are in memory, in lists in order of their numbers. `delayed`: by number, as
-    in `delayed.py`. `rest`: what else has to be freed. `reports`: `left` is
-    called with them."""
+    """`messages`: those whose bodies are in memory, in order of their numbers. `delayed`: by number, as in
+    `delayed.py`, with `delayed_bytes`. `rest`: what else has to be freed. `reports`: `left` is called with
+    `messages`."""
 
     def __init__(self) -> None:
-        self.messages: list[list[Message]] = []
+        self.messages: list[list[Message] | deque[Message]] = []
         self.backlogs: list[Backlog] = []
         self.delayed: MutableMapping[int, tuple[int, bool, Entry]] = {}
         self.rest: list[Any] = []
-        self.bytes = 0
+        self.delayed_bytes = 0
         self.reports = False
 
     @property
@@ -71,8 +72,7 @@ class Taken:
         """Yield the numbers of those that were freed, a portion at most."""
         for messages in self.messages:
             while messages:
-                part = messages[-PORTION:]
-                del messages[-PORTION:]
+                part = [messages.pop() for _ in range(min(PORTION, len(messages)))]
                 if self.reports:
                     left(part)
                 numbers = [number for number, _ in part]

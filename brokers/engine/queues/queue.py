@@ -547,8 +547,9 @@ class Queue:
         return more
 
     def close(self) -> None:
-        """Drop all messages of the queue, which is deleted."""
+        """Drop all messages of the queue, which is deleted. They are freed in later turns."""
         self.storage.drop_all()
+        self.lanes.discard_all()
         self.deleted = True
         self.gate.footprint.clear()
         self.agenda.forget(self)

@@ -97,11 +97,12 @@ class Shortages:
 
     # -- measuring --------------------------------------------------------------------------------------------
 
-    def measure(self, available: Mapping[Resource, int] | None = None) -> None:
-        """Measure all limited resources, and begin or end shortages. `available`: bytes of each resource."""
+    def measure(self, available: Mapping[Resource, int] | None = None, changed: Iterable[Queue] | None = None) -> None:
+        """Measure all limited resources, and begin or end shortages. `available`: bytes of each resource. `changed`:
+        the queues whose usage may have changed since they were measured last; None: any."""
         self.available.update(available or {})
         self.usages[Resource.MEMORY].most = self.available[Resource.MEMORY] * MOST_MEMORY // 100
-        for queue in self.registry.queues():
+        for queue in list(self.registry.queues() if changed is None else changed):  # a shortage changes queues
             queue.gate.weigh()
         for host in self.registry.virtualhosts.values():
             self._update_store(host)

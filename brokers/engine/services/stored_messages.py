@@ -73,3 +73,4 @@ class StoredMessages:
         for queue in list(self.agenda.spooling):
             if not queue.storage.spooled(ticket, stored=stored):
                 self.agenda.spooling.discard(queue)
+            self.agenda.changed.add(queue)  # it uses less memory

@@ -62,16 +62,18 @@ def policy_readers(of: Callable[[T], Mapping[str, Value]]) -> dict[str, Reader[T
 def totals(queues: Iterable[Queue]) -> dict[str, int]:
     """Return totals over queues. In one pass: requests for the broker read those of thousands of queues."""
     number = overfull = stopped = producers = blocked = consumers = messages = size = 0
+    normal = State.NORMAL
     for queue in queues:
-        gate = queue.gate
+        gate, dispatcher = queue.gate, queue.dispatcher
         number += 1
-        if gate.state is not State.NORMAL:
-            overfull += gate.state.overfull
-            stopped += gate.state.stopped
-        if gate.producer_count:
-            producers += gate.producer_count
+        if (state := gate.state) is not normal:
+            overfull += state.overfull
+            stopped += state.stopped
+        if members := gate.ledger.members:
+            producers += len(members)
             blocked += gate.blocked_producers
-        consumers += queue.consumer_count
+        if dispatcher.consumers or dispatcher.choosers or dispatcher.browsers:
+            consumers += len(dispatcher)
         messages += gate.depth_messages
         size += gate.depth_bytes
     return {

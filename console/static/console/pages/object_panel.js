@@ -354,10 +354,10 @@ export class ObjectPanel {
     /** @param {any} event */
     const keep = (event) => event.object === this.#name || (children.checked && isDescendant(event, this.#name));
     const note = h("span", { class: "muted" });
-    let feed = new Feed(list, note, { keep });
+    const feed = new Feed(list, note, { keep });
     this.notified = (/** @type {any} */ events, /** @type {any} */ reset) => feed.add(events, reset);
     children.addEventListener("change", () => {
-      feed = new Feed(list, note, { keep });
+      feed.clear();
       feed.add(this.#recent);
     });
     feed.add(this.#recent);

@@ -1,12 +1,27 @@
 // The event feed: newest first; consecutive similar events are one line.
+//
+// While events arrive, only the lines at the top are drawn: a thousand events a second replace all lines four times a
+// second, and to draw what is not seen would delay what the user does, such as a stop of all producers.
 
 import { get } from "../core/api.js";
 import { away, UNKNOWN, whenAway } from "../core/away.js";
-import { atMostEvery, fill, forgetNodes, h, icon, reconcile, setAttribute, setText } from "../core/elements.js";
+import {
+  atMostEvery,
+  fill,
+  forgetNodes,
+  h,
+  icon,
+  onNextFrame,
+  reconcile,
+  setAttribute,
+  setText,
+} from "../core/elements.js";
 import { clock, eventName, moment } from "../core/format.js";
 import { objectUrl, parseName, queueUrl, shortName } from "../core/object_names.js";
 
 const MAX_LINES = 200;
+const LINE_HEIGHT = 40; // px, at least
+const OTHERS_AFTER = 1000; // ms without events, for the lines below; at once if the list is scrolled
 const RETRY_AFTER = 2000; // ms, for past events while the broker does not answer
 const REDRAW_EVERY = 250; // ms, at most
 /** @type {Record<string, string>} */
@@ -51,6 +66,9 @@ export function target(event) {
   return objectUrl(event.object, event.broker);
 }
 
+/** The number of lines at the top that the window can show. */
+const topLines = () => Math.ceil(innerHeight / LINE_HEIGHT);
+
 export class Feed {
   #list;
   #note;
@@ -59,6 +77,9 @@ export class Feed {
   #lines = [];
   #linked;
   #draw;
+  #drawAll;
+  #drawsOthers = 0; // timer
+  #scrolled = false;
   #known = false; // whether events were received: no lines then means no events
 
   /**
@@ -73,7 +94,12 @@ export class Feed {
     this.#note = note;
     this.#keep = keep;
     this.#linked = linked;
-    this.#draw = atMostEvery(REDRAW_EVERY, () => this.#render());
+    this.#draw = atMostEvery(REDRAW_EVERY, () => this.#render(this.#scrolled ? MAX_LINES : topLines()));
+    this.#drawAll = onNextFrame(() => this.#render());
+    list.addEventListener("scroll", () => {
+      this.#scrolled = list.scrollTop > 0;
+      if (this.#scrolled) this.#drawAll();
+    });
     whenAway(() => this.#render());
     this.#render();
   }
@@ -112,9 +138,11 @@ export class Feed {
     }
     this.#lines.length = Math.min(this.#lines.length, MAX_LINES);
     this.#draw();
+    clearTimeout(this.#drawsOthers);
+    if (this.#lines.length > topLines()) this.#drawsOthers = setTimeout(this.#drawAll, OTHERS_AFTER);
   }
 
-  #render() {
+  #render(most = MAX_LINES) {
     if (!this.#lines.length) {
       forgetNodes(this.#list);
       const none = this.#known && !away() ? "No events yet" : away() ? UNKNOWN : "Loading…";
@@ -124,7 +152,7 @@ export class Feed {
     if (this.#list.firstElementChild?.classList.contains("empty")) fill(this.#list);
     reconcile(
       this.#list,
-      this.#lines,
+      this.#lines.slice(0, most),
       (line) => line.key,
       () => this.#line(),
       (node, line) => this.#update(node, line),
