@@ -193,7 +193,7 @@ async def test_connection_that_never_existed_has_not_ended(people: People, broke
     page = await opened(page, f"/clients/connection/?object={name}")
     await expect(page.locator("#producer-rows tr")).to_have_count(1)
     broker.do(lambda memory: (memory._close(hers.connection), memory._end_turn()))
-    await expect(page.locator("#gone")).to_contain_text("No such connection. It ended")
+    await expect(page.locator("#gone")).to_contain_text("This connection ended")
 
 
 async def test_producer_is_closed_with_a_preview_and_a_reason(people: People, broker: Broker) -> None:

@@ -343,9 +343,9 @@ async def test_feed_draws_its_top_at_once_and_other_lines_after_a_pause_or_when_
     lines = page.locator("#feed > li")
     top = math.ceil(await page.evaluate("innerHeight") / 40)
     assert await feed_of_one_more_event(page, broker, "first") == top < 50
-    await page.clock.run_for(800)
+    await page.clock.run_for(700)  # it was drawn up to 250 ms after it had arrived
     await expect(lines).to_have_count(top)
-    await page.clock.run_for(300)
+    await page.clock.run_for(400)
     await expect(lines).to_have_count(51)  # 50 past events and this one
     assert await feed_of_one_more_event(page, broker, "second") == top
     await page.locator("#feed").evaluate("feed => feed.scrollTo(0, 100)")

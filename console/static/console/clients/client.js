@@ -314,7 +314,7 @@ const render = drawing(() => {
   const gone = connections !== null && !first;
   byId("gone").hidden = !gone;
   if (first) ending?.exists();
-  const missing = ending ? `No such connection. ${gone ? ending.text() : ""} ` : "This client is not connected. ";
+  const missing = ending ? missingConnection(gone ? ending.text() : "") : "This client is not connected. ";
   fillOnce(byId("gone"), gone ? missing : "", () =>
     gone ? h("p", {}, missing, h("a", { href: "/clients/" }, "All clients")) : [],
   );
@@ -397,3 +397,12 @@ addEventListener("headgate-stops", () => {
 });
 refresh();
 loadTypes();
+
+/**
+ * Say what a page of a connection that is not there says.
+ *
+ * @param {string} ended the sentence of its end, "" if that is not known
+ */
+function missingConnection(ended) {
+  return `${ended ? ended.replace(/^It /, "This connection ") : "No such connection."} `;
+}

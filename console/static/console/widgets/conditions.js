@@ -100,7 +100,7 @@ export function blockedBesides(totals) {
     totals.overfull_queues ? `${plural(totals.overfull_queues, "queue")} overfull` : "",
     totals.stopped_queues ? `${plural(totals.stopped_queues, "queue")} stopped` : "",
   ].filter(Boolean);
-  return parts.length && !away() ? `none besides ${parts.join(", ")}` : undefined;
+  return parts.length && !away() ? `none yet; ${parts.join(", ")}` : undefined;
 }
 
 /**

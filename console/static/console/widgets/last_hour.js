@@ -41,7 +41,7 @@ const CHARTS = [
     text: (of, slot) => {
       const at = slot < 0 ? newestSlot(of.messages) : slot;
       const value = at < 0 ? null : of.messages[at];
-      return value === null ? "not known" : plural(Math.round(value), "message");
+      return value === null ? "not known" : `${plural(Math.round(value), "message")}, mean of a minute`;
     },
   },
   {
@@ -112,7 +112,7 @@ export class LastHour {
       this.#totals = known ? totals : null;
       this.#box.dataset.shows = known ? "charts" : "note";
       if (known) this.#draw();
-      else setText(byId("last-hour-note"), "The last hour is not recorded.");
+      else setText(byId("last-hour-note"), "Nothing of the last hour is recorded yet.");
     } catch (error) {
       if (mine !== this.#newest) return;
       this.#totals = null;
