@@ -100,7 +100,7 @@ export class Feed {
       this.#scrolled = list.scrollTop > 0;
       if (this.#scrolled) this.#drawAll();
     });
-    whenAway(() => this.#render());
+    whenAway(() => this.#lines.length || this.#render()); // events are dated, that there are none is not
     this.#render();
   }
 
