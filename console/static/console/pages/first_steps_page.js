@@ -1,32 +1,47 @@
 // The first steps: forms for a user and a queue, programs that use them, and marks for what the broker shows to have
 // happened.
 
-import { get, objectPath, post, query } from "../core/api.js";
+import { get, query } from "../core/api.js";
 import { byId, fill, find, h } from "../core/elements.js";
 import { exact, plural } from "../core/format.js";
 import { formatName, queueUrl, whyUrl } from "../core/object_names.js";
 import { unlessAllowed } from "../core/permissions.js";
 import { poll } from "../core/polling.js";
 import { settings } from "../core/settings.js";
-import { toast } from "../core/toast.js";
-import { openFormDialog, plainField } from "../widgets/form_dialog.js";
-import { LANGUAGES } from "./client_programs.js";
+import { CAPACITY, HOSTS, openCreateQueue, openCreateUser, openRenewPassword } from "./first_steps_dialogs.js";
+import { aside, Programs } from "./first_steps_programs.js";
 
 const OBJECTS = `brokers/${encodeURIComponent(settings.broker)}/objects/`;
-const HOSTS = settings.hosts?.length ? settings.hosts : ["default"];
-const RIGHTS = [
-  ["publish", "Publish: send messages to its queues and exchanges"],
-  ["consume", "Consume: receive messages from its queues"],
-  ["manage", "Manage: change its queues and policies over AMQP"],
-];
-/** Small, so that a queue is full after a moment. */
-const CAPACITY = "100";
 
-/** What was created on this page, or is there, for the programs. */
-const made = { host: HOSTS.includes("default") ? "default" : HOSTS[0], queue: "orders", user: "app", password: "" };
-let language = LANGUAGES[0];
-/** @type {"send" | "receive"} */
-let action = "send";
+/** @type {import("./first_steps_programs.js").Made} */
+const made = {
+  host: HOSTS.includes("default") ? "default" : HOSTS[0],
+  queue: "orders",
+  chosen: false,
+  user: "app",
+  password: "",
+};
+let refresh = () => {};
+
+/** Show what was just created. */
+function changed() {
+  programs.show();
+  refresh();
+}
+
+const programs = new Programs(
+  made,
+  h(
+    "button",
+    {
+      type: "button",
+      ...unlessAllowed("User", "create"),
+      on: { click: () => openRenewPassword(made, changed) },
+      hidden: true,
+    },
+    "New password…",
+  ),
+);
 
 // -- what the broker shows ------------------------------------------------------------------------------------------
 
@@ -61,208 +76,10 @@ async function read() {
 
 /** @typedef {Awaited<ReturnType<typeof read>>} Found */
 
-/** @param {Found} found the queue that the steps are about: the one named here, else the one with most messages */
+/** @param {Found} found the queue that the steps are about: the one created here, else the one with most messages */
 const queueOf = ({ queues }) =>
-  queues.find((queue) => queue.name === made.queue && queue.virtualhost === made.host) ?? queues[0];
-
-// -- creating -----------------------------------------------------------------------------------------------------
-
-/**
- * @param {string} object
- * @param {Record<string, any>} attributes
- */
-const create = (object, attributes) => post(OBJECTS, { object, attributes, reason: "first steps" });
-
-const hostField = () =>
-  plainField("virtualhost", "Virtual host", {
-    value: made.host,
-    choices: HOSTS.map((/** @type {string} */ host) => [host, host]),
-  });
-
-function createUser() {
-  const name = plainField("name", "Name", { value: made.user });
-  const host = hostField();
-  const boxes = RIGHTS.map(([right, words]) => ({
-    right,
-    input: h("input", { type: "checkbox", checked: right !== "manage" }),
-    words,
-  }));
-  const wrong = h("small", { class: "wrong", role: "alert" });
-  const grants = {
-    name: "grants",
-    input: boxes[0].input,
-    element: h(
-      "fieldset",
-      { class: "field" },
-      h("legend", {}, "Permissions on the virtual host"),
-      boxes.map(({ input, words }) => h("label", { class: "sure" }, input, h("span", {}, words))),
-      wrong,
-    ),
-    wrong: (/** @type {string} */ text) => fill(wrong, text),
-  };
-  openFormDialog({
-    title: "Create a client user",
-    says: "Applications sign in with it. Its password is generated.",
-    fields: [name, host, grants],
-    action: "Create client user",
-    async submit() {
-      const user = name.input.value.trim();
-      const rights = boxes.filter(({ input }) => input.checked).map(({ right }) => right);
-      const answer = await create(formatName("User", { name: user }), {
-        grants: rights.length ? [`${host.input.value}:${rights.join(",")}`] : [],
-      });
-      Object.assign(made, { user, host: host.input.value, password: answer.attributes.password });
-      showProgram();
-      refresh();
-      return shownOnce(user);
-    },
-  });
-}
-
-function createQueue() {
-  const name = plainField("name", "Name", { value: made.queue });
-  const host = hostField();
-  const capacity = plainField("capacity_messages", "Capacity in messages", {
-    value: CAPACITY,
-    inputmode: "numeric",
-    hint: "Above it, producers are blocked until consumers have drained the queue. Empty: no limit.",
-  });
-  openFormDialog({
-    title: "Create a queue",
-    fields: [name, host, capacity],
-    action: "Create queue",
-    async submit() {
-      const limit = capacity.input.value.trim().replaceAll(",", "");
-      const queue = name.input.value.trim();
-      await create(formatName("Queue", { virtualhost: host.input.value, name: queue }), {
-        durable: true,
-        ...(limit ? { capacity_messages: Number(limit) } : {}),
-      });
-      Object.assign(made, { queue, host: host.input.value });
-      showProgram();
-      refresh();
-    },
-  });
-}
-
-/** A new password, for a page that was opened after the user's creation. It ends the programs that have the old one. */
-function renewPassword() {
-  const user = made.user;
-  openFormDialog({
-    title: `New password of ${user}`,
-    says: `Generates another password. Programs that are connected as ${user} are disconnected, and need it, too.`,
-    fields: [],
-    action: "Generate password",
-    async submit() {
-      const path = objectPath(settings.broker, formatName("User", { name: user }));
-      const answer = await post(`${path}operations/renew-password/`, { arguments: { reason: "first steps" } });
-      made.password = (answer.result ?? answer.returns ?? answer).password;
-      showProgram();
-      return shownOnce(user);
-    },
-  });
-}
-
-/** @param {string} user whose password was just generated */
-const shownOnce = (user) =>
-  h(
-    "div",
-    { class: "stack" },
-    h("p", {}, h("strong", {}, `Password of ${user}. `), "Copy it now: it is not shown again."),
-    h("p", {}, h("code", { class: "secret shown-once", id: "first-password" }, made.password)),
-    h("p", {}, "The programs on this page have it until you leave the page."),
-  );
-
-/** A link that keeps this page, with the password in its programs. */
-const aside = (/** @type {string} */ href, /** @type {any} */ text) =>
-  h("a", { href, target: "_blank", title: "Opens in a new tab: this page keeps its programs" }, text);
-
-// -- the program --------------------------------------------------------------------------------------------------
-
-/** Where clients connect: a broker that the console reaches by loopback is at the console's own host for others. */
-function address() {
-  const found = new URL((settings.amqp || "amqp://127.0.0.1:5672").replace(/^amqp/, "http")); // amqp: has no parts
-  const port = /:(\d+)$/.exec(settings.amqp)?.[1] ?? "5672";
-  const loopback = ["127.0.0.1", "localhost", "[::1]"];
-  const host = loopback.includes(found.hostname) ? location.hostname : found.hostname;
-  return { host, port, tls: settings.amqp.startsWith("amqps:") };
-}
-
-const code = h("code", { id: "program-text" });
-const needs = h("p", { class: "needs" });
-const renew = h(
-  "button",
-  { type: "button", ...unlessAllowed("User", "create"), on: { click: renewPassword }, hidden: true },
-  "New password…",
-);
-/** Whether the user that the programs name exists. */
-let userExists = false;
-
-function showProgram() {
-  const to = {
-    ...address(),
-    user: made.user,
-    password: made.password || "PASSWORD",
-    queue: made.queue,
-    virtualhost: made.host,
-  };
-  fill(code, language[action](to));
-  renew.hidden = Boolean(made.password) || !userExists;
-  fill(
-    needs,
-    "Save as ",
-    h("code", {}, language.file),
-    ". Needs ",
-    h("code", {}, language.needs),
-    ".",
-    language.installation ? ` ${language.installation}` : null,
-    made.password ? null : ` Replace PASSWORD by that of ${made.user}, which was shown once.`,
-    !to.tls && language.name !== "Java (JMS)"
-      ? " This client sends its password in the clear: the broker accepts that from its own machine only, and over " +
-          "TLS from others and through published ports of a container."
-      : null,
-  );
-}
-
-function program() {
-  const choice = plainField("language", "Language", { choices: LANGUAGES.map(({ name }) => [name, name]) });
-  const does = plainField("action", "Program", {
-    choices: [
-      ["send", "Sends 200 messages"],
-      ["receive", "Receives 200 messages"],
-    ],
-  });
-  choice.input.addEventListener("change", () => {
-    language = LANGUAGES.find(({ name }) => name === choice.input.value) ?? language;
-    showProgram();
-  });
-  does.input.addEventListener("change", () => {
-    action = does.input.value === "receive" ? "receive" : "send";
-    showProgram();
-  });
-  const copy = h(
-    "button",
-    {
-      type: "button",
-      on: {
-        async click() {
-          try {
-            await navigator.clipboard.writeText(code.textContent);
-            toast("Copied.");
-          } catch {
-            getSelection()?.selectAllChildren(code); // without HTTPS: the browser's own copy works
-            toast("Selected. Press Ctrl+C to copy.");
-          }
-        },
-      },
-    },
-    "Copy",
-  );
-  return [
-    h("div", { class: "program-head" }, choice.element, does.element, copy, renew, needs),
-    h("pre", { class: "program", tabindex: "0", "aria-label": "Program" }, code),
-  ];
-}
+  queues.find((queue) => queue.name === made.queue && queue.virtualhost === made.host) ??
+  (made.chosen ? undefined : queues[0]);
 
 // -- the steps ----------------------------------------------------------------------------------------------------
 
@@ -282,7 +99,12 @@ const STEPS = [
         { class: "first-step-actions" },
         h(
           "button",
-          { type: "button", class: "primary", ...unlessAllowed("User", "create"), on: { click: createUser } },
+          {
+            type: "button",
+            class: "primary",
+            ...unlessAllowed("User", "create"),
+            on: { click: () => openCreateUser(made, changed) },
+          },
           "Create client user",
         ),
       ),
@@ -308,7 +130,7 @@ const STEPS = [
             type: "button",
             class: "primary",
             ...unlessAllowed("Queue", "create", made.host),
-            on: { click: createQueue },
+            on: { click: () => openCreateQueue(made, changed) },
           },
           "Create queue",
         ),
@@ -322,7 +144,7 @@ const STEPS = [
   {
     title: "Run a program that sends",
     says: "The queue has no room for all of its messages: it stops in the middle.",
-    body: program,
+    body: () => programs.sender(),
     done: (found) => found.connections.length > 0 || (queueOf(found)?.enqueued_messages ?? 0) > 0,
     found: (found) => {
       const sent = queueOf(found)?.enqueued_messages ?? 0;
@@ -350,6 +172,7 @@ const STEPS = [
     says:
       "Run the program that receives, in a second terminal, or raise the queue's capacity on its page. " +
       "Below the resume level the producer goes on.",
+    body: () => programs.receiver(),
     done: (found) => {
       const queue = queueOf(found);
       return Boolean(queue?.overfull_count) && !queue.state.startsWith("OVERFULL");
@@ -377,17 +200,10 @@ const marks = STEPS.map((step, at) => {
 /** @param {Found} answer */
 function show(answer) {
   const queue = queueOf(answer);
-  if (queue && !made.password && queue.name !== made.queue) {
-    Object.assign(made, { queue: queue.name, host: queue.virtualhost });
-    showProgram();
-  }
+  if (queue && !made.chosen) Object.assign(made, { queue: queue.name, host: queue.virtualhost });
   const [user] = answer.users ?? [];
-  if (user && !made.password && answer.users?.every(({ name }) => name !== made.user)) {
-    made.user = user.name;
-    showProgram();
-  }
-  userExists = Boolean(answer.users?.some(({ name }) => name === made.user));
-  renew.hidden = Boolean(made.password) || !userExists;
+  if (user && !made.password && answer.users?.every(({ name }) => name !== made.user)) made.user = user.name;
+  programs.show({ userExists: Boolean(answer.users?.some(({ name }) => name === made.user)) });
   for (const { step, element, mark, state, found, number } of marks) {
     const done = step.done(answer);
     for (const button of element.querySelectorAll(".first-step-actions button"))
@@ -399,10 +215,9 @@ function show(answer) {
   }
 }
 
-let refresh = () => {};
 if (settings.amqp) {
   fill(byId("steps"), ...marks.map(({ element }) => element));
-  showProgram();
+  programs.show({ count: 2 * CAPACITY });
   refresh = poll(read, (answer, drawChanged) => drawChanged("steps", answer, show)).refresh;
   refresh();
 } else {
