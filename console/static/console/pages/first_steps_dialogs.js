@@ -1,9 +1,11 @@
 // Dialogs of the first steps: a client user with a generated password, a queue with a capacity, a new password.
 
 import { objectPath, post } from "../core/api.js";
-import { fill, h, setText } from "../core/elements.js";
+import { fill, find, h, setText } from "../core/elements.js";
+import { exact, plural } from "../core/format.js";
 import { formatName } from "../core/object_names.js";
 import { settings } from "../core/settings.js";
+import { copyButton } from "../widgets/copy_button.js";
 import { openFormDialog, plainField } from "../widgets/form_dialog.js";
 
 /** @typedef {import("./first_steps_programs.js").Made} Made */
@@ -18,6 +20,18 @@ const RIGHTS = [
 ];
 /** Small, so that a queue is full after a moment. */
 export const CAPACITY = 100;
+/** A new broker resumes at 80% of a capacity (`flow_resume_messages`). */
+export const resumeLevel = (/** @type {number} */ capacity) => Math.floor(capacity * 0.8);
+
+/** @param {string} capacity as it was entered */
+function hintOf(capacity) {
+  const limit = Number(capacity.trim().replaceAll(",", ""));
+  if (!(limit > 0)) return "Empty: no limit, and its producers are never blocked.";
+  return (
+    `With more than ${plural(limit, "message")} its producers are blocked, until ${exact(resumeLevel(limit))} or fewer ` +
+    "are left (80%, the default resume level). Empty: no limit."
+  );
+}
 
 /**
  * @param {string} object
@@ -85,8 +99,10 @@ export function openCreateQueue(made, changed) {
   const capacity = plainField("capacity_messages", "Capacity in messages", {
     value: CAPACITY,
     inputmode: "numeric",
-    hint: "Above it, producers are blocked until consumers have drained the queue. Empty: no limit.",
+    hint: hintOf(String(CAPACITY)),
   });
+  const hint = find(".hint", capacity.element);
+  capacity.input.addEventListener("input", () => setText(hint, hintOf(capacity.input.value)));
   openFormDialog({
     title: "Create a queue",
     fields: [name, host, capacity],
@@ -128,11 +144,13 @@ export function openRenewPassword(made, changed) {
 }
 
 /** @param {Made} made whose password was just generated */
-const shownOnce = ({ user, password }) =>
-  h(
+function shownOnce({ user, password }) {
+  const code = h("code", { class: "secret shown-once", id: "first-password" }, password);
+  return h(
     "div",
     { class: "stack" },
     h("p", {}, h("strong", {}, `Password of ${user}. `), "Copy it now: it is not shown again."),
-    h("p", {}, h("code", { class: "secret shown-once", id: "first-password" }, password)),
+    h("p", { class: "first-step-actions" }, code, copyButton(code, "the password")),
     h("p", {}, "The programs on this page have it until you leave the page."),
   );
+}

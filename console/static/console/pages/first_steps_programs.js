@@ -109,8 +109,10 @@ export class Programs {
       packages ? [" Debian: ", h("code", {}, packages), "."] : null,
       password ? null : ` Replace PASSWORD by that of ${user}, which was shown once.`,
       clear
-        ? " This client sends its password in the clear: the broker accepts that from its own machine only, and over " +
-          "TLS from others and through published ports of a container."
+        ? [
+            " Without TLS this client can sign in on the broker's own machine only. ",
+            aside("/help/broker/#users-permissions-and-tls", "Users and TLS"),
+          ]
         : null,
     ]);
     fillOnce(this.#send.says, send.file, () => [
