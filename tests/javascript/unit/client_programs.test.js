@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { LANGUAGES } from "../../../console/static/console/pages/client_programs.js";
+import { countFor, LANGUAGES } from "../../../console/static/console/pages/client_programs.js";
 
 const to = {
   host: "127.0.0.1",
@@ -48,4 +48,12 @@ test("as many messages are received as are sent", () => {
   for (const { name, send, receive } of LANGUAGES)
     for (const program of [send, receive])
       assert.ok(/\b31[45]\b/.test(program.text(to)), `${name}: ${program.file} has the number`);
+});
+
+test("a program sends twice as many messages as the queue takes, up to 2,000", () => {
+  assert.deepEqual(countFor(100), { count: 200, fits: false });
+  assert.deepEqual(countFor(1000), { count: 2000, fits: false });
+  assert.deepEqual(countFor(1), { count: 10, fits: false });
+  assert.deepEqual(countFor(1001), { count: 200, fits: true });
+  assert.deepEqual(countFor(0), { count: 200, fits: true });
 });

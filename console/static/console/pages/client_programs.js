@@ -18,6 +18,21 @@
  *   receive: Program}} Language
  */
 
+/** Messages that a sender sends at most, and those that it sends to a queue with room for half of that or more. */
+const MOST = 2000;
+const USUAL = 200;
+
+/**
+ * Return how many messages a program sends to a queue: twice as many as it takes, so that the program is blocked in the
+ * middle. `fits`: the queue takes them all.
+ *
+ * @param {number} limit messages above which the queue is overfull; 0: none
+ */
+export function countFor(limit) {
+  const fits = limit === 0 || 2 * limit > MOST;
+  return { count: fits ? USUAL : Math.max(2 * limit, 10), fits };
+}
+
 const q = JSON.stringify;
 /** @param {Target} to */
 const url = (to) => `${to.tls ? "amqps" : "amqp"}://${to.host}:${to.port}`;
@@ -158,8 +173,8 @@ export const LANGUAGES = [
   {
     name: "Python",
     needs:
-      "Python 3 with its headers, gcc, pkg-config and OpenSSL's headers: the installation compiles the client, which " +
-      "takes half a minute",
+      "Python 3 with its headers, gcc, pkg-config and OpenSSL's headers: pip compiles the client, which takes half a " +
+      "minute",
     packages: "apt-get install python3-venv python3-dev gcc pkg-config libssl-dev",
     send: {
       file: "send.py",

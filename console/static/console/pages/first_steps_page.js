@@ -2,13 +2,22 @@
 // happened.
 
 import { get, query } from "../core/api.js";
-import { byId, fill, find, h } from "../core/elements.js";
+import { live, watch } from "../core/connection.js";
+import { byId, fill, fillOnce, find, h, setAttribute, setText } from "../core/elements.js";
 import { exact, plural } from "../core/format.js";
-import { formatName, queueUrl, whyUrl } from "../core/object_names.js";
+import { formatName, queueUrl, timelineUrl, whyUrl } from "../core/object_names.js";
 import { unlessAllowed } from "../core/permissions.js";
 import { poll } from "../core/polling.js";
 import { settings } from "../core/settings.js";
-import { CAPACITY, HOSTS, openCreateQueue, openCreateUser, openRenewPassword } from "./first_steps_dialogs.js";
+import { countFor } from "./client_programs.js";
+import {
+  CAPACITY,
+  HOSTS,
+  openCreateQueue,
+  openCreateUser,
+  openRenewPassword,
+  resumeLevel,
+} from "./first_steps_dialogs.js";
 import { aside, Programs } from "./first_steps_programs.js";
 
 const OBJECTS = `brokers/${encodeURIComponent(settings.broker)}/objects/`;
@@ -81,33 +90,82 @@ const queueOf = ({ queues }) =>
   queues.find((queue) => queue.name === made.queue && queue.virtualhost === made.host) ??
   (made.chosen ? undefined : queues[0]);
 
-// -- the steps ----------------------------------------------------------------------------------------------------
+/** @param {any} queue */
+const nameOf = (queue) => formatName("Queue", { virtualhost: queue.virtualhost, name: queue.name });
+
+/** @param {any} queue */
+const isOverfull = (queue) => Boolean(queue?.state.startsWith("OVERFULL"));
+/** @param {any} queue */
+const wasOverfull = (queue) => Boolean(queue?.overfull_count);
+
+let planned = { name: "", ...countFor(CAPACITY) };
 
 /**
- * `done`: null if the user may not see it. `found`: what the broker shows, as text.
+ * What the programs do to the queue. `limit`: messages above which its producers are blocked, 0: none; before there is
+ * a queue, that of the one to create. `resume`: at or below it they go on. `count`: messages to send. `fits`: the queue
+ * takes them all.
  *
- * @type {{title: string, says: string, body?: () => any, done: (found: Found) => boolean | null,
- *   found: (found: Found) => any}[]}
+ * @param {any} queue undefined: there is none
+ */
+function planFor(queue) {
+  const limit = queue ? queue.effective_stop_messages : CAPACITY;
+  const resume = queue ? queue.effective_resume_messages : resumeLevel(CAPACITY);
+  const name = queue ? nameOf(queue) : "";
+  // A program that runs goes on with the number that it began with, whatever the capacity is raised to.
+  if (name !== planned.name || !wasOverfull(queue)) planned = { name, ...countFor(limit) };
+  return { ...planned, limit, resume };
+}
+
+// -- the steps ----------------------------------------------------------------------------------------------------
+
+/** @typedef {Found & {queue: any, plan: ReturnType<typeof planFor>}} Facts */
+
+const why = aside("", "", { class: "button", hidden: true });
+
+/** @param {any} queue */
+function showWhy(queue) {
+  why.hidden = !wasOverfull(queue);
+  if (why.hidden) return;
+  const now = isOverfull(queue);
+  setText(why, now ? "Why is it blocked?" : "Why it was blocked");
+  why.classList.toggle("primary", now);
+  setAttribute(why, "href", now ? whyUrl(nameOf(queue)) : timelineUrl(nameOf(queue)));
+}
+
+/**
+ * @param {"User" | "Queue"} type
+ * @param {string} text
+ * @param {(made: any, changed: () => void) => void} open
+ */
+const creation = (type, text, open) =>
+  h(
+    "div",
+    { class: "first-step-actions" },
+    h(
+      "button",
+      {
+        type: "button",
+        class: "primary",
+        ...unlessAllowed(type, "create", type === "Queue" ? made.host : undefined),
+        on: { click: () => open(made, changed) },
+      },
+      text,
+    ),
+  );
+
+/**
+ * `says`: what to do, as text, or as a text that it depends on and the elements. `done`: null if the user may not see
+ * it. `found`: what the broker shows, in the same form.
+ *
+ * @typedef {string | [string, () => any]} Shown
+ * @type {{title: string, says: (facts: Facts) => Shown, body: () => any, done: (facts: Facts) => boolean | null,
+ *   found: (facts: Facts) => Shown}[]}
  */
 const STEPS = [
   {
     title: "Create a client user",
-    says: "A user of the broker, not of this console, with permissions on a virtual host.",
-    body: () =>
-      h(
-        "div",
-        { class: "first-step-actions" },
-        h(
-          "button",
-          {
-            type: "button",
-            class: "primary",
-            ...unlessAllowed("User", "create"),
-            on: { click: () => openCreateUser(made, changed) },
-          },
-          "Create client user",
-        ),
-      ),
+    says: () => "A user of the broker, not of this console, with permissions on a virtual host.",
+    body: () => creation("User", "Create client user", openCreateUser),
     done: ({ users }) => (users ? users.length > 0 : null),
     found: ({ users }) =>
       users === null
@@ -119,106 +177,143 @@ const STEPS = [
   },
   {
     title: "Create a queue",
-    says: "With a capacity: above it, its producers are blocked.",
-    body: () =>
-      h(
-        "div",
-        { class: "first-step-actions" },
-        h(
-          "button",
-          {
-            type: "button",
-            class: "primary",
-            ...unlessAllowed("Queue", "create", made.host),
-            on: { click: () => openCreateQueue(made, changed) },
-          },
-          "Create queue",
-        ),
-      ),
+    says: () => "With a capacity: with more messages, its producers are blocked.",
+    body: () => creation("Queue", "Create queue", openCreateQueue),
     done: ({ queues }) => queues.length > 0,
-    found: (found) => {
-      const queue = queueOf(found);
-      return queue && aside(queueUrl(queue.virtualhost, queue.name), queue.name);
-    },
+    found: ({ queue }) =>
+      queue ? [nameOf(queue), () => aside(queueUrl(queue.virtualhost, queue.name), queue.name)] : "",
   },
   {
     title: "Run a program that sends",
-    says: "The queue has no room for all of its messages: it stops in the middle.",
+    says({ queue, plan: { limit, count, fits } }) {
+      const sends = `It sends ${plural(count, "message")}`;
+      if (!fits) return `${sends}, more than the queue takes: the program is blocked in the middle, and waits.`;
+      const size = limit ? `has a capacity of ${plural(limit, "message")}` : "has no capacity in messages";
+      return [
+        JSON.stringify([nameOf(queue), limit]),
+        () => [
+          `${sends}, and the queue ${queue.name} takes them all, since it ${size}: no producer is blocked. Set a `,
+          `capacity of ${CAPACITY} on `,
+          aside(queueUrl(queue.virtualhost, queue.name), "its page"),
+          ", or create another queue in step 2.",
+        ],
+      ];
+    },
     body: () => programs.sender(),
-    done: (found) => found.connections.length > 0 || (queueOf(found)?.enqueued_messages ?? 0) > 0,
-    found: (found) => {
-      const sent = queueOf(found)?.enqueued_messages ?? 0;
-      const who = found.connections[0];
-      return sent ? `${plural(sent, "message")} arrived` : who ? `${who.user} is connected` : "";
+    done: ({ queue, connections }) => connections.length > 0 || (queue?.enqueued_messages ?? 0) > 0,
+    found({ queue, connections: [client] }) {
+      const sent = queue?.enqueued_messages ?? 0;
+      return sent ? `${plural(sent, "message")} arrived` : client ? `${client.user} is connected` : "";
     },
   },
   {
-    title: "See its producer blocked",
-    says:
-      "When the queue is overfull, its producers get no more credit, and nothing is lost. The queue's page shows " +
-      "which producer is blocked, why, since when, and what would release it.",
-    done: (found) => (queueOf(found)?.overfull_count ?? 0) > 0,
-    found: (found) => {
-      const queue = queueOf(found);
-      if (!queue?.overfull_count) return "";
-      if (!queue.blocked_producers) return "It was overfull";
-      const depth = plural(queue.depth_messages, "message");
-      const words = `${exact(queue.blocked_producers)} blocked now, ${depth} in the queue`;
-      return aside(whyUrl(formatName("Queue", { virtualhost: queue.virtualhost, name: queue.name })), words);
+    title: "Its producer is blocked",
+    says: () =>
+      "A queue is overfull when it has more messages than its capacity: one of 100 takes 101. Then its producers get no " +
+      "more credit, and wait. Nothing is lost.",
+    body: () => h("div", { class: "first-step-actions" }, why),
+    done: ({ queue }) => wasOverfull(queue),
+    found({ queue, plan }) {
+      if (!wasOverfull(queue)) return plan.fits ? "Not with this queue: it takes all messages of the program" : "";
+      if (!queue.blocked_producers) return isOverfull(queue) ? "It is overfull" : "It was overfull";
+      return `${exact(queue.blocked_producers)} blocked now, ${plural(queue.depth_messages, "message")} in the queue`;
     },
   },
   {
     title: "Release it",
-    says:
-      "Run the program that receives, in a second terminal, or raise the queue's capacity on its page. " +
-      "Below the resume level the producer goes on.",
+    says: ({ plan: { limit, resume } }) =>
+      "Run a program that receives, in a second terminal, or raise the queue's capacity on its page. " +
+      (limit ? `At ${plural(resume, "message")} or fewer the producer goes on.` : ""),
     body: () => programs.receiver(),
-    done: (found) => {
-      const queue = queueOf(found);
-      return Boolean(queue?.overfull_count) && !queue.state.startsWith("OVERFULL");
-    },
-    found: (found) => {
-      const queue = queueOf(found);
-      return queue?.overfull_count && !queue.state.startsWith("OVERFULL") ? "Released" : "";
-    },
+    done: ({ queue }) => wasOverfull(queue) && !isOverfull(queue),
+    found: ({ queue }) => (wasOverfull(queue) && !isOverfull(queue) ? "Released" : ""),
   },
 ];
+
+/**
+ * @param {HTMLElement} element
+ * @param {Shown} shown
+ */
+function draw(element, shown) {
+  if (typeof shown === "string") fillOnce(element, shown, () => shown);
+  else fillOnce(element, shown[0], shown[1]);
+}
 
 const marks = STEPS.map((step, at) => {
   const mark = h("span", { class: "first-step-mark", "aria-hidden": "true" }, String(at + 1));
   const state = h("span", { class: "sr" });
   const found = h("span", { class: "first-step-found" });
+  const says = h("p");
   const element = h(
     "li",
     { class: "first-step", data: { state: "open" } },
     mark,
-    h("div", { class: "first-step-body" }, h("h2", {}, step.title, state, found), h("p", {}, step.says), step.body?.()),
+    h("div", { class: "first-step-body" }, h("h2", {}, step.title, state, found), says, step.body()),
   );
-  return { step, element, mark, state, found, number: String(at + 1) };
+  return { step, element, mark, state, found, says, number: String(at + 1) };
 });
 
-/** @param {Found} answer */
-function show(answer) {
-  const queue = queueOf(answer);
+// -- what has happened --------------------------------------------------------------------------------------------
+
+/** @type {Found} the newest answer to `read` */
+let answer = { users: [], queues: [], connections: [] };
+/** @type {any} the queue as the newest snapshot has it, which comes sooner; null: none, or no live data */
+let snapshot = null;
+let watched = "";
+
+function show() {
+  const queues = answer.queues.filter((each) => nameOf(each) !== (snapshot && nameOf(snapshot)));
+  const found = { ...answer, queues: snapshot ? [snapshot, ...queues] : queues };
+  const queue = queueOf(found);
   if (queue && !made.chosen) Object.assign(made, { queue: queue.name, host: queue.virtualhost });
   const [user] = answer.users ?? [];
   if (user && !made.password && answer.users?.every(({ name }) => name !== made.user)) made.user = user.name;
-  programs.show({ userExists: Boolean(answer.users?.some(({ name }) => name === made.user)) });
-  for (const { step, element, mark, state, found, number } of marks) {
-    const done = step.done(answer);
+  const plan = planFor(queue);
+  programs.show({
+    count: plan.count,
+    userExists: Boolean(answer.users?.some(({ name }) => name === made.user)),
+  });
+  showWhy(queue);
+  for (const { step, element, mark, state, found: shown, says, number } of marks) {
+    const facts = { ...found, queue, plan };
+    const done = step.done(facts);
     for (const button of element.querySelectorAll(".first-step-actions button"))
       button.classList.toggle("primary", !done);
     element.dataset.state = done ? "done" : done === null ? "unknown" : "open";
-    fill(mark, done ? "✓" : number);
-    fill(state, done ? " (done)" : done === null ? " (not known)" : " (to do)");
-    fill(found, step.found(answer));
+    setText(mark, done ? "✓" : number);
+    setText(state, done ? " (done)" : done === null ? " (not known)" : " (to do)");
+    draw(says, step.says(facts));
+    draw(shown, step.found(facts));
   }
+  watchQueue();
+}
+
+function watchQueue() {
+  const name = nameOf({ virtualhost: made.host, name: made.queue });
+  if (name === watched) return;
+  watched = name;
+  snapshot = null;
+  watch({ watch: "queue", object: name });
+}
+
+/** @param {any} queue */
+function follow(queue) {
+  snapshot = queue;
+  show();
 }
 
 if (settings.amqp) {
   fill(byId("steps"), ...marks.map(({ element }) => element));
-  programs.show({ count: 2 * CAPACITY });
-  refresh = poll(read, (answer, drawChanged) => drawChanged("steps", answer, show)).refresh;
+  live.addEventListener("snapshot", ({ detail }) => {
+    if (detail.watch === "queue" && detail.connected) follow(detail.data.queue ?? null);
+  });
+  live.addEventListener("state", ({ detail }) => detail.state !== "live" && follow(null));
+  live.addEventListener("broker", ({ detail }) => !detail.connected && follow(null));
+  show();
+  refresh = poll(read, (newest) => {
+    answer = newest;
+    show();
+  }).refresh;
   refresh();
 } else {
   fill(
