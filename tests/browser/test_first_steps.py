@@ -50,6 +50,12 @@ async def test_receiving_program_has_names_of_its_own_in_the_chosen_language(peo
     await expect(step(page, 3)).to_contain_text("Save this program as send.py")
     await expect(step(page, 5)).to_contain_text("Save this program as receive.py")
     await expect(step(page, 5).locator("#receive-text")).to_contain_text("create_receiver")
+    needs = step(page, 3).locator(".needs")
+    await expect(needs).to_contain_text("Debian: apt-get install python3-venv")
+    await expect(needs.get_by_role("link", name="users and TLS")).to_have_attribute(
+        "href", "/help/broker/#users-permissions-and-tls"
+    )
+    await expect(needs).not_to_contain_text("object")
     await page.get_by_label("Language").select_option("Go")
     await expect(step(page, 3)).to_contain_text("Save this program as send/main.go")
     await expect(step(page, 3).locator("#send-commands")).to_contain_text("go mod init")

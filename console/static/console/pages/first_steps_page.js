@@ -120,12 +120,13 @@ function planFor(queue) {
 
 /** @typedef {Found & {queue: any, plan: ReturnType<typeof planFor>}} Facts */
 
-const why = aside("", "", { class: "button", hidden: true });
+const why = aside("", "", { class: "button" });
+const whyLine = h("div", { class: "first-step-actions", hidden: true }, why);
 
 /** @param {any} queue */
 function showWhy(queue) {
-  why.hidden = !wasOverfull(queue);
-  if (why.hidden) return;
+  whyLine.hidden = !wasOverfull(queue);
+  if (whyLine.hidden) return;
   const now = isOverfull(queue);
   setText(why, now ? "Why is it blocked?" : "Why it was blocked");
   why.classList.toggle("primary", now);
@@ -177,7 +178,7 @@ const STEPS = [
   },
   {
     title: "Create a queue",
-    says: () => "With a capacity: with more messages, its producers are blocked.",
+    says: () => "Its capacity limits it: with more messages, its producers are blocked.",
     body: () => creation("Queue", "Create queue", openCreateQueue),
     done: ({ queues }) => queues.length > 0,
     found: ({ queue }) =>
@@ -211,7 +212,7 @@ const STEPS = [
     says: () =>
       "A queue is overfull when it has more messages than its capacity: one of 100 takes 101. Then its producers get no " +
       "more credit, and wait. Nothing is lost.",
-    body: () => h("div", { class: "first-step-actions" }, why),
+    body: () => whyLine,
     done: ({ queue }) => wasOverfull(queue),
     found({ queue, plan }) {
       if (!wasOverfull(queue)) return plan.fits ? "Not with this queue: it takes all messages of the program" : "";

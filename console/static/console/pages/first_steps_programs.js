@@ -30,18 +30,17 @@ function address() {
 }
 
 /**
- * Text with a button that copies it, and what is to be done with it above.
+ * Text, and above it what is to be done with it and a button that copies it.
  *
  * @param {string} id
  * @param {string} what
- * @param {string} [style]
  */
-function copyable(id, what, style = "") {
+function copyable(id, what) {
   const code = h("code", { id });
-  const says = h("p", { class: "needs" });
-  const head = h("div", { class: "program-head" }, says, copyButton(code, what));
+  const says = h("p");
+  const head = h("div", { class: "program-file" }, says, copyButton(code, what));
   const label = `${what[0].toUpperCase()}${what.slice(1)}`;
-  const text = h("pre", { class: `program ${style}`, tabindex: "0", "aria-label": label }, code);
+  const text = h("pre", { class: "program", tabindex: "0", "aria-label": label }, code);
   return { code, says, head, text };
 }
 
@@ -106,14 +105,15 @@ export class Programs {
     const clear = !to.tls && !encrypts;
     fillOnce(this.#needs, JSON.stringify([needs, user, !password, clear]), () => [
       `Needs ${needs}.`,
-      packages ? [" Debian: ", h("code", {}, packages), "."] : null,
+      ...(packages ? [" Debian: ", h("code", {}, packages), "."] : []),
       password ? null : ` Replace PASSWORD by that of ${user}, which was shown once.`,
-      clear
+      ...(clear
         ? [
-            " Without TLS this client can sign in on the broker's own machine only. ",
-            aside("/help/broker/#users-permissions-and-tls", "Users and TLS"),
+            " Without TLS this client can sign in on the broker's own machine only: ",
+            aside("/help/broker/#users-permissions-and-tls", "users and TLS"),
+            ".",
           ]
-        : null,
+        : []),
     ]);
     fillOnce(this.#send.says, send.file, () => [
       "Save this program as ",
