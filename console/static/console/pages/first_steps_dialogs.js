@@ -28,8 +28,8 @@ function hintOf(capacity) {
   const limit = Number(capacity.trim().replaceAll(",", ""));
   if (!(limit > 0)) return "Empty: no limit, and its producers are never blocked.";
   return (
-    `With more than ${plural(limit, "message")} its producers are blocked, until ${exact(resumeLevel(limit))} or fewer ` +
-    "are left (80%, the default resume level). Empty: no limit."
+    `With more than ${plural(limit, "message")} its producers are blocked, until ${exact(resumeLevel(limit))} or ` +
+    "fewer are left (80%, the default resume level). Empty: no limit."
   );
 }
 

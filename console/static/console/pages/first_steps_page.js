@@ -210,8 +210,8 @@ const STEPS = [
   {
     title: "Its producer is blocked",
     says: () =>
-      "A queue is overfull when it has more messages than its capacity: one of 100 takes 101. Then its producers get no " +
-      "more credit, and wait. Nothing is lost.",
+      "A queue is overfull when it has more messages than its capacity: one of 100 takes 101, by design. Its " +
+      "producers get no more credit then, and wait. Nothing is lost.",
     body: () => whyLine,
     done: ({ queue }) => wasOverfull(queue),
     found({ queue, plan }) {
