@@ -121,16 +121,16 @@ async def test_first_screen_leads_to_a_producer_that_is_blocked_and_released(
     await create("client user", 0)
     await create("queue", 1)
     running = []
-    for action in ("send", "receive"):
-        await page.get_by_label("Program", exact=True).first.select_option(action)
-        program = tmp_path / f"{action}.py"
-        program.write_text(await page.locator("#program-text").inner_text())
+    for name, step in (("send", 2), ("receive", 4)):
+        await expect(steps.nth(step)).to_contain_text(f"Save this program as {name}.py")
+        program = tmp_path / f"{name}.py"
+        program.write_text(await page.locator(f"#{name}-text").inner_text())
         running.append(
             await asyncio.create_subprocess_exec(
                 sys.executable, str(program), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
             )
         )
-        if action == "send":
+        if name == "send":
             await expect(steps.nth(3)).to_have_attribute("data-state", "done", timeout=30_000)
             await expect(steps.nth(3).locator(".first-step-found")).to_contain_text("1 blocked now")
             await expect(steps.nth(4)).to_have_attribute("data-state", "open")
@@ -144,11 +144,11 @@ async def test_first_screen_leads_to_a_producer_that_is_blocked_and_released(
     await expect(done).to_have_count(5, timeout=15_000)
     await page.reload()  # it is read from the broker, not remembered by the page
     await expect(done).to_have_count(5, timeout=15_000)
-    await expect(page.locator("#program-text")).to_contain_text("PASSWORD")
+    await expect(page.locator("#send-text")).to_contain_text("PASSWORD")
     await page.get_by_role("button", name="New password").click()
     await page.get_by_role("dialog").get_by_role("button", name="Generate password").click()
     await page.get_by_role("dialog").get_by_role("button", name="Close").click()
-    await expect(page.locator("#program-text")).not_to_contain_text("PASSWORD")
+    await expect(page.locator("#send-text")).not_to_contain_text("PASSWORD")
     await page.goto("/")
     await expect(row(page, "orders")).to_be_visible()
     await context.close()

@@ -39,18 +39,17 @@ def closed(tmp_path: Path) -> Iterator[BrokerThread]:
         yield running
 
 
-def programs(to: dict[str, object]) -> dict[str, dict[str, str]]:
-    """Return name -> the program's file, and its text for each action."""
+def programs(to: dict[str, object]) -> dict[str, dict[str, tuple[str, str]]]:
+    """Return name -> action -> the program's file and its text."""
     script = (
         f"const {{ LANGUAGES }} = await import({json.dumps(PROGRAMS.as_uri())});"
         f"const to = {json.dumps(to)};"
-        "console.log(JSON.stringify(LANGUAGES.map((l) => [l.name, l.file, l.send(to), l.receive(to)])))"
+        "const of = (program) => [program.file, program.text(to)];"
+        "console.log(JSON.stringify(LANGUAGES.map((l) => [l.name, of(l.send), of(l.receive)])))"
     )
     command = [need("node", HOW), "--experimental-default-type=module", "--input-type=module", "--eval", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    return {
-        name: {"file": file, "send": send, "receive": receive} for name, file, send, receive in json.loads(done.stdout)
-    }
+    return {name: {"send": tuple(send), "receive": tuple(receive)} for name, send, receive in json.loads(done.stdout)}
 
 
 async def with_admin(broker: BrokerThread, work: Callable[[BundledBroker], Awaitable[T]]) -> T:
@@ -85,35 +84,28 @@ def is_blocked(broker: BrokerThread, virtualhost: str) -> bool:
     return asyncio.run(with_admin(broker, look))
 
 
-Start = Callable[[Path, str], list[str]]
+Start = Callable[[Path], list[str]]
 
 
-def python(folder: Path, text: str) -> list[str]:
-    (folder / "first.py").write_text(text)
-    return [sys.executable, str(folder / "first.py")]
+def python(file: Path) -> list[str]:
+    return [sys.executable, str(file)]
 
 
-def start_of(language: str, request: pytest.FixtureRequest) -> Start:
-    """Return what writes a program into a folder, and returns the command that runs it."""
+def start_of(language: str, folder: Path, request: pytest.FixtureRequest) -> Start:
+    """Return what returns the command that runs a program's file in this folder."""
     if language == "Python":
         return python
     if language == "JavaScript":
         peer: Peer = request.getfixturevalue("rhea")
-
-        def javascript(folder: Path, text: str) -> list[str]:
-            (folder / "first.js").write_text(text)
-            (folder / "node_modules").symlink_to(Path(peer.command[1]).parent / "node_modules")
-            return [need("node", HOW), str(folder / "first.js")]
-
-        return javascript
+        (folder / "node_modules").symlink_to(Path(peer.command[1]).parent / "node_modules")
+        return lambda file: [need("node", HOW), str(file)]
     peer = request.getfixturevalue("jms")
+    libraries = peer.command[peer.command.index("-cp") + 1].partition(":")[2]
+    return lambda file: [need("java", JAVA_HOW), "-XX:TieredStopAtLevel=1", "-cp", libraries, str(file)]
 
-    def java(folder: Path, text: str) -> list[str]:
-        (folder / "First.java").write_text(text)
-        libraries = peer.command[peer.command.index("-cp") + 1].partition(":")[2]
-        return [need("java", JAVA_HOW), "-XX:TieredStopAtLevel=1", "-cp", libraries, str(folder / "First.java")]
 
-    return java
+def numbers(out: Path, said: str) -> list[int]:
+    return [int(number) for number in re.findall(rf"^{said} (\d+)$", out.read_text(), re.MULTILINE)]
 
 
 @pytest.mark.parametrize("virtualhost", ["default", "branch"])
@@ -121,30 +113,33 @@ def start_of(language: str, request: pytest.FixtureRequest) -> Start:
 def test_program_of_the_first_steps_is_blocked_and_released(
     closed: BrokerThread, tmp_path: Path, request: pytest.FixtureRequest, language: str, virtualhost: str
 ) -> None:
-    start = start_of(language, request)
+    start = start_of(language, tmp_path, request)
     to = {
         "host": "127.0.0.1",
         "port": str(closed.port),
         "tls": False,
         "queue": "orders",
         "virtualhost": virtualhost,
+        "count": COUNT,
         **make_user_and_queue(closed, virtualhost),
     }
     program = programs(to)[language]
+    sent, received = tmp_path / "sent", tmp_path / "received"
     with ExitStack() as stack:
         running = []
-        for action in ("send", "receive"):
-            folder = tmp_path / action
-            folder.mkdir()
-            (folder / "out").touch()
-            out = stack.enter_context((folder / "out").open("w"))
-            process = subprocess.Popen(start(folder, program[action]), stdout=out, stderr=subprocess.STDOUT)
+        for action, out in (("send", sent), ("receive", received)):  # beside each other, in the same folder
+            name, text = program[action]
+            (tmp_path / name).write_text(text)
+            stream = stack.enter_context(out.open("w"))
+            process = subprocess.Popen(start(tmp_path / name), stdout=stream, stderr=subprocess.STDOUT)
             stack.callback(process.kill)
-            running.append(process)
+            running.append((process, out))
             if action == "send":
                 wait_until(lambda: is_blocked(closed, virtualhost), f"{language} is blocked", within=60)
+                # Overfull is above the capacity, and the broker accepts no more: none is said to be sent.
+                assert numbers(sent, "sent") == list(range(1, min(CAPACITY + 2, len(numbers(sent, "sent")) + 1)))
                 assert process.poll() is None
-        for process, action in zip(running, ("send", "receive"), strict=True):
-            assert process.wait(60) == 0, (tmp_path / action / "out").read_text()
-    received = re.findall(r"^received message (\d+)$", (tmp_path / "receive" / "out").read_text(), re.MULTILINE)
-    assert [int(number) for number in received] == list(range(1, COUNT + 1))
+        for process, out in running:
+            assert process.wait(60) == 0, out.read_text()
+    assert numbers(sent, "sent") == list(range(1, COUNT + 1))
+    assert numbers(received, "received message") == list(range(1, COUNT + 1))

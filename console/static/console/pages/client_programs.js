@@ -1,15 +1,37 @@
-// Programs that send to a queue, or receive from it, in the languages whose AMQP 1.0 clients are in common use. Each is
-// whole: copied into a file it runs. Senders send more messages than the queue of the first steps has room for.
+// Programs that send to a queue, or receive from it, in the languages whose AMQP 1.0 clients are in common use. Each
+// is whole: saved in its file in an empty folder it runs with its commands; a sender and its receiver share the folder.
+// A sender prints a message when the broker has accepted it: what it prints ends where it is blocked.
 
 /**
+ * `count`: messages that the sender sends, and the receiver consumes.
+ *
  * @typedef {{host: string, port: string, tls: boolean, user: string, password: string, queue: string,
- *   virtualhost: string}} Target
- * @typedef {{name: string, file: string, needs: string, installation?: string, send: (to: Target) => string,
- *   receive: (to: Target) => string}} Language
+ *   virtualhost: string, count: number}} Target
  */
 
-/** How many messages a sender sends, and a receiver consumes. */
-export const COUNT = 200;
+/**
+ * `commands`: of a shell; those of the sender install the client, too. `packages`: installs what it needs on Debian.
+ * `encrypts`: the client sends no password, also without TLS.
+ *
+ * @typedef {{file: string, text: (to: Target) => string, commands: string[]}} Program
+ * @typedef {{name: string, needs: string, packages?: string, encrypts?: boolean, send: Program,
+ *   receive: Program}} Language
+ */
+
+/** Messages that a sender sends at most, and those that it sends to a queue with room for half of that or more. */
+const MOST = 2000;
+const USUAL = 200;
+
+/**
+ * Return how many messages a program sends to a queue: twice as many as it takes, so that the program is blocked in the
+ * middle. `fits`: the queue takes them all.
+ *
+ * @param {number} limit messages above which the queue is overfull; 0: none
+ */
+export function countFor(limit) {
+  const fits = limit === 0 || 2 * limit > MOST;
+  return { count: fits ? USUAL : Math.max(2 * limit, 10), fits };
+}
 
 const q = JSON.stringify;
 /** @param {Target} to */
@@ -35,14 +57,38 @@ connection = BlockingConnection(
     password=${q(to.password)},${elsewhere(to, (host) => `\n    virtual_host=${q(host)},`)}
 )`;
 
+/** What Maven fetches for the Java programs. slf4j-nop: without it each start prints a warning about logging. */
+const POM = `cat > pom.xml <<'END'
+<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>first</groupId>
+  <artifactId>steps</artifactId>
+  <version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.qpid</groupId>
+      <artifactId>qpid-jms-client</artifactId>
+      <version>2.10.0</version>
+    </dependency>
+    <dependency>
+      <groupId>org.slf4j</groupId>
+      <artifactId>slf4j-nop</artifactId>
+      <version>2.0.17</version>
+    </dependency>
+  </dependencies>
+</project>
+END
+`;
+
 /**
  * @param {Target} to
+ * @param {string} name
  * @param {string} body
  */
-const java = (to, body) => `import jakarta.jms.*;
+const java = (to, name, body) => `import jakarta.jms.*;
 import org.apache.qpid.jms.JmsConnectionFactory;
 
-public class First {
+public class ${name} {
     public static void main(String[] arguments) throws JMSException {
         var factory = new JmsConnectionFactory(
             ${q(to.user)},
@@ -109,90 +155,131 @@ var connection = await factory.CreateAsync(
     new Address(${bareHost(to)}, ${to.port}, ${q(to.user)}, ${q(to.password)}, "/", ${q(to.tls ? "amqps" : "amqp")}));
 var session = new Session(connection);`;
 
+/**
+ * Return the commands of a .NET program. Its project is created first, in a folder of its own: with the program in it,
+ * `dotnet new` would refuse.
+ *
+ * @param {string} name
+ */
+const dotnetCommands = (name) => [
+  `dotnet new console --output ${name}`,
+  `mv ${name}.cs ${name}/Program.cs`,
+  `dotnet add ${name} package AMQPNetLite`,
+  `dotnet run --project ${name}`,
+];
+
 /** @type {Language[]} */
 export const LANGUAGES = [
   {
     name: "Python",
-    file: "first.py",
-    needs: "pip install python-qpid-proton",
-    installation: "It is compiled then, with gcc, pkg-config and OpenSSL's headers.",
-    send: (to) => `${python(to)}
+    needs:
+      "Python 3 with its headers, gcc, pkg-config and OpenSSL's headers: pip compiles the client, which takes half a " +
+      "minute",
+    packages: "apt-get install python3-venv python3-dev gcc pkg-config libssl-dev",
+    send: {
+      file: "send.py",
+      commands: ["python3 -m venv v", "v/bin/pip install python-qpid-proton", "v/bin/python send.py"],
+      text: (to) => `${python(to)}
 sender = connection.create_sender(${q(to.queue)})
-for number in range(1, ${COUNT + 1}):
+for number in range(1, ${to.count + 1}):
     sender.send(Message(body=f"message {number}", durable=True))  # waits while the queue is overfull
     print("sent", number, flush=True)
 connection.close()`,
-    receive: (to) => `${python(to)}
+    },
+    receive: {
+      file: "receive.py",
+      commands: ["v/bin/python receive.py"],
+      text: (to) => `${python(to)}
 receiver = connection.create_receiver(${q(to.queue)}, credit=10)
-for _ in range(${COUNT}):
+for _ in range(${to.count}):
     print("received", receiver.receive().body, flush=True)
     receiver.accept()
 connection.close()`,
+    },
   },
   {
     name: "Java (JMS)",
-    file: "First.java",
-    needs: "org.apache.qpid:qpid-jms-client:2.10.0 (Maven)",
-    send: (to) =>
-      java(
-        to,
-        `            var producer = session.createProducer(queue);
-            for (int number = 1; number <= ${COUNT}; number++) {
+    needs: "a JDK (17 or later) and Maven",
+    encrypts: true,
+    send: {
+      file: "Send.java",
+      commands: [`${POM}mvn --quiet dependency:copy-dependencies -DoutputDirectory=lib`, "java -cp 'lib/*' Send.java"],
+      text: (to) =>
+        java(
+          to,
+          "Send",
+          `            var producer = session.createProducer(queue);
+            for (int number = 1; number <= ${to.count}; number++) {
                 producer.send(session.createTextMessage("message " + number)); // waits while the queue is overfull
                 System.out.println("sent " + number);
             }`,
-      ),
-    receive: (to) =>
-      java(
-        to,
-        `            var consumer = session.createConsumer(queue);
-            for (int number = 1; number <= ${COUNT}; number++) {
+        ),
+    },
+    receive: {
+      file: "Receive.java",
+      commands: ["java -cp 'lib/*' Receive.java"],
+      text: (to) =>
+        java(
+          to,
+          "Receive",
+          `            var consumer = session.createConsumer(queue);
+            for (int number = 1; number <= ${to.count}; number++) {
                 System.out.println("received " + consumer.receive().getBody(String.class));
             }`,
-      ),
+        ),
+    },
   },
   {
     name: "JavaScript",
-    file: "first.js",
-    needs: "npm install rhea",
-    send: (to) => `${javascript(to)}
+    needs: "Node.js (18 or later) and npm",
+    send: {
+      file: "send.js",
+      commands: ["npm init -y", "npm install rhea", "node send.js"],
+      text: (to) => `${javascript(to)}
 const sender = connection.open_sender(${q(to.queue)});
 let sent = 0;
 let accepted = 0;
 sender.on("sendable", () => {
     // While the queue is overfull there is no credit, and this is not called.
-    while (sender.sendable() && sent < ${COUNT}) {
+    while (sender.sendable() && sent < ${to.count}) {
         sent += 1;
-        sender.send({ durable: true, body: \`message \${sent}\` });
-        console.log("sent", sent);
+        sender.send({ durable: true, body: \`message \${sent}\` }); // without credit it waits in this program
     }
 });
 sender.on("accepted", () => {
     accepted += 1;
-    if (accepted === ${COUNT}) connection.close();
+    console.log("sent", accepted); // the broker has it
+    if (accepted === ${to.count}) connection.close();
 });`,
-    receive: (to) => `${javascript(to)}
+    },
+    receive: {
+      file: "receive.js",
+      commands: ["node receive.js"],
+      text: (to) => `${javascript(to)}
 let received = 0;
 connection.open_receiver(${q(to.queue)});
 connection.on("message", (context) => {
     received += 1;
     console.log("received", context.message.body);
     context.delivery.accept();
-    if (received === ${COUNT}) context.connection.close();
+    if (received === ${to.count}) context.connection.close();
 });`,
+    },
   },
   {
     name: "Go",
-    file: "main.go",
-    needs: "go get github.com/Azure/go-amqp",
-    send: (to) =>
-      go(
-        to,
-        `	sender, err := session.NewSender(ctx, ${q(to.queue)}, nil)
+    needs: "Go (1.25 or later)",
+    send: {
+      file: "send/main.go",
+      commands: ["go mod init first-steps", "go get github.com/Azure/go-amqp", "go run ./send"],
+      text: (to) =>
+        go(
+          to,
+          `	sender, err := session.NewSender(ctx, ${q(to.queue)}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	for number := 1; number <= ${COUNT}; number++ {
+	for number := 1; number <= ${to.count}; number++ {
 		message := amqp.NewMessage([]byte(fmt.Sprintf("message %d", number)))
 		message.Header = &amqp.MessageHeader{Durable: true}
 		if err := sender.Send(ctx, message, nil); err != nil { // waits while the queue is overfull
@@ -200,15 +287,19 @@ connection.on("message", (context) => {
 		}
 		fmt.Println("sent", number)
 	}`,
-      ),
-    receive: (to) =>
-      go(
-        to,
-        `	receiver, err := session.NewReceiver(ctx, ${q(to.queue)}, &amqp.ReceiverOptions{Credit: 10})
+        ),
+    },
+    receive: {
+      file: "receive/main.go",
+      commands: ["go run ./receive"],
+      text: (to) =>
+        go(
+          to,
+          `	receiver, err := session.NewReceiver(ctx, ${q(to.queue)}, &amqp.ReceiverOptions{Credit: 10})
 	if err != nil {
 		log.Fatal(err)
 	}
-	for number := 1; number <= ${COUNT}; number++ {
+	for number := 1; number <= ${to.count}; number++ {
 		message, err := receiver.Receive(ctx, nil)
 		if err != nil {
 			log.Fatal(err)
@@ -218,29 +309,37 @@ connection.on("message", (context) => {
 			log.Fatal(err)
 		}
 	}`,
-      ),
+        ),
+    },
   },
   {
     name: ".NET",
-    file: "Program.cs",
-    needs: "dotnet add package AMQPNetLite",
-    send: (to) => `${dotnet(to)}
+    needs: "the .NET SDK (8 or later)",
+    send: {
+      file: "send.cs",
+      commands: dotnetCommands("send"),
+      text: (to) => `${dotnet(to)}
 var sender = new SenderLink(session, "sender", ${q(to.queue)});
-for (var number = 1; number <= ${COUNT}; number++)
+for (var number = 1; number <= ${to.count}; number++)
 {
     var message = new Message($"message {number}") { Header = new Amqp.Framing.Header { Durable = true } };
-    await sender.SendAsync(message); // waits while the queue is overfull, for a minute
+    await sender.SendAsync(message, TimeSpan.FromMinutes(10)); // waits while the queue is overfull
     Console.WriteLine($"sent {number}");
 }
 await connection.CloseAsync();`,
-    receive: (to) => `${dotnet(to)}
+    },
+    receive: {
+      file: "receive.cs",
+      commands: dotnetCommands("receive"),
+      text: (to) => `${dotnet(to)}
 var receiver = new ReceiverLink(session, "receiver", ${q(to.queue)});
-for (var number = 1; number <= ${COUNT}; number++)
+for (var number = 1; number <= ${to.count}; number++)
 {
     var message = await receiver.ReceiveAsync(TimeSpan.FromMinutes(10));
     Console.WriteLine($"received {message.Body}");
     receiver.Accept(message);
 }
 await connection.CloseAsync();`,
+    },
   },
 ];

@@ -1,32 +1,56 @@
 // The first steps: forms for a user and a queue, programs that use them, and marks for what the broker shows to have
 // happened.
 
-import { get, objectPath, post, query } from "../core/api.js";
-import { byId, fill, find, h } from "../core/elements.js";
+import { get, query } from "../core/api.js";
+import { live, watch } from "../core/connection.js";
+import { byId, fill, fillOnce, find, h, setAttribute, setText } from "../core/elements.js";
 import { exact, plural } from "../core/format.js";
-import { formatName, queueUrl, whyUrl } from "../core/object_names.js";
+import { formatName, queueUrl, timelineUrl, whyUrl } from "../core/object_names.js";
 import { unlessAllowed } from "../core/permissions.js";
 import { poll } from "../core/polling.js";
 import { settings } from "../core/settings.js";
-import { toast } from "../core/toast.js";
-import { openFormDialog, plainField } from "../widgets/form_dialog.js";
-import { LANGUAGES } from "./client_programs.js";
+import { countFor } from "./client_programs.js";
+import {
+  CAPACITY,
+  HOSTS,
+  openCreateQueue,
+  openCreateUser,
+  openRenewPassword,
+  resumeLevel,
+} from "./first_steps_dialogs.js";
+import { aside, Programs } from "./first_steps_programs.js";
 
 const OBJECTS = `brokers/${encodeURIComponent(settings.broker)}/objects/`;
-const HOSTS = settings.hosts?.length ? settings.hosts : ["default"];
-const RIGHTS = [
-  ["publish", "Publish: send messages to its queues and exchanges"],
-  ["consume", "Consume: receive messages from its queues"],
-  ["manage", "Manage: change its queues and policies over AMQP"],
-];
-/** Small, so that a queue is full after a moment. */
-const CAPACITY = "100";
 
-/** What was created on this page, or is there, for the programs. */
-const made = { host: HOSTS.includes("default") ? "default" : HOSTS[0], queue: "orders", user: "app", password: "" };
-let language = LANGUAGES[0];
-/** @type {"send" | "receive"} */
-let action = "send";
+/** @type {import("./first_steps_programs.js").Made} */
+const made = {
+  host: HOSTS.includes("default") ? "default" : HOSTS[0],
+  queue: "orders",
+  chosen: false,
+  user: "app",
+  password: "",
+};
+let refresh = () => {};
+
+/** Show what was just created. */
+function changed() {
+  programs.show();
+  refresh();
+}
+
+const programs = new Programs(
+  made,
+  h(
+    "button",
+    {
+      type: "button",
+      ...unlessAllowed("User", "create"),
+      on: { click: () => openRenewPassword(made, changed) },
+      hidden: true,
+    },
+    "New password…",
+  ),
+);
 
 // -- what the broker shows ------------------------------------------------------------------------------------------
 
@@ -61,231 +85,88 @@ async function read() {
 
 /** @typedef {Awaited<ReturnType<typeof read>>} Found */
 
-/** @param {Found} found the queue that the steps are about: the one named here, else the one with most messages */
+/** @param {Found} found the queue that the steps are about: the one created here, else the one with most messages */
 const queueOf = ({ queues }) =>
-  queues.find((queue) => queue.name === made.queue && queue.virtualhost === made.host) ?? queues[0];
+  queues.find((queue) => queue.name === made.queue && queue.virtualhost === made.host) ??
+  (made.chosen ? undefined : queues[0]);
 
-// -- creating -----------------------------------------------------------------------------------------------------
+/** @param {any} queue */
+const nameOf = (queue) => formatName("Queue", { virtualhost: queue.virtualhost, name: queue.name });
+
+/** @param {any} queue */
+const isOverfull = (queue) => Boolean(queue?.state.startsWith("OVERFULL"));
+/** @param {any} queue */
+const wasOverfull = (queue) => Boolean(queue?.overfull_count);
+
+let planned = { name: "", ...countFor(CAPACITY) };
 
 /**
- * @param {string} object
- * @param {Record<string, any>} attributes
+ * What the programs do to the queue. `limit`: messages above which its producers are blocked, 0: none; before there is
+ * a queue, that of the one to create. `resume`: at or below it they go on. `count`: messages to send. `fits`: the queue
+ * takes them all.
+ *
+ * @param {any} queue undefined: there is none
  */
-const create = (object, attributes) => post(OBJECTS, { object, attributes, reason: "first steps" });
-
-const hostField = () =>
-  plainField("virtualhost", "Virtual host", {
-    value: made.host,
-    choices: HOSTS.map((/** @type {string} */ host) => [host, host]),
-  });
-
-function createUser() {
-  const name = plainField("name", "Name", { value: made.user });
-  const host = hostField();
-  const boxes = RIGHTS.map(([right, words]) => ({
-    right,
-    input: h("input", { type: "checkbox", checked: right !== "manage" }),
-    words,
-  }));
-  const wrong = h("small", { class: "wrong", role: "alert" });
-  const grants = {
-    name: "grants",
-    input: boxes[0].input,
-    element: h(
-      "fieldset",
-      { class: "field" },
-      h("legend", {}, "Permissions on the virtual host"),
-      boxes.map(({ input, words }) => h("label", { class: "sure" }, input, h("span", {}, words))),
-      wrong,
-    ),
-    wrong: (/** @type {string} */ text) => fill(wrong, text),
-  };
-  openFormDialog({
-    title: "Create a client user",
-    says: "Applications sign in with it. Its password is generated.",
-    fields: [name, host, grants],
-    action: "Create client user",
-    async submit() {
-      const user = name.input.value.trim();
-      const rights = boxes.filter(({ input }) => input.checked).map(({ right }) => right);
-      const answer = await create(formatName("User", { name: user }), {
-        grants: rights.length ? [`${host.input.value}:${rights.join(",")}`] : [],
-      });
-      Object.assign(made, { user, host: host.input.value, password: answer.attributes.password });
-      showProgram();
-      refresh();
-      return shownOnce(user);
-    },
-  });
-}
-
-function createQueue() {
-  const name = plainField("name", "Name", { value: made.queue });
-  const host = hostField();
-  const capacity = plainField("capacity_messages", "Capacity in messages", {
-    value: CAPACITY,
-    inputmode: "numeric",
-    hint: "Above it, producers are blocked until consumers have drained the queue. Empty: no limit.",
-  });
-  openFormDialog({
-    title: "Create a queue",
-    fields: [name, host, capacity],
-    action: "Create queue",
-    async submit() {
-      const limit = capacity.input.value.trim().replaceAll(",", "");
-      const queue = name.input.value.trim();
-      await create(formatName("Queue", { virtualhost: host.input.value, name: queue }), {
-        durable: true,
-        ...(limit ? { capacity_messages: Number(limit) } : {}),
-      });
-      Object.assign(made, { queue, host: host.input.value });
-      showProgram();
-      refresh();
-    },
-  });
-}
-
-/** A new password, for a page that was opened after the user's creation. It ends the programs that have the old one. */
-function renewPassword() {
-  const user = made.user;
-  openFormDialog({
-    title: `New password of ${user}`,
-    says: `Generates another password. Programs that are connected as ${user} are disconnected, and need it, too.`,
-    fields: [],
-    action: "Generate password",
-    async submit() {
-      const path = objectPath(settings.broker, formatName("User", { name: user }));
-      const answer = await post(`${path}operations/renew-password/`, { arguments: { reason: "first steps" } });
-      made.password = (answer.result ?? answer.returns ?? answer).password;
-      showProgram();
-      return shownOnce(user);
-    },
-  });
-}
-
-/** @param {string} user whose password was just generated */
-const shownOnce = (user) =>
-  h(
-    "div",
-    { class: "stack" },
-    h("p", {}, h("strong", {}, `Password of ${user}. `), "Copy it now: it is not shown again."),
-    h("p", {}, h("code", { class: "secret shown-once", id: "first-password" }, made.password)),
-    h("p", {}, "The programs on this page have it until you leave the page."),
-  );
-
-/** A link that keeps this page, with the password in its programs. */
-const aside = (/** @type {string} */ href, /** @type {any} */ text) =>
-  h("a", { href, target: "_blank", title: "Opens in a new tab: this page keeps its programs" }, text);
-
-// -- the program --------------------------------------------------------------------------------------------------
-
-/** Where clients connect: a broker that the console reaches by loopback is at the console's own host for others. */
-function address() {
-  const found = new URL((settings.amqp || "amqp://127.0.0.1:5672").replace(/^amqp/, "http")); // amqp: has no parts
-  const port = /:(\d+)$/.exec(settings.amqp)?.[1] ?? "5672";
-  const loopback = ["127.0.0.1", "localhost", "[::1]"];
-  const host = loopback.includes(found.hostname) ? location.hostname : found.hostname;
-  return { host, port, tls: settings.amqp.startsWith("amqps:") };
-}
-
-const code = h("code", { id: "program-text" });
-const needs = h("p", { class: "needs" });
-const renew = h(
-  "button",
-  { type: "button", ...unlessAllowed("User", "create"), on: { click: renewPassword }, hidden: true },
-  "New password…",
-);
-/** Whether the user that the programs name exists. */
-let userExists = false;
-
-function showProgram() {
-  const to = {
-    ...address(),
-    user: made.user,
-    password: made.password || "PASSWORD",
-    queue: made.queue,
-    virtualhost: made.host,
-  };
-  fill(code, language[action](to));
-  renew.hidden = Boolean(made.password) || !userExists;
-  fill(
-    needs,
-    "Save as ",
-    h("code", {}, language.file),
-    ". Needs ",
-    h("code", {}, language.needs),
-    ".",
-    language.installation ? ` ${language.installation}` : null,
-    made.password ? null : ` Replace PASSWORD by that of ${made.user}, which was shown once.`,
-    !to.tls && language.name !== "Java (JMS)"
-      ? " This client sends its password in the clear: the broker accepts that from its own machine only, and over " +
-          "TLS from others and through published ports of a container."
-      : null,
-  );
-}
-
-function program() {
-  const choice = plainField("language", "Language", { choices: LANGUAGES.map(({ name }) => [name, name]) });
-  const does = plainField("action", "Program", {
-    choices: [
-      ["send", "Sends 200 messages"],
-      ["receive", "Receives 200 messages"],
-    ],
-  });
-  choice.input.addEventListener("change", () => {
-    language = LANGUAGES.find(({ name }) => name === choice.input.value) ?? language;
-    showProgram();
-  });
-  does.input.addEventListener("change", () => {
-    action = does.input.value === "receive" ? "receive" : "send";
-    showProgram();
-  });
-  const copy = h(
-    "button",
-    {
-      type: "button",
-      on: {
-        async click() {
-          try {
-            await navigator.clipboard.writeText(code.textContent);
-            toast("Copied.");
-          } catch {
-            getSelection()?.selectAllChildren(code); // without HTTPS: the browser's own copy works
-            toast("Selected. Press Ctrl+C to copy.");
-          }
-        },
-      },
-    },
-    "Copy",
-  );
-  return [
-    h("div", { class: "program-head" }, choice.element, does.element, copy, renew, needs),
-    h("pre", { class: "program", tabindex: "0", "aria-label": "Program" }, code),
-  ];
+function planFor(queue) {
+  const limit = queue ? queue.effective_stop_messages : CAPACITY;
+  const resume = queue ? queue.effective_resume_messages : resumeLevel(CAPACITY);
+  const name = queue ? nameOf(queue) : "";
+  // A program that runs goes on with the number that it began with, whatever the capacity is raised to.
+  if (name !== planned.name || !wasOverfull(queue)) planned = { name, ...countFor(limit) };
+  return { ...planned, limit, resume };
 }
 
 // -- the steps ----------------------------------------------------------------------------------------------------
 
+/** @typedef {Found & {queue: any, plan: ReturnType<typeof planFor>}} Facts */
+
+const why = aside("", "", { class: "button" });
+const whyLine = h("div", { class: "first-step-actions", hidden: true }, why);
+
+/** @param {any} queue */
+function showWhy(queue) {
+  whyLine.hidden = !wasOverfull(queue);
+  if (whyLine.hidden) return;
+  const now = isOverfull(queue);
+  setText(why, now ? "Why is it blocked?" : "Why it was blocked");
+  why.classList.toggle("primary", now);
+  setAttribute(why, "href", now ? whyUrl(nameOf(queue)) : timelineUrl(nameOf(queue)));
+}
+
 /**
- * `done`: null if the user may not see it. `found`: what the broker shows, as text.
+ * @param {"User" | "Queue"} type
+ * @param {string} text
+ * @param {(made: any, changed: () => void) => void} open
+ */
+const creation = (type, text, open) =>
+  h(
+    "div",
+    { class: "first-step-actions" },
+    h(
+      "button",
+      {
+        type: "button",
+        class: "primary",
+        ...unlessAllowed(type, "create", type === "Queue" ? made.host : undefined),
+        on: { click: () => open(made, changed) },
+      },
+      text,
+    ),
+  );
+
+/**
+ * `says`: what to do, as text, or as a text that it depends on and the elements. `done`: null if the user may not see
+ * it. `found`: what the broker shows, in the same form.
  *
- * @type {{title: string, says: string, body?: () => any, done: (found: Found) => boolean | null,
- *   found: (found: Found) => any}[]}
+ * @typedef {string | [string, () => any]} Shown
+ * @type {{title: string, says: (facts: Facts) => Shown, body: () => any, done: (facts: Facts) => boolean | null,
+ *   found: (facts: Facts) => Shown}[]}
  */
 const STEPS = [
   {
     title: "Create a client user",
-    says: "A user of the broker, not of this console, with permissions on a virtual host.",
-    body: () =>
-      h(
-        "div",
-        { class: "first-step-actions" },
-        h(
-          "button",
-          { type: "button", class: "primary", ...unlessAllowed("User", "create"), on: { click: createUser } },
-          "Create client user",
-        ),
-      ),
+    says: () => "A user of the broker, not of this console, with permissions on a virtual host.",
+    body: () => creation("User", "Create client user", openCreateUser),
     done: ({ users }) => (users ? users.length > 0 : null),
     found: ({ users }) =>
       users === null
@@ -297,113 +178,143 @@ const STEPS = [
   },
   {
     title: "Create a queue",
-    says: "With a capacity: above it, its producers are blocked.",
-    body: () =>
-      h(
-        "div",
-        { class: "first-step-actions" },
-        h(
-          "button",
-          {
-            type: "button",
-            class: "primary",
-            ...unlessAllowed("Queue", "create", made.host),
-            on: { click: createQueue },
-          },
-          "Create queue",
-        ),
-      ),
+    says: () => "Its capacity limits it: with more messages, its producers are blocked.",
+    body: () => creation("Queue", "Create queue", openCreateQueue),
     done: ({ queues }) => queues.length > 0,
-    found: (found) => {
-      const queue = queueOf(found);
-      return queue && aside(queueUrl(queue.virtualhost, queue.name), queue.name);
-    },
+    found: ({ queue }) =>
+      queue ? [nameOf(queue), () => aside(queueUrl(queue.virtualhost, queue.name), queue.name)] : "",
   },
   {
     title: "Run a program that sends",
-    says: "The queue has no room for all of its messages: it stops in the middle.",
-    body: program,
-    done: (found) => found.connections.length > 0 || (queueOf(found)?.enqueued_messages ?? 0) > 0,
-    found: (found) => {
-      const sent = queueOf(found)?.enqueued_messages ?? 0;
-      const who = found.connections[0];
-      return sent ? `${plural(sent, "message")} arrived` : who ? `${who.user} is connected` : "";
+    says({ queue, plan: { limit, count, fits } }) {
+      const sends = `It sends ${plural(count, "message")}`;
+      if (!fits) return `${sends}, more than the queue takes: the program is blocked in the middle, and waits.`;
+      const size = limit ? `has a capacity of ${plural(limit, "message")}` : "has no capacity in messages";
+      return [
+        JSON.stringify([nameOf(queue), limit]),
+        () => [
+          `${sends}, and the queue ${queue.name} takes them all, since it ${size}: no producer is blocked. Set a `,
+          `capacity of ${CAPACITY} on `,
+          aside(queueUrl(queue.virtualhost, queue.name), "its page"),
+          ", or create another queue in step 2.",
+        ],
+      ];
+    },
+    body: () => programs.sender(),
+    done: ({ queue, connections }) => connections.length > 0 || (queue?.enqueued_messages ?? 0) > 0,
+    found({ queue, connections: [client] }) {
+      const sent = queue?.enqueued_messages ?? 0;
+      return sent ? `${plural(sent, "message")} arrived` : client ? `${client.user} is connected` : "";
     },
   },
   {
-    title: "See its producer blocked",
-    says:
-      "When the queue is overfull, its producers get no more credit, and nothing is lost. The queue's page shows " +
-      "which producer is blocked, why, since when, and what would release it.",
-    done: (found) => (queueOf(found)?.overfull_count ?? 0) > 0,
-    found: (found) => {
-      const queue = queueOf(found);
-      if (!queue?.overfull_count) return "";
-      if (!queue.blocked_producers) return "It was overfull";
-      const depth = plural(queue.depth_messages, "message");
-      const words = `${exact(queue.blocked_producers)} blocked now, ${depth} in the queue`;
-      return aside(whyUrl(formatName("Queue", { virtualhost: queue.virtualhost, name: queue.name })), words);
+    title: "Its producer is blocked",
+    says: () =>
+      "A queue is overfull when it has more messages than its capacity: one of 100 takes 101, by design. Its " +
+      "producers get no more credit then, and wait. Nothing is lost.",
+    body: () => whyLine,
+    done: ({ queue }) => wasOverfull(queue),
+    found({ queue, plan }) {
+      if (!wasOverfull(queue)) return plan.fits ? "Not with this queue: it takes all messages of the program" : "";
+      if (!queue.blocked_producers) return isOverfull(queue) ? "It is overfull" : "It was overfull";
+      return `${exact(queue.blocked_producers)} blocked now, ${plural(queue.depth_messages, "message")} in the queue`;
     },
   },
   {
     title: "Release it",
-    says:
-      "Run the program that receives, in a second terminal, or raise the queue's capacity on its page. " +
-      "Below the resume level the producer goes on.",
-    done: (found) => {
-      const queue = queueOf(found);
-      return Boolean(queue?.overfull_count) && !queue.state.startsWith("OVERFULL");
-    },
-    found: (found) => {
-      const queue = queueOf(found);
-      return queue?.overfull_count && !queue.state.startsWith("OVERFULL") ? "Released" : "";
-    },
+    says: ({ plan: { limit, resume } }) =>
+      "Run a program that receives, in a second terminal, or raise the queue's capacity on its page. " +
+      (limit ? `At ${plural(resume, "message")} or fewer the producer goes on.` : ""),
+    body: () => programs.receiver(),
+    done: ({ queue }) => wasOverfull(queue) && !isOverfull(queue),
+    found: ({ queue }) => (wasOverfull(queue) && !isOverfull(queue) ? "Released" : ""),
   },
 ];
+
+/**
+ * @param {HTMLElement} element
+ * @param {Shown} shown
+ */
+function draw(element, shown) {
+  if (typeof shown === "string") fillOnce(element, shown, () => shown);
+  else fillOnce(element, shown[0], shown[1]);
+}
 
 const marks = STEPS.map((step, at) => {
   const mark = h("span", { class: "first-step-mark", "aria-hidden": "true" }, String(at + 1));
   const state = h("span", { class: "sr" });
   const found = h("span", { class: "first-step-found" });
+  const says = h("p");
   const element = h(
     "li",
     { class: "first-step", data: { state: "open" } },
     mark,
-    h("div", { class: "first-step-body" }, h("h2", {}, step.title, state, found), h("p", {}, step.says), step.body?.()),
+    h("div", { class: "first-step-body" }, h("h2", {}, step.title, state, found), says, step.body()),
   );
-  return { step, element, mark, state, found, number: String(at + 1) };
+  return { step, element, mark, state, found, says, number: String(at + 1) };
 });
 
-/** @param {Found} answer */
-function show(answer) {
-  const queue = queueOf(answer);
-  if (queue && !made.password && queue.name !== made.queue) {
-    Object.assign(made, { queue: queue.name, host: queue.virtualhost });
-    showProgram();
-  }
+// -- what has happened --------------------------------------------------------------------------------------------
+
+/** @type {Found} the newest answer to `read` */
+let answer = { users: [], queues: [], connections: [] };
+/** @type {any} the queue as the newest snapshot has it, which comes sooner; null: none, or no live data */
+let snapshot = null;
+let watched = "";
+
+function show() {
+  const queues = answer.queues.filter((each) => nameOf(each) !== (snapshot && nameOf(snapshot)));
+  const found = { ...answer, queues: snapshot ? [snapshot, ...queues] : queues };
+  const queue = queueOf(found);
+  if (queue && !made.chosen) Object.assign(made, { queue: queue.name, host: queue.virtualhost });
   const [user] = answer.users ?? [];
-  if (user && !made.password && answer.users?.every(({ name }) => name !== made.user)) {
-    made.user = user.name;
-    showProgram();
-  }
-  userExists = Boolean(answer.users?.some(({ name }) => name === made.user));
-  renew.hidden = Boolean(made.password) || !userExists;
-  for (const { step, element, mark, state, found, number } of marks) {
-    const done = step.done(answer);
+  if (user && !made.password && answer.users?.every(({ name }) => name !== made.user)) made.user = user.name;
+  const plan = planFor(queue);
+  programs.show({
+    count: plan.count,
+    userExists: Boolean(answer.users?.some(({ name }) => name === made.user)),
+  });
+  showWhy(queue);
+  for (const { step, element, mark, state, found: shown, says, number } of marks) {
+    const facts = { ...found, queue, plan };
+    const done = step.done(facts);
     for (const button of element.querySelectorAll(".first-step-actions button"))
       button.classList.toggle("primary", !done);
     element.dataset.state = done ? "done" : done === null ? "unknown" : "open";
-    fill(mark, done ? "✓" : number);
-    fill(state, done ? " (done)" : done === null ? " (not known)" : " (to do)");
-    fill(found, step.found(answer));
+    setText(mark, done ? "✓" : number);
+    setText(state, done ? " (done)" : done === null ? " (not known)" : " (to do)");
+    draw(says, step.says(facts));
+    draw(shown, step.found(facts));
   }
+  watchQueue();
 }
 
-let refresh = () => {};
+function watchQueue() {
+  const name = nameOf({ virtualhost: made.host, name: made.queue });
+  if (name === watched) return;
+  watched = name;
+  snapshot = null;
+  watch({ watch: "queue", object: name });
+}
+
+/** @param {any} queue */
+function follow(queue) {
+  snapshot = queue;
+  show();
+}
+
 if (settings.amqp) {
   fill(byId("steps"), ...marks.map(({ element }) => element));
-  showProgram();
-  refresh = poll(read, (answer, drawChanged) => drawChanged("steps", answer, show)).refresh;
+  live.addEventListener("snapshot", ({ detail }) => {
+    if (detail.watch === "queue" && detail.connected) follow(detail.data.queue ?? null);
+  });
+  live.addEventListener("state", ({ detail }) => detail.state !== "live" && follow(null));
+  live.addEventListener("broker", ({ detail }) => !detail.connected && follow(null));
+  show();
+  refresh = poll(read, (newest) => {
+    answer = newest;
+    show();
+  }).refresh;
   refresh();
 } else {
   fill(
