@@ -141,9 +141,9 @@ def test_queue_name_is_escaped(operator: Client) -> None:
     assert settings_of(html)["name"] == "</script><b>x"
 
 
-def test_queue_page_has_a_figure_for_each_unit(operator: Client) -> None:
+def test_queue_page_has_a_figure_for_each_unit_and_for_the_rates(operator: Client) -> None:
     figures = settings_of(operator.get("/queues/default/orders/").content.decode())["figures"]
-    assert set(figures) == {"messages", "bytes"}
+    assert set(figures) == {"messages", "bytes", "rates"}
 
 
 def test_live_queue_page_links_to_its_history(operator: Client) -> None:
