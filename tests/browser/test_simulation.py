@@ -103,7 +103,7 @@ async def test_broker_without_reported_producers_and_resume_levels_has_neither(
     await page.goto(f"/history/?{WHOLE}&measure=blocked")
     for part in ("#top-queues", "#heat"):
         await expect(page.locator(part)).to_contain_text(
-            "Not known for local: it does not report the blocked producers of queues."
+            "Not known for Local broker: it does not report the blocked producers of queues."
         )
     await page.get_by_role("button", name="Overfull", exact=True).click()
     await expect(page.locator("#top-queues .ranked")).to_have_count(1)
