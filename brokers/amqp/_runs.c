@@ -26,7 +26,8 @@ static int DELIVERY;       /* the type of a delivery's event */
 static uint64_t HANDLED;   /* bits: the types of the other events that Python handles */
 
 /* (path of the loaded library, PN_DELIVERY, PN_ACCEPTED, the state of a delivery in a transaction, (PN_LIST,
- * PN_BINARY, PN_DESCRIBED, PN_ULONG), [types of events that are handled]). Raises ImportError if the library lacks a function. */
+ * PN_BINARY, PN_DESCRIBED, PN_ULONG), [types of events that are handled]). Raises ImportError if the library lacks a
+ * function. */
 static PyObject *bind(PyObject *module, PyObject *args) {
   const char *path;
   int delivery;
@@ -558,7 +559,7 @@ static PyObject *output(PyObject *module, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"bind", bind, METH_VARARGS, NULL},    {"classify", classify, METH_O, NULL}, {"drain", drain, METH_O, NULL},
-    {"accept", accept, METH_O, NULL},      {"output", output, METH_VARARGS, NULL},     {NULL},
+    {"accept", accept, METH_O, NULL},      {"output", output, METH_VARARGS, NULL}, {NULL},
 };
 
 static struct PyModuleDef definition = {

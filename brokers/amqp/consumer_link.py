@@ -128,19 +128,17 @@ class ConsumerLink(Link):
             self.end("amqp:internal-error", "a message could not be sent")
 
     def may_acknowledge(self, transaction: bytes) -> bool:
-        engine = self.context.engine
-        found = engine.transactions.get(transaction) if engine is not None else None
-        return found is not None and found.state is State.OPEN
+        return self.open_transaction(transaction) is not None
 
     def take_run(self) -> None:
-        lane, consumer, engine = self.lane, self.consumer, self.context.engine
+        lane, consumer = self.lane, self.consumer
         assert lane is not None
         messages, identity = lane.take()
         if identity is None:
             consumer.queue.acknowledge_run(consumer, messages)
             return
-        transaction = engine.transactions.get(identity) if engine is not None else None
-        if transaction is not None and transaction.state is State.OPEN:
+        transaction = self.open_transaction(identity)
+        if transaction is not None:
             transaction.acknowledge_run(consumer, messages)
             return
         for message in messages:  # rolled back since `may_acknowledge`

@@ -187,11 +187,6 @@ class IncomingLink(Link):
         self.plain = not self.context.transacted
         return False
 
-    def open_transaction(self, identity: bytes) -> Transaction | None:
-        """Return the connection's open transaction with this id, if there is one."""
-        transaction = self._transactions.get(identity)
-        return transaction if transaction is not None and transaction.state is State.OPEN else None
-
     def transaction_of(self, delivery: Any) -> Transaction | None:
         """Return the open transaction of a message. None: there is none, and the message was rejected, or the link
         ended if the message was sent settled."""

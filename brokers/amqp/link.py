@@ -10,6 +10,7 @@ from typing import Any
 
 from brokers.amqp import proton as pn
 from brokers.amqp.link_context import LinkContext
+from brokers.engine.registry.transaction import State, Transaction
 
 #: Error conditions of several kinds of links.
 UNKNOWN_TRANSACTION = "amqp:transaction:unknown-id"
@@ -37,6 +38,12 @@ class Link:
 
     def on_writable(self) -> None:
         """Called when the peer reads again."""
+
+    def open_transaction(self, identity: bytes) -> Transaction | None:
+        """Return the connection's open transaction with this id, if there is one."""
+        engine = self.context.engine
+        found = None if engine is None else engine.transactions.get(identity)
+        return found if found is not None and found.state is State.OPEN else None
 
     def watch_transactions(self) -> None:
         """Called when the connection begins to use transactions."""

@@ -293,7 +293,7 @@ def accepted_in(transaction: bytes) -> Any:
 
 
 def _put_id(data: Any, transaction: bytes) -> None:
-    """Begin a list with the id of a transaction: a tenth of the cost of `Data.put_object`, for every transaction."""
+    """Begin a list with the id of a transaction: for each of them, at half of the time of `Data.put_object`."""
     lib.pn_data_put_list(data)
     lib.pn_data_enter(data)
     lib.pn_data_put_binary(data, (len(transaction), from_buffer(transaction)))

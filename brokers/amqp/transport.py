@@ -37,7 +37,8 @@ _OUT_SIZE = 1 << 18
 _OUT = pn.new("char[]", _OUT_SIZE)
 
 #: Bytes of input whose events are handled together. Proton takes 16 KiB at a time, in which there is hardly a run of
-#: messages of 10 KiB; of ten times as much, small messages leave the processor's cache before they are handled.
+#: messages of 10 KiB. With all of an input (256 KiB) messages of 100 B took up to a sixth more processor time, with
+#: this size none (four pairs on a busy machine).
 PIECE_IN = 1 << 15
 
 

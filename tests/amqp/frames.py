@@ -145,8 +145,10 @@ class Peer:
         number: int | None = None,
         channel: int = 0,
         state: Any = None,
+        written: bool = True,
     ) -> bytes:
-        """One transfer frame, written and returned. `number`: continue that delivery instead of a new one."""
+        """One transfer frame, written and returned. `number`: continue that delivery instead of a new one. `written`:
+        else the caller writes it, with others."""
         if payload is None:
             payload = Message(body="by hand").encode()
         if number is None:
@@ -154,7 +156,8 @@ class Peer:
         tag = number.to_bytes(4, "big")
         fields = (uint(handle), uint(number), tag, uint(0), settled, more, None, state, None, aborted)
         data = frame(TRANSFER, *fields, channel=channel, payload=payload)
-        self.write(data)
+        if written:
+            self.write(data)
         return data
 
     def read(self, within: float = 5.0) -> Frame | None:

@@ -287,12 +287,9 @@ def test_messages_of_two_transactions_and_of_none_in_one_read_are_in_their_own(
     assert (seen(broker), broker.depth("q")) == (["e", "first", "a", "b", "d"], 5)
 
 
-def transfer(client: Client, body: str, state: Any, **fields: Any) -> bytes:
+def transfer(client: Client, body: str, state: Any) -> bytes:
     """The frame of one more message, which the caller writes."""
-    number, client.sent = client.sent, client.sent + 1
-    tag = number.to_bytes(4, "big")
-    payload = Message(body=body, **fields).encode()
-    return frame(TRANSFER, uint(OUT), uint(number), tag, uint(0), False, False, None, state, payload=payload)
+    return client.transfer(Message(body=body).encode(), handle=OUT, state=state, written=False)
 
 
 def test_run_whose_transaction_is_rolled_back_before_it_is_taken_is_rejected(

@@ -314,7 +314,8 @@ const render = drawing(() => {
   const gone = connections !== null && !first;
   byId("gone").hidden = !gone;
   if (first) ending?.exists();
-  const missing = ending ? missingConnection(gone ? ending.text() : "") : "This client is not connected. ";
+  const ended = gone && ending ? ending.text("This connection") : "";
+  const missing = ending ? `${ended || "No such connection."} ` : "This client is not connected. ";
   fillOnce(byId("gone"), gone ? missing : "", () =>
     gone ? h("p", {}, missing, h("a", { href: "/clients/" }, "All clients")) : [],
   );
@@ -397,12 +398,3 @@ addEventListener("headgate-stops", () => {
 });
 refresh();
 loadTypes();
-
-/**
- * Say what a page of a connection that is not there says.
- *
- * @param {string} ended the sentence of its end, "" if that is not known
- */
-function missingConnection(ended) {
-  return `${ended ? ended.replace(/^It /, "This connection ") : "No such connection."} `;
-}

@@ -58,9 +58,9 @@ export class Ending {
   }
 
   /** A sentence about the end of the object, which does not exist; empty: nothing is known of it. */
-  text() {
+  text(subject = "It") {
     if (!this.#requested) this.#request();
-    const ended = ENDED.has(this.#type) ? "It ended" : "It was deleted";
+    const ended = `${subject} ${ENDED.has(this.#type) ? "ended" : "was deleted"}`;
     if (this.#at !== null) return `${ended} at ${clock(this.#at)}.`;
     return this.#wasSeen ? `${ended}.` : "";
   }

@@ -33,6 +33,7 @@ export function previewOf(entries) {
     producers: sum("producers"),
     at_least: whole ? [] : ["producers"],
     already_stopped: sum("already_stopped"),
+    none_stopped: entries.every((each) => each.none_stopped),
     unstoppable: sum("unstoppable"),
     percent_used: used.length ? Math.max(...used) : null,
   };
